@@ -1,0 +1,3 @@
+//! Insula: a multi-tenant Kubernetes control plane in one binary.
+
+fn main() {}

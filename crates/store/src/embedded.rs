@@ -1,0 +1,1 @@
+//! The default: one folder on one machine, nothing else to install.

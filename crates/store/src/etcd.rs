@@ -1,0 +1,1 @@
+//! Several replicas over one etcd v3 cluster.

@@ -1,0 +1,1 @@
+//! The laws of a store, as tests that every engine passes.

@@ -1,0 +1,30 @@
+//! The store: the contract, the laws every engine keeps, and the engines.
+//!
+//! A store is an ordered map from opaque keys to opaque bytes, with one growing
+//! [`Revision`] for the whole of it. [`Store`] is the contract, with a law above each
+//! method; `laws` states them as tests that every engine passes.
+//!
+//! | engine | for |
+//! |---|---|
+//! | [`memory`] | the model: small enough to be read and believed; keeps nothing |
+//! | [`embedded`] | the default: one folder on one machine, nothing else to install |
+//! | [`etcd`] | several replicas over one etcd v3 cluster |
+//!
+//! There is no HTTP and no Kubernetes here: no object, no schema, no space. Keys are
+//! built and parsed elsewhere; to a store they are bytes.
+
+mod contract;
+pub mod embedded;
+mod error;
+pub mod etcd;
+mod key;
+#[cfg(any(test, feature = "laws"))]
+pub mod laws;
+pub mod memory;
+mod transaction;
+
+pub use contract::{At, Changed, Entry, Page, Store, Watch, WatchItem};
+pub use error::{Error, Result};
+pub use insula_core::Revision;
+pub use key::{Key, KeyRange};
+pub use transaction::{Change, Check, Conflict, Expect, Outcome, Transaction};
