@@ -1,0 +1,332 @@
+//! Tells watchers what has become durable.
+//!
+//! A change is handed to the watchers of its key and to nobody else, found by one look
+//! into an ordered map. Each has a short queue. A watcher that falls behind loses its
+//! queue, not its place: it reads on from the log until it has caught up, and costs
+//! nobody else anything.
+
+mod routes;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use insula_core::Revision;
+use tokio::sync::Notify;
+
+use super::Shared;
+use super::log::{Cursor, Record};
+use crate::{Changed, Error, KeyRange, Result, Watch, WatchItem};
+use routes::Routes;
+
+/// A watcher whose queue has more transactions than this reads from the log instead.
+const MAX_QUEUED: usize = 512;
+/// How much is read from the log at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// All watchers of a store.
+pub(super) struct Feed {
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Everything up to here has been put into the queues.
+    head: Revision,
+    routes: Routes,
+    closed: bool,
+}
+
+/// A watcher as the feed sees it.
+#[derive(Debug)]
+struct Subscriber {
+    queue: Mutex<Queue>,
+    wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    told: VecDeque<Told>,
+    overflowed: bool,
+    closed: bool,
+}
+
+/// What one transaction changed in a watcher's range.
+#[derive(Clone, Debug)]
+struct Told {
+    revision: Revision,
+    changes: Vec<Changed>,
+}
+
+impl Feed {
+    pub fn new(head: Revision) -> Self {
+        let state = State {
+            head,
+            routes: Routes::new(),
+            closed: false,
+        };
+        Self {
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Hands out what has become durable.
+    pub fn publish(&self, records: &[Record]) {
+        let mut state = self.lock();
+        for record in records {
+            state.hand_out(record);
+            state.head = record.revision;
+        }
+    }
+
+    /// Ends all watches.
+    pub fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        for subscriber in state.routes.everybody() {
+            subscriber.queue().closed = true;
+            subscriber.wake.notify_one();
+        }
+    }
+
+    /// Nothing under this lock can be left half done by a panic of its holder.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn hand_out(&self, record: &Record) {
+        let revision = record.revision;
+        if let [change] = &record.changes[..] {
+            for subscriber in self.routes.of(&change.key) {
+                let changes = vec![change.told(revision)];
+                subscriber.put(Told { revision, changes });
+            }
+            return;
+        }
+        let mut parts: Vec<(&Arc<Subscriber>, Vec<Changed>)> = Vec::new();
+        for change in &record.changes {
+            for subscriber in self.routes.of(&change.key) {
+                let told = change.told(revision);
+                let same = |(other, _): &&mut (&Arc<Subscriber>, _)| Arc::ptr_eq(other, subscriber);
+                match parts.iter_mut().find(same) {
+                    Some((_, changes)) => changes.push(told),
+                    None => parts.push((subscriber, vec![told])),
+                }
+            }
+        }
+        for (subscriber, changes) in parts {
+            subscriber.put(Told { revision, changes });
+        }
+    }
+}
+
+impl Subscriber {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, told: Told) {
+        let mut queue = self.queue();
+        if queue.overflowed {
+            return;
+        }
+        if queue.told.len() >= MAX_QUEUED {
+            queue.told = VecDeque::new();
+            queue.overflowed = true;
+        } else {
+            queue.told.push_back(told);
+        }
+        drop(queue);
+        self.wake.notify_one();
+    }
+}
+
+/// A watcher as its owner sees it.
+pub(super) struct Subscription {
+    shared: Arc<Shared>,
+    subscriber: Arc<Subscriber>,
+    range: KeyRange,
+    /// The last revision that was told, or passed.
+    told: Revision,
+    /// History that is read from the log before the queue is looked at.
+    behind: Option<Behind>,
+    progress_asked: bool,
+}
+
+/// How far a watcher has to read in the log.
+struct Behind {
+    /// Taken while a read is under way; made anew if that was given up.
+    cursor: Option<Cursor>,
+    after: Revision,
+    through: Revision,
+    ready: VecDeque<Told>,
+}
+
+impl Subscription {
+    pub fn new(shared: &Arc<Shared>, range: KeyRange, after: Revision) -> Result<Self> {
+        let subscriber = Arc::new(Subscriber {
+            queue: Mutex::default(),
+            wake: Notify::new(),
+        });
+        let mut state = shared.feed.lock();
+        if state.closed {
+            return Err(closed());
+        }
+        state.routes.add(&range, &subscriber);
+        let head = state.head;
+        drop(state);
+        let subscription = Self {
+            shared: Arc::clone(shared),
+            subscriber,
+            range,
+            told: after,
+            behind: (after < head).then(|| Behind::new(after, head)),
+            progress_asked: false,
+        };
+        // Looked at last: from here on nothing that is needed is missed.
+        shared.reach(after)?;
+        Ok(subscription)
+    }
+
+    /// The next of what was read from the log; reads more if there is none.
+    async fn catch_up(&mut self) -> Result<Option<Told>> {
+        let Some(behind) = &mut self.behind else {
+            return Ok(None);
+        };
+        if let Some(told) = behind.ready.pop_front() {
+            return Ok(Some(told));
+        }
+        if behind.after >= behind.through {
+            self.told = self.told.max(behind.through);
+            self.behind = None;
+            return Ok(None);
+        }
+        self.shared.reach(behind.after)?;
+        let (shared, range) = (Arc::clone(&self.shared), self.range.clone());
+        let (after, through) = (behind.after, behind.through);
+        let cursor = behind.cursor.take();
+        let read =
+            tokio::task::spawn_blocking(move || read(&shared, cursor, after, through, &range));
+        let stopped = |error| Error::Unavailable(format!("reading history failed: {error}"));
+        let (cursor, ready) = read.await.map_err(stopped)??;
+        behind.after = cursor.after();
+        behind.cursor = Some(cursor);
+        behind.ready = ready;
+        Ok(behind.ready.pop_front())
+    }
+
+    /// What the queue has; a queue that has overflowed is opened again where it is, and
+    /// what it lost is read from the log.
+    fn poll(&mut self) -> Polled {
+        if let Some(told) = self.subscriber.queue().told.pop_front() {
+            return Polled::Told(told);
+        }
+        let state = self.shared.feed.lock();
+        let mut queue = self.subscriber.queue();
+        if let Some(told) = queue.told.pop_front() {
+            return Polled::Told(told);
+        }
+        if queue.closed {
+            return Polled::Closed;
+        }
+        if std::mem::take(&mut queue.overflowed) {
+            self.behind = Some(Behind::new(self.told, state.head));
+            return Polled::Behind;
+        }
+        if std::mem::take(&mut self.progress_asked) {
+            return Polled::Progress(state.head);
+        }
+        Polled::Nothing
+    }
+}
+
+enum Polled {
+    Told(Told),
+    Behind,
+    Progress(Revision),
+    Nothing,
+    Closed,
+}
+
+impl Behind {
+    const fn new(after: Revision, through: Revision) -> Self {
+        Self {
+            cursor: None,
+            after,
+            through,
+            ready: VecDeque::new(),
+        }
+    }
+}
+
+#[async_trait]
+impl Watch for Subscription {
+    async fn next(&mut self) -> Result<WatchItem> {
+        loop {
+            let told = match self.catch_up().await? {
+                Some(told) => told,
+                None if self.behind.is_some() => continue,
+                None => match self.poll() {
+                    Polled::Told(told) => told,
+                    Polled::Behind => continue,
+                    Polled::Progress(revision) => return Ok(WatchItem::Progress(revision)),
+                    Polled::Closed => return Err(closed()),
+                    Polled::Nothing => {
+                        // Keeps a call that came since the queue was looked at.
+                        self.subscriber.wake.notified().await;
+                        continue;
+                    }
+                },
+            };
+            if told.revision > self.told {
+                self.told = told.revision;
+                return Ok(WatchItem::Changes {
+                    revision: told.revision,
+                    changes: told.changes,
+                });
+            }
+        }
+    }
+
+    async fn request_progress(&mut self) -> Result<()> {
+        self.progress_asked = true;
+        Ok(())
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let mut state = self.shared.feed.lock();
+        state.routes.remove(&self.range, &self.subscriber);
+    }
+}
+
+/// The next part of the history, without what is not in the range.
+fn read(
+    shared: &Shared,
+    cursor: Option<Cursor>,
+    after: Revision,
+    through: Revision,
+    range: &KeyRange,
+) -> Result<(Cursor, VecDeque<Told>)> {
+    // There is nothing before the first revision, and so nothing in the log.
+    let after = after.max(super::FIRST);
+    let mut cursor = cursor.unwrap_or_else(|| Cursor::new(&shared.catalog, after));
+    let Some(records) = cursor.read(through, READ_BYTES)? else {
+        let floor = shared.floor();
+        return Err(Error::Compacted { floor });
+    };
+    let ready = records.into_iter().filter_map(|record| {
+        let inside = |change: &&super::log::Logged| range.contains(&change.key);
+        let revision = record.revision;
+        let changes = record.changes.iter().filter(inside);
+        let changes: Vec<_> = changes.map(|change| change.told(revision)).collect();
+        (!changes.is_empty()).then_some(Told { revision, changes })
+    });
+    Ok((cursor, ready.collect()))
+}
+
+fn closed() -> Error {
+    Error::Unavailable("the store was closed".to_owned())
+}

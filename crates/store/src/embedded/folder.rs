@@ -1,0 +1,109 @@
+//! The folder a store lives in: whose it is, and whether it is whole.
+//!
+//! ```text
+//! lock      held by the process that has the folder open
+//! format    written last when a store is made: without it there is no store yet
+//! log/      the commit log
+//! tables/   the table
+//! ```
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::{Error, Result};
+
+const FORMAT: &str = "insula store, format 1\n";
+
+/// A folder that this process, and no other, has open.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    /// Held, never read: the lock goes with the file.
+    _lock: File,
+}
+
+impl Folder {
+    /// Takes the folder, and makes it and its parents if they are not there.
+    pub fn take(path: &Path) -> Result<Self> {
+        let fail = |error: io::Error| unusable(path, &error);
+        fs::create_dir_all(path).map_err(fail)?;
+        let lock = File::create(path.join("lock")).map_err(fail)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Error::Locked(path.to_path_buf())),
+            Err(TryLockError::Error(error)) => return Err(fail(error)),
+        }
+        let path = path.to_path_buf();
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Whether a store was made here; one of a format from the future is refused.
+    ///
+    /// Whatever a creation that did not come to its end has left is removed: nothing
+    /// was acknowledged before [`Self::complete`].
+    pub fn holds_store(&self) -> Result<bool> {
+        let marker = self.path.join("format");
+        match fs::read(&marker) {
+            Ok(format) if format == FORMAT.as_bytes() => Ok(true),
+            Ok(_) => Err(Error::Corrupt {
+                file: marker,
+                detail: "it names a format that this program does not know; \
+                         was the store made by a newer version?"
+                    .to_owned(),
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                for part in [self.log(), self.tables()] {
+                    remove_if_there(&part).map_err(|error| unusable(&self.path, &error))?;
+                }
+                Ok(false)
+            }
+            Err(error) => Err(unusable(&self.path, &error)),
+        }
+    }
+
+    /// Says that the store in it is whole. Its parts must be durable.
+    pub fn complete(&self) -> Result<()> {
+        let making = self.path.join("format.making");
+        let write = || {
+            fs::write(&making, FORMAT)?;
+            File::open(&making)?.sync_all()?;
+            sync_folder(&self.path)?;
+            fs::rename(&making, self.path.join("format"))?;
+            sync_folder(&self.path)?;
+            match self.path.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => sync_folder(parent),
+                _ => sync_folder(Path::new(".")),
+            }
+        };
+        write().map_err(|error| unusable(&self.path, &error))
+    }
+
+    pub fn log(&self) -> PathBuf {
+        self.path.join("log")
+    }
+
+    pub fn tables(&self) -> PathBuf {
+        self.path.join("tables")
+    }
+}
+
+/// Makes the names in a folder durable.
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn unusable(path: &Path, error: &io::Error) -> Error {
+    let path = path.display();
+    match error.kind() {
+        io::ErrorKind::StorageFull => Error::Full(format!("no room in {path}")),
+        _ => Error::Unavailable(format!("cannot use the folder {path}: {error}")),
+    }
+}

@@ -1,0 +1,292 @@
+//! The threads behind the writers' backs.
+//!
+//! | thread | does |
+//! |---|---|
+//! | sequencer | orders and logs writes |
+//! | flush | writes sealed memory to tables, then removes log segments that nobody needs |
+//! | clean | removes versions that the floor has passed, merges tables |
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::Shared;
+use super::log::Cursor;
+use super::sequencer::{Request, Sequencer};
+use super::table::Marks;
+use crate::{Error, Result};
+
+/// How long a flush that failed waits before it is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+/// How much history is swept before other work is looked at.
+const SWEEP_BYTES: usize = 256 << 10;
+/// Tables smaller than this are not worth merging for their space.
+const WORTH_MERGING_BYTES: u64 = 8 << 20;
+
+/// Owns the threads; dropping it ends them, in order.
+pub(super) struct Keeper {
+    state: Arc<State>,
+    requests: mpsc::Sender<Request>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct State {
+    work: Mutex<Work>,
+    changed: Condvar,
+    closing: AtomicBool,
+}
+
+#[derive(Default)]
+struct Work {
+    /// What has been sealed and is to be flushed, oldest first.
+    sealed: VecDeque<Marks>,
+    /// Why the last flush failed, until one succeeds.
+    trouble: Option<Error>,
+    clean: bool,
+    /// No more will be sealed.
+    last: bool,
+}
+
+/// Held by the sequencer's thread: tells the others when it is over, however it ends.
+struct Last(Arc<State>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        self.0.lock().last = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// How the sequencer calls the other threads.
+#[derive(Clone)]
+pub(super) struct Bells(Arc<State>);
+
+impl Bells {
+    /// There is something sealed, which stands for these marks.
+    pub fn flush(&self, marks: Marks) {
+        self.0.lock().sealed.push_back(marks);
+        self.0.changed.notify_all();
+    }
+
+    /// The floor has moved.
+    pub fn clean(&self) {
+        self.0.lock().clean = true;
+        self.0.changed.notify_all();
+    }
+
+    /// Waits until a flush has ended; says why, if it failed.
+    pub fn await_flush(&self) -> Result<()> {
+        let work = self.0.lock();
+        if let Some(trouble) = &work.trouble {
+            return Err(trouble.clone());
+        }
+        let waited = self.0.changed.wait_timeout(work, RETRY);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        Ok(())
+    }
+}
+
+impl State {
+    /// Each change of the work is whole before the lock is given back.
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, work: MutexGuard<'a, Work>) -> MutexGuard<'a, Work> {
+        let waited = self.changed.wait(work);
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
+    }
+}
+
+impl Keeper {
+    /// Starts the threads that work behind the writers' backs.
+    pub fn start(shared: &Arc<Shared>, requests: &mpsc::Sender<Request>) -> Result<Self> {
+        let keeper = Self {
+            state: Arc::default(),
+            requests: requests.clone(),
+            threads: Mutex::default(),
+        };
+        let flusher = Flusher {
+            shared: Arc::clone(shared),
+            state: Arc::clone(&keeper.state),
+        };
+        keeper.spawn("insula-flush", move || flusher.run())?;
+        let cleaner = Cleaner {
+            shared: Arc::clone(shared),
+            state: Arc::clone(&keeper.state),
+            requests: requests.clone(),
+            removed: 0,
+        };
+        keeper.spawn("insula-clean", move || cleaner.run())?;
+        keeper.bells().clean();
+        Ok(keeper)
+    }
+
+    pub fn bells(&self) -> Bells {
+        Bells(Arc::clone(&self.state))
+    }
+
+    pub fn run_sequencer(
+        &self,
+        sequencer: Sequencer,
+        waiting: mpsc::Receiver<Request>,
+    ) -> Result<()> {
+        let last = Last(Arc::clone(&self.state));
+        self.spawn("insula-store", move || {
+            sequencer.run(waiting);
+            drop(last);
+        })
+    }
+
+    fn spawn(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+        let failed = |error| Error::Unavailable(format!("cannot start a thread: {error}"));
+        let thread = thread.map_err(failed)?;
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.push(thread);
+        Ok(())
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.state.closing.store(true, Ordering::Relaxed);
+        // No caller is left: requests that still wait come before this one. If the
+        // sequencer is not there any more, it does not need to be told.
+        let mut close = Request::Close;
+        while let Err(mpsc::error::TrySendError::Full(back)) = self.requests.try_send(close) {
+            close = back;
+            thread::yield_now();
+        }
+        self.state.changed.notify_all();
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the store has panicked");
+            }
+        }
+    }
+}
+
+/// Writes sealed memory to tables.
+struct Flusher {
+    shared: Arc<Shared>,
+    state: Arc<State>,
+}
+
+impl Flusher {
+    fn run(self) {
+        loop {
+            let mut work = self.state.lock();
+            while work.sealed.is_empty() {
+                if work.last {
+                    return;
+                }
+                work = self.state.wait(work);
+            }
+            let sealed = work.sealed.len();
+            drop(work);
+            let flushed = self.shared.table.flush();
+            let mut work = self.state.lock();
+            match flushed {
+                Ok(()) => {
+                    work.trouble = None;
+                    let done = work.sealed.drain(..sealed).next_back();
+                    work.clean = true;
+                    self.state.changed.notify_all();
+                    drop(work);
+                    if let Some(done) = done {
+                        self.shared.catalog.trim(done.applied.min(done.swept));
+                    }
+                }
+                Err(error) => {
+                    if work.trouble.is_none() {
+                        tracing::error!(%error, "cannot write the table; will try again");
+                    }
+                    work.trouble = Some(error);
+                    self.state.changed.notify_all();
+                    if work.last {
+                        // The log has everything; the next opening will read it.
+                        return;
+                    }
+                    let waited = self.state.changed.wait_timeout(work, RETRY);
+                    drop(waited.unwrap_or_else(PoisonError::into_inner));
+                }
+            }
+        }
+    }
+}
+
+/// Removes what the floor has passed, and merges tables.
+struct Cleaner {
+    shared: Arc<Shared>,
+    state: Arc<State>,
+    requests: mpsc::Sender<Request>,
+    /// Rows removed since all tables were merged.
+    removed: usize,
+}
+
+impl Cleaner {
+    fn run(mut self) {
+        loop {
+            let mut work = self.state.lock();
+            while !work.clean && !self.state.closing() {
+                work = self.state.wait(work);
+            }
+            work.clean = false;
+            drop(work);
+            if self.state.closing() {
+                return;
+            }
+            if let Err(error) = self.sweep().and_then(|()| self.merge()) {
+                tracing::error!(%error, "cannot clean up; will try again after the next write to disk");
+            }
+        }
+    }
+
+    fn sweep(&mut self) -> Result<()> {
+        let floor = self.shared.floor();
+        let mut cursor = Cursor::new(&self.shared.catalog, self.shared.swept());
+        if cursor.after() >= floor {
+            return Ok(());
+        }
+        while cursor.after() < floor && !self.state.closing() {
+            let Some(records) = cursor.read(floor, SWEEP_BYTES)? else {
+                break;
+            };
+            if records.is_empty() {
+                break;
+            }
+            self.removed += records
+                .iter()
+                .map(|record| self.shared.table.sweep(record))
+                .sum::<usize>();
+            let swept = cursor.after();
+            self.shared.table.set_swept(swept);
+            self.shared.swept.store(swept.get(), Ordering::Release);
+        }
+        // If so many requests wait, there will soon be a reason to seal anyway.
+        self.requests.try_send(Request::Seal).ok();
+        Ok(())
+    }
+
+    fn merge(&mut self) -> Result<()> {
+        let table = &self.shared.table;
+        table.merge()?;
+        let rows = table.rows();
+        if self.removed > rows / 3 && table.disk_bytes() > WORTH_MERGING_BYTES {
+            table.merge_all()?;
+            self.removed = 0;
+        }
+        Ok(())
+    }
+}

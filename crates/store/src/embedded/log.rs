@@ -1,0 +1,159 @@
+//! The commit log: what makes a write durable, and what watchers read history from.
+//!
+//! Groups of transactions are appended as frames to segments of a fixed size, one sync
+//! each. The next segment is made ahead of need by [`Supply`]. Old segments are removed
+//! once nothing in them is needed: neither to rebuild the table after a crash nor as
+//! history that a watcher may ask for.
+//!
+//! A frame is written only after the one before it was synced. So after a crash there is
+//! at most one frame that is not whole, at the very end, and nothing in it was
+//! acknowledged; anything else that is not as it was written is damage, and is refused.
+
+mod catalog;
+mod cursor;
+mod format;
+mod recover;
+mod segment;
+mod supply;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use insula_core::Revision;
+
+use crate::{Error, Result};
+
+pub(super) use catalog::Catalog;
+pub(super) use cursor::Cursor;
+pub(super) use format::{FrameBuilder, Item, Logged, Record};
+pub(super) use recover::{Known, recover};
+use segment::Segment;
+use supply::Supply;
+
+/// The smallest segment: it holds the largest transaction.
+pub(super) const MIN_SEGMENT_BYTES: u64 = 2 << 20;
+
+/// The end of the log, where frames are appended.
+pub(super) struct Log {
+    catalog: Arc<Catalog>,
+    supply: Supply,
+    segment: Arc<Segment>,
+    file: File,
+    offset: u64,
+    /// Set by the first failure whose extent is not known. From then on nothing is
+    /// appended: what the disk holds after a failed sync cannot be known, and a second
+    /// sync that succeeds says nothing about the first.
+    broken: Option<String>,
+    syncs: u64,
+}
+
+impl Log {
+    /// Makes an empty log in `folder`, durably.
+    pub fn create(folder: &Path, segment_bytes: u64) -> Result<Self> {
+        let make = || {
+            std::fs::create_dir_all(folder)?;
+            Segment::create(folder, 1, segment_bytes)
+        };
+        let segment = make().map_err(|error| no_segment(&error))?;
+        Self::append_to(
+            folder,
+            vec![],
+            Arc::new(segment),
+            format::HEADER_BYTES,
+            segment_bytes,
+        )
+    }
+
+    /// The log that goes on at `offset` of `segment`, after the segments `before`.
+    fn append_to(
+        folder: &Path,
+        before: Vec<Arc<Segment>>,
+        segment: Arc<Segment>,
+        offset: u64,
+        segment_bytes: u64,
+    ) -> Result<Self> {
+        let file = segment
+            .open_for_writing()
+            .map_err(|error| segment::unreadable(&segment.path, &error))?;
+        let next = segment.sequence + 1;
+        let mut segments = before;
+        segments.push(Arc::clone(&segment));
+        Ok(Self {
+            catalog: Arc::new(Catalog::new(segments)),
+            supply: Supply::start(folder, next, segment_bytes),
+            segment,
+            file,
+            offset,
+            broken: None,
+            syncs: 0,
+        })
+    }
+
+    /// Where the segments are found by those who read.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// How often it has synced.
+    pub const fn syncs(&self) -> u64 {
+        self.syncs
+    }
+
+    /// Appends a frame whose first transaction has the revision `first`, and syncs.
+    ///
+    /// [`Error::Full`]: nothing was written, and it may be tried again.
+    /// [`Error::Indeterminate`]: the frame may be there after a restart, and the log
+    /// takes no more.
+    pub fn append(&mut self, frame: &mut FrameBuilder, first: Revision) -> Result<()> {
+        if let Some(reason) = &self.broken {
+            return Err(Error::Unavailable(reason.clone()));
+        }
+        if self.offset + frame.len() as u64 + 8 > self.segment.size {
+            self.roll()?;
+        }
+        let bytes = frame.seal(self.segment.salt, first);
+        let written = self
+            .file
+            .write_all_at(bytes, self.offset)
+            .and_then(|()| self.file.sync_data());
+        if let Err(error) = written {
+            let reason = format!(
+                "writing {} failed: {error}; \
+                 the store is read-only until it is opened again",
+                self.segment.path.display()
+            );
+            self.broken = Some(reason.clone());
+            return Err(Error::Indeterminate(reason));
+        }
+        self.syncs += 1;
+        self.offset += bytes.len() as u64;
+        self.segment.first.get_or_init(|| first);
+        Ok(())
+    }
+
+    /// Goes on in a new segment.
+    fn roll(&mut self) -> Result<()> {
+        let segment = self.supply.take().map_err(|error| no_segment(&error))?;
+        let file = segment
+            .open_for_writing()
+            .map_err(|error| no_segment(&error))?;
+        self.segment = Arc::new(segment);
+        self.catalog.push(Arc::clone(&self.segment));
+        self.file = file;
+        self.offset = format::HEADER_BYTES;
+        Ok(())
+    }
+}
+
+/// Nothing was written yet when a segment cannot be had.
+fn no_segment(error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Error::Full(format!("no room for another log segment: {error}"))
+        }
+        _ => Error::Unavailable(format!("cannot make a log segment: {error}")),
+    }
+}

@@ -1,0 +1,211 @@
+//! Finds the end of the log after a restart, and what the table has yet to apply.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use insula_core::Revision;
+
+use super::Log;
+use super::format::{self, HEADER_BYTES, Item};
+use super::segment::{self, Rest, Segment};
+use crate::Result;
+
+/// What the table has, and so what the log need not have.
+pub(in crate::embedded) struct Known {
+    /// The table has every change up to this revision.
+    pub applied: Revision,
+    /// Nobody asks for the history before this revision.
+    pub floor: Revision,
+}
+
+/// Opens the log in `folder`, and hands every item that the table may lack to `apply`,
+/// in order. A torn end is cleared, so that nothing of it can come back.
+pub(in crate::embedded) fn recover(
+    folder: &Path,
+    segment_bytes: u64,
+    Known { applied, floor }: Known,
+    mut apply: impl FnMut(Item) -> Result<()>,
+) -> Result<Log> {
+    let mut segments = open_segments(folder)?;
+    if segments.is_empty() {
+        let detail = "it holds no segment, although the store was made";
+        return Err(segment::corrupt(folder, detail));
+    }
+    let used = find_used(&segments)?;
+    let mut next = None;
+    let mut end = HEADER_BYTES;
+    for (index, segment) in segments.iter().enumerate().take(used) {
+        let is_last = index + 1 == used;
+        let following = segments.get(index + 1).filter(|_| !is_last);
+        let following = following.and_then(|segment| segment.first.get().copied());
+        if following.is_some_and(|first| first <= applied.next()) {
+            continue;
+        }
+        let scanned = scan(segment, next, applied, &mut apply)?;
+        if let Some(expected) = following
+            && scanned.next != Some(expected)
+        {
+            let found = scanned.next.unwrap_or_default();
+            let detail =
+                format!("it ends before revision {found}; the next begins with {expected}");
+            return Err(segment::corrupt(&segment.path, &detail));
+        }
+        (next, end) = (scanned.next, scanned.end);
+    }
+    if let Some(first) = segments[0].first.get()
+        && *first > applied.min(floor).next()
+    {
+        let detail = format!(
+            "the log begins with revision {first}; \
+             the table ends at {applied} and history is kept from {floor}"
+        );
+        return Err(segment::corrupt(&segments[0].path, &detail));
+    }
+    if used == 0 {
+        clear_torn_end(&segments[0], HEADER_BYTES)?;
+    } else {
+        clear_torn_end(&segments[used - 1], end)?;
+    }
+    discard_spares(&mut segments, used.max(1))?;
+    let last = segments.len() - 1;
+    let segment = segments.remove(last);
+    Log::append_to(folder, segments, segment, end, segment_bytes)
+}
+
+/// The segments in the folder, in order. What was never finished is removed.
+fn open_segments(folder: &Path) -> Result<Vec<Arc<Segment>>> {
+    let unreadable = |error: io::Error| segment::unreadable(folder, &error);
+    let mut segments: Vec<Arc<Segment>> = Vec::new();
+    for found in fs::read_dir(folder).map_err(unreadable)? {
+        let found = found.map_err(unreadable)?;
+        let name = found.file_name();
+        let Some(name) = name.to_str() else { continue };
+        if name.ends_with(".making") {
+            fs::remove_file(found.path()).map_err(unreadable)?;
+        } else if let Some(sequence) = Segment::parse_name(name) {
+            segments.push(Arc::new(Segment::open(found.path(), sequence)?));
+        }
+    }
+    segments.sort_by_key(|segment| segment.sequence);
+    // A power cut can undo some of the removals of old segments. If what is before a gap
+    // was needed, the check of where the log begins will find that out.
+    let gap = |pair: &[Arc<Segment>]| pair[0].sequence + 1 != pair[1].sequence;
+    if let Some(before) = segments.windows(2).rposition(gap) {
+        for old in segments.drain(..=before) {
+            fs::remove_file(&old.path).map_err(unreadable)?;
+        }
+    }
+    Ok(segments)
+}
+
+/// Notes where each segment begins, and says how many are in use: those up to the last
+/// one with a frame. A segment without one before that is damage.
+fn find_used(segments: &[Arc<Segment>]) -> Result<usize> {
+    let mut used = 0;
+    for (index, segment) in segments.iter().enumerate() {
+        let read = || {
+            let file = fs::File::open(&segment.path)?;
+            segment.frame(&file, HEADER_BYTES)
+        };
+        let frame = read().map_err(|error| segment::unreadable(&segment.path, &error))?;
+        let Some(frame) = frame else {
+            check_unused(segment)?;
+            continue;
+        };
+        if index > used {
+            let detail = "its first frame is not whole, although later segments were written";
+            return Err(segment::corrupt(&segments[used].path, detail));
+        }
+        segment.first.get_or_init(|| frame.first);
+        used = index + 1;
+    }
+    Ok(used)
+}
+
+/// A segment whose first frame is not whole must have no other.
+fn check_unused(segment: &Segment) -> Result<()> {
+    let read = || segment.rest(&fs::File::open(&segment.path)?, HEADER_BYTES);
+    let rest = read().map_err(|error| segment::unreadable(&segment.path, &error))?;
+    match rest {
+        Rest::Frames { next } => {
+            let detail = format!("its first frame is damaged; revision {next} follows it");
+            Err(segment::corrupt(&segment.path, &detail))
+        }
+        Rest::Clean | Rest::Torn { .. } => Ok(()),
+    }
+}
+
+struct Scanned {
+    /// The revision that the next frame begins with.
+    next: Option<Revision>,
+    /// Where it goes.
+    end: u64,
+}
+
+/// Reads a segment from its start, whose first revision must be `next` if that is known.
+fn scan(
+    segment: &Segment,
+    mut next: Option<Revision>,
+    applied: Revision,
+    apply: &mut impl FnMut(Item) -> Result<()>,
+) -> Result<Scanned> {
+    let unreadable = |error: io::Error| segment::unreadable(&segment.path, &error);
+    let file = fs::File::open(&segment.path).map_err(unreadable)?;
+    let mut end = HEADER_BYTES;
+    while let Some(frame) = segment.frame(&file, end).map_err(unreadable)? {
+        if next.is_some_and(|next| next != frame.first) {
+            let (found, at) = (frame.first, end);
+            let wanted = next.unwrap_or_default();
+            let detail = format!("at byte {at} stands revision {found} where {wanted} should");
+            return Err(segment::corrupt(&segment.path, &detail));
+        }
+        let mut revision = frame.first;
+        end = frame.end;
+        let items = format::decode_body(frame.first, frame.body)
+            .map_err(|detail| segment::corrupt(&segment.path, detail))?;
+        for item in items {
+            if let Item::Record(record) = &item {
+                revision = record.revision.next();
+                if record.revision <= applied {
+                    continue;
+                }
+            }
+            apply(item)?;
+        }
+        next = Some(revision);
+    }
+    if end < segment.size
+        && let Rest::Frames { next } = segment.rest(&file, end).map_err(unreadable)?
+    {
+        let detail = format!("the frame at byte {end} is damaged; revision {next} follows it");
+        return Err(segment::corrupt(&segment.path, &detail));
+    }
+    Ok(Scanned { next, end })
+}
+
+/// Writes zeros over a frame that was never synced.
+fn clear_torn_end(segment: &Segment, end: u64) -> Result<()> {
+    let clear = || {
+        let file = segment.open_for_writing()?;
+        if end < segment.size
+            && let Rest::Torn { length } = segment.rest(&file, end)?
+        {
+            file.write_all_at(&vec![0; length], end)?;
+            file.sync_data()?;
+            tracing::info!(path = %segment.path.display(), length, "cleared a write that was never finished");
+        }
+        Ok(())
+    };
+    clear().map_err(|error: io::Error| segment::unreadable(&segment.path, &error))
+}
+
+/// Removes the segments that were made ahead and not used: new ones are made.
+fn discard_spares(segments: &mut Vec<Arc<Segment>>, keep: usize) -> Result<()> {
+    for spare in segments.drain(keep..).rev() {
+        fs::remove_file(&spare.path).map_err(|error| segment::unreadable(&spare.path, &error))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! Makes segments ahead of need, so that no write waits for a file to be filled.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use super::segment::Segment;
+
+/// The next segment, made by a thread of its own.
+pub(super) struct Supply {
+    shared: Arc<Shared>,
+    maker: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+enum State {
+    /// To be made.
+    Wanted,
+    Ready(Segment),
+    /// Not made, and not tried again before somebody asks.
+    Failed(io::Error),
+    Closed,
+}
+
+impl Supply {
+    /// Begins with the segment number `next`.
+    pub fn start(folder: &Path, next: u64, size: u64) -> Self {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::Wanted),
+            changed: Condvar::new(),
+        });
+        let maker = {
+            let (shared, folder) = (Arc::clone(&shared), folder.to_path_buf());
+            let name = "insula-segments".to_owned();
+            let run = move || shared.make(folder, next, size);
+            thread::Builder::new().name(name).spawn(run).ok()
+        };
+        Self { shared, maker }
+    }
+
+    /// The next segment. Waits for it if need be; if it cannot be made, says why, and
+    /// the next call has it tried again.
+    pub fn take(&mut self) -> io::Result<Segment> {
+        if self.maker.is_none() {
+            return Err(io::Error::other("no thread could be started"));
+        }
+        let mut state = self.shared.lock();
+        if matches!(*state, State::Failed(_)) {
+            *state = State::Wanted;
+            self.shared.changed.notify_all();
+        }
+        loop {
+            state = match std::mem::replace(&mut *state, State::Wanted) {
+                State::Ready(segment) => {
+                    self.shared.changed.notify_all();
+                    return Ok(segment);
+                }
+                State::Failed(error) => {
+                    let told = io::Error::new(error.kind(), error.to_string());
+                    *state = State::Failed(error);
+                    return Err(told);
+                }
+                unchanged => {
+                    *state = unchanged;
+                    let waited = self.shared.changed.wait(state);
+                    waited.unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+        }
+    }
+}
+
+impl Drop for Supply {
+    fn drop(&mut self) {
+        *self.shared.lock() = State::Closed;
+        self.shared.changed.notify_all();
+        if let Some(maker) = self.maker.take() {
+            // A panic in it has been reported by then; there is nothing left to do.
+            maker.join().ok();
+        }
+    }
+}
+
+impl Shared {
+    /// Each state is put in whole, so a panic elsewhere does not spoil it.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The maker's life.
+    fn make(&self, folder: PathBuf, mut next: u64, size: u64) {
+        let mut state = self.lock();
+        loop {
+            match *state {
+                State::Closed => return,
+                State::Wanted => {
+                    drop(state);
+                    let made = Segment::create(&folder, next, size);
+                    state = self.lock();
+                    if matches!(*state, State::Closed) {
+                        return;
+                    }
+                    *state = match made {
+                        Ok(segment) => {
+                            next += 1;
+                            State::Ready(segment)
+                        }
+                        Err(error) => State::Failed(error),
+                    };
+                    self.changed.notify_all();
+                }
+                State::Ready(_) | State::Failed(_) => {
+                    let waited = self.changed.wait(state);
+                    state = waited.unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}

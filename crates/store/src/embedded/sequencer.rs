@@ -1,0 +1,314 @@
+//! The one thread that orders all writes.
+//!
+//! It takes everything that waits as one group: checks each transaction against the
+//! state that the ones before it will have made, writes the group to the log with one
+//! sync, and then, and only then, applies it, tells it and answers. While it syncs, the
+//! next group gathers by itself: no timer decides how large a group is.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use insula_core::Revision;
+use tokio::sync::{mpsc, oneshot};
+
+use super::Shared;
+use super::keeper::Bells;
+use super::log::{FrameBuilder, Log, Logged, Record};
+use super::table::Head;
+use crate::{Change, Check, Conflict, Entry, Error, Expect, Key, Outcome, Result, Transaction};
+
+/// How many requests may wait before those who send them wait too.
+pub(super) const MAX_WAITING: usize = 4096;
+/// A group is closed when its frame has this many bytes. With one more transaction of the
+/// largest size it still fits into the smallest segment.
+const GROUP_BYTES: usize = 256 << 10;
+/// More sealed memory than this, and writers wait for the disk.
+const MAX_SEALED: usize = 4;
+
+/// What the sequencer is asked to do.
+pub(super) enum Request {
+    Commit {
+        transaction: Transaction,
+        reply: oneshot::Sender<Result<Outcome>>,
+    },
+    Compact {
+        floor: Revision,
+        reply: oneshot::Sender<Result<()>>,
+    },
+    /// Let what is in memory be written, so that old log segments can go.
+    Seal,
+    /// No handle to the store is left.
+    Close,
+}
+
+pub(super) struct Sequencer {
+    shared: Arc<Shared>,
+    log: Log,
+    bells: Bells,
+    memory_bytes: u64,
+    frame: FrameBuilder,
+    group: Group,
+}
+
+/// What one frame will make true.
+#[derive(Default)]
+struct Group {
+    records: Vec<Record>,
+    floor: Option<Revision>,
+    /// What keys will hold, where that differs from the table.
+    staged: HashMap<Key, Option<Entry>>,
+    commits: Vec<(oneshot::Sender<Result<Outcome>>, Result<Outcome>)>,
+    compactions: Vec<(oneshot::Sender<Result<()>>, Result<()>)>,
+    seal: bool,
+    close: bool,
+}
+
+impl Sequencer {
+    pub fn new(shared: Arc<Shared>, log: Log, bells: Bells, memory_bytes: u64) -> Self {
+        Self {
+            shared,
+            log,
+            bells,
+            memory_bytes,
+            frame: FrameBuilder::default(),
+            group: Group::default(),
+        }
+    }
+
+    /// The thread's life: until the store is closed.
+    pub fn run(mut self, mut waiting: mpsc::Receiver<Request>) {
+        while let Some(request) = waiting.blocking_recv() {
+            let room = self.await_room();
+            self.frame.clear();
+            self.take(request, &room);
+            while self.frame.len() < GROUP_BYTES
+                && let Ok(request) = waiting.try_recv()
+            {
+                self.take(request, &room);
+            }
+            let (seal, close) = (self.group.seal, self.group.close);
+            self.finish();
+            if seal || close || self.shared.table.memory_bytes() >= self.memory_bytes {
+                self.seal();
+            }
+            if close {
+                break;
+            }
+        }
+    }
+
+    /// Waits while too much of the table waits for the disk. If the disk takes no more,
+    /// says why instead.
+    fn await_room(&self) -> Result<()> {
+        while self.shared.table.sealed() >= MAX_SEALED {
+            self.bells.await_flush()?;
+        }
+        Ok(())
+    }
+
+    /// Adds a request to the group.
+    fn take(&mut self, request: Request, room: &Result<()>) {
+        match request {
+            Request::Commit { transaction, reply } => {
+                let answer = match room {
+                    Ok(()) => self.stage(&transaction),
+                    Err(error) => Err(error.clone()),
+                };
+                self.group.commits.push((reply, answer));
+            }
+            Request::Compact { floor, reply } => {
+                let answer = self.stage_floor(floor);
+                self.group.compactions.push((reply, answer));
+            }
+            Request::Seal => self.group.seal = true,
+            Request::Close => self.group.close = true,
+        }
+    }
+
+    /// The revision as it will be after the group so far.
+    fn head(&self) -> Revision {
+        let last = self.group.records.last();
+        last.map_or_else(|| self.shared.head(), |record| record.revision)
+    }
+
+    fn stage(&mut self, transaction: &Transaction) -> Result<Outcome> {
+        let mut checked = Vec::with_capacity(transaction.checks().len());
+        for (check, Check { key, expect }) in transaction.checks().iter().enumerate() {
+            let head = self.current(key)?;
+            checked.push((key, head));
+            let modified = head.map(|head| head.modified);
+            let holds = match expect {
+                Expect::Absent => modified.is_none(),
+                Expect::At(revision) => modified == Some(*revision),
+            };
+            if !holds {
+                return Ok(Outcome::Conflict(Conflict {
+                    check,
+                    found: self.entry(key)?,
+                    revision: self.head(),
+                }));
+            }
+        }
+        let revision = self.head().next();
+        let mut changes = Vec::with_capacity(transaction.changes().len());
+        for change in transaction.changes() {
+            let known = checked.iter().find(|(key, _)| *key == change.key());
+            let before = match known {
+                Some((_, head)) => *head,
+                None => self.current(change.key())?,
+            };
+            changes.extend(logged(change, before, revision));
+        }
+        if changes.is_empty() {
+            return Ok(Outcome::Unchanged(self.head()));
+        }
+        changes.sort_by(|a, b| a.key.cmp(&b.key));
+        let record = Record { revision, changes };
+        self.frame.record(&record);
+        for change in &record.changes {
+            let staged = change.value.clone().map(|value| Entry {
+                key: change.key.clone(),
+                value,
+                created: change.created,
+                modified: revision,
+            });
+            self.group.staged.insert(change.key.clone(), staged);
+        }
+        self.group.records.push(record);
+        Ok(Outcome::Committed(revision))
+    }
+
+    fn current(&self, key: &Key) -> Result<Option<Head>> {
+        match self.group.staged.get(key) {
+            Some(staged) => Ok(staged.as_ref().map(|entry| Head {
+                modified: entry.modified,
+                created: entry.created,
+            })),
+            None => self.shared.table.head(key),
+        }
+    }
+
+    fn entry(&self, key: &Key) -> Result<Option<Entry>> {
+        if let Some(staged) = self.group.staged.get(key) {
+            return Ok(staged.clone());
+        }
+        match self.shared.table.head(key)? {
+            Some(head) => self.shared.table.version(key, head),
+            None => Ok(None),
+        }
+    }
+
+    fn stage_floor(&mut self, floor: Revision) -> Result<()> {
+        let current = self.head();
+        if floor > current {
+            return Err(Error::Future { current });
+        }
+        if floor > self.group.floor.unwrap_or(self.shared.floor()) {
+            self.frame.floor(floor);
+            self.group.floor = Some(floor);
+        }
+        Ok(())
+    }
+
+    /// Makes the group durable, then visible, then known.
+    fn finish(&mut self) {
+        let group = std::mem::take(&mut self.group);
+        if !self.frame.is_empty() {
+            let first = self.shared.head().next();
+            if let Err(error) = self.log.append(&mut self.frame, first) {
+                return group.refuse(&error);
+            }
+            self.shared.syncs.store(self.log.syncs(), Ordering::Relaxed);
+        }
+        for record in &group.records {
+            self.shared.table.apply(record);
+        }
+        if let Some(last) = group.records.last() {
+            // Readers first: whoever is told of a change can read it.
+            self.shared
+                .head
+                .store(last.revision.get(), Ordering::Release);
+            self.shared.feed.publish(&group.records);
+        }
+        if let Some(floor) = group.floor {
+            self.shared.table.set_floor(floor);
+            self.shared.floor.store(floor.get(), Ordering::Release);
+            self.bells.clean();
+        }
+        group.answer();
+    }
+
+    fn seal(&self) {
+        self.shared.table.seal(self.shared.head());
+        self.bells.flush(super::table::Marks {
+            applied: self.shared.head(),
+            floor: self.shared.floor(),
+            swept: self.shared.swept(),
+        });
+    }
+}
+
+impl Drop for Sequencer {
+    fn drop(&mut self) {
+        self.shared.feed.close();
+    }
+}
+
+impl Group {
+    /// A caller that no longer waits is no error: its transaction happened all the same.
+    fn answer(self) {
+        for (reply, answer) in self.commits {
+            reply.send(answer).ok();
+        }
+        for (reply, answer) in self.compactions {
+            reply.send(answer).ok();
+        }
+    }
+
+    /// Nothing in the group is known to have happened. Answers that were found under the
+    /// assumption that it would are worth nothing either.
+    fn refuse(mut self, error: &Error) {
+        let doubt = matches!(error, Error::Indeterminate(_));
+        let unaffected = match error {
+            Error::Indeterminate(reason) => Error::Unavailable(reason.clone()),
+            other => other.clone(),
+        };
+        for (_, answer) in &mut self.commits {
+            let committed = matches!(answer, Ok(Outcome::Committed(_)));
+            if answer.is_ok() {
+                let error = if committed && doubt {
+                    error
+                } else {
+                    &unaffected
+                };
+                *answer = Err(error.clone());
+            }
+        }
+        for (_, answer) in &mut self.compactions {
+            if answer.is_ok() {
+                *answer = Err(unaffected.clone());
+            }
+        }
+        self.answer();
+    }
+}
+
+/// The change as it is logged; `None` if it changes nothing.
+fn logged(change: &Change, before: Option<Head>, revision: Revision) -> Option<Logged> {
+    let previous = before.map_or(Revision::ZERO, |head| head.modified);
+    match change {
+        Change::Put { key, value } => Some(Logged {
+            key: key.clone(),
+            value: Some(value.clone()),
+            created: before.map_or(revision, |head| head.created),
+            previous,
+        }),
+        Change::Delete { key } => before.map(|_| Logged {
+            key: key.clone(),
+            value: None,
+            created: Revision::ZERO,
+            previous,
+        }),
+    }
+}
