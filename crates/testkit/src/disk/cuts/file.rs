@@ -93,24 +93,37 @@ impl Aftermath {
         match change {
             Change::Write { offset, data } => {
                 for piece in pieces(*offset, data) {
-                    if self.fate.keeps(piece.sector) && piece.sector * SECTOR < self.wall {
+                    if self.keeps(piece.sector) {
                         self.content.place(piece.offset, piece.data);
                     }
                 }
                 self.len = self.len.max(offset + data.len() as u64);
             }
-            Change::Truncate { len } => {
-                if *len < self.len && known {
-                    self.content.zero_from(*len);
-                } else if *len < self.len {
-                    self.wall = self.wall.min(*len);
-                }
-                self.len = *len;
-            }
+            Change::Truncate { len } => self.truncate(*len, known),
         }
         if known {
             self.known_len = self.len;
         }
+    }
+
+    /// Whether the next write to `sector` is there and can be found.
+    fn keeps(&mut self, sector: u64) -> bool {
+        self.fate.keeps(sector) && sector * SECTOR < self.wall
+    }
+
+    fn truncate(&mut self, len: u64, known: bool) {
+        let zeros = zeroed(len);
+        let written = !zeros.is_empty() && self.keeps(len / SECTOR);
+        if len < self.len && known {
+            self.content.zero_from(len);
+        } else if len < self.len {
+            if written {
+                self.content
+                    .place(len, &[0; SECTOR as usize][..zeros.count()]);
+            }
+            self.wall = self.wall.min(len);
+        }
+        self.len = len;
     }
 }
 
@@ -176,12 +189,19 @@ fn pieces(offset: u64, data: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
+/// The rest of the sector that a new end falls into. It is zeroed in memory at once, and
+/// can be written before the disk knows of the end.
+fn zeroed(len: u64) -> std::ops::Range<u64> {
+    len..len.next_multiple_of(SECTOR)
+}
+
 /// The sectors that the changes write to, once for each write.
 fn touched(pending: &[Change]) -> impl Iterator<Item = u64> + '_ {
     pending.iter().flat_map(|change| match change {
         Change::Write { offset, data } => {
             offset / SECTOR..(offset + data.len() as u64).div_ceil(SECTOR)
         }
-        Change::Truncate { .. } => 0..0,
+        Change::Truncate { len } if zeroed(*len).is_empty() => 0..0,
+        Change::Truncate { len } => len / SECTOR..len / SECTOR + 1,
     })
 }
