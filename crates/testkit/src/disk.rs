@@ -24,6 +24,7 @@ mod content;
 mod cuts;
 mod faults;
 mod fuse;
+mod guard;
 mod image;
 mod loss;
 mod rng;
@@ -52,6 +53,7 @@ pub use nix::errno::Errno;
 
 use self::faults::Kind;
 use self::fuse::Adapter;
+use self::guard::Guard;
 use self::state::Shared;
 use self::tree::Owner;
 
@@ -61,6 +63,8 @@ pub struct Disk {
     path: PathBuf,
     shared: Arc<Shared>,
     session: Option<BackgroundSession>,
+    /// Dropped last, by when there is nothing left to guard.
+    _guard: Guard,
 }
 
 /// How often programs asked for durability.
@@ -102,9 +106,11 @@ impl Disk {
             MountOption::DefaultPermissions,
         ];
         let session = fuser::spawn_mount(Adapter(shared.clone()), folder.path(), &config)?;
+        // From here on the folder is removed by hand: nothing may walk into the mount.
+        let path = folder.keep();
         Ok(Disk {
-            // From here on the folder is removed by hand: nothing may walk into the mount.
-            path: folder.keep(),
+            _guard: Guard::over(&path),
+            path,
             shared,
             session: Some(session),
         })
@@ -144,6 +150,9 @@ impl Disk {
 
     /// Syncs of matching paths fail. As on Linux, what was un-synced then is lost to the
     /// disk although it can still be read: a later sync that succeeds does not help it.
+    ///
+    /// `matches` gets the path relative to the root, which itself is the empty path. It
+    /// is asked while the disk stands still: it must not panic, nor use the disk.
     pub fn fail_sync(
         &self,
         matches: impl Fn(&Path) -> bool + Send + 'static,

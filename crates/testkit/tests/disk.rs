@@ -9,6 +9,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -374,6 +375,68 @@ fn a_test_that_panics_leaves_no_mount() {
     });
     panicked.join().unwrap_err();
     assert_gone(&path);
+}
+
+/// Set for the child of the test below: where to write the path of its disk.
+const DOOMED: &str = "INSULA_TESTKIT_DOOMED";
+
+#[test]
+fn a_program_that_is_killed_while_it_uses_its_disk_ends_and_leaves_no_mount() {
+    let Some(_disk) = Disk::mount() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let told = dir.path().join("path");
+    let mut doomed = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "doomed"])
+        .env(DOOMED, &told)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let path = wait_for(|| fs::read_to_string(&told).ok().filter(|p| p.ends_with('\n')));
+    let path = Path::new(path.trim_end());
+    doomed.kill().unwrap();
+    wait_for(|| doomed.try_wait().unwrap());
+    wait_for(|| (!path.exists()).then_some(()));
+    assert_gone(path);
+}
+
+/// Not a test of its own: the child that is killed, in the middle of a sync.
+#[test]
+fn doomed() {
+    let Some(told) = std::env::var_os(DOOMED) else {
+        return;
+    };
+    let disk = Disk::mount().unwrap();
+    disk.slow_sync(|_| true, FOREVER);
+    let file = File::create(disk.path().join("file")).unwrap();
+    let slow = file.try_clone().unwrap();
+    thread::spawn(move || slow.sync_all());
+    fs::write(&told, format!("{}\n", disk.path().display())).unwrap();
+    // The sync above holds the file, so that this waits for it until the end.
+    file.sync_all().unwrap();
+}
+
+fn wait_for<T>(mut value: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < deadline {
+        if let Some(value) = value() {
+            return value;
+        }
+        thread::park_timeout(Duration::from_millis(5));
+    }
+    panic!("it did not come in 30 seconds");
+}
+
+#[test]
+fn a_temporary_file_is_persisted_over_another() {
+    let Some(disk) = Disk::mount() else { return };
+    let current = disk.path().join("current");
+    for version in ["one", "two"] {
+        let mut file = tempfile::NamedTempFile::new_in(disk.path()).unwrap();
+        file.write_all(version.as_bytes()).unwrap();
+        file.persist(&current).unwrap();
+    }
+    assert_eq!(fs::read(&current).unwrap(), b"two");
+    assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 1);
 }
 
 fn assert_gone(path: &Path) {
