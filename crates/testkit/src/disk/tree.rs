@@ -296,3 +296,31 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocated_room_is_taken_at_once_and_kept_for_later_writes() {
+        let owner = Owner {
+            uid: 0,
+            gid: 0,
+            mode: 0o755,
+        };
+        let mut tree = Tree::new(owner);
+        let name = OsStr::new("segment").into();
+        let parent = Inode::ROOT;
+        let (inode, _) = tree.create(Place { parent, name }, owner).unwrap();
+        tree.capacity = 3 * PAGE as u64;
+        let op = tree.allocate(inode, 0, 10_000).unwrap();
+        assert_eq!(op, Some(Op::Truncate { inode, len: 10_000 }));
+        assert_eq!(tree.allocate(inode, 0, 5_000).unwrap(), None);
+        assert_eq!(tree.used(), tree.capacity);
+        assert_eq!(tree.allocate(inode, 0, 20_000), Err(Errno::ENOSPC));
+        tree.write(inode, 9_990, b"fits").unwrap();
+        assert_eq!(tree.write(inode, 12_288, b"does not"), Err(Errno::ENOSPC));
+        tree.truncate(inode, 1).unwrap();
+        assert_eq!(tree.used(), PAGE as u64);
+    }
+}
