@@ -1,0 +1,207 @@
+//! One file: its durable bytes, and the changes that a power cut may take back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::disk::content::Content;
+use crate::disk::{Effect, Loss, Rng};
+
+/// Bytes that a disk writes as one: never torn, but kept or lost without its neighbours.
+const SECTOR: u64 = 512;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct File {
+    durable: Arc<Content>,
+    pending: Vec<Change>,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Write { offset: u64, data: Bytes },
+    Truncate { len: u64 },
+}
+
+impl File {
+    pub(super) fn write(&mut self, offset: u64, data: Bytes) {
+        self.pending.push(Change::Write { offset, data });
+    }
+
+    pub(super) fn truncate(&mut self, len: u64) {
+        self.pending.push(Change::Truncate { len });
+    }
+
+    pub(super) fn sync(&mut self, effect: Effect) {
+        match effect {
+            Effect::Nothing => {}
+            // The kernel has marked the pages clean: no later sync will write them.
+            Effect::Dropped => self.pending.clear(),
+            Effect::Durable if self.pending.is_empty() => {}
+            Effect::Durable => {
+                let durable = Arc::make_mut(&mut self.durable);
+                for change in self.pending.drain(..) {
+                    match change {
+                        Change::Write { offset, data } => durable.write(offset, &data),
+                        Change::Truncate { len } => durable.set_len(len),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The file as a power cut could leave it.
+    ///
+    /// Two things are decided apart from each other, as they are on a disk: which
+    /// sectors were written, and up to which change the length is known. A lost sector
+    /// holds what was durable there, or zeros.
+    pub(super) fn survive(&self, loss: Loss, rng: &mut Rng) -> Arc<Content> {
+        if self.pending.is_empty() {
+            return self.durable.clone();
+        }
+        let known = loss.metadata(self.pending.len(), rng);
+        let fate = Fate::draw(loss, &self.pending, rng);
+        let mut after = Aftermath {
+            content: Content::clone(&self.durable),
+            len: self.durable.len(),
+            known_len: self.durable.len(),
+            wall: u64::MAX,
+            fate,
+        };
+        for (number, change) in self.pending.iter().enumerate() {
+            after.apply(change, number < known);
+        }
+        after.content.set_len(after.known_len);
+        Arc::new(after.content)
+    }
+}
+
+struct Aftermath {
+    content: Content,
+    /// The length as the program saw it after the changes so far.
+    len: u64,
+    /// The length as the disk will know it.
+    known_len: u64,
+    /// Where a shrink that was lost gave sectors away: what the program wrote there
+    /// later went to sectors of a newer file, which nothing refers to.
+    wall: u64,
+    fate: Fate,
+}
+
+impl Aftermath {
+    fn apply(&mut self, change: &Change, known: bool) {
+        match change {
+            Change::Write { offset, data } => {
+                for piece in pieces(*offset, data) {
+                    if self.keeps(piece.sector) {
+                        self.content.place(piece.offset, piece.data);
+                    }
+                }
+                self.len = self.len.max(offset + data.len() as u64);
+            }
+            Change::Truncate { len } => self.truncate(*len, known),
+        }
+        if known {
+            self.known_len = self.len;
+        }
+    }
+
+    /// Whether the next write to `sector` is there and can be found.
+    fn keeps(&mut self, sector: u64) -> bool {
+        self.fate.keeps(sector) && sector * SECTOR < self.wall
+    }
+
+    fn truncate(&mut self, len: u64, known: bool) {
+        let zeros = zeroed(len);
+        let written = !zeros.is_empty() && self.keeps(len / SECTOR);
+        if len < self.len && known {
+            self.content.zero_from(len);
+        } else if len < self.len {
+            if written {
+                self.content
+                    .place(len, &[0; SECTOR as usize][..zeros.count()]);
+            }
+            self.wall = self.wall.min(len);
+        }
+        self.len = len;
+    }
+}
+
+/// Which of a file's un-synced sectors were written before the power went.
+///
+/// A sector is written as it stands in memory, with all that was put there before: of
+/// several writes to one sector, the first ones survive, never a later one alone.
+enum Fate {
+    /// So many sectors, in the order in which the program wrote them.
+    InOrder(usize),
+    /// Each sector for itself: how many of the writes to it.
+    Scattered(BTreeMap<u64, usize>),
+}
+
+impl Fate {
+    fn draw(loss: Loss, pending: &[Change], rng: &mut Rng) -> Fate {
+        match loss {
+            Loss::Everything | Loss::Data => Fate::InOrder(0),
+            Loss::Nothing => Fate::InOrder(usize::MAX),
+            Loss::Mixture if rng.coin() => Fate::InOrder(rng.prefix(touched(pending).count())),
+            Loss::Mixture => {
+                let mut kept = BTreeMap::new();
+                for sector in touched(pending) {
+                    *kept.entry(sector).or_default() += 1;
+                }
+                kept.values_mut().for_each(|n| *n = rng.prefix(*n));
+                Fate::Scattered(kept)
+            }
+        }
+    }
+
+    /// Whether the next write to `sector` survives. To be asked once for each, in order.
+    fn keeps(&mut self, sector: u64) -> bool {
+        let left = match self {
+            Fate::InOrder(left) => Some(left),
+            Fate::Scattered(kept) => kept.get_mut(&sector),
+        };
+        let Some(left) = left.filter(|left| **left > 0) else {
+            return false;
+        };
+        *left -= 1;
+        true
+    }
+}
+
+/// The part of a write that falls into one sector.
+struct Piece<'a> {
+    sector: u64,
+    offset: u64,
+    data: &'a [u8],
+}
+
+fn pieces(offset: u64, data: &[u8]) -> impl Iterator<Item = Piece<'_>> {
+    let end = offset + data.len() as u64;
+    (offset / SECTOR..end.div_ceil(SECTOR)).map(move |sector| {
+        let from = (sector * SECTOR).max(offset);
+        let to = ((sector + 1) * SECTOR).min(end);
+        Piece {
+            sector,
+            offset: from,
+            data: &data[(from - offset) as usize..(to - offset) as usize],
+        }
+    })
+}
+
+/// The rest of the sector that a new end falls into. It is zeroed in memory at once, and
+/// can be written before the disk knows of the end.
+fn zeroed(len: u64) -> std::ops::Range<u64> {
+    len..len.next_multiple_of(SECTOR)
+}
+
+/// The sectors that the changes write to, once for each write.
+fn touched(pending: &[Change]) -> impl Iterator<Item = u64> + '_ {
+    pending.iter().flat_map(|change| match change {
+        Change::Write { offset, data } => {
+            offset / SECTOR..(offset + data.len() as u64).div_ceil(SECTOR)
+        }
+        Change::Truncate { len } if zeroed(*len).is_empty() => 0..0,
+        Change::Truncate { len } => len / SECTOR..len / SECTOR + 1,
+    })
+}

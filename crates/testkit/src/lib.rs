@@ -1,0 +1,6 @@
+//! What Insula's tests stand on, and the product never does.
+//!
+//! [`disk`] is a disk in memory under real, unmodified code: it records what the code
+//! asks of it, fails on request, and says what could be left after a power cut.
+
+pub mod disk;
