@@ -22,7 +22,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use insula_core::Revision;
-use lsm_tree::{AbstractTree, AnyTree, Cache, Guard, SeqNo, SequenceNumberCounter};
+use lsm_tree::{
+    AbstractTree, AnyTree, Cache, Guard, KvSeparationOptions, SeqNo, SequenceNumberCounter,
+};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::log::{Logged, Record};
@@ -32,8 +34,14 @@ use crate::{Entry, Error, Key, KeyRange, Result};
 /// decided by revision, in the rows themselves.
 const NEWEST: SeqNo = SeqNo::MAX;
 
-/// The size that tables are cut to.
-const TABLE_BYTES: u64 = 64 << 20;
+/// The size that files are cut to: what one sync has to bring to the disk at most, while
+/// the log's own syncs wait behind it.
+const TABLE_BYTES: u64 = 16 << 20;
+/// Values below this stay with their keys.
+const SMALL_VALUE_BYTES: u32 = 256;
+/// So many tables may lie over each other before they are merged. Reads are for the most
+/// part served by a cache above; a merge is paid by every write.
+const MERGE_AT: u8 = 8;
 
 /// The tree and its numbers.
 pub(super) struct Table {
@@ -68,6 +76,7 @@ impl Table {
         let config =
             lsm_tree::Config::new(folder, sequence.clone(), SequenceNumberCounter::default());
         let tree = config
+            .with_kv_separation(Some(values_apart()))
             .use_cache(Arc::new(Cache::with_capacity_bytes(cache_bytes)))
             .open()
             .map_err(|error| trouble(folder, error))?;
@@ -229,8 +238,10 @@ impl Table {
 
     /// Merges tables where that is due.
     pub fn merge(&self) -> Result<()> {
-        let strategy = Arc::new(lsm_tree::compaction::Leveled::default());
-        let merged = self.tree.compact(strategy, self.sequence.get());
+        let strategy = lsm_tree::compaction::Leveled::default()
+            .with_l0_threshold(MERGE_AT)
+            .with_table_target_size(TABLE_BYTES);
+        let merged = self.tree.compact(Arc::new(strategy), self.sequence.get());
         merged.map(drop).map_err(|error| self.trouble(error))
     }
 
@@ -265,6 +276,13 @@ impl Table {
     fn trouble(&self, error: lsm_tree::Error) -> Error {
         trouble(&self.folder, error)
     }
+}
+
+/// Values are kept apart from keys, so that merging moves only what is small.
+fn values_apart() -> KvSeparationOptions {
+    KvSeparationOptions::default()
+        .separation_threshold(SMALL_VALUE_BYTES)
+        .file_target_size(TABLE_BYTES)
 }
 
 /// The engine names the manifest's checksum in the file `current` but does not check it.

@@ -1,0 +1,70 @@
+//! What the machine says of a process, and what its disk costs.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+/// The CPU time that a process and its threads have used.
+pub fn cpu_time(pid: u32) -> Result<Duration> {
+    // The scheduler counts nanoseconds per thread; threads that are gone are only in
+    // the process's own count, which has ticks of 10 ms. The larger of both is nearer.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    let ticks = |field: usize| -> Result<u64> {
+        let text = fields.get(field).context("a short stat line")?;
+        Ok(text.parse()?)
+    };
+    Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * 10))
+}
+
+/// The memory of a process that is its own: resident, without what is mapped from files.
+pub fn memory(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let kilobytes = line.context("no RssAnon")?.trim().trim_end_matches(" kB");
+    Ok(kilobytes.trim().parse::<u64>()? * 1024)
+}
+
+/// What a write of 1 KiB to a file whose blocks are there, and a sync, take: the floor
+/// under every durable write on this disk.
+pub fn raw_sync(folder: &Path) -> Result<Vec<Duration>> {
+    let path = folder.join("raw");
+    let mut file = File::create(&path)?;
+    file.write_all(&vec![0; 4 << 20])?;
+    file.sync_all()?;
+    let mut times = Vec::new();
+    for n in 0..1000_u64 {
+        let begun = Instant::now();
+        file.write_all_at(&[n as u8; 1100], n * 1104)?;
+        file.sync_data()?;
+        times.push(begun.elapsed());
+    }
+    fs::remove_file(path)?;
+    Ok(times)
+}
+
+/// The bytes of all files under a folder.
+pub fn disk_usage(folder: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        bytes += if metadata.is_dir() {
+            disk_usage(&entry.path())?
+        } else {
+            metadata.len()
+        };
+    }
+    Ok(bytes)
+}
