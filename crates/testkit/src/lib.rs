@@ -1,0 +1,3 @@
+//! What tests share. Nothing but tests depends on it.
+
+pub mod etcd;
