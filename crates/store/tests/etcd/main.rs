@@ -7,6 +7,7 @@ mod commit;
 mod connect;
 mod fake;
 mod model;
+mod proxy;
 mod range;
 mod watch;
 

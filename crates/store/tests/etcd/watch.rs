@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use insula_store::{Error, KeyRange, Outcome, Revision, Store, Transaction, WatchItem};
+use insula_store::etcd::{Etcd, Options};
+use insula_store::{At, Error, KeyRange, Outcome, Revision, Store, Transaction, WatchItem};
 use insula_testkit::etcd::EtcdServer;
 use tokio::time::timeout;
 
+use super::proxy::Proxy;
 use super::{changes, committed, connect_to, fresh, within};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -243,4 +245,49 @@ async fn a_dropped_wait_loses_nothing() {
         }
     }
     assert_eq!(told, writer.await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watcher_that_does_not_read_holds_up_nobody_and_loses_nothing() {
+    let Some((_server, store)) = fresh().await else {
+        return;
+    };
+    let all = KeyRange::all();
+    let mut idle = Vec::new();
+    for _ in 0..4 {
+        idle.push(store.watch(all.clone(), Revision::ZERO).await.unwrap());
+    }
+    // More than any window between here and etcd holds.
+    let mut revisions = Vec::new();
+    for _ in 0..40 {
+        let put = Transaction::new().put("k", vec![7; 1 << 20]);
+        revisions.push(committed(&store, put).await);
+    }
+    let page = within(store.range(&all, At::Latest, None)).await.unwrap();
+    assert_eq!(page.revision, *revisions.last().unwrap());
+    for mut watch in idle {
+        for revision in &revisions {
+            assert_eq!(changes(&mut *watch).await.0, *revision);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_and_a_read_leave_a_member_that_has_gone_silent() {
+    let Some(server) = EtcdServer::start() else {
+        return;
+    };
+    let proxy = Proxy::start(&server.endpoint()).await;
+    let options = Options::new([proxy.endpoint(), server.endpoint()]);
+    let store = Etcd::connect(options).await.unwrap();
+    let mut watch = store.watch(KeyRange::all(), Revision::ZERO).await.unwrap();
+    let first = committed(&store, Transaction::new().put("k", "1")).await;
+    assert_eq!(changes(&mut *watch).await.0, first);
+
+    proxy.fall_silent();
+    let direct = connect_to(&server).await;
+    let second = committed(&direct, Transaction::new().put("k", "2")).await;
+    let found = within(store.get(&"k".into())).await.unwrap().unwrap();
+    assert_eq!(found.modified, second);
+    assert_eq!(changes(&mut *watch).await.0, second);
 }
