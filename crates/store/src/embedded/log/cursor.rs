@@ -64,6 +64,11 @@ impl Cursor {
                 continue;
             };
             let (path, end) = (place.segment.path.clone(), frame.end);
+            if frame.first > self.next {
+                let (found, wanted) = (frame.first, self.next);
+                let detail = format!("revision {found} stands where {wanted} should");
+                return Err(segment::corrupt(&path, &detail));
+            }
             let items = format::decode_body(frame.first, frame.body)
                 .map_err(|detail| segment::corrupt(&path, detail))?;
             let mut whole = true;

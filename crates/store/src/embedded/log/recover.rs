@@ -12,6 +12,7 @@ use super::Log;
 use super::format::{self, HEADER_BYTES, Item};
 use super::segment::{self, Rest, Segment};
 use crate::Result;
+use crate::embedded::FIRST;
 
 /// What the table has, and so what the log need not have.
 pub(in crate::embedded) struct Known {
@@ -64,11 +65,14 @@ pub(in crate::embedded) fn recover(
         );
         return Err(segment::corrupt(&segments[0].path, &detail));
     }
-    if used == 0 {
-        clear_torn_end(&segments[0], HEADER_BYTES)?;
-    } else {
-        clear_torn_end(&segments[used - 1], end)?;
+    let last = &segments[used.saturating_sub(1)];
+    // The log is synced before the table learns of anything, so it cannot be behind.
+    let head = next.unwrap_or(FIRST.next()).previous();
+    if head < applied {
+        let detail = format!("the log ends at revision {head}; the table is at {applied}");
+        return Err(segment::corrupt(&last.path, &detail));
     }
+    clear_torn_end(last, end)?;
     discard_spares(&mut segments, used.max(1))?;
     let last = segments.len() - 1;
     let segment = segments.remove(last);
