@@ -228,7 +228,8 @@ impl Table {
     pub fn flush(&self) -> Result<()> {
         let lock = self.tree.get_flush_lock();
         let flushed = self.tree.flush(&lock, self.sequence.get());
-        flushed.map(drop).map_err(|error| self.trouble(error))
+        flushed.map_err(|error| self.trouble(error))?;
+        self.release()
     }
 
     /// Merges tables where that is due.
@@ -237,13 +238,23 @@ impl Table {
             .with_l0_threshold(MERGE_AT)
             .with_table_target_size(TABLE_BYTES);
         let merged = self.tree.compact(Arc::new(strategy), self.sequence.get());
-        merged.map(drop).map_err(|error| self.trouble(error))
+        merged.map_err(|error| self.trouble(error))?;
+        self.release()
     }
 
     /// Merges all tables into one sorted run, which gives back all space that can be.
     pub fn merge_all(&self) -> Result<()> {
         let merged = self.tree.major_compact(TABLE_BYTES, self.sequence.get());
-        merged.map(drop).map_err(|error| self.trouble(error))
+        merged.map_err(|error| self.trouble(error))?;
+        self.release()
+    }
+
+    /// Lets go of tables and memory that only readers of the past would need, and there
+    /// are none: those who read now hold on to what they read from.
+    fn release(&self) -> Result<()> {
+        let mut versions = self.tree.get_version_history_lock();
+        let released = versions.maintenance(&self.folder, self.sequence.next());
+        released.map_err(|error| self.trouble(error))
     }
 
     /// The rows on disk and in memory, with those that are removed but still there.
@@ -283,7 +294,10 @@ fn verify_manifest(folder: &Path) -> Result<()> {
         let detail = detail.to_owned();
         Error::Corrupt { file, detail }
     };
-    let (Some(id), Some(checksum)) = (named.first_chunk::<8>(), named.get(8..24)) else {
+    let [id @ .., _kind_of_checksum] = &named[..] else {
+        return Err(corrupt(current, "it is empty"));
+    };
+    let Some((id, checksum)) = id.split_first_chunk::<8>() else {
         return Err(corrupt(current, "it is too short"));
     };
     let manifest = folder.join(format!("v{}", u64::from_le_bytes(*id)));
@@ -306,9 +320,11 @@ fn trouble(folder: &Path, error: lsm_tree::Error) -> Error {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
                 Error::Full(format!("no room for a table in {path}"))
             }
-            std::io::ErrorKind::UnexpectedEof => Error::Corrupt {
+            std::io::ErrorKind::UnexpectedEof
+            | std::io::ErrorKind::InvalidInput
+            | std::io::ErrorKind::NotFound => Error::Corrupt {
                 file: folder.to_path_buf(),
-                detail: format!("a table is shorter than it was: {error}"),
+                detail: format!("a table is missing or shorter than it was: {error}"),
             },
             _ => Error::Unavailable(format!("cannot use the tables in {path}: {error}")),
         },
