@@ -13,6 +13,7 @@
 //! There is no HTTP and no Kubernetes here: no object, no schema, no space. Keys are
 //! built and parsed elsewhere; to a store they are bytes.
 
+mod compactor;
 mod contract;
 pub mod embedded;
 mod error;
@@ -23,6 +24,7 @@ pub mod laws;
 pub mod memory;
 mod transaction;
 
+pub use compactor::Compactor;
 pub use contract::{At, Changed, Entry, Page, Store, Watch, WatchItem};
 pub use error::{Error, Result};
 pub use insula_core::Revision;

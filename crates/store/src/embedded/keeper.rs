@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use insula_core::Revision;
 use tokio::sync::mpsc;
 
 use super::Shared;
@@ -24,6 +25,10 @@ use crate::{Error, Result};
 const RETRY: Duration = Duration::from_millis(500);
 /// How much history is swept before other work is looked at.
 const SWEEP_BYTES: usize = 256 << 10;
+/// All tables are merged when more than so many tenths of the rows in them are removed
+/// versions. A key that is only ever overwritten leaves three rows behind each time: the
+/// version, its removal, and an old head. So one third is the most that can be reached.
+const WORTH_MERGING_TENTHS: usize = 3;
 /// Tables smaller than this are not worth merging for their space.
 const WORTH_MERGING_BYTES: u64 = 8 << 20;
 
@@ -47,6 +52,8 @@ struct Work {
     sealed: VecDeque<Marks>,
     /// Why the last flush failed, until one succeeds.
     trouble: Option<Error>,
+    /// Removals up to here are in the tables on disk.
+    swept: Revision,
     clean: bool,
     /// No more will be sealed.
     last: bool,
@@ -202,6 +209,7 @@ impl Flusher {
                     work.trouble = None;
                     let done = work.sealed.drain(..sealed).next_back();
                     work.clean = true;
+                    work.swept = done.map_or(work.swept, |done| done.swept);
                     self.state.changed.notify_all();
                     drop(work);
                     if let Some(done) = done {
@@ -282,8 +290,12 @@ impl Cleaner {
     fn merge(&mut self) -> Result<()> {
         let table = &self.shared.table;
         table.merge()?;
-        let rows = table.rows();
-        if self.removed > rows / 3 && table.disk_bytes() > WORTH_MERGING_BYTES {
+        // What is removed only in memory cannot be merged away.
+        if self.state.lock().swept < self.shared.swept() {
+            return Ok(());
+        }
+        let wasted = self.removed * 10 > table.rows() * WORTH_MERGING_TENTHS;
+        if wasted && table.disk_bytes() > WORTH_MERGING_BYTES {
             table.merge_all()?;
             self.removed = 0;
         }
