@@ -29,12 +29,12 @@ use async_trait::async_trait;
 use insula_core::Revision;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{At, Error, Key, KeyRange, Outcome, Page, Result, Store, Transaction, Watch};
+use crate::{At, Conflict, Error, Key, KeyRange, Outcome, Page, Result, Store, Transaction, Watch};
 use feed::{Feed, Subscription};
 use folder::Folder;
 use keeper::Keeper;
 use log::{Catalog, Item, Known, Log};
-use sequencer::{Request, Sequencer};
+use sequencer::{Decided, Request, Sequencer};
 use table::{Marks, Table};
 
 /// What an empty store begins with: as in etcd, revision 1 is the empty state.
@@ -101,20 +101,19 @@ impl Embedded {
     fn open_blocking(path: &Path, options: Options) -> Result<Self> {
         let segment_bytes = options.segment_bytes.max(log::MIN_SEGMENT_BYTES);
         let folder = Folder::take(path)?;
-        let (table, log, marks) = if folder.holds_store()? {
-            let table = Table::open(&folder.tables(), options.cache_bytes)?;
-            let (log, marks) = replay(&folder, &table, segment_bytes)?;
-            (table, log, marks)
+        let is_old = folder.holds_store()?;
+        let (table, marks) = Table::open(&folder.tables(), options.cache_bytes)?;
+        let mut marks = Marks {
+            applied: marks.applied.max(FIRST),
+            swept: marks.swept.max(FIRST),
+            ..marks
+        };
+        let log = if is_old {
+            replay(&folder, &table, &mut marks, segment_bytes)?
         } else {
-            let table = Table::open(&folder.tables(), options.cache_bytes)?;
             let log = Log::create(&folder.log(), segment_bytes)?;
             folder.complete()?;
-            let marks = Marks {
-                applied: FIRST,
-                floor: Revision::ZERO,
-                swept: FIRST,
-            };
-            (table, log, marks)
+            log
         };
         Self::start(folder, table, log, marks, options)
     }
@@ -199,28 +198,21 @@ pub struct Statistics {
 }
 
 /// Brings the table up to the end of the log.
-fn replay(folder: &Folder, table: &Table, segment_bytes: u64) -> Result<(Log, Marks)> {
-    let mut marks = table.marks()?;
-    marks.applied = marks.applied.max(FIRST);
-    marks.swept = marks.swept.max(FIRST);
+fn replay(folder: &Folder, table: &Table, marks: &mut Marks, segment_bytes: u64) -> Result<Log> {
     let known = Known {
         applied: marks.applied,
         floor: marks.floor.max(FIRST),
     };
-    let log = log::recover(&folder.log(), segment_bytes, known, |item| {
-        match item {
-            Item::Record(record) => {
-                table.apply(&record);
-                marks.applied = record.revision;
-            }
-            Item::Floor(floor) => {
-                marks.floor = marks.floor.max(floor);
-                table.set_floor(marks.floor);
-            }
+    log::recover(&folder.log(), segment_bytes, known, |item| match item {
+        Item::Record(record) => {
+            table.apply(&record);
+            marks.applied = record.revision;
         }
-        Ok(())
-    })?;
-    Ok((log, marks))
+        Item::Floor(floor) => {
+            marks.floor = marks.floor.max(floor);
+            table.set_floor(marks.floor);
+        }
+    })
 }
 
 #[async_trait]
@@ -242,8 +234,14 @@ impl Store for Embedded {
 
     async fn commit(&self, transaction: Transaction) -> Result<Outcome> {
         transaction.admit()?;
-        self.ask(|reply| Request::Commit { transaction, reply })
-            .await
+        loop {
+            let transaction = transaction.clone();
+            let ask = |reply| Request::Commit { transaction, reply };
+            let decided = self.ask(ask).await?;
+            if let Some(outcome) = self.inner.shared.explain(decided)? {
+                return Ok(outcome);
+            }
+        }
     }
 
     async fn watch(&self, range: KeyRange, after: Revision) -> Result<Box<dyn Watch>> {
@@ -278,6 +276,28 @@ impl Shared {
         Ok(())
     }
 
+    /// The outcome as the caller sees it: with what stood in the way, if something did.
+    /// `None` if that has been replaced and forgotten meanwhile; then it is asked again.
+    fn explain(&self, decided: Decided) -> Result<Option<Outcome>> {
+        let (check, key, head, revision) = match decided {
+            Decided::Outcome(outcome) => return Ok(Some(outcome)),
+            Decided::Conflict {
+                check,
+                key,
+                head,
+                revision,
+            } => (check, key, head, revision),
+        };
+        let found = self.table.found(&key, head)?;
+        Ok(found.map(|found| {
+            Outcome::Conflict(Conflict {
+                check,
+                found: Some(found),
+                revision,
+            })
+        }))
+    }
+
     fn page(&self, range: &KeyRange, at: At, limit: Option<NonZeroUsize>) -> Result<Page> {
         loop {
             let current = self.head();
@@ -310,7 +330,7 @@ impl Shared {
     /// The current entry of one key, without a scan if nobody is changing it.
     fn latest_of(&self, key: &Key) -> Result<Page> {
         let revision = self.head();
-        let head = self.table.head(key)?;
+        let head = self.table.head(key);
         let entries = match head {
             None => vec![],
             Some(head) if head.modified <= revision => {

@@ -10,6 +10,7 @@ mod run;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use check::{Told, check};
 use insula_testkit::disk::{Disk, Loss, Rng, Trace};
@@ -54,6 +55,8 @@ async fn cut(trace: &Trace, run: &Run, count: usize, seed: u64) -> Result<(), St
 
 async fn record(disk: Disk, writes: usize) -> (Trace, Run) {
     let folder = disk.path().join(STORE);
+    // Tables fall behind the log, so that several wait to be written at a time.
+    disk.slow_sync(|path| is_in(path, "tables"), Duration::from_millis(3));
     let disk = Arc::new(disk);
     let run = run::work(&disk, &folder, writes).await;
     (disk.trace(), run)
@@ -70,6 +73,19 @@ async fn nothing_that_anybody_was_told_is_lost() {
         "{count} power cuts over {operations} operations and {} writes",
         run.log.len()
     );
+}
+
+/// Tables are written far behind the log, while history is forgotten right up to the
+/// present: what only the log has must stay in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_while_tables_wait_to_be_written() {
+    let Some(disk) = Disk::mount() else { return };
+    disk.slow_sync(|path| is_in(path, "tables"), Duration::from_millis(30));
+    let folder = disk.path().join(STORE);
+    let disk = Arc::new(disk);
+    let run = run::forget_everything(&disk, &folder, 1_500).await;
+    let trace = disk.trace();
+    cut(&trace, &run, cuts_wanted(200), 2).await.unwrap();
 }
 
 /// The same check, on a disk that does nothing for one kind of sync: as if the code had

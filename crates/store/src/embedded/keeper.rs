@@ -200,14 +200,13 @@ impl Flusher {
                 }
                 work = self.state.wait(work);
             }
-            let sealed = work.sealed.len();
             drop(work);
             let flushed = self.shared.table.flush();
             let mut work = self.state.lock();
             match flushed {
                 Ok(()) => {
                     work.trouble = None;
-                    let done = work.sealed.drain(..sealed).next_back();
+                    let done = work.sealed.pop_front();
                     work.clean = true;
                     work.swept = done.map_or(work.swept, |done| done.swept);
                     self.state.changed.notify_all();

@@ -16,7 +16,7 @@ use super::Shared;
 use super::keeper::Bells;
 use super::log::{FrameBuilder, Log, Logged, Record};
 use super::table::Head;
-use crate::{Change, Check, Conflict, Entry, Error, Expect, Key, Outcome, Result, Transaction};
+use crate::{Change, Check, Conflict, Error, Expect, Key, Outcome, Result, Transaction};
 
 /// How many requests may wait before those who send them wait too.
 pub(super) const MAX_WAITING: usize = 4096;
@@ -30,7 +30,7 @@ const MAX_SEALED: usize = 4;
 pub(super) enum Request {
     Commit {
         transaction: Transaction,
-        reply: oneshot::Sender<Result<Outcome>>,
+        reply: oneshot::Sender<Result<Decided>>,
     },
     Compact {
         floor: Revision,
@@ -40,6 +40,19 @@ pub(super) enum Request {
     Seal,
     /// No handle to the store is left.
     Close,
+}
+
+/// What became of a transaction.
+pub(super) enum Decided {
+    Outcome(Outcome),
+    /// A check did not hold. What was found is for the caller to read: the sequencer
+    /// waits for nobody's disk.
+    Conflict {
+        check: usize,
+        key: Key,
+        head: Head,
+        revision: Revision,
+    },
 }
 
 pub(super) struct Sequencer {
@@ -56,9 +69,9 @@ pub(super) struct Sequencer {
 struct Group {
     records: Vec<Record>,
     floor: Option<Revision>,
-    /// What keys will hold, where that differs from the table.
-    staged: HashMap<Key, Option<Entry>>,
-    commits: Vec<(oneshot::Sender<Result<Outcome>>, Result<Outcome>)>,
+    /// The heads that keys will have, where they differ from the table's.
+    staged: HashMap<Key, Option<Head>>,
+    commits: Vec<(oneshot::Sender<Result<Decided>>, Result<Decided>)>,
     compactions: Vec<(oneshot::Sender<Result<()>>, Result<()>)>,
     seal: bool,
     close: bool,
@@ -112,7 +125,7 @@ impl Sequencer {
         match request {
             Request::Commit { transaction, reply } => {
                 let answer = match room {
-                    Ok(()) => self.stage(&transaction),
+                    Ok(()) => Ok(self.stage(&transaction)),
                     Err(error) => Err(error.clone()),
                 };
                 self.group.commits.push((reply, answer));
@@ -132,71 +145,43 @@ impl Sequencer {
         last.map_or_else(|| self.shared.head(), |record| record.revision)
     }
 
-    fn stage(&mut self, transaction: &Transaction) -> Result<Outcome> {
-        let mut checked = Vec::with_capacity(transaction.checks().len());
+    fn stage(&mut self, transaction: &Transaction) -> Decided {
         for (check, Check { key, expect }) in transaction.checks().iter().enumerate() {
-            let head = self.current(key)?;
-            checked.push((key, head));
-            let modified = head.map(|head| head.modified);
+            let head = self.current(key);
             let holds = match expect {
-                Expect::Absent => modified.is_none(),
-                Expect::At(revision) => modified == Some(*revision),
+                Expect::Absent => head.is_none(),
+                Expect::At(revision) => head.is_some_and(|head| head.modified == *revision),
             };
             if !holds {
-                return Ok(Outcome::Conflict(Conflict {
-                    check,
-                    found: self.entry(key)?,
-                    revision: self.head(),
-                }));
+                return conflict(check, key, head, self.head());
             }
         }
         let revision = self.head().next();
-        let mut changes = Vec::with_capacity(transaction.changes().len());
-        for change in transaction.changes() {
-            let known = checked.iter().find(|(key, _)| *key == change.key());
-            let before = match known {
-                Some((_, head)) => *head,
-                None => self.current(change.key())?,
-            };
-            changes.extend(logged(change, before, revision));
-        }
+        let changes = transaction.changes().iter();
+        let mut changes: Vec<Logged> = changes
+            .filter_map(|change| logged(change, self.current(change.key()), revision))
+            .collect();
         if changes.is_empty() {
-            return Ok(Outcome::Unchanged(self.head()));
+            return Decided::Outcome(Outcome::Unchanged(self.head()));
         }
         changes.sort_by(|a, b| a.key.cmp(&b.key));
         let record = Record { revision, changes };
         self.frame.record(&record);
         for change in &record.changes {
-            let staged = change.value.clone().map(|value| Entry {
-                key: change.key.clone(),
-                value,
-                created: change.created,
+            let head = change.value.is_some().then_some(Head {
                 modified: revision,
+                created: change.created,
             });
-            self.group.staged.insert(change.key.clone(), staged);
+            self.group.staged.insert(change.key.clone(), head);
         }
         self.group.records.push(record);
-        Ok(Outcome::Committed(revision))
+        Decided::Outcome(Outcome::Committed(revision))
     }
 
-    fn current(&self, key: &Key) -> Result<Option<Head>> {
-        match self.group.staged.get(key) {
-            Some(staged) => Ok(staged.as_ref().map(|entry| Head {
-                modified: entry.modified,
-                created: entry.created,
-            })),
-            None => self.shared.table.head(key),
-        }
-    }
-
-    fn entry(&self, key: &Key) -> Result<Option<Entry>> {
-        if let Some(staged) = self.group.staged.get(key) {
-            return Ok(staged.clone());
-        }
-        match self.shared.table.head(key)? {
-            Some(head) => self.shared.table.version(key, head),
-            None => Ok(None),
-        }
+    /// The key's head as it will be after the group so far.
+    fn current(&self, key: &Key) -> Option<Head> {
+        let staged = self.group.staged.get(key);
+        staged.map_or_else(|| self.shared.table.head(key), |staged| *staged)
     }
 
     fn stage_floor(&mut self, floor: Revision) -> Result<()> {
@@ -275,7 +260,7 @@ impl Group {
             other => other.clone(),
         };
         for (_, answer) in &mut self.commits {
-            let committed = matches!(answer, Ok(Outcome::Committed(_)));
+            let committed = matches!(answer, Ok(Decided::Outcome(Outcome::Committed(_))));
             if answer.is_ok() {
                 let error = if committed && doubt {
                     error
@@ -291,6 +276,22 @@ impl Group {
             }
         }
         self.answer();
+    }
+}
+
+fn conflict(check: usize, key: &Key, head: Option<Head>, revision: Revision) -> Decided {
+    match head {
+        Some(head) => Decided::Conflict {
+            check,
+            key: key.clone(),
+            head,
+            revision,
+        },
+        None => Decided::Outcome(Outcome::Conflict(Conflict {
+            check,
+            found: None,
+            revision,
+        })),
     }
 }
 

@@ -1,56 +1,50 @@
-//! The table: every key's versions and which one is current, in an LSM tree.
+//! The table: every key's versions, and which one is current.
 //!
 //! ```text
-//! h key                      -> modified, created          the current version
-//! v key' 00 01 !revision     -> created, value             a version, newest first
-//! v key' 00 01 !revision     -> nothing                    a deletion
-//! m name                     -> number                     how far the table is
+//! heads      key -> when its value came about        in memory, for every key
+//! memory     rows that are not on disk yet           rebuilt from the log after a crash
+//! tree       rows on disk                            an LSM tree without a log of its own
 //! ```
 //!
-//! `key'` is the key with each 00 as 00 FF, so that versions sort by key and then by
-//! revision, whatever bytes a key has.
-//!
-//! The tree brings no log of its own: what is in its memory is rebuilt from ours. It is
-//! sealed only between two groups, together with the mark that says how far it is, so
-//! that what reaches the disk is always the state at one revision.
+//! The sequencer touches heads and memory only: it never waits for a table to be written,
+//! merged or read. What is sealed is the state at one revision, with the marks that say
+//! so, and reaches the disk as a whole.
 
+mod heads;
+mod memory;
+mod merge;
 mod rows;
+mod tree;
 
-use std::fs;
+use std::collections::VecDeque;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use bytes::Bytes;
 use insula_core::Revision;
-use lsm_tree::{AbstractTree, AnyTree, Cache, Guard, SeqNo, SequenceNumberCounter};
-use xxhash_rust::xxh3::xxh3_128;
 
 use super::log::{Logged, Record};
-use crate::{Entry, Error, Key, KeyRange, Result};
+use crate::{Entry, Key, KeyRange, Result};
+pub(super) use heads::Head;
+use heads::Heads;
+use memory::Memory;
+use merge::Merge;
+use tree::Tree;
 
-/// Readers see the newest row of each key; which version of a key they are to see is
-/// decided by revision, in the rows themselves.
-const NEWEST: SeqNo = SeqNo::MAX;
-
-/// The size that files are cut to: what one sync has to bring to the disk at most, while
-/// the log's own syncs wait behind it.
-const TABLE_BYTES: u64 = 16 << 20;
-/// So many tables may lie over each other before they are merged. Reads are for the most
-/// part served by a cache above; a merge is paid by every write.
-const MERGE_AT: u8 = 16;
-
-/// The tree and its numbers.
+/// Rows in memory and on disk, and the heads of all keys.
 pub(super) struct Table {
-    tree: AnyTree,
-    folder: PathBuf,
-    sequence: SequenceNumberCounter,
+    heads: Heads,
+    memories: RwLock<Memories>,
+    tree: Tree,
 }
 
-/// When a key's current value came about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
-    pub modified: Revision,
-    pub created: Revision,
+/// What is not on disk yet.
+#[derive(Default)]
+struct Memories {
+    active: Arc<Memory>,
+    /// No longer written to; oldest first.
+    sealed: VecDeque<Arc<Memory>>,
 }
 
 /// How far the table is.
@@ -65,68 +59,70 @@ pub(super) struct Marks {
 }
 
 impl Table {
-    /// Opens the table in `folder`, or makes one.
-    pub fn open(folder: &Path, cache_bytes: u64) -> Result<Self> {
-        verify_manifest(folder)?;
-        let sequence = SequenceNumberCounter::default();
-        let config =
-            lsm_tree::Config::new(folder, sequence.clone(), SequenceNumberCounter::default());
-        let tree = config
-            .use_cache(Arc::new(Cache::with_capacity_bytes(cache_bytes)))
-            .open()
-            .map_err(|error| trouble(folder, error))?;
-        sequence.fetch_max(tree.get_highest_seqno().map_or(1, |highest| highest + 1));
-        Ok(Self {
-            tree,
-            folder: folder.to_path_buf(),
-            sequence,
-        })
-    }
-
-    /// How far it is.
-    pub fn marks(&self) -> Result<Marks> {
-        let mark = |name| -> Result<Revision> {
-            let found = self.tree.get(rows::mark(name), NEWEST);
-            let found = found.map_err(|error| self.trouble(error))?;
-            found.map_or(Ok(Revision::ZERO), |row| self.number(&row))
+    /// Opens the table in `folder`, or makes one, and says how far it is.
+    pub fn open(folder: &Path, cache_bytes: u64) -> Result<(Self, Marks)> {
+        let tree = Tree::open(folder, cache_bytes)?;
+        let heads = Heads::new();
+        for row in tree.range(&rows::head_bounds()) {
+            let (row_key, row) = row?;
+            let head = rows::decode_head(&row).ok_or_else(|| tree.damaged())?;
+            let key = rows::head_key(&row_key).ok_or_else(|| tree.damaged())?;
+            heads.set(key, Some(head));
+        }
+        let mark = |name| match tree.get(&rows::mark(name))? {
+            Some(row) => rows::decode_mark(&row).ok_or_else(|| tree.damaged()),
+            None => Ok(Revision::ZERO),
         };
-        Ok(Marks {
+        let marks = Marks {
             applied: mark(rows::APPLIED)?,
             floor: mark(rows::FLOOR)?,
             swept: mark(rows::SWEPT)?,
-        })
-    }
-
-    /// Notes that history before `floor` is forgotten.
-    pub fn set_floor(&self, floor: Revision) {
-        self.set_mark(rows::FLOOR, floor);
-    }
-
-    fn set_mark(&self, name: &str, revision: Revision) {
-        let row = revision.get().to_be_bytes();
-        self.tree
-            .insert(rows::mark(name), row, self.sequence.next());
+        };
+        let memories = RwLock::default();
+        let table = Self {
+            heads,
+            memories,
+            tree,
+        };
+        Ok((table, marks))
     }
 
     /// When the key's current value came about, if it has one.
-    pub fn head(&self, key: &[u8]) -> Result<Option<Head>> {
-        let found = self.tree.get(rows::head(key), NEWEST);
-        let Some(row) = found.map_err(|error| self.trouble(error))? else {
-            return Ok(None);
-        };
-        rows::decode_head(&row)
-            .map(Some)
-            .ok_or_else(|| self.damaged())
+    pub fn head(&self, key: &[u8]) -> Option<Head> {
+        self.heads.get(key)
     }
 
-    /// The version of `key` that came about at `head`.
+    /// The version of `key` that came about at `head`, if it is still there.
     pub fn version(&self, key: &Key, head: Head) -> Result<Option<Entry>> {
-        let found = self.tree.get(rows::version(key, head.modified), NEWEST);
-        let Some(row) = found.map_err(|error| self.trouble(error))? else {
-            return Ok(None);
+        let row_key = rows::version(key, head.modified);
+        let row = match self.in_memory(&row_key) {
+            Some(row) => row,
+            None => self.tree.get(&row_key)?,
         };
-        let version = rows::decode_version(&row).ok_or_else(|| self.damaged())?;
+        let Some(row) = row else { return Ok(None) };
+        let version = rows::decode_version(&row).ok_or_else(|| self.tree.damaged())?;
         Ok(version.map(|version| version.entry(key.clone(), head.modified)))
+    }
+
+    /// Like [`Self::version`], of a head that is or was the key's own. `None` if it is so
+    /// no longer and the version is forgotten.
+    pub fn found(&self, key: &Key, head: Head) -> Result<Option<Entry>> {
+        let found = self.version(key, head)?;
+        if found.is_none() && self.head(key) == Some(head) {
+            return Err(self.tree.damaged());
+        }
+        Ok(found)
+    }
+
+    /// A row that is not on disk yet; `Some(None)` if it is removed.
+    fn in_memory(&self, row_key: &[u8]) -> Option<Option<Bytes>> {
+        let memories = self.read();
+        let newest_first = [&memories.active]
+            .into_iter()
+            .chain(memories.sealed.iter().rev());
+        newest_first
+            .into_iter()
+            .find_map(|memory| memory.get(row_key))
     }
 
     /// The entries of `range` as of `revision`, at most one more than `limit`.
@@ -141,17 +137,30 @@ impl Table {
         if range.is_empty() {
             return Ok(entries);
         }
-        // The bytes of the key whose visible version has been found.
+        let bounds = rows::version_bounds(range);
+        // Memory first: what moves to disk meanwhile is seen twice, not missed.
+        let memories: Vec<Arc<Memory>> = {
+            let memories = self.read();
+            let sealed = memories.sealed.iter().rev();
+            [&memories.active]
+                .into_iter()
+                .chain(sealed)
+                .cloned()
+                .collect()
+        };
+        let newest_first = memories.iter().map(|memory| memory.range(&bounds));
+        // The key whose visible version has been found.
         let mut settled: Vec<u8> = Vec::new();
-        for row in self.tree.range(rows::version_bounds(range), NEWEST, None) {
-            let (row_key, row) = row.into_inner().map_err(|error| self.trouble(error))?;
-            let (key, modified) = rows::split_version(&row_key).ok_or_else(|| self.damaged())?;
+        for row in Merge::new(newest_first.collect(), self.tree.range(&bounds)) {
+            let (row_key, row) = row?;
+            let (key, modified) =
+                rows::split_version(&row_key).ok_or_else(|| self.tree.damaged())?;
             if modified > revision || settled == key {
                 continue;
             }
             settled.clear();
             settled.extend_from_slice(key);
-            let version = rows::decode_version(&row).ok_or_else(|| self.damaged())?;
+            let version = rows::decode_version(&row).ok_or_else(|| self.tree.damaged())?;
             if let Some(version) = version {
                 entries.push(version.entry(rows::unescape(key), modified));
                 if entries.len() == most {
@@ -164,27 +173,28 @@ impl Table {
 
     /// Makes the changes of a transaction that is durable in the log.
     pub fn apply(&self, record: &Record) {
-        let sequence = self.sequence.next();
+        let memories = self.read();
         for change in &record.changes {
             let version = rows::version(&change.key, record.revision);
-            self.tree
-                .insert(version, rows::encode_version(change), sequence);
-            match change.value {
-                Some(_) => {
-                    let head = rows::encode_head(record.revision, change.created);
-                    self.tree.insert(rows::head(&change.key), head, sequence);
-                }
-                None => {
-                    self.tree.remove(rows::head(&change.key), sequence);
-                }
+            memories.active.put(version, rows::encode_version(change));
+            let head = change.value.is_some().then_some(Head {
+                modified: record.revision,
+                created: change.created,
+            });
+            match head {
+                Some(head) => memories
+                    .active
+                    .put(rows::head(&change.key), rows::encode_head(head)),
+                None => memories.active.remove(rows::head(&change.key)),
             }
+            self.heads.set(&change.key, head);
         }
     }
 
     /// Removes what nobody needs once the floor has passed `record`: the version that a
     /// change replaced, and a deletion itself. Says how many rows that were.
     pub fn sweep(&self, record: &Record) -> usize {
-        let sequence = self.sequence.next();
+        let memories = self.read();
         let mut removed = 0;
         for Logged {
             key,
@@ -196,11 +206,16 @@ impl Table {
             let replaced = (*previous != Revision::ZERO).then_some(*previous);
             let deletion = value.is_none().then_some(record.revision);
             for revision in replaced.into_iter().chain(deletion) {
-                self.tree.remove(rows::version(key, revision), sequence);
+                memories.active.remove(rows::version(key, revision));
                 removed += 1;
             }
         }
         removed
+    }
+
+    /// Notes that history before `floor` is forgotten.
+    pub fn set_floor(&self, floor: Revision) {
+        self.set_mark(rows::FLOOR, floor);
     }
 
     /// Notes that everything up to `swept` is swept.
@@ -208,129 +223,68 @@ impl Table {
         self.set_mark(rows::SWEPT, swept);
     }
 
+    fn set_mark(&self, name: &str, revision: Revision) {
+        let active = &self.read().active;
+        active.put(rows::mark(name), rows::encode_mark(revision));
+    }
+
     /// What is in memory and not yet being written.
     pub fn memory_bytes(&self) -> u64 {
-        self.tree.active_memtable().size()
+        self.read().active.bytes()
     }
 
     /// How many sealed parts wait to be written.
     pub fn sealed(&self) -> usize {
-        self.tree.sealed_memtable_count()
+        self.read().sealed.len()
     }
 
     /// Seals what is in memory, as the state at `applied`. Only between two groups.
     pub fn seal(&self, applied: Revision) {
         self.set_mark(rows::APPLIED, applied);
-        self.tree.rotate_memtable();
+        let mut memories = self.write();
+        let active = std::mem::take(&mut memories.active);
+        memories.sealed.push_back(active);
     }
 
-    /// Writes what was sealed to the disk, durably.
+    /// Writes the oldest of what was sealed to the disk, durably.
     pub fn flush(&self) -> Result<()> {
-        let lock = self.tree.get_flush_lock();
-        let flushed = self.tree.flush(&lock, self.sequence.get());
-        flushed.map_err(|error| self.trouble(error))?;
-        self.release()
+        let Some(oldest) = self.read().sealed.front().cloned() else {
+            return Ok(());
+        };
+        self.tree.add(&oldest)?;
+        self.write().sealed.pop_front();
+        Ok(())
     }
 
     /// Merges tables where that is due.
     pub fn merge(&self) -> Result<()> {
-        let strategy = lsm_tree::compaction::Leveled::default()
-            .with_l0_threshold(MERGE_AT)
-            .with_table_target_size(TABLE_BYTES);
-        let merged = self.tree.compact(Arc::new(strategy), self.sequence.get());
-        merged.map_err(|error| self.trouble(error))?;
-        self.release()
+        self.tree.merge()
     }
 
     /// Merges all tables into one sorted run, which gives back all space that can be.
     pub fn merge_all(&self) -> Result<()> {
-        let merged = self.tree.major_compact(TABLE_BYTES, self.sequence.get());
-        merged.map_err(|error| self.trouble(error))?;
-        self.release()
+        self.tree.merge_all()
     }
 
-    /// Lets go of tables and memory that only readers of the past would need, and there
-    /// are none: those who read now hold on to what they read from.
-    fn release(&self) -> Result<()> {
-        let mut versions = self.tree.get_version_history_lock();
-        let released = versions.maintenance(&self.folder, self.sequence.next());
-        released.map_err(|error| self.trouble(error))
-    }
-
-    /// The rows on disk and in memory, with those that are removed but still there.
+    /// The rows on disk, with those that are removed but still there.
     pub fn rows(&self) -> usize {
-        self.tree.approximate_len()
+        self.tree.rows()
     }
 
     /// What the tables take on disk.
     pub fn disk_bytes(&self) -> u64 {
-        self.tree.disk_space()
+        self.tree.disk_bytes()
     }
 
-    fn number(&self, row: &[u8]) -> Result<Revision> {
-        let bytes = row.try_into().map_err(|_| self.damaged())?;
-        Ok(Revision::new(u64::from_be_bytes(bytes)))
+    /// Under these locks pointers are moved and nothing else, so a panic of a holder
+    /// leaves nothing half done.
+    fn read(&self) -> RwLockReadGuard<'_, Memories> {
+        self.memories.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn damaged(&self) -> Error {
-        Error::Corrupt {
-            file: self.folder.clone(),
-            detail: "a row does not have the form that was written".to_owned(),
-        }
-    }
-
-    fn trouble(&self, error: lsm_tree::Error) -> Error {
-        trouble(&self.folder, error)
-    }
-}
-
-/// The engine names the manifest's checksum in the file `current` but does not check it.
-fn verify_manifest(folder: &Path) -> Result<()> {
-    let current = folder.join("current");
-    let Ok(named) = fs::read(&current) else {
-        return Ok(());
-    };
-    let corrupt = |file: PathBuf, detail: &str| {
-        let detail = detail.to_owned();
-        Error::Corrupt { file, detail }
-    };
-    let [id @ .., _kind_of_checksum] = &named[..] else {
-        return Err(corrupt(current, "it is empty"));
-    };
-    let Some((id, checksum)) = id.split_first_chunk::<8>() else {
-        return Err(corrupt(current, "it is too short"));
-    };
-    let manifest = folder.join(format!("v{}", u64::from_le_bytes(*id)));
-    let Ok(bytes) = fs::read(&manifest) else {
-        return Err(corrupt(
-            manifest,
-            "it is named as the manifest but cannot be read",
-        ));
-    };
-    if xxh3_128(&bytes).to_le_bytes() != checksum {
-        return Err(corrupt(manifest, "it does not have the right checksum"));
-    }
-    Ok(())
-}
-
-fn trouble(folder: &Path, error: lsm_tree::Error) -> Error {
-    let path = folder.display();
-    match error {
-        lsm_tree::Error::Io(error) => match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                Error::Full(format!("no room for a table in {path}"))
-            }
-            std::io::ErrorKind::UnexpectedEof
-            | std::io::ErrorKind::InvalidInput
-            | std::io::ErrorKind::NotFound => Error::Corrupt {
-                file: folder.to_path_buf(),
-                detail: format!("a table is missing or shorter than it was: {error}"),
-            },
-            _ => Error::Unavailable(format!("cannot use the tables in {path}: {error}")),
-        },
-        error => Error::Corrupt {
-            file: folder.to_path_buf(),
-            detail: format!("{error:?}"),
-        },
+    fn write(&self) -> RwLockWriteGuard<'_, Memories> {
+        self.memories
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

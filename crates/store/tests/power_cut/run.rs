@@ -24,7 +24,7 @@ const KEYS: u64 = 40;
 pub fn options() -> Options {
     Options {
         segment_bytes: 0,
-        memory_bytes: 256 << 10,
+        memory_bytes: 128 << 10,
         cache_bytes: 256 << 10,
     }
 }
@@ -56,6 +56,33 @@ pub async fn work(disk: &Arc<Disk>, folder: &Path, writes: usize) -> Run {
         let store = Embedded::open(folder, options()).await.unwrap();
         log.extend(work_on(disk, store, part, writes / 2).await);
     }
+    Run { log }
+}
+
+/// Writes large values, and forgets the history right after each.
+pub async fn forget_everything(disk: &Arc<Disk>, folder: &Path, writes: usize) -> Run {
+    let store = Embedded::open(folder, options()).await.unwrap();
+    let start = store.revision().await.unwrap();
+    let mut watch = store.watch(KeyRange::all(), start).await.unwrap();
+    let mut log = BTreeMap::new();
+    for n in 0..writes {
+        let key = Bytes::from(format!("/cut/{:02}", n % 40));
+        let value = Bytes::from(vec![n as u8; 8 << 10]);
+        store
+            .commit(Transaction::new().put(key, value))
+            .await
+            .unwrap();
+        let WatchItem::Changes { revision, changes } = watch.next().await.unwrap() else {
+            panic!("no changes")
+        };
+        disk.mark(revision.get());
+        log.insert(revision, changes);
+        if n % 8 == 0 {
+            store.compact(revision).await.unwrap();
+        }
+    }
+    drop(watch);
+    store.close().await;
     Run { log }
 }
 

@@ -28,7 +28,7 @@ pub(in crate::embedded) fn recover(
     folder: &Path,
     segment_bytes: u64,
     Known { applied, floor }: Known,
-    mut apply: impl FnMut(Item) -> Result<()>,
+    mut apply: impl FnMut(Item),
 ) -> Result<Log> {
     let mut segments = open_segments(folder)?;
     if segments.is_empty() {
@@ -154,7 +154,7 @@ fn scan(
     segment: &Segment,
     mut next: Option<Revision>,
     applied: Revision,
-    apply: &mut impl FnMut(Item) -> Result<()>,
+    apply: &mut impl FnMut(Item),
 ) -> Result<Scanned> {
     let unreadable = |error: io::Error| segment::unreadable(&segment.path, &error);
     let file = fs::File::open(&segment.path).map_err(unreadable)?;
@@ -177,7 +177,7 @@ fn scan(
                     continue;
                 }
             }
-            apply(item)?;
+            apply(item);
         }
         next = Some(revision);
     }

@@ -1,4 +1,14 @@
-//! How keys, versions and marks are written as rows of the tree.
+//! How versions, heads and marks are written as rows.
+//!
+//! ```text
+//! h key                      -> modified, created          the current version
+//! m name                     -> number                     how far the table is
+//! v key' 00 01 !revision     -> created, value             a version, newest first
+//! v key' 00 01 !revision     -> nothing                    a deletion
+//! ```
+//!
+//! `key'` is the key with each 00 as 00 FF, so that versions sort by key and then by
+//! revision, whatever bytes a key has. Heads are read only when the table is opened.
 
 use std::ops::Bound;
 
@@ -14,12 +24,24 @@ pub(super) const FLOOR: &str = "floor";
 pub(super) const SWEPT: &str = "swept";
 
 const HEAD: u8 = b'h';
-const VERSION: u8 = b'v';
 const MARK: u8 = b'm';
+const VERSION: u8 = b'v';
 
 /// After a key: smaller than what any longer key goes on with.
 const END_OF_KEY: [u8; 2] = [0x00, 0x01];
 const REVISION_BYTES: usize = 8;
+
+/// From one row key up to another.
+pub(super) struct Bounds {
+    from: Vec<u8>,
+    to: Vec<u8>,
+}
+
+impl Bounds {
+    pub(super) fn as_slices(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        (Bound::Included(&self.from), Bound::Excluded(&self.to))
+    }
+}
 
 /// A version as it is stored.
 pub(super) struct Version<'a> {
@@ -45,18 +67,39 @@ pub(super) fn mark(name: &str) -> Vec<u8> {
     row
 }
 
-pub(super) fn head(key: &[u8]) -> Vec<u8> {
-    let mut row = Vec::with_capacity(1 + key.len());
-    row.push(HEAD);
-    row.extend_from_slice(key);
-    row
+pub(super) fn encode_mark(revision: Revision) -> Vec<u8> {
+    revision.get().to_be_bytes().to_vec()
 }
 
-pub(super) fn encode_head(modified: Revision, created: Revision) -> [u8; 16] {
-    let mut row = [0; 16];
-    row[..8].copy_from_slice(&modified.get().to_be_bytes());
-    row[8..].copy_from_slice(&created.get().to_be_bytes());
-    row
+pub(super) fn decode_mark(row: &[u8]) -> Option<Revision> {
+    let number = row.try_into().ok()?;
+    Some(Revision::new(u64::from_be_bytes(number)))
+}
+
+/// Where heads are.
+pub(super) fn head_bounds() -> Bounds {
+    Bounds {
+        from: vec![HEAD],
+        to: vec![HEAD + 1],
+    }
+}
+
+/// The key that a head's row is of.
+pub(super) fn head_key(row_key: &[u8]) -> Option<&[u8]> {
+    row_key.strip_prefix(&[HEAD])
+}
+
+pub(super) fn head(key: &[u8]) -> Vec<u8> {
+    let mut row_key = Vec::with_capacity(1 + key.len());
+    row_key.push(HEAD);
+    row_key.extend_from_slice(key);
+    row_key
+}
+
+pub(super) fn encode_head(head: Head) -> Vec<u8> {
+    [head.modified, head.created]
+        .map(|revision| revision.get().to_be_bytes())
+        .concat()
 }
 
 pub(super) fn decode_head(row: &[u8]) -> Option<Head> {
@@ -83,15 +126,12 @@ pub(super) fn split_version(row: &[u8]) -> Option<(&[u8], Revision)> {
 }
 
 /// Where the versions of a range's keys are.
-pub(super) fn version_bounds(range: &KeyRange) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-    let end = match range.end() {
-        Some(end) => escaped(end, 0),
-        None => vec![VERSION + 1],
-    };
-    (
-        Bound::Included(escaped(range.start(), 0)),
-        Bound::Excluded(end),
-    )
+pub(super) fn version_bounds(range: &KeyRange) -> Bounds {
+    let end = range.end().map(|end| escaped(end, 0));
+    Bounds {
+        from: escaped(range.start(), 0),
+        to: end.unwrap_or_else(|| vec![VERSION + 1]),
+    }
 }
 
 pub(super) fn encode_version(change: &Logged) -> Vec<u8> {
@@ -180,9 +220,7 @@ mod tests {
         ) {
             let range = KeyRange::between(start, end);
             prop_assume!(!range.is_empty());
-            let (Bound::Included(from), Bound::Excluded(to)) = version_bounds(&range) else {
-                unreachable!()
-            };
+            let Bounds { from, to } = version_bounds(&range);
             let row = version(&key, Revision::new(revision));
             prop_assert_eq!(range.contains(&key), from <= row && row < to);
         }

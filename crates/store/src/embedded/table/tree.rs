@@ -1,0 +1,186 @@
+//! Rows on disk, in an LSM tree that brings no log of its own.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lsm_tree::compaction::Leveled;
+use lsm_tree::{
+    AbstractTree, AnyTree, Cache, Guard, InternalValue, SeqNo, SequenceNumberCounter, ValueType,
+};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::memory::Memory;
+use super::rows::Bounds;
+use crate::{Error, Result};
+
+/// Readers see the newest row of each key.
+const NEWEST: SeqNo = SeqNo::MAX;
+/// The size that tables are cut to: what one sync has to bring to the disk at most, while
+/// the log's own syncs wait behind it.
+const TABLE_BYTES: u64 = 16 << 20;
+/// So many tables may lie over each other before they are merged. Reads are for the most
+/// part served by a cache above; a merge is paid by every write.
+const MERGE_AT: u8 = 16;
+
+/// The tree and its numbers.
+pub(super) struct Tree {
+    tree: AnyTree,
+    folder: PathBuf,
+    sequence: SequenceNumberCounter,
+}
+
+impl Tree {
+    /// Opens the tree in `folder`, or makes one.
+    pub fn open(folder: &Path, cache_bytes: u64) -> Result<Self> {
+        verify_manifest(folder)?;
+        let sequence = SequenceNumberCounter::default();
+        let visible = SequenceNumberCounter::default();
+        let tree = lsm_tree::Config::new(folder, sequence.clone(), visible)
+            .use_cache(Arc::new(Cache::with_capacity_bytes(cache_bytes)))
+            .open()
+            .map_err(|error| trouble(folder, error))?;
+        sequence.fetch_max(tree.get_highest_seqno().map_or(1, |highest| highest + 1));
+        Ok(Self {
+            tree,
+            folder: folder.to_path_buf(),
+            sequence,
+        })
+    }
+
+    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        let found = self.tree.get(key, NEWEST);
+        let found = found.map_err(|error| self.trouble(error))?;
+        Ok(found.map(Bytes::from))
+    }
+
+    pub fn range(&self, bounds: &Bounds) -> Box<dyn Iterator<Item = Result<(Bytes, Bytes)>> + '_> {
+        let rows = self
+            .tree
+            .range::<&[u8], _>(bounds.as_slices(), NEWEST, None);
+        Box::new(rows.map(|row| match row.into_inner() {
+            Ok((key, row)) => Ok((Bytes::from(key), Bytes::from(row))),
+            Err(error) => Err(self.trouble(error)),
+        }))
+    }
+
+    /// Writes all rows of a memory as tables, durably, newer than what is there.
+    pub fn add(&self, memory: &Memory) -> Result<()> {
+        let sequence = self.sequence.next();
+        let rows = memory.rows().map(|(key, row)| {
+            let kind = match row {
+                Some(_) => ValueType::Value,
+                None => ValueType::Tombstone,
+            };
+            let row = row.unwrap_or_default();
+            Ok(InternalValue::from_components(key, row, sequence, kind))
+        });
+        let added = || {
+            if let Some((tables, values)) = self.tree.flush_to_tables(rows)? {
+                let past = self.sequence.get();
+                self.tree
+                    .register_tables(&tables, values.as_deref(), None, &[], past)?;
+            }
+            Ok(())
+        };
+        added().map_err(|error| self.trouble(error))?;
+        self.release()
+    }
+
+    /// Merges tables where that is due.
+    pub fn merge(&self) -> Result<()> {
+        let strategy = Leveled::default()
+            .with_l0_threshold(MERGE_AT)
+            .with_table_target_size(TABLE_BYTES);
+        let merged = self.tree.compact(Arc::new(strategy), self.sequence.get());
+        merged.map_err(|error| self.trouble(error))?;
+        self.release()
+    }
+
+    /// Merges all tables into one sorted run.
+    pub fn merge_all(&self) -> Result<()> {
+        let merged = self.tree.major_compact(TABLE_BYTES, self.sequence.get());
+        merged.map_err(|error| self.trouble(error))?;
+        self.release()
+    }
+
+    /// Lets go of tables that only readers of the past would need, and there are none:
+    /// those who read now hold on to what they read from.
+    fn release(&self) -> Result<()> {
+        let mut versions = self.tree.get_version_history_lock();
+        let released = versions.maintenance(&self.folder, self.sequence.next());
+        released.map_err(|error| self.trouble(error))
+    }
+
+    pub fn rows(&self) -> usize {
+        self.tree.approximate_len()
+    }
+
+    pub fn disk_bytes(&self) -> u64 {
+        self.tree.disk_space()
+    }
+
+    /// What is said of a row that nobody can have written.
+    pub fn damaged(&self) -> Error {
+        Error::Corrupt {
+            file: self.folder.clone(),
+            detail: "a row does not have the form that was written".to_owned(),
+        }
+    }
+
+    fn trouble(&self, error: lsm_tree::Error) -> Error {
+        trouble(&self.folder, error)
+    }
+}
+
+/// The engine names the manifest's checksum in the file `current` but does not check it.
+fn verify_manifest(folder: &Path) -> Result<()> {
+    let current = folder.join("current");
+    let Ok(named) = fs::read(&current) else {
+        return Ok(());
+    };
+    let corrupt = |file: PathBuf, detail: &str| {
+        let detail = detail.to_owned();
+        Error::Corrupt { file, detail }
+    };
+    let [id @ .., _kind_of_checksum] = &named[..] else {
+        return Err(corrupt(current, "it is empty"));
+    };
+    let Some((id, checksum)) = id.split_first_chunk::<8>() else {
+        return Err(corrupt(current, "it is too short"));
+    };
+    let manifest = folder.join(format!("v{}", u64::from_le_bytes(*id)));
+    let Ok(bytes) = fs::read(&manifest) else {
+        let detail = "it is named as the manifest but cannot be read";
+        return Err(corrupt(manifest, detail));
+    };
+    if xxh3_128(&bytes).to_le_bytes() != checksum {
+        return Err(corrupt(manifest, "it does not have the right checksum"));
+    }
+    Ok(())
+}
+
+fn trouble(folder: &Path, error: lsm_tree::Error) -> Error {
+    let path = folder.display();
+    let corrupt = |detail: String| Error::Corrupt {
+        file: folder.to_path_buf(),
+        detail,
+    };
+    let error = match error {
+        lsm_tree::Error::Io(error) => error,
+        error => return corrupt(format!("{error:?}")),
+    };
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Error::Full(format!("no room for a table in {path}"))
+        }
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput | io::ErrorKind::NotFound => {
+            corrupt(format!(
+                "a table is missing or shorter than it was: {error}"
+            ))
+        }
+        _ => Error::Unavailable(format!("cannot use the tables in {path}: {error}")),
+    }
+}
