@@ -298,3 +298,6 @@ fn brief(revision: Revision, changes: &[Changed]) -> String {
     }
     .to_string()
 }
+
+#[cfg(test)]
+mod tests;
