@@ -55,7 +55,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             segment_bytes: 16 << 20,
-            memory_bytes: 8 << 20,
+            memory_bytes: 16 << 20,
             cache_bytes: 8 << 20,
         }
     }

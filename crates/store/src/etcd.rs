@@ -1,1 +1,78 @@
 //! Several replicas over one etcd v3 cluster.
+//!
+//! A store's keys, values and revisions are etcd's own, byte for byte and number for
+//! number. Nothing is kept here but connections, so any number of processes may use one
+//! cluster at once.
+//!
+//! | the contract asks for | etcd gives |
+//! |---|---|
+//! | a fresh read | a linearizable `Range`; larger ones in pages pinned at one revision |
+//! | a commit | one `Txn` that compares modification revisions, never sent twice |
+//! | a watch without gaps | a stream per watch, taken up again where it was lost |
+//! | progress | a progress request, compared with a fresh revision |
+//!
+//! etcd must be at least 3.5.13, which is checked when connecting.
+
+mod backoff;
+mod client;
+mod commit;
+mod errors;
+mod floor;
+mod options;
+mod range;
+mod stream;
+mod version;
+mod watch;
+pub mod wire;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use insula_core::Revision;
+
+use self::client::Client;
+use self::watch::Cursor;
+use crate::{At, KeyRange, Outcome, Page, Result, Store, Transaction, Watch};
+
+pub use self::options::{ClientCertificate, ConnectError, Options, Tls};
+pub use self::version::Version;
+
+/// A store in etcd.
+#[derive(Clone, Debug)]
+pub struct Etcd {
+    client: Arc<Client>,
+}
+
+impl Etcd {
+    /// The store in this etcd, if one of its members answers and none that does is too
+    /// old. Members that are silent now may come later.
+    pub async fn connect(options: Options) -> Result<Self, ConnectError> {
+        let client = Arc::new(Client::connect(&options).await?);
+        Ok(Self { client })
+    }
+}
+
+#[async_trait]
+impl Store for Etcd {
+    async fn revision(&self) -> Result<Revision> {
+        range::revision(&self.client).await
+    }
+
+    async fn range(&self, range: &KeyRange, at: At, limit: Option<NonZeroUsize>) -> Result<Page> {
+        range::range(&self.client, range, at, limit).await
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Result<Outcome> {
+        commit::commit(&self.client, &transaction).await
+    }
+
+    async fn watch(&self, range: KeyRange, after: Revision) -> Result<Box<dyn Watch>> {
+        let cursor = Cursor::open(Arc::clone(&self.client), range, after).await?;
+        Ok(Box::new(cursor))
+    }
+
+    async fn compact(&self, floor: Revision) -> Result<()> {
+        floor::compact(&self.client, floor).await
+    }
+}

@@ -2,5 +2,7 @@
 //!
 //! [`disk`] is a disk in memory under real, unmodified code: it records what the code
 //! asks of it, fails on request, and says what could be left after a power cut.
+//! [`etcd`] starts a real etcd where one is installed.
 
 pub mod disk;
+pub mod etcd;

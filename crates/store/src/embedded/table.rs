@@ -22,9 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use insula_core::Revision;
-use lsm_tree::{
-    AbstractTree, AnyTree, Cache, Guard, KvSeparationOptions, SeqNo, SequenceNumberCounter,
-};
+use lsm_tree::{AbstractTree, AnyTree, Cache, Guard, SeqNo, SequenceNumberCounter};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::log::{Logged, Record};
@@ -37,11 +35,9 @@ const NEWEST: SeqNo = SeqNo::MAX;
 /// The size that files are cut to: what one sync has to bring to the disk at most, while
 /// the log's own syncs wait behind it.
 const TABLE_BYTES: u64 = 16 << 20;
-/// Values below this stay with their keys.
-const SMALL_VALUE_BYTES: u32 = 256;
 /// So many tables may lie over each other before they are merged. Reads are for the most
 /// part served by a cache above; a merge is paid by every write.
-const MERGE_AT: u8 = 8;
+const MERGE_AT: u8 = 16;
 
 /// The tree and its numbers.
 pub(super) struct Table {
@@ -76,7 +72,6 @@ impl Table {
         let config =
             lsm_tree::Config::new(folder, sequence.clone(), SequenceNumberCounter::default());
         let tree = config
-            .with_kv_separation(Some(values_apart()))
             .use_cache(Arc::new(Cache::with_capacity_bytes(cache_bytes)))
             .open()
             .map_err(|error| trouble(folder, error))?;
@@ -276,13 +271,6 @@ impl Table {
     fn trouble(&self, error: lsm_tree::Error) -> Error {
         trouble(&self.folder, error)
     }
-}
-
-/// Values are kept apart from keys, so that merging moves only what is small.
-fn values_apart() -> KvSeparationOptions {
-    KvSeparationOptions::default()
-        .separation_threshold(SMALL_VALUE_BYTES)
-        .file_target_size(TABLE_BYTES)
 }
 
 /// The engine names the manifest's checksum in the file `current` but does not check it.

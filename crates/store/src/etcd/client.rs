@@ -1,0 +1,247 @@
+//! One etcd cluster: its members, and requests that find one which answers.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use insula_core::Revision;
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Response, Status};
+
+use super::backoff::Backoff;
+use super::errors::{Failure, told};
+use super::options::{ConnectError, Options};
+use super::version::{OLDEST, Version};
+use super::wire::etcdserverpb::kv_client::KvClient;
+use super::wire::etcdserverpb::maintenance_client::MaintenanceClient;
+use super::wire::etcdserverpb::{
+    CompactionRequest, RangeRequest, RangeResponse, StatusRequest, TxnRequest, TxnResponse,
+};
+use super::wire::headed;
+
+/// The largest page of a range that is taken in one answer. Pages are meant to be a
+/// quarter of it; a page that is larger is asked for again in parts.
+pub(super) const PAGE_BYTES: usize = 16 << 20;
+
+/// The answer to a transaction can hold a value for each of its 128 checks, 1.5 MiB each.
+const ANSWER_BYTES: usize = 256 << 20;
+
+/// How long one member may take over a request that can be made to another.
+const ATTEMPT: Duration = Duration::from_secs(3);
+
+/// The members of a cluster.
+#[derive(Debug)]
+pub(super) struct Client {
+    members: Vec<Member>,
+    /// Which member is asked first: the last one that answered.
+    preferred: AtomicUsize,
+    /// The largest revision that any answer told.
+    seen: AtomicU64,
+    timeout: Duration,
+}
+
+#[derive(Debug)]
+struct Member {
+    endpoint: Endpoint,
+    /// For everything but watches.
+    channel: Channel,
+}
+
+/// What a member says of itself.
+struct MemberStatus {
+    version: Version,
+    revision: Revision,
+}
+
+impl Client {
+    /// The cluster at these endpoints, if at least one of them answers and none that
+    /// does is too old.
+    pub(super) async fn connect(options: &Options) -> Result<Self, ConnectError> {
+        let connect = |endpoint: Endpoint| Member {
+            channel: endpoint.connect_lazy(),
+            endpoint,
+        };
+        let client = Self {
+            members: options.parse()?.into_iter().map(connect).collect(),
+            preferred: AtomicUsize::new(0),
+            seen: AtomicU64::new(0),
+            timeout: options.timeout,
+        };
+        client.check_versions().await?;
+        Ok(client)
+    }
+
+    async fn check_versions(&self) -> Result<(), ConnectError> {
+        let mut silent = None;
+        let mut answered = None;
+        for (index, member) in self.members.iter().enumerate() {
+            match member.status().await {
+                Ok(status) if status.version < OLDEST => {
+                    let (endpoint, version) = (member.address(), status.version);
+                    return Err(ConnectError::TooOld { endpoint, version });
+                }
+                Ok(status) => {
+                    self.note(status.revision);
+                    answered = answered.or(Some(index));
+                }
+                Err(reason) => silent = silent.or(Some((member.address(), reason))),
+            }
+        }
+        match (answered, silent) {
+            (Some(index), _) => self.preferred.store(index, Ordering::Relaxed),
+            (None, None) => return Err(ConnectError::NoEndpoint),
+            (None, Some((endpoint, reason))) => {
+                return Err(ConnectError::Unreachable { endpoint, reason });
+            }
+        }
+        Ok(())
+    }
+
+    /// The largest revision that is known to have happened.
+    pub(super) fn seen(&self) -> Revision {
+        Revision::new(self.seen.load(Ordering::Acquire))
+    }
+
+    /// Reads a range.
+    pub(super) async fn range(&self, request: RangeRequest) -> Result<RangeResponse, Failure> {
+        let read = |channel| {
+            let mut kv = KvClient::new(channel).max_decoding_message_size(PAGE_BYTES);
+            let request = request.clone();
+            async move { kv.range(request).await }
+        };
+        let answer = self.ask(Self::may_repeat, ATTEMPT, read).await?;
+        self.note(headed(answer.header.as_ref()));
+        Ok(answer)
+    }
+
+    /// Makes a transaction. It is never made again once it may have been made.
+    pub(super) async fn write(&self, request: TxnRequest) -> Result<TxnResponse, Failure> {
+        let not_taken = |failure: &Failure| matches!(failure, Failure::NotTaken(_));
+        self.txn(request, not_taken, self.timeout).await
+    }
+
+    /// Makes a transaction that only reads.
+    pub(super) async fn look(&self, request: TxnRequest) -> Result<TxnResponse, Failure> {
+        self.txn(request, Self::may_repeat, ATTEMPT).await
+    }
+
+    async fn txn(
+        &self,
+        request: TxnRequest,
+        again: impl Fn(&Failure) -> bool,
+        patience: Duration,
+    ) -> Result<TxnResponse, Failure> {
+        let txn = |channel| {
+            let mut kv = KvClient::new(channel).max_decoding_message_size(ANSWER_BYTES);
+            let request = request.clone();
+            async move { kv.txn(request).await }
+        };
+        let answer = self.ask(again, patience, txn).await?;
+        self.note(headed(answer.header.as_ref()));
+        Ok(answer)
+    }
+
+    /// Compacts. To do it twice is to do it once.
+    pub(super) async fn compact(&self, revision: i64) -> Result<(), Failure> {
+        let request = CompactionRequest {
+            revision,
+            physical: false,
+        };
+        let compact = |channel| async move { KvClient::new(channel).compact(request).await };
+        self.ask(Self::may_repeat, ATTEMPT, compact).await?;
+        Ok(())
+    }
+
+    /// The member to watch at the `nth` attempt, on a connection of its own: a watcher
+    /// that does not read must not use up the window of a connection that others share.
+    pub(super) async fn dedicated(&self, nth: usize) -> Result<Channel, Status> {
+        let first = self.preferred.load(Ordering::Relaxed);
+        let member = self.member(first.wrapping_add(nth));
+        let unavailable = |error| Status::from_error(Box::new(error));
+        member.endpoint.connect().await.map_err(unavailable)
+    }
+
+    const fn may_repeat(failure: &Failure) -> bool {
+        failure.is_passing()
+    }
+
+    /// Makes a request to the preferred member. If it fails in a way that `again` allows,
+    /// makes it to the next one, and so on round all of them until the time is over.
+    async fn ask<T, F>(
+        &self,
+        again: impl Fn(&Failure) -> bool,
+        patience: Duration,
+        request: impl Fn(Channel) -> F,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let deadline = Instant::now() + self.timeout;
+        let mut backoff = Backoff::new();
+        for attempt in 1_usize.. {
+            let index = self.preferred.load(Ordering::Relaxed);
+            let channel = self.member(index).channel.clone();
+            let until = deadline.min(Instant::now() + patience);
+            let failure = match timeout_at(until, request(channel)).await {
+                Ok(Ok(answer)) => return Ok(answer.into_inner()),
+                Ok(Err(status)) => Failure::from(status),
+                Err(_) => Failure::InDoubt("etcd did not answer in time".into()),
+            };
+            if failure.is_passing() {
+                self.leave(index);
+            }
+            let round = attempt.is_multiple_of(self.members.len());
+            let wait = if round {
+                backoff.wait()
+            } else {
+                Duration::ZERO
+            };
+            if !again(&failure) || Instant::now() + wait >= deadline {
+                return Err(failure);
+            }
+            sleep(wait).await;
+        }
+        Err(Failure::NotTaken("no attempt was made".into()))
+    }
+
+    /// Prefers the member after this one, unless somebody else has already moved on.
+    fn leave(&self, index: usize) {
+        let next = index.wrapping_add(1);
+        // A lost race means that another request has moved on: that is just as good.
+        let _ = self
+            .preferred
+            .compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// There is at least one: `Options::parse` refuses to have none.
+    fn member(&self, index: usize) -> &Member {
+        &self.members[index % self.members.len()]
+    }
+
+    fn note(&self, revision: Revision) {
+        self.seen.fetch_max(revision.get(), Ordering::AcqRel);
+    }
+}
+
+impl Member {
+    async fn status(&self) -> Result<MemberStatus, String> {
+        let mut maintenance = MaintenanceClient::new(self.channel.clone());
+        let until = Instant::now() + ATTEMPT;
+        match timeout_at(until, maintenance.status(StatusRequest {})).await {
+            Ok(Ok(answer)) => {
+                let answer = answer.into_inner();
+                let unknown = || format!("{:?} is not a version of etcd", answer.version);
+                Ok(MemberStatus {
+                    version: Version::parse(&answer.version).ok_or_else(unknown)?,
+                    revision: headed(answer.header.as_ref()),
+                })
+            }
+            Ok(Err(status)) => Err(told(&status)),
+            Err(_) => Err("it does not answer".into()),
+        }
+    }
+
+    fn address(&self) -> String {
+        self.endpoint.uri().to_string()
+    }
+}

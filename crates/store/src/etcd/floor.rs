@@ -1,0 +1,78 @@
+//! The floor: the oldest revision that etcd still keeps.
+
+use std::time::Duration;
+
+use insula_core::Revision;
+use tokio::time::timeout;
+
+use super::client::Client;
+use super::errors::Failure;
+use super::range;
+use super::stream::Stream;
+use super::wire::{self, Span, number, probe};
+use crate::{Error, Result};
+
+/// etcd looks after a watch that begins in the past every 100 ms.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Forgets the history before `floor`.
+pub(super) async fn compact(client: &Client, floor: Revision) -> Result<()> {
+    if floor == Revision::ZERO {
+        return Ok(());
+    }
+    match client.compact(number(floor)).await {
+        Err(Failure::Compacted) => Ok(()),
+        done => settle(client, number(floor), done).await,
+    }
+}
+
+/// Whether the history after `after` is still there.
+pub(super) async fn reach(client: &Client, after: Revision) -> Result<()> {
+    let start = number(after).max(1);
+    match client.range(probe(start)).await {
+        Ok(_) | Err(Failure::Future) => Ok(()),
+        failed => settle(client, start, failed).await.map(drop),
+    }
+}
+
+/// Says of a revision that cannot be read what can be instead.
+pub(super) async fn settle<T>(
+    client: &Client,
+    revision: i64,
+    read: Result<T, Failure>,
+) -> Result<T> {
+    match read {
+        Ok(read) => Ok(read),
+        Err(Failure::Compacted) => Err(Error::Compacted {
+            floor: above(client, revision).await,
+        }),
+        Err(Failure::Future) => Err(Error::Future {
+            current: range::revision(client).await?,
+        }),
+        Err(failure) => Err(failure.of_read()),
+    }
+}
+
+/// The floor, which is known to be above `revision`.
+///
+/// etcd refuses to read below its floor without saying where that is; but a watch from
+/// below is cancelled with it. If that does not come in time, the floor is at least the
+/// next revision, and that is the answer.
+async fn above(client: &Client, revision: i64) -> Revision {
+    let told = timeout(PATIENCE, ask(client, revision)).await;
+    told.ok()
+        .flatten()
+        .unwrap_or_else(|| wire::revision(revision).next())
+}
+
+async fn ask(client: &Client, revision: i64) -> Option<Revision> {
+    let mut stream = Stream::open(client, 0, &Span::nothing(), revision)
+        .await
+        .ok()?;
+    loop {
+        let response = stream.next().await.ok()?;
+        if response.compact_revision != 0 {
+            return Some(wire::revision(response.compact_revision));
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Where an etcd is, and what is wrong with what was said about that.
+
+use std::fmt;
+use std::time::Duration;
+
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+
+use super::version::{OLDEST, Version};
+
+/// Which etcd, and how to reach it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The members' addresses, each `http://host:port` or `https://host:port`.
+    pub endpoints: Vec<String>,
+    /// For `https` endpoints, and then for all of them.
+    pub tls: Option<Tls>,
+    /// How long one call may take, attempts on other members included.
+    pub timeout: Duration,
+}
+
+impl Options {
+    /// Longer than etcd's own limit of 7 s, so that its answer comes before our doubt.
+    const TIMEOUT: Duration = Duration::from_secs(10);
+    /// How long a member may take to accept a connection.
+    const CONNECT: Duration = Duration::from_secs(2);
+    /// How often a connection in use is probed. etcd closes those that do it more often
+    /// than every 5 s, or while there is nothing under way.
+    const PROBE: Duration = Duration::from_secs(10);
+
+    /// These members, without TLS, with the default limits.
+    pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            endpoints: endpoints.into_iter().map(Into::into).collect(),
+            tls: None,
+            timeout: Self::TIMEOUT,
+        }
+    }
+
+    /// The same with TLS.
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// The endpoints, ready to be connected to.
+    pub(super) fn parse(&self) -> Result<Vec<Endpoint>, ConnectError> {
+        if self.endpoints.is_empty() {
+            return Err(ConnectError::NoEndpoint);
+        }
+        let parse = |endpoint: &String| self.parse_one(endpoint);
+        self.endpoints.iter().map(parse).collect()
+    }
+
+    fn parse_one(&self, text: &str) -> Result<Endpoint, ConnectError> {
+        let bad = |reason| ConnectError::Endpoint {
+            endpoint: text.to_owned(),
+            reason,
+        };
+        let not_an_address = |_| bad("it is not a URL");
+        let endpoint = Endpoint::from_shared(text.to_owned()).map_err(not_an_address)?;
+        let endpoint = endpoint
+            .connect_timeout(Self::CONNECT)
+            .http2_keep_alive_interval(Self::PROBE)
+            .keep_alive_timeout(Self::PROBE / 2)
+            .tcp_nodelay(true);
+        match (endpoint.uri().scheme_str(), &self.tls) {
+            (Some("http"), None) => Ok(endpoint),
+            (Some("https"), Some(tls)) => endpoint
+                .tls_config(tls.config())
+                .map_err(|error| ConnectError::Certificates(error.to_string())),
+            (Some("http"), Some(_)) => Err(bad("there are certificates, and it is not https")),
+            (Some("https"), None) => Err(bad("it is https, and there is no CA to trust")),
+            _ => Err(bad("it begins with neither http:// nor https://")),
+        }
+    }
+}
+
+/// Whom to trust, and how to prove who we are. All in PEM.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The certificates of the authorities that may have signed etcd's.
+    pub ca: Vec<u8>,
+    /// Ours, where etcd asks for one.
+    pub client: Option<ClientCertificate>,
+}
+
+/// A client's certificate chain and its private key, in PEM.
+#[derive(Clone)]
+pub struct ClientCertificate {
+    /// The chain.
+    pub cert: Vec<u8>,
+    /// The key.
+    pub key: Vec<u8>,
+}
+
+impl fmt::Debug for ClientCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("****")
+    }
+}
+
+impl Tls {
+    fn config(&self) -> ClientTlsConfig {
+        let config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&self.ca));
+        match &self.client {
+            Some(client) => config.identity(Identity::from_pem(&client.cert, &client.key)),
+            None => config,
+        }
+    }
+}
+
+/// Why there is no connection to an etcd.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// None was given.
+    #[error("no etcd endpoint is given")]
+    NoEndpoint,
+
+    /// What was given is not one, or does not fit the certificates.
+    #[error("{endpoint} cannot be used as an etcd endpoint: {reason}")]
+    Endpoint {
+        /// What was given.
+        endpoint: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+
+    /// The certificates or the key are not what they should be.
+    #[error("the certificates for etcd cannot be used: {0}")]
+    Certificates(String),
+
+    /// No member answers.
+    #[error("no etcd endpoint answers; {endpoint}: {reason}")]
+    Unreachable {
+        /// The first of them.
+        endpoint: String,
+        /// Why it does not.
+        reason: String,
+    },
+
+    /// A member is older than the engine can be right with.
+    #[error(
+        "etcd at {endpoint} has version {version}; at least {OLDEST} is needed, because \
+         before it a watch could be told that it is further than the events it got"
+    )]
+    TooOld {
+        /// Where.
+        endpoint: String,
+        /// What it says of itself.
+        version: Version,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(endpoints: &[&str], tls: Option<Tls>) -> ConnectError {
+        let mut options = Options::new(endpoints.iter().copied());
+        options.tls = tls;
+        options.parse().unwrap_err()
+    }
+
+    #[test]
+    fn an_endpoint_that_does_not_fit_is_refused_with_the_reason() {
+        let tls = || {
+            Some(Tls {
+                ca: Vec::new(),
+                client: None,
+            })
+        };
+        assert_eq!(refusal(&[], None), ConnectError::NoEndpoint);
+        for (text, tls, expected) in [
+            ("", None, "it is not a URL"),
+            (
+                "localhost:2379",
+                None,
+                "it begins with neither http:// nor https://",
+            ),
+            (
+                "https://h:1",
+                None,
+                "it is https, and there is no CA to trust",
+            ),
+            (
+                "http://h:1",
+                tls(),
+                "there are certificates, and it is not https",
+            ),
+        ] {
+            let ConnectError::Endpoint { endpoint, reason } = refusal(&[text], tls) else {
+                panic!("{text} is refused for another reason");
+            };
+            assert_eq!((endpoint.as_str(), reason), (text, expected));
+        }
+    }
+
+    #[test]
+    fn a_private_key_is_never_printed() {
+        let client = Some(ClientCertificate {
+            cert: b"cert".to_vec(),
+            key: b"key".to_vec(),
+        });
+        let tls = Tls { ca: vec![], client };
+        assert_eq!(format!("{tls:?}"), "Tls { ca: [], client: Some(****) }");
+    }
+}

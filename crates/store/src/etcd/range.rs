@@ -1,0 +1,149 @@
+//! A range, read in pages that are all of one revision.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::client::{Client, PAGE_BYTES};
+use super::errors::Failure;
+use super::floor::settle;
+use super::wire::etcdserverpb::{RangeRequest, RangeResponse};
+use super::wire::{Span, headed, number, probe};
+use crate::{At, Entry, Error, KeyRange, Page, Result, Revision};
+
+/// The entries of the first page, when nothing is known yet of their size.
+const FIRST_PAGE: usize = 500;
+/// The most entries of a page. Not fewer, because etcd counts what is left of the range
+/// for each page.
+const LARGEST_PAGE: usize = 10_000;
+/// How long the newest state is tried for while compaction overtakes it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The store's revision, not older than any answer given before.
+pub(super) async fn revision(client: &Client) -> Result<Revision> {
+    let answer = client.range(probe(0)).await.map_err(Failure::of_read)?;
+    Ok(headed(answer.header.as_ref()))
+}
+
+/// The entries of `range` at `at`.
+pub(super) async fn range(
+    client: &Client,
+    range: &KeyRange,
+    at: At,
+    limit: Option<NonZeroUsize>,
+) -> Result<Page> {
+    let limit = limit.map_or(usize::MAX, NonZeroUsize::get);
+    match at {
+        At::Revision(revision) => {
+            let pinned = pinned(client, revision).await?;
+            let read = read(client, range, pinned, limit).await;
+            let page = settle(client, pinned, read).await?;
+            Ok(Page { revision, ..page })
+        }
+        At::Latest => latest(client, range, limit).await,
+    }
+}
+
+/// The revision as etcd can be asked for it. It takes zero to mean the newest; its first
+/// revision is one, and nothing is there yet either.
+async fn pinned(client: &Client, revision: Revision) -> Result<i64> {
+    match number(revision) {
+        i64::MAX => Err(Error::Future {
+            current: self::revision(client).await?,
+        }),
+        number => Ok(number.max(1)),
+    }
+}
+
+/// Reads the newest state. If it is compacted between two pages, begins again.
+async fn latest(client: &Client, range: &KeyRange, limit: usize) -> Result<Page> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match read(client, range, 0, limit).await {
+            Err(Failure::Compacted) if Instant::now() < deadline => {}
+            Err(failure) => return Err(failure.of_read()),
+            Ok(page) => return Ok(page),
+        }
+    }
+}
+
+/// Reads up to `limit` entries at a revision, or of the newest state if that is zero.
+async fn read(
+    client: &Client,
+    range: &KeyRange,
+    revision: i64,
+    limit: usize,
+) -> Result<Page, Failure> {
+    let Some(mut span) = Span::of(range) else {
+        return nothing(client, revision).await;
+    };
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut pinned = revision;
+    let mut size = FIRST_PAGE;
+    loop {
+        let wanted = size.min(limit - entries.len());
+        let answer = match ask(client, &span, pinned, wanted).await {
+            Err(Failure::Oversized) if wanted > 1 => {
+                size = wanted / 4 + 1;
+                continue;
+            }
+            answer => answer?,
+        };
+        if pinned == 0 {
+            pinned = number(headed(answer.header.as_ref()));
+        }
+        size = next_size(&answer).unwrap_or(size);
+        let more = answer.more;
+        entries.extend(answer.kvs.into_iter().map(Entry::from));
+        match entries.last() {
+            Some(last) if more && entries.len() < limit => {
+                match Span::of(&range.after(&last.key)) {
+                    Some(rest) => span = rest,
+                    None => return Ok(page(entries, pinned, false)),
+                }
+            }
+            _ => return Ok(page(entries, pinned, more)),
+        }
+    }
+}
+
+/// A range that can hold nothing: what is left to say is the revision.
+async fn nothing(client: &Client, revision: i64) -> Result<Page, Failure> {
+    let answer = client.range(probe(revision)).await?;
+    let current = number(headed(answer.header.as_ref()));
+    let pinned = if revision == 0 { current } else { revision };
+    Ok(page(Vec::new(), pinned, false))
+}
+
+fn page(entries: Vec<Entry>, revision: i64, more: bool) -> Page {
+    Page {
+        entries,
+        revision: super::wire::revision(revision),
+        more,
+    }
+}
+
+async fn ask(
+    client: &Client,
+    span: &Span,
+    revision: i64,
+    limit: usize,
+) -> Result<RangeResponse, Failure> {
+    let request = RangeRequest {
+        key: span.key.clone(),
+        range_end: span.range_end.clone(),
+        limit: i64::try_from(limit).unwrap_or(i64::MAX),
+        revision,
+        count_only: false,
+    };
+    client.range(request).await
+}
+
+/// As many entries as fill a quarter of what an answer may hold, if the rest is like these.
+fn next_size(answer: &RangeResponse) -> Option<usize> {
+    let bytes = |entry: &super::wire::mvccpb::KeyValue| entry.key.len() + entry.value.len();
+    let total: usize = answer.kvs.iter().map(bytes).sum();
+    let mean = total.checked_div(answer.kvs.len())?.max(1);
+    Some((PAGE_BYTES / 4 / mean).clamp(1, LARGEST_PAGE))
+}

@@ -1,0 +1,52 @@
+//! Which etcd the engine can be right with.
+
+use std::fmt;
+
+/// The first version whose watch progress never runs ahead of the events
+/// (<https://github.com/etcd-io/etcd/issues/15220>).
+pub(super) const OLDEST: Version = Version([3, 5, 13]);
+
+/// A released version of etcd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version([u32; 3]);
+
+impl Version {
+    /// What comes after a hyphen or a plus (`3.6.0-rc.1`) does not matter here.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let released = text.split(['-', '+']).next()?;
+        let mut parts = released.split('.');
+        let mut number = || parts.next()?.parse().ok();
+        let version = Self([number()?, number()?, number()?]);
+        parts.next().is_none().then_some(version)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, patch] = self.0;
+        write!(f, "{major}.{minor}.{patch}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        for (text, new_enough) in [
+            ("3.5.13", Some(true)),
+            ("3.5.9", Some(false)),
+            ("3.4.31", Some(false)),
+            ("3.6.0-rc.1", Some(true)),
+            ("4.0.0", Some(true)),
+            ("3.6", None),
+            ("3.6.0.1", None),
+            ("", None),
+        ] {
+            let found = Version::parse(text).map(|version| version >= OLDEST);
+            assert_eq!(found, new_enough, "{text}");
+        }
+        assert_eq!(OLDEST.to_string(), "3.5.13");
+    }
+}

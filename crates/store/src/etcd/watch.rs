@@ -1,0 +1,71 @@
+//! A watch: a task that follows etcd across lost connections, and the cursor that reads it.
+
+mod assembly;
+mod follower;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use insula_core::Revision;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use self::follower::Follower;
+use super::client::Client;
+use super::{floor, range};
+use crate::{Error, KeyRange, Result, Watch, WatchItem};
+
+/// Items that are fetched before they are asked for. A watcher that falls behind by more
+/// stops the stream, and etcd keeps the rest until it is compacted.
+const AHEAD: usize = 16;
+
+/// The watcher's side.
+pub(super) struct Cursor {
+    client: Arc<Client>,
+    items: mpsc::Receiver<Result<WatchItem>>,
+    /// The revision that a progress item must reach.
+    target: watch::Sender<Revision>,
+    follower: JoinHandle<()>,
+}
+
+impl Cursor {
+    /// Every change in `range` after `after`.
+    pub(super) async fn open(
+        client: Arc<Client>,
+        range: KeyRange,
+        after: Revision,
+    ) -> Result<Self> {
+        floor::reach(&client, after).await?;
+        let (items, receiver) = mpsc::channel(AHEAD);
+        let target = watch::Sender::new(Revision::ZERO);
+        let follower = Follower::new(Arc::clone(&client), range, after, items, &target);
+        Ok(Self {
+            client,
+            items: receiver,
+            target,
+            follower: tokio::spawn(follower.run()),
+        })
+    }
+}
+
+#[async_trait]
+impl Watch for Cursor {
+    async fn next(&mut self) -> Result<WatchItem> {
+        let over = || Error::Unavailable("the watch is over".into());
+        self.items.recv().await.ok_or_else(over)?
+    }
+
+    /// etcd's own answer is only as new as the member that gives it, so what it must
+    /// reach is asked for first.
+    async fn request_progress(&mut self) -> Result<()> {
+        let now = range::revision(&self.client).await?;
+        self.target.send_replace(now);
+        Ok(())
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        self.follower.abort();
+    }
+}

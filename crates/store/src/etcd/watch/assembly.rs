@@ -1,0 +1,125 @@
+//! Events put together into what one transaction changed.
+
+use insula_core::Revision;
+
+use crate::etcd::wire::mvccpb::Event;
+use crate::etcd::wire::mvccpb::event::EventType;
+use crate::etcd::wire::revision;
+use crate::{Changed, Entry, KeyRange};
+
+/// What one transaction changed in the range, in key order.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Whole {
+    pub(super) revision: Revision,
+    pub(super) changes: Vec<Changed>,
+}
+
+/// Puts the events of one stream together.
+///
+/// etcd may put several revisions into a response, and cuts a large response into
+/// fragments anywhere, also within a revision. So what a fragment ends with is held back
+/// until it is known to be whole.
+#[derive(Debug, Default)]
+pub(super) struct Assembly {
+    held: Option<Whole>,
+}
+
+impl Assembly {
+    /// Takes the events of a response and gives what is whole by now. `more` says that
+    /// the response is a fragment with another to follow.
+    pub(super) fn take(&mut self, events: Vec<Event>, more: bool, range: &KeyRange) -> Vec<Whole> {
+        let mut wholes: Vec<Whole> = self.held.take().into_iter().collect();
+        for event in events {
+            let Some((revision, changed)) = changed(event) else {
+                continue;
+            };
+            if !range.contains(changed.key()) {
+                continue;
+            }
+            match wholes.last_mut() {
+                Some(last) if last.revision == revision => last.changes.push(changed),
+                _ => wholes.push(Whole {
+                    revision,
+                    changes: vec![changed],
+                }),
+            }
+        }
+        if more {
+            self.held = wholes.pop();
+        }
+        for whole in &mut wholes {
+            whole.changes.sort_by(|a, b| a.key().cmp(b.key()));
+        }
+        wholes
+    }
+}
+
+/// What the event tells, and its revision. An event always has a key.
+fn changed(event: Event) -> Option<(Revision, Changed)> {
+    let kind = event.r#type();
+    let kv = event.kv?;
+    let revision = revision(kv.mod_revision);
+    let changed = match kind {
+        EventType::Put => Changed::Put(Entry::from(kv)),
+        EventType::Delete => Changed::Deleted(kv.key.into()),
+    };
+    Some((revision, changed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::etcd::wire::mvccpb::KeyValue;
+
+    fn deletion(key: &str, revision: i64) -> Event {
+        Event {
+            r#type: EventType::Delete.into(),
+            kv: Some(KeyValue {
+                key: key.into(),
+                mod_revision: revision,
+                ..KeyValue::default()
+            }),
+        }
+    }
+
+    /// Each whole as its revision and its keys.
+    fn told(wholes: Vec<Whole>) -> Vec<(u64, String)> {
+        let keys = |changes: Vec<Changed>| -> String {
+            let keys = changes.iter().map(|change| change.key().escape_ascii());
+            keys.map(|key| key.to_string()).collect()
+        };
+        let told = wholes.into_iter();
+        told.map(|whole| (whole.revision.get(), keys(whole.changes)))
+            .collect()
+    }
+
+    fn whole(revision: u64, keys: &str) -> (u64, String) {
+        (revision, keys.to_owned())
+    }
+
+    #[test]
+    fn a_revision_comes_whole_and_in_key_order() {
+        let events = vec![deletion("b", 4), deletion("a", 4), deletion("c", 6)];
+        let wholes = Assembly::default().take(events, false, &KeyRange::all());
+        assert_eq!(told(wholes), [whole(4, "ab"), whole(6, "c")]);
+    }
+
+    #[test]
+    fn a_revision_that_is_cut_is_held_back_until_it_is_whole() {
+        let all = KeyRange::all();
+        let mut assembly = Assembly::default();
+        let first = assembly.take(vec![deletion("a", 4), deletion("b", 5)], true, &all);
+        assert_eq!(told(first), [whole(4, "a")]);
+        let second = assembly.take(vec![deletion("a", 5)], true, &all);
+        assert_eq!(told(second), []);
+        let third = assembly.take(vec![deletion("c", 5), deletion("a", 6)], false, &all);
+        assert_eq!(told(third), [whole(5, "abc"), whole(6, "a")]);
+    }
+
+    #[test]
+    fn what_is_outside_the_range_is_left_out() {
+        let events = vec![deletion("a", 4), deletion("b", 4), deletion("a", 5)];
+        let wholes = Assembly::default().take(events, false, &KeyRange::single(&b"b"[..]));
+        assert_eq!(told(wholes), [whole(4, "b")]);
+    }
+}

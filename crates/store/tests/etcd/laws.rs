@@ -1,0 +1,13 @@
+//! The laws of every store, each on an etcd of its own.
+
+use std::sync::Arc;
+
+use insula_store::Store;
+use insula_testkit::etcd::EtcdServer;
+
+async fn fresh() -> Option<(Arc<dyn Store>, EtcdServer)> {
+    let (server, store) = super::fresh().await?;
+    Some((Arc::new(store), server))
+}
+
+insula_store::store_laws!(fresh);

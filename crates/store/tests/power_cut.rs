@@ -1,0 +1,116 @@
+//! Power cuts: the real engine on a simulated disk, cut at thousands of points.
+//!
+//! `INSULA_POWER_CUTS` says how many; a few hundred by default.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+#[path = "power_cut/check.rs"]
+mod check;
+#[path = "power_cut/run.rs"]
+mod run;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use check::{Told, check};
+use insula_testkit::disk::{Disk, Loss, Rng, Trace};
+use run::Run;
+
+const STORE: &str = "store";
+
+/// Images are laid out in memory where that is possible: their own durability is not the
+/// point.
+fn scratch() -> tempfile::TempDir {
+    let memory = PathBuf::from("/dev/shm");
+    let folder = if memory.is_dir() {
+        memory
+    } else {
+        std::env::temp_dir()
+    };
+    tempfile::tempdir_in(folder).unwrap()
+}
+
+fn cuts_wanted(default: usize) -> usize {
+    let wanted = std::env::var("INSULA_POWER_CUTS").ok();
+    wanted.map_or(default, |wanted| wanted.parse().unwrap())
+}
+
+/// Cuts the power at `count` points, spread over the trace; the first broken promise.
+async fn cut(trace: &Trace, run: &Run, count: usize, seed: u64) -> Result<(), String> {
+    let mut rng = Rng::new(seed);
+    let mut cuts = trace.cuts();
+    for n in 0..count {
+        let at = trace.len() * (n + 1) / count;
+        cuts.advance_to(at);
+        let loss = Loss::pick(&mut rng);
+        let folder = scratch();
+        cuts.image(loss, &mut rng).write_to(folder.path()).unwrap();
+        let told = Told::of(cuts.acknowledged());
+        check(&folder.path().join(STORE), run, told)
+            .await
+            .map_err(|broken| format!("cut {n} at {at}, {loss:?}, seed {seed}: {broken}"))?;
+    }
+    Ok(())
+}
+
+async fn record(disk: Disk, writes: usize) -> (Trace, Run) {
+    let folder = disk.path().join(STORE);
+    let disk = Arc::new(disk);
+    let run = run::work(&disk, &folder, writes).await;
+    (disk.trace(), run)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_anybody_was_told_is_lost() {
+    let Some(disk) = Disk::mount() else { return };
+    let (trace, run) = record(disk, 1_200).await;
+    let count = cuts_wanted(400);
+    cut(&trace, &run, count, 1).await.unwrap();
+    let operations = trace.len();
+    println!(
+        "{count} power cuts over {operations} operations and {} writes",
+        run.log.len()
+    );
+}
+
+/// The same check, on a disk that does nothing for one kind of sync: as if the code had
+/// forgotten it. Each must be found out, or the check is worth nothing.
+async fn found_out(forgotten: impl Fn(&Path) -> bool + Send + 'static) {
+    let Some(disk) = Disk::mount() else { return };
+    disk.lie_on_sync(forgotten);
+    let (trace, run) = record(disk, 1_200).await;
+    for seed in 1..4 {
+        if cut(&trace, &run, 400, seed).await.is_err() {
+            return;
+        }
+    }
+    panic!("the sync is missing and nothing was lost");
+}
+
+fn is_in(path: &Path, folder: &str) -> bool {
+    path.starts_with(Path::new(STORE).join(folder))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_sync_of_a_frame_matters() {
+    found_out(|path| is_in(path, "log") && path.extension().is_some_and(|end| end == "log")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_sync_of_a_new_segment_matters() {
+    found_out(|path| path.extension().is_some_and(|end| end == "making")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_sync_of_the_segments_names_matters() {
+    found_out(|path| path == Path::new(STORE).join("log")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_syncs_of_the_tables_matter() {
+    found_out(|path| is_in(path, "tables")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_sync_of_the_folder_matters() {
+    found_out(|path| path == Path::new(STORE)).await;
+}

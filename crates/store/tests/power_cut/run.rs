@@ -1,0 +1,135 @@
+//! A store at work on a disk that records everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use insula_store::embedded::{Embedded, Options};
+use insula_store::laws::model::Dice;
+use insula_store::{
+    Changed, Entry, Expect, Key, KeyRange, Outcome, Revision, Store, Transaction, WatchItem,
+};
+use insula_testkit::disk::Disk;
+use tokio::task::JoinSet;
+
+/// Marks in the trace: what a caller was told, of which kind.
+pub const TOLD: u64 = 1 << 62;
+pub const FLOOR: u64 = 1 << 63;
+
+const WRITERS: u64 = 4;
+const KEYS: u64 = 40;
+
+/// So small that segments roll, tables are written and merged, and history is swept.
+pub fn options() -> Options {
+    Options {
+        segment_bytes: 0,
+        memory_bytes: 256 << 10,
+        cache_bytes: 256 << 10,
+    }
+}
+
+/// Everything that happened in a run, by revision.
+pub struct Run {
+    pub log: BTreeMap<Revision, Vec<Changed>>,
+}
+
+impl Run {
+    /// What keys hold right after `revision`.
+    pub fn state_at(&self, revision: Revision) -> Vec<Entry> {
+        let mut state: BTreeMap<Key, Entry> = BTreeMap::new();
+        for change in self.log.range(..=revision).flat_map(|(_, changes)| changes) {
+            match change {
+                Changed::Put(entry) => drop(state.insert(entry.key.clone(), entry.clone())),
+                Changed::Deleted(key) => drop(state.remove(key)),
+            }
+        }
+        state.into_values().collect()
+    }
+}
+
+/// Works on a store in `folder` of the disk: writers, a watcher, and compactions, with a
+/// closing and an opening in the middle. Whatever anybody is told is marked in the trace.
+pub async fn work(disk: &Arc<Disk>, folder: &Path, writes: usize) -> Run {
+    let mut log = BTreeMap::new();
+    for part in 0..2 {
+        let store = Embedded::open(folder, options()).await.unwrap();
+        log.extend(work_on(disk, store, part, writes / 2).await);
+    }
+    Run { log }
+}
+
+async fn work_on(
+    disk: &Arc<Disk>,
+    store: Embedded,
+    part: u64,
+    writes: usize,
+) -> BTreeMap<Revision, Vec<Changed>> {
+    let start = store.revision().await.unwrap();
+    let watch = store.watch(KeyRange::all(), start).await.unwrap();
+    let watcher = tokio::spawn(watch_all(Arc::clone(disk), watch));
+    let mut writers = JoinSet::new();
+    for writer in 0..WRITERS {
+        let each = writes / WRITERS as usize;
+        let seed = part * WRITERS + writer;
+        writers.spawn(write(Arc::clone(disk), store.clone(), seed, each));
+    }
+    let acknowledged: BTreeSet<Revision> = writers.join_all().await.concat().into_iter().collect();
+    store.close().await;
+    let log = watcher.await.unwrap();
+    let told: BTreeSet<Revision> = log.keys().copied().collect();
+    assert_eq!(told, acknowledged, "the watcher was told of every write");
+    log
+}
+
+/// Reads until the store is closed.
+async fn watch_all(
+    disk: Arc<Disk>,
+    mut watch: Box<dyn insula_store::Watch>,
+) -> BTreeMap<Revision, Vec<Changed>> {
+    let mut log = BTreeMap::new();
+    while let Ok(item) = watch.next().await {
+        if let WatchItem::Changes { revision, changes } = item {
+            disk.mark(TOLD | revision.get());
+            log.insert(revision, changes);
+        }
+    }
+    log
+}
+
+async fn write(disk: Arc<Disk>, store: Embedded, seed: u64, writes: usize) -> Vec<Revision> {
+    let mut dice = Dice::new(seed);
+    let mut acknowledged = vec![];
+    while acknowledged.len() < writes {
+        let transaction = random_transaction(&store, &mut dice).await;
+        if let Outcome::Committed(revision) = store.commit(transaction).await.unwrap() {
+            disk.mark(revision.get());
+            acknowledged.push(revision);
+            if dice.below(40) == 0 {
+                let floor = Revision::new(revision.get() - dice.below(20).min(revision.get() - 1));
+                store.compact(floor).await.unwrap();
+                disk.mark(FLOOR | floor.get());
+            }
+        }
+    }
+    acknowledged
+}
+
+async fn random_transaction(store: &Embedded, dice: &mut Dice) -> Transaction {
+    let name = |dice: &mut Dice| Bytes::from(format!("/cut/{:02}", dice.below(KEYS)));
+    let (key, other) = (name(dice), name(dice));
+    // From a few bytes to several pages, so that frames are torn in many ways.
+    let most = 1 << (4 + dice.below(11));
+    let size = 10 + dice.below(most);
+    let value = Bytes::from(vec![dice.below(256) as u8; usize::try_from(size).unwrap()]);
+    let expect = match store.get(&key).await.unwrap() {
+        Some(entry) => Expect::At(entry.modified),
+        None => Expect::Absent,
+    };
+    let transaction = Transaction::new().check(key.clone(), expect);
+    match dice.below(6) {
+        0 => transaction.delete(key),
+        1 if other != key => transaction.put(key, value.clone()).put(other, value),
+        _ => transaction.put(key, value),
+    }
+}
