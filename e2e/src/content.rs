@@ -17,11 +17,11 @@ pub struct Content {
 }
 
 impl Content {
-    /// A new one. Most are small, and a few fill a memory table by themselves.
+    /// A new one. Half are small, and a few of the others fill what is sealed at once.
     pub fn random(dice: &mut Dice) -> Self {
         let most = match dice.below(16) {
-            0..=8 => 300,
-            9..=14 => 4 << 10,
+            0..=7 => 300,
+            8..=12 => 4 << 10,
             _ => 20 << 10,
         };
         let length = 10 + usize::try_from(dice.below(most - 10)).unwrap_or(0);

@@ -22,9 +22,9 @@ use crate::run::Run;
 const FIRST: Revision = Revision::new(1);
 /// A control plane that is slower to come back is noticed.
 const MAX_OPENING: Duration = Duration::from_secs(2);
-/// History that nobody can ask for gives its room back. Writers keep the last few
-/// thousand revisions, which are less than half of this.
-const MAX_LOG_BYTES: u64 = 64 << 20;
+/// History that nobody can ask for gives its room back. Writers keep the last thousand
+/// revisions or so, some 5 MiB; the rest is for those that die before they raise the floor.
+const MAX_LOG_BYTES: u64 = 32 << 20;
 
 type State = BTreeMap<Key, Entry>;
 type Logged = BTreeMap<Revision, Vec<Changed>>;

@@ -20,7 +20,7 @@ use tokio::time::MissedTickBehavior;
 use tracing_subscriber::filter::LevelFilter;
 
 const WRITERS: u64 = 8;
-const KEYS: u64 = 300;
+const KEYS: u64 = 600;
 /// How often the floor is raised.
 const RAISE_EVERY: Duration = Duration::from_millis(50);
 /// The most revisions that a new floor lies behind what has been told.
