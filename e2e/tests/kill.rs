@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use insula_e2e::inspection::{LITTLE_ROOM, inspect};
 use insula_e2e::judge::Judge;
 use insula_e2e::run::Run;
@@ -185,17 +185,22 @@ impl Drop for Scene {
 }
 
 /// Lets it live for a while and kills it. There is nothing to wait for here: that the
-/// time is random is the fault.
+/// time is random is the fault. Half of the kills then wait for the moment right after
+/// something was promised, where what was promised too early is lost.
 fn let_run(mut writer: Writer, kill: Kill, dice: &mut Dice) -> anyhow::Result<Vec<String>> {
-    let millis = match kill {
-        Kill::Early => dice.below(20),
-        Kill::Writing => {
-            writer.await_line("opened", PATIENCE)?;
-            20 + dice.below(231)
-        }
-    };
-    writer.listen(Duration::from_millis(millis))?;
-    writer.kill().context("at its end")
+    if kill == Kill::Early {
+        writer.listen(Duration::from_millis(dice.below(20)))?;
+        return writer.kill();
+    }
+    writer.await_line("opened", PATIENCE)?;
+    writer.listen(Duration::from_millis(20 + dice.below(231)))?;
+    match dice.below(6) {
+        0 => writer.await_line("answered", PATIENCE)?,
+        1 => writer.await_line("told", PATIENCE)?,
+        2 => writer.await_line("raised", PATIENCE)?,
+        _ => {}
+    }
+    writer.kill()
 }
 
 fn variable(name: &str) -> Option<u64> {
