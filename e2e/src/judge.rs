@@ -22,8 +22,8 @@ use crate::run::Run;
 const FIRST: Revision = Revision::new(1);
 /// A control plane that is slower to come back is noticed.
 const MAX_OPENING: Duration = Duration::from_secs(2);
-/// History that nobody can ask for gives its room back. Writers keep the last thousand
-/// revisions or so, some 5 MiB; the rest is for those that die before they raise the floor.
+/// History that nobody can ask for gives its room back. Writers keep up to two thousand
+/// revisions, some 8 MiB; the rest is for those that die before they raise the floor.
 const MAX_LOG_BYTES: u64 = 32 << 20;
 
 type State = BTreeMap<Key, Entry>;

@@ -20,11 +20,11 @@ use tokio::time::MissedTickBehavior;
 use tracing_subscriber::filter::LevelFilter;
 
 const WRITERS: u64 = 8;
-const KEYS: u64 = 600;
+const KEYS: u64 = 900;
 /// How often the floor is raised.
 const RAISE_EVERY: Duration = Duration::from_millis(50);
 /// The most revisions that a new floor lies behind what has been told.
-const MAX_KEPT: u64 = 1000;
+const MAX_KEPT: u64 = 2000;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
