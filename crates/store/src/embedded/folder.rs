@@ -45,7 +45,12 @@ impl Folder {
     pub fn holds_store(&self) -> Result<bool> {
         let marker = self.path.join("format");
         match fs::read(&marker) {
-            Ok(format) if format == FORMAT.as_bytes() => Ok(true),
+            Ok(format) if format == FORMAT.as_bytes() => {
+                // Whoever made it may have died before its name was durable.
+                self.sync_names()
+                    .map_err(|error| unusable(&self.path, &error))?;
+                Ok(true)
+            }
             Ok(_) => Err(Error::Corrupt {
                 file: marker,
                 detail: "it names a format that this program does not know; \
@@ -70,13 +75,18 @@ impl Folder {
             File::open(&making)?.sync_all()?;
             sync_folder(&self.path)?;
             fs::rename(&making, self.path.join("format"))?;
-            sync_folder(&self.path)?;
-            match self.path.parent() {
-                Some(parent) if !parent.as_os_str().is_empty() => sync_folder(parent),
-                _ => sync_folder(Path::new(".")),
-            }
+            self.sync_names()
         };
         write().map_err(|error| unusable(&self.path, &error))
+    }
+
+    /// Makes the names in the folder, and its own, durable.
+    fn sync_names(&self) -> io::Result<()> {
+        sync_folder(&self.path)?;
+        match self.path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => sync_folder(parent),
+            _ => sync_folder(Path::new(".")),
+        }
     }
 
     pub fn log(&self) -> PathBuf {

@@ -225,12 +225,15 @@ impl Sequencer {
     }
 
     fn seal(&self) {
-        self.shared.table.seal(self.shared.head());
-        self.bells.flush(super::table::Marks {
+        // Looked at first: the cleaner goes on meanwhile, and what it notes after the
+        // sealing is not in what was sealed. The log must be kept for it.
+        let marks = super::table::Marks {
             applied: self.shared.head(),
             floor: self.shared.floor(),
             swept: self.shared.swept(),
-        });
+        };
+        self.shared.table.seal(marks.applied);
+        self.bells.flush(marks);
     }
 }
 

@@ -81,7 +81,8 @@ impl History {
         for call in &self.calls {
             match &call.what {
                 What::Commit(transaction, Some(Outcome::Committed(revision))) => {
-                    if acknowledged.insert(*revision, transaction).is_some() {
+                    let other = acknowledged.insert(*revision, transaction);
+                    if other.is_some() {
                         return Err(format!("revision {revision} was given twice"));
                     }
                 }

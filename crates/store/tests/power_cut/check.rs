@@ -1,5 +1,6 @@
 //! Opens what a power cut has left, and holds it against what callers were told.
 
+use std::ops::Bound::{Excluded, Included};
 use std::path::Path;
 
 use insula_store::embedded::Embedded;
@@ -70,7 +71,10 @@ async fn check_store(store: &Embedded, run: &Run, told: Told) -> Result<Revision
     }
     let watch = store.watch(KeyRange::all(), floor).await;
     let log = read_log(&mut *watch.map_err(unreadable)?, head).await;
-    let expected = run.log.range(floor.next()..=head);
+    if floor > head {
+        return Err(format!("it is at {head}, below its floor {floor}"));
+    }
+    let expected = run.log.range((Excluded(floor), Included(head)));
     if !expected.eq(log.iter().map(|(revision, changes)| (revision, changes))) {
         return Err(format!(
             "the history from {floor} to {head} is not what happened"

@@ -23,7 +23,8 @@ pub(in crate::embedded) struct Known {
 }
 
 /// Opens the log in `folder`, and hands every item that the table may lack to `apply`,
-/// in order. A torn end is cleared, so that nothing of it can come back.
+/// in order. A torn end is cleared, so that nothing of it can come back; what is handed
+/// out is durable by the time that this returns.
 pub(in crate::embedded) fn recover(
     folder: &Path,
     segment_bytes: u64,
@@ -72,7 +73,7 @@ pub(in crate::embedded) fn recover(
         let detail = format!("the log ends at revision {head}; the table is at {applied}");
         return Err(segment::corrupt(&last.path, &detail));
     }
-    clear_torn_end(last, end)?;
+    settle_end(last, end)?;
     discard_spares(&mut segments, used.max(1))?;
     let last = segments.len() - 1;
     let segment = segments.remove(last);
@@ -190,20 +191,20 @@ fn scan(
     Ok(Scanned { next, end })
 }
 
-/// Writes zeros over a frame that was never synced.
-fn clear_torn_end(segment: &Segment, end: u64) -> Result<()> {
-    let clear = || {
+/// Writes zeros over a frame that is not whole, and syncs. The last frame that is whole
+/// may never have been synced by the process that wrote it, and is now going to be shown.
+fn settle_end(segment: &Segment, end: u64) -> Result<()> {
+    let settle = || {
         let file = segment.open_for_writing()?;
         if end < segment.size
             && let Rest::Torn { length } = segment.rest(&file, end)?
         {
             file.write_all_at(&vec![0; length], end)?;
-            file.sync_data()?;
             tracing::info!(path = %segment.path.display(), length, "cleared a write that was never finished");
         }
-        Ok(())
+        file.sync_data()
     };
-    clear().map_err(|error: io::Error| segment::unreadable(&segment.path, &error))
+    settle().map_err(|error: io::Error| segment::unreadable(&segment.path, &error))
 }
 
 /// Removes the segments that were made ahead and not used: new ones are made.

@@ -1,0 +1,99 @@
+//! A process dies between a write and its sync, and later the power goes.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use insula_store::embedded::{Embedded, Options};
+use insula_store::{Key, Outcome, Revision, Store, Transaction};
+use insula_testkit::disk::{Disk, Image, Loss, Rng};
+use tempfile::TempDir;
+
+const STORE: &str = "store";
+const SEGMENT: &str = "store/log/0000000000000001.log";
+const OPTIONS: Options = Options {
+    segment_bytes: 0,
+    memory_bytes: 1 << 20,
+    cache_bytes: 1 << 20,
+};
+
+async fn open(root: &Path) -> Embedded {
+    Embedded::open(root.join(STORE), OPTIONS).await.unwrap()
+}
+
+/// What a process that dies now leaves, or what the disk holds if the power goes now.
+fn left(disk: &Disk, loss: Loss) -> Image {
+    let trace = disk.trace();
+    trace.cut(trace.len(), loss, &mut Rng::new(1))
+}
+
+/// The folder of a process that died, on a disk where all was synced but its last write.
+/// The revision is that of this write.
+async fn after_a_crash() -> Option<(Disk, Revision)> {
+    let first = Disk::mount()?;
+    let store = open(first.path()).await;
+    let before = left(&first, Loss::Nothing);
+    let created = store.commit(Transaction::create("key", "value")).await;
+    let Outcome::Committed(revision) = created.unwrap() else {
+        panic!("not committed");
+    };
+    let after = left(&first, Loss::Nothing);
+    store.close().await;
+    let second = Disk::mount()?;
+    before.write_to(second.path()).unwrap();
+    second.settle();
+    let mut segment = OpenOptions::new();
+    let segment = segment.write(true).open(second.path().join(SEGMENT));
+    let bytes = after.read(SEGMENT).unwrap();
+    segment.unwrap().write_all_at(&bytes, 0).unwrap();
+    Some((second, revision))
+}
+
+/// Lays out what the power leaves of `disk` now, and opens it.
+async fn cut(disk: &Disk) -> (Embedded, TempDir) {
+    let image = left(disk, Loss::Everything);
+    let folder = tempfile::tempdir().unwrap();
+    image.write_to(folder.path()).unwrap();
+    (open(folder.path()).await, folder)
+}
+
+/// Whoever reads after a restart must not be told of what a power cut can still undo.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_shown_after_a_crash_survives_a_power_cut() {
+    let Some((disk, written)) = after_a_crash().await else {
+        return;
+    };
+    let store = open(disk.path()).await;
+    let key = Key::from_static(b"key");
+    let shown = store.get(&key).await.unwrap();
+    assert_eq!(shown.as_ref().map(|entry| entry.modified), Some(written));
+    let (survivor, folder) = cut(&disk).await;
+    assert_eq!(survivor.revision().await.unwrap(), written);
+    assert_eq!(survivor.get(&key).await.unwrap(), shown);
+    survivor.close().await;
+    store.close().await;
+    drop(folder);
+}
+
+/// A process that makes a store may die right after the last step, before that is
+/// durable. To the next one the store is whole, and so it must be from then on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_whose_maker_crashed_at_its_last_step_survives_a_power_cut() {
+    let Some(disk) = Disk::mount() else { return };
+    open(disk.path()).await.close().await;
+    let [format, making] =
+        ["format", "format.making"].map(|name| disk.path().join(STORE).join(name));
+    fs::rename(&format, &making).unwrap();
+    disk.settle();
+    fs::rename(&making, &format).unwrap();
+
+    let store = open(disk.path()).await;
+    let created = store.commit(Transaction::create("key", "value")).await;
+    assert_eq!(created, Ok(Outcome::Committed(Revision::new(2))));
+    let (survivor, folder) = cut(&disk).await;
+    assert_eq!(survivor.revision().await.unwrap(), Revision::new(2));
+    survivor.close().await;
+    store.close().await;
+    drop(folder);
+}

@@ -1,0 +1,201 @@
+//! Writes to an embedded store as fast as it can and says what it does, until it is
+//! killed: `crash-writer FOLDER SEED AFTER`. What it says is in `protocol`.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use bytes::Bytes;
+use insula_e2e::content::Content;
+use insula_e2e::inspection::LITTLE_ROOM;
+use insula_e2e::protocol::{Line, Opened};
+use insula_store::embedded::Embedded;
+use insula_store::laws::model::Dice;
+use insula_store::{Expect, Key, KeyRange, Revision, Store, Transaction, WatchItem};
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+use tracing_subscriber::filter::LevelFilter;
+
+const WRITERS: u64 = 8;
+const KEYS: u64 = 900;
+/// How often the floor is raised.
+const RAISE_EVERY: Duration = Duration::from_millis(50);
+/// The most revisions that a new floor lies behind what has been told.
+const MAX_KEPT: u64 = 2000;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let speaker = Speaker::default();
+    let mut arguments = std::env::args_os().skip(1);
+    let folder: PathBuf = arguments.next().context("no folder is named")?.into();
+    let mut number = || -> anyhow::Result<u64> {
+        let argument = arguments.next().context("a number is missing")?;
+        Ok(argument.to_string_lossy().parse()?)
+    };
+    let (seed, after) = (number()?, Revision::new(number()?));
+    let logged = speaker.clone();
+    tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::ERROR)
+        .with_writer(move || logged.clone())
+        .init();
+    let done = match work(folder, seed, after, &speaker).await {
+        Ok(()) => "a task has ended".to_owned(),
+        Err(error) => format!("{error:#}"),
+    };
+    speaker.say(&Line::Failed(done));
+    Ok(())
+}
+
+/// Opens the store and keeps at it; comes back only if something fails.
+async fn work(
+    folder: PathBuf,
+    seed: u64,
+    after: Revision,
+    speaker: &Speaker,
+) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let store = Embedded::open(&folder, LITTLE_ROOM).await?;
+    let opened = Opened {
+        revision: store.revision().await?,
+        floor: store.statistics().floor,
+        took: began.elapsed(),
+    };
+    speaker.say(&Line::Opened(opened));
+    let starts = [opened.revision, after];
+    let desk = Arc::new(Desk {
+        store,
+        speaker: speaker.clone(),
+        calls: AtomicU64::new(0),
+        told: starts.map(|start| AtomicU64::new(start.get())),
+    });
+    let mut tasks = JoinSet::new();
+    for (watcher, start) in starts.into_iter().enumerate() {
+        tasks.spawn(Arc::clone(&desk).watch(watcher, start));
+    }
+    let mut dice = Dice::new(seed);
+    for _ in 0..WRITERS {
+        tasks.spawn(Arc::clone(&desk).write(Dice::new(dice.roll())));
+    }
+    tasks.spawn(Arc::clone(&desk).compact(Dice::new(dice.roll())));
+    tasks.join_next().await.context("there are tasks")??
+}
+
+/// What all tasks share.
+struct Desk {
+    store: Embedded,
+    speaker: Speaker,
+    calls: AtomicU64,
+    /// How far each watcher has said what it was told.
+    told: [AtomicU64; 2],
+}
+
+impl Desk {
+    async fn watch(self: Arc<Self>, watcher: usize, after: Revision) -> anyhow::Result<()> {
+        self.speaker.say(&Line::Watching { watcher, after });
+        let mut watch = self.store.watch(KeyRange::all(), after).await?;
+        loop {
+            if let WatchItem::Changes { revision, changes } = watch.next().await? {
+                self.speaker.say(&Line::Told {
+                    watcher,
+                    revision,
+                    changes,
+                });
+                self.told[watcher].store(revision.get(), Ordering::Release);
+            }
+        }
+    }
+
+    async fn write(self: Arc<Self>, mut dice: Dice) -> anyhow::Result<()> {
+        loop {
+            let transaction = self.transaction(&mut dice).await?;
+            let call = self.calls.fetch_add(1, Ordering::Relaxed);
+            self.speaker.say(&Line::Asked {
+                call,
+                transaction: transaction.clone(),
+            });
+            let outcome = self.store.commit(transaction).await?;
+            self.speaker.say(&Line::Answered { call, outcome });
+        }
+    }
+
+    /// One that mostly succeeds: it expects what is there, or now and then was.
+    async fn transaction(&self, dice: &mut Dice) -> anyhow::Result<Transaction> {
+        let first = dice.below(KEYS);
+        let key = key(first);
+        let current = self.store.get(&key).await?;
+        let expect = match (current, dice.below(10)) {
+            (Some(entry), 0) => Expect::At(entry.modified.previous()),
+            (None, 0) => return Ok(Transaction::new().delete(key)),
+            (Some(entry), _) => Expect::At(entry.modified),
+            (None, _) => Expect::Absent,
+        };
+        let mut transaction = Transaction::new().check(key, expect);
+        let changed = match dice.below(4) {
+            0 => 2 + dice.below(4),
+            _ => 1,
+        };
+        for offset in 0..changed {
+            let key = self::key((first + offset * 17) % KEYS);
+            transaction = match dice.below(5) {
+                0 => transaction.delete(key),
+                _ => transaction.put(key, Content::random(dice).bytes()),
+            };
+        }
+        Ok(transaction)
+    }
+
+    /// Raises the floor, but never past what both watchers have said: so whatever is no
+    /// longer in the log after a crash is known to the parent.
+    async fn compact(self: Arc<Self>, mut dice: Dice) -> anyhow::Result<()> {
+        let mut ticks = tokio::time::interval(RAISE_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let told = self.told.iter().map(|told| told.load(Ordering::Acquire));
+            let least = told.min().unwrap_or_default();
+            let floor = Revision::new(least.saturating_sub(dice.below(MAX_KEPT)));
+            if floor > self.store.statistics().floor {
+                self.speaker.say(&Line::Raising(floor));
+                self.store.compact(floor).await?;
+                self.speaker.say(&Line::Raised(floor));
+            }
+        }
+    }
+}
+
+fn key(number: u64) -> Key {
+    Bytes::from(format!("/crash/{number:03}"))
+}
+
+/// Says one line after the other, each of them whole and at once.
+#[derive(Clone, Default)]
+struct Speaker(Arc<Mutex<u64>>);
+
+impl Speaker {
+    fn say(&self, line: &Line) {
+        let text = line.to_string();
+        let mut number = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *number += 1;
+        let said = io::stdout().write_all(format!("{number} {text}\n").as_bytes());
+        if said.is_err() {
+            // Nobody listens any more.
+            std::process::exit(1);
+        }
+    }
+}
+
+/// What the store logs as an error is a failure: its threads have nobody else to tell.
+impl Write for Speaker {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event).trim().to_owned();
+        self.say(&Line::Failed(text));
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

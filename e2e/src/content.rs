@@ -1,0 +1,93 @@
+//! Values that are told in a few letters and known to the last byte.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::Context;
+use bytes::Bytes;
+use insula_store::laws::model::Dice;
+
+/// What a value is made from: the tag, then bytes that follow from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Another one for each value, so that no two are taken for each other.
+    pub tag: u64,
+    /// How long the value is; at least as long as a tag.
+    pub length: usize,
+}
+
+impl Content {
+    /// A new one. Half are small, and a few of the others fill what is sealed at once.
+    pub fn random(dice: &mut Dice) -> Self {
+        let most = match dice.below(16) {
+            0..=7 => 300,
+            8..=12 => 4 << 10,
+            _ => 20 << 10,
+        };
+        let length = 10 + usize::try_from(dice.below(most - 10)).unwrap_or(0);
+        Self {
+            tag: dice.roll(),
+            length,
+        }
+    }
+
+    /// The value.
+    pub fn bytes(self) -> Bytes {
+        let mut bytes = Vec::with_capacity(self.length + 8);
+        bytes.extend_from_slice(&self.tag.to_be_bytes());
+        let mut dice = Dice::new(self.tag);
+        while bytes.len() < self.length {
+            bytes.extend_from_slice(&dice.roll().to_be_bytes());
+        }
+        bytes.truncate(self.length);
+        bytes.into()
+    }
+
+    /// What `value` was made from; `None` if it is not, to the last byte, such a value.
+    pub fn of(value: &Bytes) -> Option<Self> {
+        let tag = u64::from_be_bytes(*value.first_chunk()?);
+        let length = value.len();
+        let content = Self { tag, length };
+        (content.bytes() == *value).then_some(content)
+    }
+}
+
+impl fmt::Display for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}.{}", self.tag, self.length)
+    }
+}
+
+impl FromStr for Content {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let parse = || -> Option<Self> {
+            let (tag, length) = text.split_once('.')?;
+            let tag = u64::from_str_radix(tag, 16).ok()?;
+            let length = length.parse().ok()?;
+            Some(Self { tag, length })
+        };
+        parse().with_context(|| format!("{text:?} is no value that was ever written"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_known_by_its_tag_and_length_and_by_every_byte() {
+        let mut dice = Dice::new(1);
+        for _ in 0..100 {
+            let content = Content::random(&mut dice);
+            let value = content.bytes();
+            assert_eq!(value.len(), content.length);
+            assert_eq!(Content::of(&value), Some(content));
+            assert_eq!(content.to_string().parse::<Content>().unwrap(), content);
+            let mut other = value.to_vec();
+            *other.last_mut().unwrap() ^= 1;
+            assert_eq!(Content::of(&other.into()), None);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What the parent finds in the folder after a writer was killed.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use insula_store::embedded::{Embedded, Options, Statistics};
+use insula_store::laws::history::Log;
+use insula_store::laws::model::Dice;
+use insula_store::{At, Entry, Error, KeyRange, Revision, Store, Watch, WatchItem};
+use tokio::time::timeout;
+
+/// Longer than anything takes that is going to happen at all.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// So small that within a second of writing log segments are filled and removed, memory
+/// is sealed and written, and tables are merged. The log makes of 0 the least it can.
+pub const LITTLE_ROOM: Options = Options {
+    segment_bytes: 0,
+    memory_bytes: 64 << 10,
+    cache_bytes: 256 << 10,
+};
+
+/// Everything that a store still knows.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    /// How long it took to open.
+    pub took: Duration,
+    /// The store's revision.
+    pub revision: Revision,
+    /// What it takes on disk, and its floor.
+    pub statistics: Statistics,
+    /// Every change since the floor.
+    pub log: Log,
+    /// The state at some revisions: at the floor, at one in between, and now.
+    pub states: Vec<(Revision, Vec<Entry>)>,
+}
+
+/// Opens the store in `folder`, reads all of it and closes it.
+pub async fn inspect(folder: &Path, dice: &mut Dice) -> anyhow::Result<Inspection> {
+    let began = Instant::now();
+    let store = timeout(PATIENCE, Embedded::open(folder, LITTLE_ROOM)).await;
+    let store = store.context("opening takes forever")?.context("opening")?;
+    let took = began.elapsed();
+    let read = timeout(PATIENCE, read(&store, took, dice)).await;
+    let found = read.context("reading takes forever")??;
+    let closed = timeout(PATIENCE, store.close()).await;
+    closed.context("closing takes forever")?;
+    Ok(found)
+}
+
+async fn read(store: &Embedded, took: Duration, dice: &mut Dice) -> anyhow::Result<Inspection> {
+    let revision = store.revision().await?;
+    let statistics = store.statistics();
+    let floor = statistics.floor;
+    let mut watch = store.watch(KeyRange::all(), floor).await?;
+    let log = read_log(&mut *watch, revision).await?;
+    let between = dice.below(revision.get() - floor.get() + 1);
+    let between = Revision::new(floor.get() + between);
+    let mut states = Vec::new();
+    for at in [floor, between, revision] {
+        let page = store
+            .range(&KeyRange::all(), At::Revision(at), None)
+            .await?;
+        ensure!(page.revision == at, "asked for {at}, read {page:?}");
+        states.push((at, page.entries));
+    }
+    let latest = store.range(&KeyRange::all(), At::Latest, None).await?;
+    states.push((latest.revision, latest.entries));
+    ensure_forgotten(store, floor).await?;
+    Ok(Inspection {
+        took,
+        revision,
+        statistics,
+        log,
+        states,
+    })
+}
+
+async fn read_log(watch: &mut dyn Watch, last: Revision) -> anyhow::Result<Log> {
+    let mut log = Log::new();
+    loop {
+        watch.request_progress().await?;
+        match watch.next().await? {
+            WatchItem::Changes { revision, changes } => log.push((revision, changes)),
+            WatchItem::Progress(reached) => {
+                ensure!(reached == last, "told up to {reached} where {last} is last");
+                return Ok(log);
+            }
+        }
+    }
+}
+
+/// Below the floor there is nothing to read and nothing to watch.
+async fn ensure_forgotten(store: &Embedded, floor: Revision) -> anyhow::Result<()> {
+    if floor == Revision::ZERO {
+        return Ok(());
+    }
+    let below = floor.previous();
+    let gone = Some(Error::Compacted { floor });
+    let read = store
+        .range(&KeyRange::all(), At::Revision(below), None)
+        .await;
+    ensure!(read.as_ref().err() == gone.as_ref(), "read below: {read:?}");
+    let watched = store.watch(KeyRange::all(), below).await.map(drop);
+    ensure!(
+        watched.as_ref().err() == gone.as_ref(),
+        "watched: {watched:?}"
+    );
+    Ok(())
+}

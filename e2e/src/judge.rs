@@ -1,0 +1,303 @@
+//! Whether what the writers said and what is found in the folder hold together.
+//!
+//! The judge remembers the state at the floor and everything since, over all crashes. It
+//! lays what the watchers were told, what is in the recovered log and what it remembers
+//! side by side: there must be one content for each revision, and no revision without
+//! one. Each writer's calls are then judged by the store's own history checker, against
+//! the part of the log between its opening and the next one.
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, ensure};
+use insula_store::laws::history::{History, Log, What};
+use insula_store::{Changed, Entry, Key, Revision};
+
+use crate::inspection::Inspection;
+use crate::protocol::{Line, Opened};
+use crate::run::Run;
+
+/// The empty state is revision 1.
+const FIRST: Revision = Revision::new(1);
+/// A control plane that is slower to come back is noticed.
+const MAX_OPENING: Duration = Duration::from_secs(2);
+/// History that nobody can ask for gives its room back. Writers keep up to two thousand
+/// revisions, some 8 MiB; the rest is for those that die before they raise the floor.
+const MAX_LOG_BYTES: u64 = 32 << 20;
+
+type State = BTreeMap<Key, Entry>;
+type Logged = BTreeMap<Revision, Vec<Changed>>;
+
+/// Follows one store through its crashes.
+#[derive(Debug)]
+pub struct Judge {
+    floor: Revision,
+    at_floor: State,
+    /// Everything after the floor.
+    log: Logged,
+    revision: Revision,
+    tally: Tally,
+}
+
+/// What has been judged so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Writers that were killed after they had the store open.
+    pub writers: usize,
+    /// Commits that were acknowledged.
+    pub acknowledged: usize,
+    /// Commits whose answer the crash swallowed.
+    pub in_doubt: usize,
+    /// Those of them that had happened.
+    pub happened: usize,
+    /// Transactions that watchers were told of.
+    pub told: usize,
+    /// The longest opening.
+    pub longest_opening: Duration,
+    /// The most that the log took on disk.
+    pub most_log_bytes: u64,
+    /// The most that the tables took on disk.
+    pub most_table_bytes: u64,
+}
+
+impl Default for Judge {
+    fn default() -> Self {
+        Self {
+            floor: Revision::ZERO,
+            at_floor: State::new(),
+            log: Logged::new(),
+            revision: FIRST,
+            tally: Tally::default(),
+        }
+    }
+}
+
+impl Judge {
+    /// The floor, as of the last inspection.
+    pub const fn floor(&self) -> Revision {
+        self.floor
+    }
+
+    /// The revision, as of the last inspection.
+    pub const fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// What has been judged so far.
+    pub const fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Judges writers that were killed one after the other since the last inspection,
+    /// and what was then found.
+    pub fn judge(&mut self, runs: &[Run], found: &Inspection) -> anyhow::Result<()> {
+        let opened = |run| -> Option<(&Run, Opened)> { Some((run, Option::clone(&run.opened)?)) };
+        let lives: Vec<_> = runs.iter().filter_map(opened).collect();
+        let last = Opened {
+            revision: found.revision,
+            floor: found.statistics.floor,
+            took: found.took,
+        };
+        self.judge_openings(&lives, last)?;
+        let log = self.lay_side_by_side(&lives, found)?;
+        let mut state = self.state_at(&self.log, self.revision);
+        for (index, (run, opened)) in lives.iter().enumerate() {
+            let end = lives.get(index + 1).map_or(last, |(_, next)| *next);
+            judge_watches(run, end.revision)?;
+            let part = cut(&log, opened.revision, end.revision);
+            state = judge_calls(run, opened.revision, state, &part)
+                .with_context(|| format!("in the writer that began at {}", opened.revision))?;
+            self.count(run, &part);
+        }
+        self.judge_states(&log, found)?;
+        self.remember(log, found);
+        Ok(())
+    }
+
+    /// Neither revision nor floor is ever behind what was known before.
+    fn judge_openings(&mut self, lives: &[(&Run, Opened)], last: Opened) -> anyhow::Result<()> {
+        let openings = lives.iter().map(|(_, opened)| *opened).chain([last]);
+        let mut least = (self.revision, self.floor);
+        let mut most_floor = self.floor;
+        for (index, opened) in openings.enumerate() {
+            let Opened {
+                revision,
+                floor,
+                took,
+            } = opened;
+            ensure!(took <= MAX_OPENING, "opening took {took:?}");
+            self.tally.longest_opening = self.tally.longest_opening.max(took);
+            ensure!(
+                revision >= least.0,
+                "opened at {revision} after {} was known",
+                least.0
+            );
+            ensure!(
+                floor >= least.1 && floor <= most_floor,
+                "opened with the floor {floor} where it was set to between {} and {most_floor}",
+                least.1
+            );
+            let Some((run, _)) = lives.get(index) else {
+                break;
+            };
+            let told = run.watches.values().flat_map(|watched| &watched.told);
+            let known = told.map(|(revision, _)| *revision);
+            let known = known.chain(run.acknowledged()).max();
+            least = (
+                revision.max(known.unwrap_or_default()),
+                floor.max(run.raised),
+            );
+            most_floor = floor.max(run.raising);
+        }
+        Ok(())
+    }
+
+    /// The log since the remembered floor, from all who know of it.
+    fn lay_side_by_side(
+        &self,
+        lives: &[(&Run, Opened)],
+        found: &Inspection,
+    ) -> anyhow::Result<Logged> {
+        let mut log = self.log.clone();
+        let watches = lives.iter().flat_map(|(run, _)| run.watches.values());
+        let told = watches.flat_map(|watched| &watched.told);
+        for (revision, changes) in told.chain(&found.log) {
+            let known = log.entry(*revision).or_insert_with(|| changes.clone());
+            let (known, now) = (brief(*revision, known), brief(*revision, changes));
+            ensure!(known == now, "what was {known:?} is now {now:?}");
+        }
+        ensure_whole(found.log.iter().map(|(revision, _)| *revision), {
+            found.statistics.floor
+        })
+        .context("in the recovered log")?;
+        let known = log.keys().copied();
+        ensure_whole(known, self.floor).context("in all that was told")?;
+        let last = log.keys().next_back().copied().unwrap_or(FIRST);
+        let revision = found.revision;
+        ensure!(
+            last == revision,
+            "the log ends at {last}, the store is at {revision}"
+        );
+        Ok(log)
+    }
+
+    fn judge_states(&self, log: &Logged, found: &Inspection) -> anyhow::Result<()> {
+        for (revision, entries) in &found.states {
+            let expected = self.state_at(log, *revision);
+            ensure!(
+                entries.iter().eq(expected.values()),
+                "the state at {revision} is {} and not {}",
+                brief(*revision, &puts(entries)),
+                brief(*revision, &puts(expected.values())),
+            );
+        }
+        let bytes = found.statistics.log_bytes;
+        ensure!(bytes <= MAX_LOG_BYTES, "the log takes {bytes} bytes");
+        Ok(())
+    }
+
+    fn state_at(&self, log: &Logged, revision: Revision) -> State {
+        let mut state = self.at_floor.clone();
+        for changes in log.range(..=revision).map(|(_, changes)| changes) {
+            apply(&mut state, changes);
+        }
+        state
+    }
+
+    fn remember(&mut self, mut log: Logged, found: &Inspection) {
+        let statistics = found.statistics;
+        self.at_floor = self.state_at(&log, statistics.floor);
+        self.floor = statistics.floor;
+        self.log = log.split_off(&self.floor.next());
+        self.revision = found.revision;
+        let tally = &mut self.tally;
+        tally.most_log_bytes = tally.most_log_bytes.max(statistics.log_bytes);
+        tally.most_table_bytes = tally.most_table_bytes.max(statistics.table_bytes);
+    }
+
+    fn count(&mut self, run: &Run, log: &Log) {
+        let unanswered = |call: &&_| matches!(call, What::Commit(_, None));
+        let acknowledged = run.acknowledged().count();
+        let calls = run.calls.iter().map(|call| &call.what);
+        self.tally.writers += 1;
+        self.tally.acknowledged += acknowledged;
+        self.tally.in_doubt += calls.filter(unanswered).count();
+        self.tally.happened += log.len() - acknowledged;
+        let told = run.watches.values().map(|watched| watched.told.len());
+        self.tally.told += told.sum::<usize>();
+    }
+}
+
+/// A watcher is told every revision once and in order, and none that does not stay.
+fn judge_watches(run: &Run, end: Revision) -> anyhow::Result<()> {
+    for (watcher, watched) in &run.watches {
+        let told = watched.told.iter().map(|(revision, _)| *revision);
+        let last = told.clone().next_back().unwrap_or_default();
+        ensure!(last <= end, "watcher {watcher} was told {last} after {end}");
+        ensure_whole(told, watched.after).with_context(|| format!("watcher {watcher}"))?;
+    }
+    Ok(())
+}
+
+/// Judges what a writer asked and was answered; gives the state that it left.
+fn judge_calls(run: &Run, start: Revision, mut state: State, log: &Log) -> anyhow::Result<State> {
+    let history = History {
+        initial: state.values().cloned().collect(),
+        start,
+        calls: run.calls.clone(),
+        log: log.clone(),
+    };
+    // With all the bytes of its values, a reason is long.
+    let shorten = |why: String| anyhow!("{why:.2000}");
+    history.judge().map_err(shorten)?;
+    for (_, changes) in log {
+        apply(&mut state, changes);
+    }
+    Ok(state)
+}
+
+/// Every revision right after the one before it, beginning right after `after`.
+fn ensure_whole(revisions: impl Iterator<Item = Revision>, after: Revision) -> anyhow::Result<()> {
+    let mut last = after.max(FIRST);
+    for revision in revisions {
+        ensure!(revision == last.next(), "{revision} comes after {last}");
+        last = revision;
+    }
+    Ok(())
+}
+
+fn apply(state: &mut State, changes: &[Changed]) {
+    for change in changes {
+        match change {
+            Changed::Put(entry) => state.insert(entry.key.clone(), entry.clone()),
+            Changed::Deleted(key) => state.remove(key),
+        };
+    }
+}
+
+/// The part of the log after `start`, up to and including `end`.
+fn cut(log: &Logged, start: Revision, end: Revision) -> Log {
+    let part = log.range((Excluded(start), Included(end)));
+    part.map(|(revision, changes)| (*revision, changes.clone()))
+        .collect()
+}
+
+fn puts<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<Changed> {
+    entries.into_iter().cloned().map(Changed::Put).collect()
+}
+
+/// Changes in the few letters that writers use.
+fn brief(revision: Revision, changes: &[Changed]) -> String {
+    let watcher = 0;
+    let changes = changes.to_vec();
+    Line::Told {
+        watcher,
+        revision,
+        changes,
+    }
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests;

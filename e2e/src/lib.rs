@@ -1,0 +1,21 @@
+//! Insula's own programs, run and killed as they are in the field.
+//!
+//! So far: a process that writes to the embedded store and is killed again and again.
+//!
+//! | module | is |
+//! |---|---|
+//! | [`protocol`] | what a writer says of itself, line by line |
+//! | [`content`] | values that are told in a few letters and known to the last byte |
+//! | [`writer`] | a writer's process, as its parent holds it |
+//! | [`run`] | what one writer said until it was killed |
+//! | [`inspection`] | what the parent finds in the folder afterwards |
+//! | [`judge`] | whether all that holds together |
+//!
+//! There is no engine and no model here: a history is judged by the store's own checker.
+
+pub mod content;
+pub mod inspection;
+pub mod judge;
+pub mod protocol;
+pub mod run;
+pub mod writer;

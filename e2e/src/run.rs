@@ -1,0 +1,113 @@
+//! What one writer said until it was killed.
+
+use std::collections::{BTreeMap, HashMap};
+
+use anyhow::{Context, bail, ensure};
+use insula_store::laws::history::{Call, Log, Moment, What};
+use insula_store::{Outcome, Revision};
+
+use crate::protocol::{Line, Opened};
+
+/// The life of one writer, as it told it.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// `None`: it was killed before it had the store open.
+    pub opened: Option<Opened>,
+    /// Its commits. Those without an answer may have happened or not.
+    pub calls: Vec<Call>,
+    /// What its watchers were told.
+    pub watches: BTreeMap<usize, Watched>,
+    /// The highest floor that it may have set.
+    pub raising: Revision,
+    /// The highest floor that it has set.
+    pub raised: Revision,
+}
+
+/// What one watcher of everything was told.
+#[derive(Clone, Debug, Default)]
+pub struct Watched {
+    /// From which revision it watched.
+    pub after: Revision,
+    /// The changes, in the order they were told.
+    pub told: Log,
+}
+
+impl Run {
+    /// Reads the lines of a writer.
+    pub fn read(lines: &[String]) -> anyhow::Result<Self> {
+        let mut run = Self::default();
+        let mut waiting = HashMap::new();
+        for (index, text) in lines.iter().enumerate() {
+            let (number, line) = text.split_once(' ').unwrap_or((text, ""));
+            let moment = index as Moment + 1;
+            ensure!(number == moment.to_string(), "line {moment} is {text:?}");
+            let line = line.parse().with_context(|| format!("in {text:?}"))?;
+            run.add(moment, line, &mut waiting)
+                .with_context(|| format!("in {text:?}"))?;
+        }
+        Ok(run)
+    }
+
+    /// `waiting`: where the calls are that have no answer yet.
+    fn add(
+        &mut self,
+        moment: Moment,
+        line: Line,
+        waiting: &mut HashMap<u64, usize>,
+    ) -> anyhow::Result<()> {
+        match line {
+            Line::Opened(opened) => self.opened = Some(opened),
+            Line::Watching { watcher, after } => {
+                let told = Log::new();
+                self.watches.insert(watcher, Watched { after, told });
+            }
+            Line::Asked { call, transaction } => {
+                waiting.insert(call, self.calls.len());
+                self.calls.push(Call {
+                    asked: moment,
+                    answered: Moment::MAX,
+                    what: What::Commit(transaction, None),
+                });
+            }
+            Line::Answered { call, outcome } => {
+                let asked = waiting.remove(&call).context("nobody asked")?;
+                let call = &mut self.calls[asked];
+                call.answered = moment;
+                if let What::Commit(_, answer) = &mut call.what {
+                    *answer = Some(outcome);
+                }
+            }
+            Line::Told {
+                watcher,
+                revision,
+                changes,
+            } => {
+                let watched = self.watches.get_mut(&watcher).context("nobody watches")?;
+                watched.told.push((revision, changes));
+            }
+            Line::Raising(floor) => self.raising = self.raising.max(floor),
+            Line::Raised(floor) => self.raised = self.raised.max(floor),
+            Line::Failed(why) => bail!("the writer failed: {why}"),
+        }
+        Ok(())
+    }
+
+    /// The revisions of its acknowledged commits.
+    pub fn acknowledged(&self) -> impl Iterator<Item = Revision> {
+        self.calls.iter().filter_map(|call| match &call.what {
+            What::Commit(_, Some(Outcome::Committed(revision))) => Some(*revision),
+            _ => None,
+        })
+    }
+
+    /// Everything up to here was told by some watcher, if everything up to where the
+    /// second one began was.
+    pub fn told_by_both(&self) -> Option<Revision> {
+        let last = |watcher| -> Option<Revision> {
+            let watched: &Watched = self.watches.get(&watcher)?;
+            let told = watched.told.last();
+            Some(told.map_or(watched.after, |(revision, _)| *revision))
+        };
+        Some(last(0)?.min(last(1)?))
+    }
+}

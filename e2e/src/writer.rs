@@ -1,0 +1,124 @@
+//! A writer's process, as its parent holds it.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use insula_store::Revision;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// So many lines wait for the parent before the writer waits too.
+const MAX_LINES: usize = 64 << 10;
+
+/// A running writer; it is killed when this is dropped.
+pub struct Writer {
+    process: Child,
+    lines: Receiver<String>,
+    said: Vec<String>,
+}
+
+impl Writer {
+    /// Starts one on the store in `folder`. Its second watcher begins at `after`.
+    pub fn start(
+        program: impl AsRef<OsStr>,
+        folder: &Path,
+        seed: u64,
+        after: Revision,
+    ) -> anyhow::Result<Self> {
+        let mut process = Command::new(program)
+            .arg(folder)
+            .args([seed.to_string(), after.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start a writer")?;
+        let output = process.stdout.take().context("its output is piped")?;
+        let (sender, lines) = sync_channel(MAX_LINES);
+        // Ends with the output, which ends with the process.
+        thread::spawn(move || forward(output, &sender));
+        Ok(Self {
+            process,
+            lines,
+            said: Vec::new(),
+        })
+    }
+
+    /// Waits until it says a line of this kind.
+    pub fn await_line(&mut self, kind: &str, patience: Duration) -> anyhow::Result<()> {
+        let deadline = Instant::now() + patience;
+        while let Some(line) = self.hear(deadline)? {
+            if line.split_ascii_whitespace().nth(1) == Some(kind) {
+                return Ok(());
+            }
+        }
+        bail!("a writer did not say {kind:?} within {patience:?}");
+    }
+
+    /// Listens for so long; gives how many lines it said.
+    pub fn listen(&mut self, time: Duration) -> anyhow::Result<usize> {
+        let deadline = Instant::now() + time;
+        let before = self.said.len();
+        while self.hear(deadline)?.is_some() {}
+        Ok(self.said.len() - before)
+    }
+
+    /// The next line, if it comes in time. That it ends by itself is an error.
+    fn hear(&mut self, deadline: Instant) -> anyhow::Result<Option<&str>> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match self.lines.recv_timeout(left) {
+            Ok(line) => self.said.push(line),
+            Err(RecvTimeoutError::Timeout) => return Ok(None),
+            Err(RecvTimeoutError::Disconnected) => {
+                let last = self.said.last();
+                bail!("a writer has ended by itself; its last line is {last:?}");
+            }
+        }
+        Ok(self.said.last().map(String::as_str))
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let process = Pid::from_raw(i32::try_from(self.process.id())?);
+        kill(process, signal).with_context(|| format!("cannot send {signal}"))
+    }
+
+    /// Kills it with no warning, and gives everything it said.
+    pub fn kill(mut self) -> anyhow::Result<Vec<String>> {
+        self.end()?;
+        let mut said = std::mem::take(&mut self.said);
+        said.extend(self.lines.iter());
+        Ok(said)
+    }
+
+    /// On Unix, `kill` is SIGKILL.
+    fn end(&mut self) -> anyhow::Result<()> {
+        self.process.kill().context("cannot kill a writer")?;
+        self.process.wait().context("cannot wait for a writer")?;
+        Ok(())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // One that has ended already cannot be killed, and need not be.
+        self.end().ok();
+    }
+}
+
+/// Hands on whole lines; half a line at the end was never said.
+fn forward(output: ChildStdout, lines: &SyncSender<String>) {
+    let mut output = BufReader::new(output);
+    let mut line = String::new();
+    while output.read_line(&mut line).is_ok() && line.ends_with('\n') {
+        line.pop();
+        if lines.send(std::mem::take(&mut line)).is_err() {
+            break;
+        }
+    }
+}

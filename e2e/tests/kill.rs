@@ -1,0 +1,215 @@
+//! A writer is killed again and again, and nothing that was promised is lost.
+//!
+//! | variable | means |
+//! |---|---|
+//! | `INSULA_CRASH_ROUNDS` | how many rounds, 25 if not said |
+//! | `INSULA_CRASH_SEED` | the seed of the first round; each has the next |
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use insula_e2e::inspection::{LITTLE_ROOM, inspect};
+use insula_e2e::judge::Judge;
+use insula_e2e::run::Run;
+use insula_e2e::writer::Writer;
+use insula_store::embedded::Embedded;
+use insula_store::laws::model::Dice;
+use insula_store::{Error, Revision};
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
+
+/// Longer than anything takes that is going to happen at all.
+const PATIENCE: Duration = Duration::from_secs(20);
+const ROUNDS: u64 = 25;
+const SEED: u64 = 20_260;
+
+/// A process that is started while another test has a store open has its lock too, until
+/// it becomes the program it is to be.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+#[tokio::test]
+async fn a_store_that_is_killed_again_and_again_loses_nothing() {
+    let rounds = variable("INSULA_CRASH_ROUNDS").unwrap_or(ROUNDS);
+    let seed = variable("INSULA_CRASH_SEED").unwrap_or(SEED);
+    let mut scene = Scene::new(seed).await;
+    let began = Instant::now();
+    let mut kills = 0;
+    for round in 0..rounds {
+        (scene.round, scene.seed) = (round, seed + round);
+        kills += scene.round().await.unwrap();
+    }
+    let tally = scene.judge.tally();
+    let took = began.elapsed();
+    say(&format!(
+        "{rounds} rounds, {kills} kills in {took:.0?}: {tally:?}"
+    ));
+    assert!(tally.acknowledged as u64 > 10 * rounds, "{tally:?}");
+    assert!(tally.told > tally.acknowledged, "{tally:?}");
+    assert!(scene.judge.floor() > Revision::new(1), "{tally:?}");
+}
+
+#[tokio::test]
+async fn a_second_process_on_the_same_folder_is_refused() {
+    let mut scene = Scene::new(SEED).await;
+    let mut writer = scene.start(SEED, &[]).unwrap();
+    writer.await_line("raised", PATIENCE).unwrap();
+    for _ in 0..3 {
+        let second = Embedded::open(scene.store(), LITTLE_ROOM).await;
+        assert_eq!(second.err(), Some(Error::Locked(scene.store())));
+        writer.await_line("answered", PATIENCE).unwrap();
+    }
+    scene.judge_killed(writer).await.unwrap();
+    assert!(scene.store().join("lock").exists(), "it was left behind");
+}
+
+#[tokio::test]
+async fn a_stopped_process_goes_on_where_it_was() {
+    let mut scene = Scene::new(SEED).await;
+    let mut writer = scene.start(SEED, &[]).unwrap();
+    writer.await_line("raised", PATIENCE).unwrap();
+    writer.signal(Signal::SIGSTOP).unwrap();
+    // The first half for what it had said before it stopped.
+    let half = Duration::from_millis(500);
+    writer.listen(half).unwrap();
+    let second = Embedded::open(scene.store(), LITTLE_ROOM).await;
+    assert_eq!(second.err(), Some(Error::Locked(scene.store())));
+    assert_eq!(writer.listen(half).unwrap(), 0, "it is stopped");
+    writer.signal(Signal::SIGCONT).unwrap();
+    for kind in ["raised", "told", "answered"] {
+        writer.await_line(kind, PATIENCE).unwrap();
+    }
+    scene.judge_killed(writer).await.unwrap();
+}
+
+/// One folder and all that is known about it.
+struct Scene {
+    seed: u64,
+    round: u64,
+    folder: TempDir,
+    judge: Judge,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// When a writer is killed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kill {
+    /// While it opens the store, or shortly after.
+    Early,
+    /// While it writes.
+    Writing,
+}
+
+impl Scene {
+    async fn new(seed: u64) -> Self {
+        let _turn = ONE_AT_A_TIME.lock().await;
+        Self {
+            seed,
+            round: 0,
+            folder: tempfile::tempdir().expect("a folder for the test"),
+            judge: Judge::default(),
+            _turn,
+        }
+    }
+
+    fn store(&self) -> PathBuf {
+        self.folder.path().join("store")
+    }
+
+    /// Kills writers, then looks what they left; gives how many were killed.
+    async fn round(&mut self) -> anyhow::Result<usize> {
+        let mut dice = Dice::new(self.seed);
+        let plan: &[Kill] = match dice.below(8) {
+            0 => &[Kill::Early, Kill::Writing],
+            1 => &[Kill::Writing, Kill::Early],
+            2 => &[Kill::Writing, Kill::Writing],
+            3 => &[Kill::Writing, Kill::Early, Kill::Early, Kill::Writing],
+            _ => &[Kill::Writing],
+        };
+        let mut runs = Vec::new();
+        for (index, kill) in plan.iter().enumerate() {
+            let writer = self.start(dice.roll(), &runs)?;
+            let lines = let_run(writer, *kill, &mut dice)?;
+            let report = self.folder.path().join(format!("said-{index}"));
+            std::fs::write(report, lines.join("\n"))?;
+            runs.push(Run::read(&lines)?);
+        }
+        self.judge(&runs, &mut dice).await?;
+        Ok(plan.len())
+    }
+
+    /// Starts a writer after those that were killed since the last inspection.
+    fn start(&self, seed: u64, runs: &[Run]) -> anyhow::Result<Writer> {
+        let floors = runs.iter().map(|run| run.raising);
+        let floor = floors.max().unwrap_or_default().max(self.judge.floor());
+        let told = runs.iter().filter_map(Run::told_by_both);
+        let told = told.max().unwrap_or_default().max(self.judge.revision());
+        let back = Dice::new(seed).below(told.get() - floor.get() + 1);
+        let after = Revision::new(told.get() - back);
+        Writer::start(
+            env!("CARGO_BIN_EXE_crash-writer"),
+            &self.store(),
+            seed,
+            after,
+        )
+    }
+
+    async fn judge_killed(&mut self, writer: Writer) -> anyhow::Result<()> {
+        let run = Run::read(&writer.kill()?)?;
+        ensure!(run.acknowledged().count() > 0, "it has written");
+        self.judge(&[run], &mut Dice::new(self.seed)).await
+    }
+
+    async fn judge(&mut self, runs: &[Run], dice: &mut Dice) -> anyhow::Result<()> {
+        let found = inspect(&self.store(), dice).await?;
+        self.judge.judge(runs, &found)
+    }
+}
+
+impl Drop for Scene {
+    /// What a failure left is kept, for whoever looks into it.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        self.folder.disable_cleanup(true);
+        let Self { seed, round, .. } = self;
+        let path: &Path = self.folder.path();
+        say(&format!(
+            "seed {seed}, round {round}: see {}",
+            path.display()
+        ));
+    }
+}
+
+/// Lets it live for a while and kills it. There is nothing to wait for here: that the
+/// time is random is the fault. Half of the kills then wait for the moment right after
+/// something was promised, where what was promised too early is lost.
+fn let_run(mut writer: Writer, kill: Kill, dice: &mut Dice) -> anyhow::Result<Vec<String>> {
+    if kill == Kill::Early {
+        writer.listen(Duration::from_millis(dice.below(20)))?;
+        return writer.kill();
+    }
+    writer.await_line("opened", PATIENCE)?;
+    writer.listen(Duration::from_millis(20 + dice.below(231)))?;
+    match dice.below(6) {
+        0 => writer.await_line("answered", PATIENCE)?,
+        1 => writer.await_line("told", PATIENCE)?,
+        2 => writer.await_line("raised", PATIENCE)?,
+        _ => {}
+    }
+    writer.kill()
+}
+
+fn variable(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok()?;
+    let number = value.parse();
+    Some(number.unwrap_or_else(|_| panic!("{name}={value} is no number")))
+}
+
+/// On the terminal even if the test passes.
+fn say(text: &str) {
+    writeln!(std::io::stderr(), "{text}").ok();
+}
