@@ -1,0 +1,41 @@
+# The doors to this repository. Every target works on a fresh clone.
+
+CARGO ?= cargo
+
+.PHONY: test check peers bench crash power-cuts syncs-matter protogen
+
+## test: install what the tests need, then run all of them
+test: peers
+	$(CARGO) test --workspace --no-fail-fast
+
+## check: formatting and lints, warnings are errors
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	tools/absences
+
+## peers: the real programs that tests talk to
+peers:
+	@tools/peers/install >/dev/null
+
+## bench: measure, beside what Insula replaces; takes about ten minutes on a quiet machine
+bench: peers
+	$(CARGO) build --release -p insula-bench
+	./target/release/insula-bench store > bench/RESULTS.md.new
+	mv bench/RESULTS.md.new bench/RESULTS.md
+
+## crash: kill -9 a writer 1,000 times and judge each recovery
+crash:
+	INSULA_CRASH_ROUNDS=1000 $(CARGO) test --release -p insula-e2e --test kill -- --nocapture
+
+## power-cuts: cut the power of the simulated disk 10,000 times
+power-cuts:
+	INSULA_POWER_CUTS=10000 $(CARGO) test --release -p insula-store --test power_cut nothing_that -- --nocapture
+
+## syncs-matter: remove each sync from the code in turn and show that a test turns red
+syncs-matter:
+	tools/syncs-matter
+
+## protogen: generate the wire types of etcd again
+protogen:
+	$(CARGO) run --manifest-path tools/protogen/Cargo.toml

@@ -1,0 +1,52 @@
+//! Failures as people see them: what was attempted, what went wrong, what to do.
+
+use std::fmt::Display;
+
+use insula_store::Error as StoreError;
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub struct Failure {
+    message: String,
+    hint: Option<&'static str>,
+}
+
+impl Failure {
+    /// What was attempted, and what went wrong.
+    pub fn new(attempted: &str, error: impl Display) -> Self {
+        Self {
+            message: format!("{attempted}: {error}"),
+            hint: None,
+        }
+    }
+
+    /// With what to do about it.
+    pub fn hint(mut self, hint: &'static str) -> Self {
+        self.hint = Some(hint);
+        self
+    }
+
+    /// The store could not be opened.
+    pub fn opening_store(error: &StoreError) -> Self {
+        let failure = Self::new("cannot open the store", error);
+        match error {
+            StoreError::Locked(_) => {
+                failure.hint("stop the other insula, or choose another --data-dir")
+            }
+            StoreError::Corrupt { .. } => failure.hint(
+                "nothing was changed; restore the folder from a copy, or move it away to begin anew",
+            ),
+            StoreError::Full(_) => failure.hint("free some space on that disk"),
+            _ => failure,
+        }
+    }
+
+    /// Prints it to stderr.
+    #[expect(clippy::print_stderr, reason = "this is where failures are told")]
+    pub fn print(&self) {
+        eprintln!("error: {}", self.message);
+        if let Some(hint) = self.hint {
+            eprintln!("hint: {hint}");
+        }
+    }
+}
