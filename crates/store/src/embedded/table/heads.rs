@@ -17,7 +17,7 @@ pub(in crate::embedded) struct Head {
     pub created: Revision,
 }
 
-/// The heads of all keys that have a value, in 33 bytes each.
+/// The heads of all keys that have a value, in 33 bytes each and the maps' room to grow.
 ///
 /// Keys are known by 128 bits of a hash with a random seed. That two keys share one is
 /// less likely than that the memory fails: with a billion keys, 1 in 10^20.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use lsm_tree::compaction::Leveled;
+use lsm_tree::config::BlockSizePolicy;
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, Guard, InternalValue, SeqNo, SequenceNumberCounter, ValueType,
 };
@@ -21,6 +22,9 @@ const NEWEST: SeqNo = SeqNo::MAX;
 /// The size that tables are cut to: what one sync has to bring to the disk at most, while
 /// the log's own syncs wait behind it.
 const TABLE_BYTES: u64 = 16 << 20;
+/// The unit that rows are read in. The index over these units is in memory, so large ones
+/// save memory with every key; reads are for the most part served by a cache above.
+const BLOCK_BYTES: u32 = 16 << 10;
 /// So many tables may lie over each other before they are merged. Reads are for the most
 /// part served by a cache above; a merge is paid by every write.
 const MERGE_AT: u8 = 16;
@@ -39,6 +43,7 @@ impl Tree {
         let sequence = SequenceNumberCounter::default();
         let visible = SequenceNumberCounter::default();
         let tree = lsm_tree::Config::new(folder, sequence.clone(), visible)
+            .data_block_size_policy(BlockSizePolicy::all(BLOCK_BYTES))
             .use_cache(Arc::new(Cache::with_capacity_bytes(cache_bytes)))
             .open()
             .map_err(|error| trouble(folder, error))?;
