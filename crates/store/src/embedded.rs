@@ -167,6 +167,7 @@ impl Embedded {
             table_bytes: shared.table.disk_bytes(),
             syncs: shared.syncs.load(Ordering::Relaxed),
             floor: shared.floor(),
+            swept: shared.swept(),
         }
     }
 
@@ -195,6 +196,8 @@ pub struct Statistics {
     pub syncs: u64,
     /// The oldest revision that can be read.
     pub floor: Revision,
+    /// How far what only older revisions would show has been removed.
+    pub swept: Revision,
 }
 
 /// Brings the table up to the end of the log.

@@ -101,3 +101,36 @@ async fn history_floor_and_revision_survive_closing_and_opening() {
         store.close().await;
     }
 }
+
+/// The key is on disk before it is deleted, and its deletion is removed before it gets
+/// there: what is left must still say that the key has no value.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_deleted_before_the_floor_stays_deleted_after_opening() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = Key::from("/space/gone");
+    let store = Embedded::open(folder.path(), OPTIONS).await.unwrap();
+    let put = Transaction::new().put(key.clone(), "x");
+    store.commit(put).await.unwrap();
+    store.close().await;
+
+    let store = Embedded::open(folder.path(), OPTIONS).await.unwrap();
+    let delete = Transaction::new().delete(key.clone());
+    let Ok(Outcome::Committed(deleted)) = store.commit(delete).await else {
+        panic!("not committed")
+    };
+    store.compact(deleted).await.unwrap();
+    let begun = Instant::now();
+    while store.statistics().swept < deleted {
+        assert!(begun.elapsed() < Duration::from_secs(20), "never swept");
+        tokio::task::yield_now().await;
+    }
+    store.close().await;
+
+    let store = Embedded::open(folder.path(), OPTIONS).await.unwrap();
+    assert_eq!(store.get(&key).await, Ok(None));
+    let create = Transaction::create(key, "y");
+    assert_eq!(
+        store.commit(create).await,
+        Ok(Outcome::Committed(deleted.next()))
+    );
+}
