@@ -6,7 +6,7 @@ CARGO ?= cargo
 
 ## test: install what the tests need, then run all of them
 test: peers
-	$(CARGO) test --workspace --no-fail-fast
+	@CARGO="$(CARGO)" tools/test
 
 ## check: formatting and lints, warnings are errors
 check:
