@@ -43,7 +43,8 @@ pub(in crate::embedded) fn recover(
         let is_last = index + 1 == used;
         let following = segments.get(index + 1).filter(|_| !is_last);
         let following = following.and_then(|segment| segment.first.get().copied());
-        if following.is_some_and(|first| first <= applied.next()) {
+        // One that ends right at `applied` may hold a floor that is newer than the table.
+        if following.is_some_and(|first| first <= applied) {
             continue;
         }
         let scanned = scan(segment, next, applied, &mut apply)?;
@@ -213,4 +214,56 @@ fn discard_spares(segments: &mut Vec<Arc<Segment>>, keep: usize) -> Result<()> {
         fs::remove_file(&spare.path).map_err(|error| segment::unreadable(&spare.path, &error))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded::log::{FrameBuilder, Logged, Record};
+
+    fn put(log: &mut Log, revision: Revision, bytes: usize) {
+        let change = Logged {
+            key: "a".into(),
+            value: Some(vec![7; bytes].into()),
+            created: revision,
+            previous: Revision::ZERO,
+        };
+        let mut frame = FrameBuilder::default();
+        frame.clear();
+        frame.record(&Record {
+            revision,
+            changes: vec![change],
+        });
+        log.append(&mut frame, revision).unwrap();
+    }
+
+    /// The table was sealed before the floor moved, and the next write went to a new
+    /// segment: all that the table lacks of the old one is the floor.
+    #[test]
+    fn a_floor_at_the_end_of_a_segment_is_handed_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = Log::create(folder.path(), super::super::MIN_SEGMENT_BYTES).unwrap();
+        let [first, second] = [2, 3].map(Revision::new);
+        put(&mut log, first, 1 << 20);
+        let mut frame = FrameBuilder::default();
+        frame.clear();
+        frame.floor(first);
+        log.append(&mut frame, second).unwrap();
+        put(&mut log, second, 1 << 20);
+        drop(log);
+
+        let known = Known {
+            applied: first,
+            floor: FIRST,
+        };
+        let mut floors = vec![];
+        let size = super::super::MIN_SEGMENT_BYTES;
+        recover(folder.path(), size, known, |item| {
+            if let Item::Floor(floor) = item {
+                floors.push(floor);
+            }
+        })
+        .unwrap();
+        assert_eq!(floors, [first]);
+    }
 }
