@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use insula_core::Revision;
 
-use super::Log;
 use super::format::{self, HEADER_BYTES, Item};
 use super::segment::{self, Rest, Segment};
+use super::{FIRST_SEQUENCE, Log};
 use crate::Result;
 use crate::embedded::FIRST;
 
@@ -31,12 +31,19 @@ pub(in crate::embedded) fn recover(
     Known { applied, floor }: Known,
     mut apply: impl FnMut(Item),
 ) -> Result<Log> {
-    let mut segments = open_segments(folder)?;
+    let Found {
+        mut segments,
+        stale,
+    } = open_segments(folder)?;
     if segments.is_empty() {
         let detail = "it holds no segment, although the store was made";
         return Err(segment::corrupt(folder, detail));
     }
     let used = find_used(&segments)?;
+    if used == 0 && segments[0].sequence != FIRST_SEQUENCE {
+        let detail = "it was never written to, and there is none before it that was";
+        return Err(segment::corrupt(&segments[0].path, detail));
+    }
     let mut next = None;
     let mut end = HEADER_BYTES;
     for (index, segment) in segments.iter().enumerate().take(used) {
@@ -75,14 +82,23 @@ pub(in crate::embedded) fn recover(
         return Err(segment::corrupt(&last.path, &detail));
     }
     settle_end(last, end)?;
-    discard_spares(&mut segments, used.max(1))?;
+    discard(stale)?;
+    discard(segments.split_off(used.max(1)).into_iter().rev())?;
     let last = segments.len() - 1;
     let segment = segments.remove(last);
     Log::append_to(folder, segments, segment, end, segment_bytes)
 }
 
-/// The segments in the folder, in order. What was never finished is removed.
-fn open_segments(folder: &Path) -> Result<Vec<Arc<Segment>>> {
+/// What a folder holds.
+struct Found {
+    /// In order, without a gap.
+    segments: Vec<Arc<Segment>>,
+    /// Those before a gap, which should no longer be there.
+    stale: Vec<Arc<Segment>>,
+}
+
+/// The segments in the folder. What was never finished is removed.
+fn open_segments(folder: &Path) -> Result<Found> {
     let unreadable = |error: io::Error| segment::unreadable(folder, &error);
     let mut segments: Vec<Arc<Segment>> = Vec::new();
     for found in fs::read_dir(folder).map_err(unreadable)? {
@@ -97,14 +113,15 @@ fn open_segments(folder: &Path) -> Result<Vec<Arc<Segment>>> {
     }
     segments.sort_by_key(|segment| segment.sequence);
     // A power cut can undo some of the removals of old segments. If what is before a gap
-    // was needed, the check of where the log begins will find that out.
+    // was needed, the check of where the log begins will find that out; until then they
+    // stay.
     let gap = |pair: &[Arc<Segment>]| pair[0].sequence + 1 != pair[1].sequence;
-    if let Some(before) = segments.windows(2).rposition(gap) {
-        for old in segments.drain(..=before) {
-            fs::remove_file(&old.path).map_err(unreadable)?;
-        }
-    }
-    Ok(segments)
+    let stale = segments.windows(2).rposition(gap);
+    let kept = segments.split_off(stale.map_or(0, |before| before + 1));
+    Ok(Found {
+        segments: kept,
+        stale: segments,
+    })
 }
 
 /// Notes where each segment begins, and says how many are in use: those up to the last
@@ -208,10 +225,12 @@ fn settle_end(segment: &Segment, end: u64) -> Result<()> {
     settle().map_err(|error: io::Error| segment::unreadable(&segment.path, &error))
 }
 
-/// Removes the segments that were made ahead and not used: new ones are made.
-fn discard_spares(segments: &mut Vec<Arc<Segment>>, keep: usize) -> Result<()> {
-    for spare in segments.drain(keep..).rev() {
-        fs::remove_file(&spare.path).map_err(|error| segment::unreadable(&spare.path, &error))?;
+/// Removes segments that nobody needs: removals that were undone, and those that were
+/// made ahead and not used, for which new ones are made.
+fn discard(segments: impl IntoIterator<Item = Arc<Segment>>) -> Result<()> {
+    for segment in segments {
+        fs::remove_file(&segment.path)
+            .map_err(|error| segment::unreadable(&segment.path, &error))?;
     }
     Ok(())
 }
