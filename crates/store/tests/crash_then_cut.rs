@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use insula_store::embedded::{Embedded, Options};
-use insula_store::{Key, Outcome, Revision, Store, Transaction};
-use insula_testkit::disk::{Disk, Image, Loss, Rng};
+use insula_store::{Error, Key, Outcome, Revision, Store, Transaction};
+use insula_testkit::disk::{Disk, Errno, Image, Loss, Rng, Times};
 use tempfile::TempDir;
 
 const STORE: &str = "store";
@@ -93,6 +93,40 @@ async fn a_store_whose_maker_crashed_at_its_last_step_survives_a_power_cut() {
     assert_eq!(created, Ok(Outcome::Committed(Revision::new(2))));
     let (survivor, folder) = cut(&disk).await;
     assert_eq!(survivor.revision().await.unwrap(), Revision::new(2));
+    survivor.close().await;
+    store.close().await;
+    drop(folder);
+}
+
+/// After a failed sync the kernel shows what the disk may never have got, and a later
+/// sync that succeeds says nothing about it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_shown_after_a_failed_sync_survives_a_power_cut() {
+    let Some(disk) = Disk::mount() else { return };
+    let store = open(disk.path()).await;
+    store
+        .commit(Transaction::create("before", "1"))
+        .await
+        .unwrap();
+    let is_log = |path: &Path| path.extension().is_some_and(|end| end == "log");
+    disk.fail_sync(is_log, Errno::EIO, Times::Once);
+    let in_doubt = store.commit(Transaction::create("in doubt", "2")).await;
+    assert!(
+        matches!(in_doubt, Err(Error::Indeterminate(_))),
+        "{in_doubt:?}"
+    );
+    store.close().await;
+
+    let store = open(disk.path()).await;
+    let key = Key::from_static(b"in doubt");
+    let shown = store.get(&key).await.unwrap();
+    let created = store.commit(Transaction::create("after", "3")).await;
+    let Outcome::Committed(last) = created.unwrap() else {
+        panic!("not committed")
+    };
+    let (survivor, folder) = cut(&disk).await;
+    assert_eq!(survivor.revision().await, Ok(last));
+    assert_eq!(survivor.get(&key).await.unwrap(), shown);
     survivor.close().await;
     store.close().await;
     drop(folder);

@@ -45,7 +45,7 @@ pub(in crate::embedded) fn recover(
         return Err(segment::corrupt(&segments[0].path, detail));
     }
     let mut next = None;
-    let mut end = HEADER_BYTES;
+    let mut ends = Ends::NOTHING;
     for (index, segment) in segments.iter().enumerate().take(used) {
         let is_last = index + 1 == used;
         let following = segments.get(index + 1).filter(|_| !is_last);
@@ -63,7 +63,7 @@ pub(in crate::embedded) fn recover(
                 format!("it ends before revision {found}; the next begins with {expected}");
             return Err(segment::corrupt(&segment.path, &detail));
         }
-        (next, end) = (scanned.next, scanned.end);
+        (next, ends) = (scanned.next, scanned.ends);
     }
     if let Some(first) = segments[0].first.get()
         && *first > applied.min(floor).next()
@@ -81,12 +81,12 @@ pub(in crate::embedded) fn recover(
         let detail = format!("the log ends at revision {head}; the table is at {applied}");
         return Err(segment::corrupt(&last.path, &detail));
     }
-    settle_end(last, end)?;
+    settle_end(last, ends)?;
     discard(stale)?;
     discard(segments.split_off(used.max(1)).into_iter().rev())?;
     let last = segments.len() - 1;
     let segment = segments.remove(last);
-    Log::append_to(folder, segments, segment, end, segment_bytes)
+    Log::append_to(folder, segments, segment, ends.last_whole, segment_bytes)
 }
 
 /// What a folder holds.
@@ -164,8 +164,23 @@ fn check_unused(segment: &Segment) -> Result<()> {
 struct Scanned {
     /// The revision that the next frame begins with.
     next: Option<Revision>,
-    /// Where it goes.
-    end: u64,
+    ends: Ends,
+}
+
+/// Where the whole frames of a segment end.
+#[derive(Clone, Copy)]
+struct Ends {
+    /// All but the last one.
+    settled: u64,
+    /// The last one. The next frame goes here.
+    last_whole: u64,
+}
+
+impl Ends {
+    const NOTHING: Self = Self {
+        settled: HEADER_BYTES,
+        last_whole: HEADER_BYTES,
+    };
 }
 
 /// Reads a segment from its start, whose first revision must be `next` if that is known.
@@ -177,16 +192,19 @@ fn scan(
 ) -> Result<Scanned> {
     let unreadable = |error: io::Error| segment::unreadable(&segment.path, &error);
     let file = fs::File::open(&segment.path).map_err(unreadable)?;
-    let mut end = HEADER_BYTES;
-    while let Some(frame) = segment.frame(&file, end).map_err(unreadable)? {
+    let mut ends = Ends::NOTHING;
+    while let Some(frame) = segment.frame(&file, ends.last_whole).map_err(unreadable)? {
         if next.is_some_and(|next| next != frame.first) {
-            let (found, at) = (frame.first, end);
+            let (found, at) = (frame.first, ends.last_whole);
             let wanted = next.unwrap_or_default();
             let detail = format!("at byte {at} stands revision {found} where {wanted} should");
             return Err(segment::corrupt(&segment.path, &detail));
         }
         let mut revision = frame.first;
-        end = frame.end;
+        ends = Ends {
+            settled: ends.last_whole,
+            last_whole: frame.end,
+        };
         let items = format::decode_body(frame.first, frame.body)
             .map_err(|detail| segment::corrupt(&segment.path, detail))?;
         for item in items {
@@ -200,20 +218,27 @@ fn scan(
         }
         next = Some(revision);
     }
+    let end = ends.last_whole;
     if end < segment.size
         && let Rest::Frames { next } = segment.rest(&file, end).map_err(unreadable)?
     {
         let detail = format!("the frame at byte {end} is damaged; revision {next} follows it");
         return Err(segment::corrupt(&segment.path, &detail));
     }
-    Ok(Scanned { next, end })
+    Ok(Scanned { next, ends })
 }
 
 /// Writes zeros over a frame that is not whole, and syncs. The last frame that is whole
 /// may never have been synced by the process that wrote it, and is now going to be shown.
-fn settle_end(segment: &Segment, end: u64) -> Result<()> {
+/// It is written once more: if its sync was tried and failed, the kernel takes it for
+/// written, shows it, and would never bring it to the disk.
+fn settle_end(segment: &Segment, ends: Ends) -> Result<()> {
+    let end = ends.last_whole;
     let settle = || {
         let file = segment.open_for_writing()?;
+        let mut last = vec![0; usize::try_from(end - ends.settled).unwrap_or(0)];
+        file.read_exact_at(&mut last, ends.settled)?;
+        file.write_all_at(&last, ends.settled)?;
         if end < segment.size
             && let Rest::Torn { length } = segment.rest(&file, end)?
         {
