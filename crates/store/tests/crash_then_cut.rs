@@ -131,3 +131,16 @@ async fn what_is_shown_after_a_failed_sync_survives_a_power_cut() {
     store.close().await;
     drop(folder);
 }
+
+/// A process that makes a store in a new folder of a new folder promises all of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_in_a_new_folder_of_a_new_folder_survives_a_power_cut() {
+    let Some(disk) = Disk::mount() else { return };
+    let path = Path::new("var/lib").join(STORE);
+    let store = Embedded::open(disk.path().join(&path), OPTIONS).await;
+    let store = store.unwrap();
+    let created = store.commit(Transaction::create("key", "value")).await;
+    assert_eq!(created, Ok(Outcome::Committed(Revision::new(2))));
+    assert!(left(&disk, Loss::Everything).holds(path.join("format")));
+    store.close().await;
+}
