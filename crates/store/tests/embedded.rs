@@ -38,3 +38,48 @@ mod in_little_room {
 
     insula_store::store_laws!(fresh);
 }
+
+mod under_pressure {
+    use insula_store::{At, Key, KeyRange, Outcome, Transaction};
+
+    use super::*;
+
+    async fn commit(store: &Arc<dyn Store>, transaction: Transaction) -> insula_store::Revision {
+        match store.commit(transaction).await {
+            Ok(Outcome::Committed(revision)) => revision,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A deletion is not seen before its revision.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_key_is_absent_only_at_revisions_where_it_is_absent() {
+        let (store, _folder) = open(Options::default()).await.unwrap();
+        let key = Key::from_static(b"a");
+        let writer = tokio::spawn({
+            let store = Arc::clone(&store);
+            async move {
+                for n in 0..60_u8 {
+                    let fill = |transaction: Transaction| {
+                        (0..127).fold(transaction, |transaction, other| {
+                            transaction.put(format!("b{other}"), vec![n; 8 << 10])
+                        })
+                    };
+                    let first = Transaction::new();
+                    let first = match n % 2 {
+                        0 => first.put("a", "1"),
+                        _ => first.delete("a"),
+                    };
+                    commit(&store, fill(first)).await;
+                }
+            }
+        });
+        let range = KeyRange::single(key);
+        while !writer.is_finished() {
+            let now = store.range(&range, At::Latest, None).await.unwrap();
+            let again = store.range(&range, At::Revision(now.revision), None).await;
+            assert_eq!(now.entries, again.unwrap().entries, "at {}", now.revision);
+        }
+        writer.await.unwrap();
+    }
+}

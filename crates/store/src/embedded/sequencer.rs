@@ -206,6 +206,10 @@ impl Sequencer {
             }
             self.shared.syncs.store(self.log.syncs(), Ordering::Relaxed);
         }
+        if let Some(last) = group.records.last() {
+            let applying = &self.shared.applying;
+            applying.store(last.revision.get(), Ordering::Release);
+        }
         for record in &group.records {
             self.shared.table.apply(record);
         }
