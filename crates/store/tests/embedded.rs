@@ -40,7 +40,7 @@ mod in_little_room {
 }
 
 mod under_pressure {
-    use insula_store::{At, Key, KeyRange, Outcome, Transaction};
+    use insula_store::{At, Key, KeyRange, Outcome, Transaction, WatchItem};
 
     use super::*;
 
@@ -48,6 +48,33 @@ mod under_pressure {
         match store.commit(transaction).await {
             Ok(Outcome::Committed(revision)) => revision,
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// Nothing was forgotten that this watcher has yet to be told.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_burst_after_a_long_silence_is_told_although_older_history_is_gone() {
+        let (store, _folder) = open(Options::default()).await.unwrap();
+        let start = store.revision().await.unwrap();
+        let mut watch = store
+            .watch(KeyRange::prefix("quiet/"), start)
+            .await
+            .unwrap();
+        let mut floor = start;
+        for _ in 0..10 {
+            floor = commit(&store, Transaction::new().put("busy", "x")).await;
+        }
+        store.compact(floor).await.unwrap();
+        let mut expected = vec![];
+        for n in 0..600 {
+            let put = Transaction::new().put(format!("quiet/{n}"), "x");
+            expected.push(commit(&store, put).await);
+        }
+        for expected in expected {
+            match watch.next().await {
+                Ok(WatchItem::Changes { revision, .. }) => assert_eq!(revision, expected),
+                other => panic!("{expected}: {other:?}"),
+            }
         }
     }
 

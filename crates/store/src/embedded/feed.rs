@@ -46,7 +46,8 @@ struct Subscriber {
 #[derive(Debug, Default)]
 struct Queue {
     told: VecDeque<Told>,
-    overflowed: bool,
+    /// Too much came: what came after this revision is not in the queue.
+    lost_after: Option<Revision>,
     closed: bool,
 }
 
@@ -128,12 +129,15 @@ impl Subscriber {
 
     fn put(&self, told: Told) {
         let mut queue = self.queue();
-        if queue.overflowed {
+        if queue.lost_after.is_some() {
             return;
         }
         if queue.told.len() >= MAX_QUEUED {
+            // Nothing before the oldest in the queue is missing, however long ago the
+            // watcher was told of anything.
+            let oldest = queue.told.front().unwrap_or(&told).revision;
+            queue.lost_after = Some(oldest.previous());
             queue.told = VecDeque::new();
-            queue.overflowed = true;
         } else {
             queue.told.push_back(told);
         }
@@ -230,8 +234,8 @@ impl Subscription {
         if queue.closed {
             return Polled::Closed;
         }
-        if std::mem::take(&mut queue.overflowed) {
-            self.behind = Some(Behind::new(self.told, state.head));
+        if let Some(after) = queue.lost_after.take() {
+            self.behind = Some(Behind::new(self.told.max(after), state.head));
             return Polled::Behind;
         }
         if std::mem::take(&mut self.progress_asked) {
