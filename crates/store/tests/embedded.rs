@@ -109,4 +109,35 @@ mod under_pressure {
         }
         writer.await.unwrap();
     }
+
+    /// Whoever has seen a revision and asks for progress is told of at least that one.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn progress_is_not_older_than_what_was_seen_before_it_was_asked_for() {
+        let (store, _folder) = open(Options::default()).await.unwrap();
+        let start = store.revision().await.unwrap();
+        let quiet = KeyRange::prefix("quiet/");
+        let mut watch = store.watch(quiet, start).await.unwrap();
+        let writer = tokio::spawn({
+            let store = Arc::clone(&store);
+            async move {
+                for _ in 0..2_000 {
+                    commit(&store, Transaction::new().put("busy", "x")).await;
+                }
+            }
+        });
+        let mut seen = start;
+        while !writer.is_finished() {
+            let now = store.revision().await.unwrap();
+            if now == seen {
+                continue;
+            }
+            seen = now;
+            watch.request_progress().await.unwrap();
+            match watch.next().await {
+                Ok(WatchItem::Progress(told)) => assert!(told >= seen, "{told} after {seen}"),
+                other => panic!("{other:?}"),
+            }
+        }
+        writer.await.unwrap();
+    }
 }

@@ -8,6 +8,7 @@
 mod routes;
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -70,9 +71,14 @@ impl Feed {
         }
     }
 
-    /// Hands out what has become durable.
-    pub fn publish(&self, records: &[Record]) {
+    /// Hands out what has become durable, and moves the readers' head.
+    ///
+    /// Readers first: whoever is told of a change can read it. Under the lock: whoever
+    /// has read of a change and asks how far the watchers are is not told less.
+    pub fn publish(&self, records: &[Record], head: &AtomicU64) {
+        let Some(last) = records.last() else { return };
         let mut state = self.lock();
+        head.store(last.revision.get(), Ordering::Release);
         for record in records {
             state.hand_out(record);
             state.head = record.revision;

@@ -213,13 +213,7 @@ impl Sequencer {
         for record in &group.records {
             self.shared.table.apply(record);
         }
-        if let Some(last) = group.records.last() {
-            // Readers first: whoever is told of a change can read it.
-            self.shared
-                .head
-                .store(last.revision.get(), Ordering::Release);
-            self.shared.feed.publish(&group.records);
-        }
+        self.shared.feed.publish(&group.records, &self.shared.head);
         if let Some(floor) = group.floor {
             self.shared.table.set_floor(floor);
             self.shared.floor.store(floor.get(), Ordering::Release);
