@@ -273,7 +273,7 @@ impl Group {
         }
         for (_, answer) in &mut self.compactions {
             if answer.is_ok() {
-                *answer = Err(unaffected.clone());
+                *answer = Err(error.clone());
             }
         }
         self.answer();
