@@ -81,6 +81,8 @@ struct Shared {
     feed: Feed,
     /// Durable, applied, and told to watchers up to here.
     head: AtomicU64,
+    /// Being applied up to here: past the head while the table is changed.
+    applying: AtomicU64,
     floor: AtomicU64,
     swept: AtomicU64,
     syncs: AtomicU64,
@@ -130,6 +132,7 @@ impl Embedded {
             catalog: Arc::clone(log.catalog()),
             feed: Feed::new(marks.applied),
             head: AtomicU64::new(marks.applied.get()),
+            applying: AtomicU64::new(marks.applied.get()),
             floor: AtomicU64::new(marks.floor.get()),
             swept: AtomicU64::new(marks.swept.get()),
             syncs: AtomicU64::new(0),
@@ -262,6 +265,10 @@ impl Shared {
         Revision::new(self.head.load(Ordering::Acquire))
     }
 
+    fn applying(&self) -> Revision {
+        Revision::new(self.applying.load(Ordering::Acquire))
+    }
+
     fn floor(&self) -> Revision {
         Revision::new(self.floor.load(Ordering::Acquire))
     }
@@ -335,12 +342,13 @@ impl Shared {
         let revision = self.head();
         let head = self.table.head(key);
         let entries = match head {
-            None => vec![],
+            // Looked at last: if the key was deleted after `revision`, this shows it.
+            None if self.applying() == revision => vec![],
             Some(head) if head.modified <= revision => {
                 self.table.version(key, head)?.into_iter().collect()
             }
             // Applied, but not everybody has been told yet.
-            Some(_) => return self.page(&KeyRange::single(key.clone()), At::Latest, None),
+            _ => return self.page(&KeyRange::single(key.clone()), At::Latest, None),
         };
         if head.is_some() && entries.is_empty() {
             // Replaced and swept between the two reads.

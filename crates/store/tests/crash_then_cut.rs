@@ -1,13 +1,14 @@
 //! A process dies between a write and its sync, and later the power goes.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use insula_store::embedded::{Embedded, Options};
-use insula_store::{Key, Outcome, Revision, Store, Transaction};
-use insula_testkit::disk::{Disk, Image, Loss, Rng};
+use insula_store::{Error, Key, Outcome, Revision, Store, Transaction};
+use insula_testkit::disk::{Disk, Errno, Image, Loss, Op, Rng, Times, Trace};
 use tempfile::TempDir;
 
 const STORE: &str = "store";
@@ -96,4 +97,104 @@ async fn a_store_whose_maker_crashed_at_its_last_step_survives_a_power_cut() {
     survivor.close().await;
     store.close().await;
     drop(folder);
+}
+
+/// After a failed sync the kernel shows what the disk may never have got, and a later
+/// sync that succeeds says nothing about it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_shown_after_a_failed_sync_survives_a_power_cut() {
+    let Some(disk) = Disk::mount() else { return };
+    let store = open(disk.path()).await;
+    store
+        .commit(Transaction::create("before", "1"))
+        .await
+        .unwrap();
+    let is_log = |path: &Path| path.extension().is_some_and(|end| end == "log");
+    disk.fail_sync(is_log, Errno::EIO, Times::Once);
+    let in_doubt = store.commit(Transaction::create("in doubt", "2")).await;
+    assert!(
+        matches!(in_doubt, Err(Error::Indeterminate(_))),
+        "{in_doubt:?}"
+    );
+    store.close().await;
+
+    let store = open(disk.path()).await;
+    let key = Key::from_static(b"in doubt");
+    let shown = store.get(&key).await.unwrap();
+    let created = store.commit(Transaction::create("after", "3")).await;
+    let Outcome::Committed(last) = created.unwrap() else {
+        panic!("not committed")
+    };
+    let (survivor, folder) = cut(&disk).await;
+    assert_eq!(survivor.revision().await, Ok(last));
+    assert_eq!(survivor.get(&key).await.unwrap(), shown);
+    survivor.close().await;
+    store.close().await;
+    drop(folder);
+}
+
+/// A process that makes a store in a new folder of a new folder promises all of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_in_a_new_folder_of_a_new_folder_survives_a_power_cut() {
+    let Some(disk) = Disk::mount() else { return };
+    let path = Path::new("var/lib").join(STORE);
+    let store = Embedded::open(disk.path().join(&path), OPTIONS).await;
+    let store = store.unwrap();
+    let created = store.commit(Transaction::create("key", "value")).await;
+    assert_eq!(created, Ok(Outcome::Committed(Revision::new(2))));
+    assert!(left(&disk, Loss::Everything).holds(path.join("format")));
+    store.close().await;
+}
+
+/// A process may die right after it has named a new manifest, before that is durable.
+/// Whoever opens the tables relies on it, and removes what it no longer names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_whose_manifest_was_named_right_before_a_crash_survive_a_power_cut() {
+    let Some(first) = Disk::mount() else { return };
+    let store = open(first.path()).await;
+    for n in 0..120_u8 {
+        let put = Transaction::new().put("key", vec![n; 256 << 10]);
+        store.commit(put).await.unwrap();
+    }
+    store.close().await;
+    let trace = first.trace();
+    let at = named_before_a_removal(&trace).unwrap();
+    let mut rng = Rng::new(1);
+    let Some(second) = Disk::mount() else { return };
+    let before = trace.cut(at, Loss::Nothing, &mut rng);
+    before.write_to(second.path()).unwrap();
+    second.settle();
+    let tables = second.path().join(STORE).join("tables");
+    let mut names = fs::read_dir(&tables).unwrap().map(|name| name.unwrap());
+    let is_making = |name: &fs::DirEntry| name.file_name().to_string_lossy().starts_with(".tmp");
+    let making = names.find(is_making).unwrap();
+    fs::rename(making.path(), tables.join("current")).unwrap();
+
+    let store = open(second.path()).await;
+    let trace = second.trace();
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let image = trace.cut(trace.len(), Loss::Mixture, &mut rng);
+        image.write_to(folder.path()).unwrap();
+        open(folder.path()).await.close().await;
+    }
+    store.close().await;
+}
+
+/// Right before the manifest of a merge gets its name: after it, tables are removed.
+fn named_before_a_removal(trace: &Trace) -> Option<usize> {
+    let mut named = None;
+    for (at, op) in trace.ops().iter().enumerate() {
+        match op {
+            Op::Rename { to, .. } if *to.name == *"current" => named = Some(at),
+            Op::Unlink { place, .. } if is_number(&place.name) => return named,
+            _ => {}
+        }
+    }
+    None
+}
+
+fn is_number(name: &OsStr) -> bool {
+    name.to_str()
+        .is_some_and(|name| name.parse::<u64>().is_ok())
 }

@@ -289,3 +289,41 @@ async fn a_folder_that_is_open_is_refused() {
     let found = store.get(&Key::from("a")).await.unwrap().unwrap();
     assert_eq!(found.value, "1");
 }
+
+/// As long as no table was written, the log is all there is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_log_is_not_taken_for_an_empty_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Embedded::open(folder.path(), OPTIONS).await.unwrap();
+    store
+        .commit(Transaction::new().put("a", "1"))
+        .await
+        .unwrap();
+    let second = Path::new("log").join("0000000000000002.log");
+    while !folder.path().join(&second).exists() {
+        tokio::task::yield_now().await;
+    }
+    let copied = tempfile::tempdir().unwrap();
+    copy(folder.path(), copied.path());
+    store.close().await;
+    let first = Path::new("log").join("0000000000000001.log");
+    fs::remove_file(copied.path().join(first)).unwrap();
+    let refused = Embedded::open(copied.path(), OPTIONS).await.err().unwrap();
+    assert!(matches!(refused, Error::Corrupt { .. }), "{refused:?}");
+}
+
+/// What is refused is left as it was, for whoever is called to help.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_with_a_gap_is_refused_and_left_alone() {
+    let sound = sound().await;
+    let logs = files(&sound.folder.path().join("log"));
+    assert!(logs.len() >= 3, "{logs:?}");
+    fs::remove_file(&logs[1]).unwrap();
+    let before = files(&sound.folder.path().join("log"));
+    let refused = Embedded::open(sound.folder.path(), OPTIONS).await.err();
+    assert!(
+        matches!(refused, Some(Error::Corrupt { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(files(&sound.folder.path().join("log")), before);
+}

@@ -39,3 +39,106 @@ mod in_little_room {
 
     insula_store::store_laws!(fresh);
 }
+
+mod under_pressure {
+    use insula_store::{At, Key, KeyRange, Outcome, Transaction, WatchItem};
+
+    use super::*;
+
+    async fn commit(store: &Arc<dyn Store>, transaction: Transaction) -> insula_store::Revision {
+        match store.commit(transaction).await {
+            Ok(Outcome::Committed(revision)) => revision,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Nothing was forgotten that this watcher has yet to be told.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_burst_after_a_long_silence_is_told_although_older_history_is_gone() {
+        let (store, _folder) = open(Options::default()).await.unwrap();
+        let start = store.revision().await.unwrap();
+        let mut watch = store
+            .watch(KeyRange::prefix("quiet/"), start)
+            .await
+            .unwrap();
+        let mut floor = start;
+        for _ in 0..10 {
+            floor = commit(&store, Transaction::new().put("busy", "x")).await;
+        }
+        store.compact(floor).await.unwrap();
+        let mut expected = vec![];
+        for n in 0..600 {
+            let put = Transaction::new().put(format!("quiet/{n}"), "x");
+            expected.push(commit(&store, put).await);
+        }
+        for expected in expected {
+            match watch.next().await {
+                Ok(WatchItem::Changes { revision, .. }) => assert_eq!(revision, expected),
+                other => panic!("{expected}: {other:?}"),
+            }
+        }
+    }
+
+    /// A deletion is not seen before its revision.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_key_is_absent_only_at_revisions_where_it_is_absent() {
+        let (store, _folder) = open(Options::default()).await.unwrap();
+        let key = Key::from_static(b"a");
+        let writer = tokio::spawn({
+            let store = Arc::clone(&store);
+            async move {
+                for n in 0..60_u8 {
+                    let fill = |transaction: Transaction| {
+                        (0..127).fold(transaction, |transaction, other| {
+                            transaction.put(format!("b{other}"), vec![n; 8 << 10])
+                        })
+                    };
+                    let first = Transaction::new();
+                    let first = match n % 2 {
+                        0 => first.put("a", "1"),
+                        _ => first.delete("a"),
+                    };
+                    commit(&store, fill(first)).await;
+                }
+            }
+        });
+        let range = KeyRange::single(key);
+        while !writer.is_finished() {
+            let now = store.range(&range, At::Latest, None).await.unwrap();
+            let again = store.range(&range, At::Revision(now.revision), None).await;
+            assert_eq!(now.entries, again.unwrap().entries, "at {}", now.revision);
+        }
+        writer.await.unwrap();
+    }
+
+    /// Whoever has seen a revision and asks for progress is told of at least that one.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn progress_is_not_older_than_what_was_seen_before_it_was_asked_for() {
+        let (store, _folder) = open(Options::default()).await.unwrap();
+        let start = store.revision().await.unwrap();
+        let quiet = KeyRange::prefix("quiet/");
+        let mut watch = store.watch(quiet, start).await.unwrap();
+        let writer = tokio::spawn({
+            let store = Arc::clone(&store);
+            async move {
+                for _ in 0..2_000 {
+                    commit(&store, Transaction::new().put("busy", "x")).await;
+                }
+            }
+        });
+        let mut seen = start;
+        while !writer.is_finished() {
+            let now = store.revision().await.unwrap();
+            if now == seen {
+                continue;
+            }
+            seen = now;
+            watch.request_progress().await.unwrap();
+            match watch.next().await {
+                Ok(WatchItem::Progress(told)) => assert!(told >= seen, "{told} after {seen}"),
+                other => panic!("{other:?}"),
+            }
+        }
+        writer.await.unwrap();
+    }
+}

@@ -255,3 +255,23 @@ async fn a_slow_disk_slows_no_reader() {
         "it waited for the disk"
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_compaction_whose_sync_failed_is_not_said_to_have_changed_nothing() {
+    let Some(mut subject) = Subject::start().await else {
+        return;
+    };
+    let mut floor = Revision::ZERO;
+    for _ in 0..3 {
+        floor = subject.write().await.unwrap();
+    }
+    let is_log = |path: &Path| path.extension().is_some_and(|end| end == "log");
+    subject.disk.fail_sync(is_log, Errno::EIO, Times::Once);
+    let in_doubt = subject.store.compact(floor).await;
+    let subject = subject.reopen().await;
+    let after = subject.store.statistics().floor;
+    assert!(
+        after < floor || matches!(in_doubt, Err(Error::Indeterminate(_))),
+        "the floor is {after}, and the caller was told {in_doubt:?}"
+    );
+}

@@ -8,6 +8,7 @@
 mod routes;
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -46,7 +47,8 @@ struct Subscriber {
 #[derive(Debug, Default)]
 struct Queue {
     told: VecDeque<Told>,
-    overflowed: bool,
+    /// Too much came: what came after this revision is not in the queue.
+    lost_after: Option<Revision>,
     closed: bool,
 }
 
@@ -69,9 +71,14 @@ impl Feed {
         }
     }
 
-    /// Hands out what has become durable.
-    pub fn publish(&self, records: &[Record]) {
+    /// Hands out what has become durable, and moves the readers' head.
+    ///
+    /// Readers first: whoever is told of a change can read it. Under the lock: whoever
+    /// has read of a change and asks how far the watchers are is not told less.
+    pub fn publish(&self, records: &[Record], head: &AtomicU64) {
+        let Some(last) = records.last() else { return };
         let mut state = self.lock();
+        head.store(last.revision.get(), Ordering::Release);
         for record in records {
             state.hand_out(record);
             state.head = record.revision;
@@ -128,12 +135,15 @@ impl Subscriber {
 
     fn put(&self, told: Told) {
         let mut queue = self.queue();
-        if queue.overflowed {
+        if queue.lost_after.is_some() {
             return;
         }
         if queue.told.len() >= MAX_QUEUED {
+            // Nothing before the oldest in the queue is missing, however long ago the
+            // watcher was told of anything.
+            let oldest = queue.told.front().unwrap_or(&told).revision;
+            queue.lost_after = Some(oldest.previous());
             queue.told = VecDeque::new();
-            queue.overflowed = true;
         } else {
             queue.told.push_back(told);
         }
@@ -230,8 +240,8 @@ impl Subscription {
         if queue.closed {
             return Polled::Closed;
         }
-        if std::mem::take(&mut queue.overflowed) {
-            self.behind = Some(Behind::new(self.told, state.head));
+        if let Some(after) = queue.lost_after.take() {
+            self.behind = Some(Behind::new(self.told.max(after), state.head));
             return Polled::Behind;
         }
         if std::mem::take(&mut self.progress_asked) {

@@ -9,6 +9,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
@@ -80,13 +81,23 @@ impl Folder {
         write().map_err(|error| unusable(&self.path, &error))
     }
 
-    /// Makes the names in the folder, and its own, durable.
+    /// Makes the names in the folder, its own, and those of the folders above it durable:
+    /// any of them may have been made by [`Self::take`]. What is on another file system
+    /// was there before, and so was what this process may not read.
     fn sync_names(&self) -> io::Result<()> {
-        sync_folder(&self.path)?;
-        match self.path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => sync_folder(parent),
-            _ => sync_folder(Path::new(".")),
+        let path = self.path.canonicalize()?;
+        sync_folder(&path)?;
+        let device = path.metadata()?.dev();
+        for above in path.ancestors().skip(1) {
+            if above.metadata()?.dev() != device {
+                break;
+            }
+            match sync_folder(above) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                synced => synced?,
+            }
         }
+        Ok(())
     }
 
     pub fn log(&self) -> PathBuf {

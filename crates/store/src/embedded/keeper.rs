@@ -69,6 +69,19 @@ impl Drop for Last {
     }
 }
 
+/// Held by the flusher's thread: if that panics, writers are told and do not wait for it.
+struct Flushing(Arc<State>);
+
+impl Drop for Flushing {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let reason = "the thread that writes tables has stopped; open the store again";
+            self.0.lock().trouble = Some(Error::Unavailable(reason.to_owned()));
+            self.0.changed.notify_all();
+        }
+    }
+}
+
 /// How the sequencer calls the other threads.
 #[derive(Clone)]
 pub(super) struct Bells(Arc<State>);
@@ -126,7 +139,11 @@ impl Keeper {
             shared: Arc::clone(shared),
             state: Arc::clone(&keeper.state),
         };
-        keeper.spawn("insula-flush", move || flusher.run())?;
+        let flushing = Flushing(Arc::clone(&keeper.state));
+        keeper.spawn("insula-flush", move || {
+            flusher.run();
+            drop(flushing);
+        })?;
         let cleaner = Cleaner {
             shared: Arc::clone(shared),
             state: Arc::clone(&keeper.state),
@@ -174,6 +191,8 @@ impl Drop for Keeper {
             close = back;
             thread::yield_now();
         }
+        // Under the lock, so that nobody is between looking and waiting.
+        drop(self.state.lock());
         self.state.changed.notify_all();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
@@ -299,5 +318,23 @@ impl Cleaner {
             self.removed = 0;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writers_do_not_wait_for_a_flusher_that_has_panicked() {
+        let state = Arc::<State>::default();
+        let flushing = Flushing(Arc::clone(&state));
+        let flusher = thread::spawn(move || {
+            let _flushing = flushing;
+            panic!("on purpose")
+        });
+        assert!(flusher.join().is_err(), "it has panicked");
+        let told = Bells(state).await_flush();
+        assert!(matches!(told, Err(Error::Unavailable(_))), "{told:?}");
     }
 }

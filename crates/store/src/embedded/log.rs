@@ -36,6 +36,9 @@ use supply::Supply;
 /// The smallest segment: it holds the largest transaction.
 pub(super) const MIN_SEGMENT_BYTES: u64 = 2 << 20;
 
+/// The number of a log's first segment. Only one that was written to is followed by others.
+const FIRST_SEQUENCE: u64 = 1;
+
 /// The end of the log, where frames are appended.
 pub(super) struct Log {
     catalog: Arc<Catalog>,
@@ -55,7 +58,7 @@ impl Log {
     pub fn create(folder: &Path, segment_bytes: u64) -> Result<Self> {
         let make = || {
             std::fs::create_dir_all(folder)?;
-            Segment::create(folder, 1, segment_bytes)
+            Segment::create(folder, FIRST_SEQUENCE, segment_bytes)
         };
         let segment = make().map_err(|error| no_segment(&error))?;
         Self::append_to(

@@ -206,16 +206,14 @@ impl Sequencer {
             }
             self.shared.syncs.store(self.log.syncs(), Ordering::Relaxed);
         }
+        if let Some(last) = group.records.last() {
+            let applying = &self.shared.applying;
+            applying.store(last.revision.get(), Ordering::Release);
+        }
         for record in &group.records {
             self.shared.table.apply(record);
         }
-        if let Some(last) = group.records.last() {
-            // Readers first: whoever is told of a change can read it.
-            self.shared
-                .head
-                .store(last.revision.get(), Ordering::Release);
-            self.shared.feed.publish(&group.records);
-        }
+        self.shared.feed.publish(&group.records, &self.shared.head);
         if let Some(floor) = group.floor {
             self.shared.table.set_floor(floor);
             self.shared.floor.store(floor.get(), Ordering::Release);
@@ -275,7 +273,7 @@ impl Group {
         }
         for (_, answer) in &mut self.compactions {
             if answer.is_ok() {
-                *answer = Err(unaffected.clone());
+                *answer = Err(error.clone());
             }
         }
         self.answer();

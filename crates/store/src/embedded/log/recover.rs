@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use insula_core::Revision;
 
-use super::Log;
 use super::format::{self, HEADER_BYTES, Item};
 use super::segment::{self, Rest, Segment};
+use super::{FIRST_SEQUENCE, Log};
 use crate::Result;
 use crate::embedded::FIRST;
 
@@ -31,19 +31,27 @@ pub(in crate::embedded) fn recover(
     Known { applied, floor }: Known,
     mut apply: impl FnMut(Item),
 ) -> Result<Log> {
-    let mut segments = open_segments(folder)?;
+    let Found {
+        mut segments,
+        stale,
+    } = open_segments(folder)?;
     if segments.is_empty() {
         let detail = "it holds no segment, although the store was made";
         return Err(segment::corrupt(folder, detail));
     }
     let used = find_used(&segments)?;
+    if used == 0 && segments[0].sequence != FIRST_SEQUENCE {
+        let detail = "it was never written to, and there is none before it that was";
+        return Err(segment::corrupt(&segments[0].path, detail));
+    }
     let mut next = None;
-    let mut end = HEADER_BYTES;
+    let mut ends = Ends::NOTHING;
     for (index, segment) in segments.iter().enumerate().take(used) {
         let is_last = index + 1 == used;
         let following = segments.get(index + 1).filter(|_| !is_last);
         let following = following.and_then(|segment| segment.first.get().copied());
-        if following.is_some_and(|first| first <= applied.next()) {
+        // One that ends right at `applied` may hold a floor that is newer than the table.
+        if following.is_some_and(|first| first <= applied) {
             continue;
         }
         let scanned = scan(segment, next, applied, &mut apply)?;
@@ -55,7 +63,7 @@ pub(in crate::embedded) fn recover(
                 format!("it ends before revision {found}; the next begins with {expected}");
             return Err(segment::corrupt(&segment.path, &detail));
         }
-        (next, end) = (scanned.next, scanned.end);
+        (next, ends) = (scanned.next, scanned.ends);
     }
     if let Some(first) = segments[0].first.get()
         && *first > applied.min(floor).next()
@@ -73,15 +81,24 @@ pub(in crate::embedded) fn recover(
         let detail = format!("the log ends at revision {head}; the table is at {applied}");
         return Err(segment::corrupt(&last.path, &detail));
     }
-    settle_end(last, end)?;
-    discard_spares(&mut segments, used.max(1))?;
+    settle_end(last, ends)?;
+    discard(stale)?;
+    discard(segments.split_off(used.max(1)).into_iter().rev())?;
     let last = segments.len() - 1;
     let segment = segments.remove(last);
-    Log::append_to(folder, segments, segment, end, segment_bytes)
+    Log::append_to(folder, segments, segment, ends.last_whole, segment_bytes)
 }
 
-/// The segments in the folder, in order. What was never finished is removed.
-fn open_segments(folder: &Path) -> Result<Vec<Arc<Segment>>> {
+/// What a folder holds.
+struct Found {
+    /// In order, without a gap.
+    segments: Vec<Arc<Segment>>,
+    /// Those before a gap, which should no longer be there.
+    stale: Vec<Arc<Segment>>,
+}
+
+/// The segments in the folder. What was never finished is removed.
+fn open_segments(folder: &Path) -> Result<Found> {
     let unreadable = |error: io::Error| segment::unreadable(folder, &error);
     let mut segments: Vec<Arc<Segment>> = Vec::new();
     for found in fs::read_dir(folder).map_err(unreadable)? {
@@ -96,14 +113,15 @@ fn open_segments(folder: &Path) -> Result<Vec<Arc<Segment>>> {
     }
     segments.sort_by_key(|segment| segment.sequence);
     // A power cut can undo some of the removals of old segments. If what is before a gap
-    // was needed, the check of where the log begins will find that out.
+    // was needed, the check of where the log begins will find that out; until then they
+    // stay.
     let gap = |pair: &[Arc<Segment>]| pair[0].sequence + 1 != pair[1].sequence;
-    if let Some(before) = segments.windows(2).rposition(gap) {
-        for old in segments.drain(..=before) {
-            fs::remove_file(&old.path).map_err(unreadable)?;
-        }
-    }
-    Ok(segments)
+    let stale = segments.windows(2).rposition(gap);
+    let kept = segments.split_off(stale.map_or(0, |before| before + 1));
+    Ok(Found {
+        segments: kept,
+        stale: segments,
+    })
 }
 
 /// Notes where each segment begins, and says how many are in use: those up to the last
@@ -146,8 +164,23 @@ fn check_unused(segment: &Segment) -> Result<()> {
 struct Scanned {
     /// The revision that the next frame begins with.
     next: Option<Revision>,
-    /// Where it goes.
-    end: u64,
+    ends: Ends,
+}
+
+/// Where the whole frames of a segment end.
+#[derive(Clone, Copy)]
+struct Ends {
+    /// All but the last one.
+    settled: u64,
+    /// The last one. The next frame goes here.
+    last_whole: u64,
+}
+
+impl Ends {
+    const NOTHING: Self = Self {
+        settled: HEADER_BYTES,
+        last_whole: HEADER_BYTES,
+    };
 }
 
 /// Reads a segment from its start, whose first revision must be `next` if that is known.
@@ -159,16 +192,19 @@ fn scan(
 ) -> Result<Scanned> {
     let unreadable = |error: io::Error| segment::unreadable(&segment.path, &error);
     let file = fs::File::open(&segment.path).map_err(unreadable)?;
-    let mut end = HEADER_BYTES;
-    while let Some(frame) = segment.frame(&file, end).map_err(unreadable)? {
+    let mut ends = Ends::NOTHING;
+    while let Some(frame) = segment.frame(&file, ends.last_whole).map_err(unreadable)? {
         if next.is_some_and(|next| next != frame.first) {
-            let (found, at) = (frame.first, end);
+            let (found, at) = (frame.first, ends.last_whole);
             let wanted = next.unwrap_or_default();
             let detail = format!("at byte {at} stands revision {found} where {wanted} should");
             return Err(segment::corrupt(&segment.path, &detail));
         }
         let mut revision = frame.first;
-        end = frame.end;
+        ends = Ends {
+            settled: ends.last_whole,
+            last_whole: frame.end,
+        };
         let items = format::decode_body(frame.first, frame.body)
             .map_err(|detail| segment::corrupt(&segment.path, detail))?;
         for item in items {
@@ -182,20 +218,27 @@ fn scan(
         }
         next = Some(revision);
     }
+    let end = ends.last_whole;
     if end < segment.size
         && let Rest::Frames { next } = segment.rest(&file, end).map_err(unreadable)?
     {
         let detail = format!("the frame at byte {end} is damaged; revision {next} follows it");
         return Err(segment::corrupt(&segment.path, &detail));
     }
-    Ok(Scanned { next, end })
+    Ok(Scanned { next, ends })
 }
 
 /// Writes zeros over a frame that is not whole, and syncs. The last frame that is whole
 /// may never have been synced by the process that wrote it, and is now going to be shown.
-fn settle_end(segment: &Segment, end: u64) -> Result<()> {
+/// It is written once more: if its sync was tried and failed, the kernel takes it for
+/// written, shows it, and would never bring it to the disk.
+fn settle_end(segment: &Segment, ends: Ends) -> Result<()> {
+    let end = ends.last_whole;
     let settle = || {
         let file = segment.open_for_writing()?;
+        let mut last = vec![0; usize::try_from(end - ends.settled).unwrap_or(0)];
+        file.read_exact_at(&mut last, ends.settled)?;
+        file.write_all_at(&last, ends.settled)?;
         if end < segment.size
             && let Rest::Torn { length } = segment.rest(&file, end)?
         {
@@ -207,10 +250,64 @@ fn settle_end(segment: &Segment, end: u64) -> Result<()> {
     settle().map_err(|error: io::Error| segment::unreadable(&segment.path, &error))
 }
 
-/// Removes the segments that were made ahead and not used: new ones are made.
-fn discard_spares(segments: &mut Vec<Arc<Segment>>, keep: usize) -> Result<()> {
-    for spare in segments.drain(keep..).rev() {
-        fs::remove_file(&spare.path).map_err(|error| segment::unreadable(&spare.path, &error))?;
+/// Removes segments that nobody needs: removals that were undone, and those that were
+/// made ahead and not used, for which new ones are made.
+fn discard(segments: impl IntoIterator<Item = Arc<Segment>>) -> Result<()> {
+    for segment in segments {
+        fs::remove_file(&segment.path)
+            .map_err(|error| segment::unreadable(&segment.path, &error))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded::log::{FrameBuilder, Logged, Record};
+
+    fn put(log: &mut Log, revision: Revision, bytes: usize) {
+        let change = Logged {
+            key: "a".into(),
+            value: Some(vec![7; bytes].into()),
+            created: revision,
+            previous: Revision::ZERO,
+        };
+        let mut frame = FrameBuilder::default();
+        frame.clear();
+        frame.record(&Record {
+            revision,
+            changes: vec![change],
+        });
+        log.append(&mut frame, revision).unwrap();
+    }
+
+    /// The table was sealed before the floor moved, and the next write went to a new
+    /// segment: all that the table lacks of the old one is the floor.
+    #[test]
+    fn a_floor_at_the_end_of_a_segment_is_handed_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = Log::create(folder.path(), super::super::MIN_SEGMENT_BYTES).unwrap();
+        let [first, second] = [2, 3].map(Revision::new);
+        put(&mut log, first, 1 << 20);
+        let mut frame = FrameBuilder::default();
+        frame.clear();
+        frame.floor(first);
+        log.append(&mut frame, second).unwrap();
+        put(&mut log, second, 1 << 20);
+        drop(log);
+
+        let known = Known {
+            applied: first,
+            floor: FIRST,
+        };
+        let mut floors = vec![];
+        let size = super::super::MIN_SEGMENT_BYTES;
+        recover(folder.path(), size, known, |item| {
+            if let Item::Floor(floor) = item {
+                floors.push(floor);
+            }
+        })
+        .unwrap();
+        assert_eq!(floors, [first]);
+    }
 }

@@ -15,6 +15,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::memory::Memory;
 use super::rows::Bounds;
+use crate::embedded::folder::sync_folder;
 use crate::{Error, Result};
 
 /// Readers see the newest row of each key.
@@ -40,6 +41,7 @@ impl Tree {
     /// Opens the tree in `folder`, or makes one.
     pub fn open(folder: &Path, cache_bytes: u64) -> Result<Self> {
         verify_manifest(folder)?;
+        settle_manifest(folder).map_err(|error| trouble(folder, error.into()))?;
         let sequence = SequenceNumberCounter::default();
         let visible = SequenceNumberCounter::default();
         let tree = lsm_tree::Config::new(folder, sequence.clone(), visible)
@@ -165,6 +167,15 @@ fn verify_manifest(folder: &Path) -> Result<()> {
         return Err(corrupt(manifest, "it does not have the right checksum"));
     }
     Ok(())
+}
+
+/// Whoever named the manifest may have died before that was durable, and opening removes
+/// the tables that only the one before it needs.
+fn settle_manifest(folder: &Path) -> io::Result<()> {
+    match sync_folder(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        synced => synced,
+    }
 }
 
 fn trouble(folder: &Path, error: lsm_tree::Error) -> Error {
