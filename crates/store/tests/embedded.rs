@@ -41,7 +41,9 @@ mod in_little_room {
 }
 
 mod under_pressure {
-    use insula_store::{At, Key, KeyRange, Outcome, Transaction, WatchItem};
+    use std::time::Duration;
+
+    use insula_store::{At, Error, Key, KeyRange, Outcome, Transaction, WatchItem};
 
     use super::*;
 
@@ -140,5 +142,16 @@ mod under_pressure {
             }
         }
         writer.await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_watch_of_no_key_ends_with_the_store() {
+        let (store, _folder) = open(Options::default()).await.unwrap();
+        let start = store.revision().await.unwrap();
+        let nothing = KeyRange::between("b", "a");
+        let mut watch = store.watch(nothing, start).await.unwrap();
+        drop(store);
+        let ended = tokio::time::timeout(Duration::from_secs(10), watch.next()).await;
+        assert!(matches!(ended, Ok(Err(Error::Unavailable(_)))), "{ended:?}");
     }
 }

@@ -13,12 +13,15 @@ use crate::{Key, KeyRange};
 pub(super) struct Routes {
     /// From each cut up to the next. There is always one at the smallest key.
     pieces: BTreeMap<Key, Vec<Arc<Subscriber>>>,
+    /// Those who watch no key at all, and wait for the end alone.
+    idle: Vec<Arc<Subscriber>>,
 }
 
 impl Routes {
     pub fn new() -> Self {
         Self {
             pieces: BTreeMap::from([(Key::new(), Vec::new())]),
+            idle: Vec::new(),
         }
     }
 
@@ -31,6 +34,7 @@ impl Routes {
 
     pub fn add(&mut self, range: &KeyRange, subscriber: &Arc<Subscriber>) {
         if range.is_empty() {
+            self.idle.push(Arc::clone(subscriber));
             return;
         }
         self.cut(range.start());
@@ -44,6 +48,7 @@ impl Routes {
 
     pub fn remove(&mut self, range: &KeyRange, subscriber: &Arc<Subscriber>) {
         if range.is_empty() {
+            self.idle.retain(|other| !Arc::ptr_eq(other, subscriber));
             return;
         }
         for (_, subscribers) in self.pieces.range_mut(range.bounds()) {
@@ -57,7 +62,7 @@ impl Routes {
 
     /// Every watcher, some of them several times.
     pub fn everybody(&self) -> impl Iterator<Item = &Arc<Subscriber>> {
-        self.pieces.values().flatten()
+        self.pieces.values().flatten().chain(&self.idle)
     }
 
     /// Lets a piece begin at `key`.
