@@ -3,11 +3,17 @@
 //! Figures go to stdout, what is going on to stderr. CPU time per operation is the
 //! steadiest figure on a shared machine; wall time is worth what the machine's noise
 //! leaves of it, which is why the raw cost of a sync on the same disk stands beside it.
+//!
+//! Each row of a table is measured in a process of its own, so that none carries the
+//! memory of another.
 
+mod figures;
 mod machine;
+mod part;
 mod report;
 mod store;
 mod subject;
+mod system;
 
 use clap::{Parser, Subcommand};
 
@@ -22,17 +28,18 @@ struct Args {
 enum What {
     /// The engines of the store, through the contract.
     Store(store::Args),
+    /// One measurement, for the process that prints the tables.
+    #[command(hide = true)]
+    Part(part::Part),
 }
 
 fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        match args.what {
-            What::Store(args) => store::run(args).await,
-        }
-    })
+    match Args::parse().what {
+        What::Store(args) => store::run(&args),
+        What::Part(part) => tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?
+            .block_on(store::measure(&part)),
+    }
 }

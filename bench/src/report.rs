@@ -1,39 +1,82 @@
-//! Figures and tables.
+//! Tables of figures.
 
-use std::time::Duration;
+use crate::figures::Figures;
 
-/// Some of many times.
-#[derive(Clone, Copy, Debug)]
-pub struct Quantiles {
-    pub p50: Duration,
-    pub p99: Duration,
-    pub max: Duration,
+/// A column of a table: which figure, and how it is written.
+pub struct Column {
+    pub title: &'static str,
+    pub figure: &'static str,
+    pub unit: Unit,
 }
 
-impl Quantiles {
-    pub fn of(mut times: Vec<Duration>) -> Self {
-        times.sort_unstable();
-        let at = |share: usize| {
-            let index = (times.len() * share / 100).min(times.len().saturating_sub(1));
-            times.get(index).copied().unwrap_or_default()
-        };
+#[derive(Clone, Copy, Debug)]
+pub enum Unit {
+    Count,
+    Ratio,
+    /// From seconds.
+    Time,
+    Bytes,
+}
+
+/// What one measurement gave.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What was measured.
+    pub of: String,
+    pub figures: Figures,
+}
+
+impl Column {
+    pub const fn new(title: &'static str, figure: &'static str, unit: Unit) -> Self {
         Self {
-            p50: at(50),
-            p99: at(99),
-            max: times.last().copied().unwrap_or_default(),
+            title,
+            figure,
+            unit,
+        }
+    }
+
+    fn cell(&self, figures: &Figures) -> String {
+        let value = figures.get(self.figure);
+        value.map_or_else(|| "-".to_owned(), |value| self.unit.format(value))
+    }
+}
+
+impl Unit {
+    pub fn format(self, value: f64) -> String {
+        match self {
+            Self::Count => format!("{value:.0}"),
+            Self::Ratio => format!("{value:.3}"),
+            Self::Time => time(value),
+            Self::Bytes => format!("{:.1} MB", value / 1e6),
         }
     }
 }
 
-/// A Markdown table, printed row by row.
-#[expect(clippy::print_stdout, reason = "the figures are this program's output")]
+/// A table of figures, a row for each measurement.
+pub fn figures(title: &str, first: &str, columns: &[Column], rows: &[Row]) {
+    let mut titles = vec![first];
+    titles.extend(columns.iter().map(|column| column.title));
+    let cells = |row: &Row| {
+        let mut cells = vec![row.of.clone()];
+        cells.extend(columns.iter().map(|column| column.cell(&row.figures)));
+        cells
+    };
+    table(title, &titles, &rows.iter().map(cells).collect::<Vec<_>>());
+}
+
+/// A Markdown table under a heading.
 pub fn table(title: &str, columns: &[&str], rows: &[Vec<String>]) {
-    println!("\n### {title}\n");
-    println!("| {} |", columns.join(" | "));
-    println!("|{}", "---|".repeat(columns.len()));
+    text(&format!("\n## {title}\n"));
+    text(&format!("| {} |", columns.join(" | ")));
+    text(&format!("|{}", "---|".repeat(columns.len())));
     for row in rows {
-        println!("| {} |", row.join(" | "));
+        text(&format!("| {} |", row.join(" | ")));
     }
+}
+
+#[expect(clippy::print_stdout, reason = "the figures are this program's output")]
+pub fn text(line: &str) {
+    println!("{line}");
 }
 
 /// What is going on, for the one who waits.
@@ -42,23 +85,25 @@ pub fn progress(text: &str) {
     eprintln!("bench: {text}");
 }
 
-pub fn micros(time: Duration) -> String {
-    let micros = time.as_secs_f64() * 1e6;
+fn time(seconds: f64) -> String {
+    let micros = seconds * 1e6;
     match micros {
-        _ if micros >= 10_000.0 => format!("{:.1} ms", micros / 1e3),
+        _ if micros >= 1e6 => format!("{seconds:.2} s"),
+        _ if micros >= 1e4 => format!("{:.1} ms", micros / 1e3),
         _ if micros >= 100.0 => format!("{micros:.0} us"),
         _ => format!("{micros:.1} us"),
     }
 }
 
-pub fn per(time: Duration, count: usize) -> String {
-    micros(time.div_f64(count.max(1) as f64))
-}
-
-pub fn rate(count: usize, time: Duration) -> String {
-    format!("{:.0}", count as f64 / time.as_secs_f64())
-}
-
-pub fn megabytes(bytes: u64) -> String {
-    format!("{:.1} MB", bytes as f64 / 1e6)
+/// A number as people write it: `1,000,000`.
+pub fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }

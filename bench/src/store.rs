@@ -1,17 +1,24 @@
 //! The store's engines, through the contract.
 
 mod compaction;
+mod heading;
 mod keys;
 mod ranges;
 mod size;
+mod targets;
+mod topic;
 mod watches;
 mod writes;
 
 use anyhow::Result;
+use insula_testkit::etcd::EtcdServer;
 
-use crate::machine;
-use crate::report::{self, Quantiles, micros};
-use crate::subject::{Engine, data_folder};
+use self::topic::Topic;
+use crate::figures::Figures;
+use crate::part::{Limits, Part, What, name};
+use crate::report::{self, Row, progress};
+use crate::subject::Engine;
+use crate::system::data_folder;
 
 /// What to measure.
 #[derive(clap::Args)]
@@ -22,50 +29,106 @@ pub struct Args {
     /// Only these topics.
     #[arg(long, value_enum)]
     topic: Vec<Topic>,
-    /// Seconds for each measurement of writes.
-    #[arg(long, default_value_t = 5)]
-    seconds: u64,
-    /// The most keys to fill a store with.
-    #[arg(long, default_value_t = 1_000_000)]
-    keys: usize,
+    #[command(flatten)]
+    limits: Limits,
+    /// See that it works: half a second for each measurement, and few keys.
+    #[arg(long)]
+    quick: bool,
+    /// The day, to be printed with the figures.
+    #[arg(long)]
+    date: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Topic {
-    Writes,
-    Ranges,
-    Watches,
-    Compaction,
-    Size,
-}
+/// The rows of every topic that was measured.
+type Results = Vec<(Topic, Vec<Row>)>;
 
-pub async fn run(args: Args) -> Result<()> {
-    let engines = if args.engine.is_empty() {
-        vec![Engine::Embedded]
-    } else {
-        args.engine.clone()
+impl Args {
+    /// More than a range, and no more than a test can wait for.
+    const QUICK: Limits = Limits {
+        millis: 500,
+        keys: 6_000,
     };
-    let wanted = |topic| args.topic.is_empty() || args.topic.contains(&topic);
-    let raw = Quantiles::of(machine::raw_sync(&data_folder()?)?);
-    report::table(
-        "The disk: 1 KiB over blocks that are there, and a sync",
-        &["p50", "p99", "max"],
-        &[vec![micros(raw.p50), micros(raw.p99), micros(raw.max)]],
-    );
-    if wanted(Topic::Writes) {
-        writes::measure(&engines, args.seconds).await?;
+
+    fn limits(&self) -> Limits {
+        if self.quick { Self::QUICK } else { self.limits }
     }
-    if wanted(Topic::Ranges) {
-        ranges::measure(&engines).await?;
+
+    fn topics(&self) -> Vec<Topic> {
+        let wanted = |topic: &Topic| self.topic.is_empty() || self.topic.contains(topic);
+        Topic::ALL.into_iter().filter(wanted).collect()
     }
-    if wanted(Topic::Watches) {
-        watches::measure(&engines).await?;
+
+    /// Those that are wanted and there.
+    fn engines(&self, etcd: Option<&str>) -> Vec<Engine> {
+        let wanted = |engine: &Engine| self.engine.is_empty() || self.engine.contains(engine);
+        let there = |engine: &Engine| *engine != Engine::Etcd || etcd.is_some();
+        let all = [Engine::Embedded, Engine::Etcd].into_iter();
+        all.filter(wanted).filter(there).collect()
     }
-    if wanted(Topic::Compaction) {
-        compaction::measure(&engines, args.seconds).await?;
+
+    fn etcd(&self) -> Option<String> {
+        if !self.engine.is_empty() && !self.engine.contains(&Engine::Etcd) {
+            return None;
+        }
+        let version = EtcdServer::version();
+        if version.is_none() {
+            progress("etcd is not installed: its rows are left out");
+        }
+        version
     }
-    if wanted(Topic::Size) {
-        size::measure(&engines, args.keys).await?;
+}
+
+/// Measures, and prints all there is to say.
+pub fn run(args: &Args) -> Result<()> {
+    let (limits, etcd) = (args.limits(), args.etcd());
+    heading::print(args.date.as_deref(), etcd.as_deref(), limits)?;
+    let mut results = Results::new();
+    for topic in args.topics() {
+        let mut rows = vec![];
+        for engine in args.engines(etcd.as_deref()) {
+            for size in topic.sizes(limits) {
+                rows.push(row(topic, engine, size, limits)?);
+            }
+        }
+        let title = topic.title(limits);
+        report::figures(&title, "engine", topic.columns(), &rows);
+        results.push((topic, rows));
     }
+    targets::print(&results);
+    Ok(())
+}
+
+fn row(topic: Topic, engine: Engine, size: usize, limits: Limits) -> Result<Row> {
+    progress(&format!("{}: {} {size}", name(engine), name(topic)));
+    let folder = tempfile::tempdir_in(data_folder()?)?;
+    let part = Part {
+        what: topic.part(engine),
+        engine,
+        size,
+        limits,
+        folder: folder.path().to_owned(),
+    };
+    let figures = match part.what {
+        What::Fill => size::reopen(&part)?,
+        _ => part.run()?,
+    };
+    Ok(Row {
+        of: name(engine),
+        figures: figures.with("size", size as f64),
+    })
+}
+
+/// What a process that measures does.
+pub async fn measure(part: &Part) -> Result<()> {
+    let figures: Figures = match part.what {
+        What::Writes => writes::measure(part).await?,
+        What::Ranges => ranges::measure(part).await?,
+        What::Watches => watches::measure(part).await?,
+        What::Compaction => compaction::measure(part).await?,
+        What::Fill => return size::fill_and_hold(part).await,
+        What::Open => size::open(part).await?,
+        What::Restart => size::restart(part).await?,
+    };
+    figures.send()?;
     Ok(())
 }

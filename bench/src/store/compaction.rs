@@ -8,59 +8,49 @@ use anyhow::Result;
 use insula_store::Store;
 
 use super::{keys, writes};
-use crate::report::{self, megabytes, micros, progress, rate};
-use crate::subject::Engine;
+use crate::figures::Figures;
+use crate::part::Part;
+use crate::report::{Column, Unit};
 
 const KEYS: usize = 20_000;
 const WRITERS: usize = 64;
+/// Sooner only where all is over sooner.
+const EVERY: Duration = Duration::from_secs(1);
 
-pub async fn measure(engines: &[Engine], seconds: u64) -> Result<()> {
-    let mut rows = vec![];
-    for engine in engines {
-        for compacting in [false, true] {
-            progress(&format!("{}: compacting: {compacting}", engine.name()));
-            let subject = engine.start().await?;
-            keys::fill(&subject.store, KEYS).await?;
-            let stop = Arc::new(AtomicBool::new(!compacting));
-            let compactor = tokio::spawn(compact(Arc::clone(&subject.store), Arc::clone(&stop)));
-            let mut next = KEYS;
-            let time = Duration::from_secs(seconds * 2);
-            let run = writes::run(&subject, WRITERS, time, &mut next).await?;
-            stop.store(true, Ordering::Relaxed);
-            let times = compactor.await??;
-            rows.push(vec![
-                engine.name().to_owned(),
-                times.to_string(),
-                rate(run.writes, run.took),
-                micros(run.latency.p50),
-                micros(run.latency.p99),
-                micros(run.latency.max),
-                megabytes(subject.disk_usage()?),
-            ]);
-        }
-    }
-    report::table(
-        "64 writers while history is compacted once a second",
-        &[
-            "engine",
-            "compactions",
-            "writes/s",
-            "p50",
-            "p99",
-            "longest wait",
-            "disk",
-        ],
-        &rows,
-    );
-    Ok(())
+pub const TITLE: &str = "64 writers while history is compacted once a second, or never";
+
+pub const COLUMNS: &[Column] = &[
+    Column::new("compactions", "compactions", Unit::Count),
+    Column::new("writes/s", "rate", Unit::Count),
+    Column::new("p50", "write p50", Unit::Time),
+    Column::new("p99", "write p99", Unit::Time),
+    Column::new("longest wait", "write max", Unit::Time),
+    Column::new("disk", "disk", Unit::Bytes),
+];
+
+pub async fn measure(part: &Part) -> Result<Figures> {
+    let subject = part.engine.start(&part.folder).await?;
+    let keys = KEYS.min(part.limits.keys);
+    keys::fill(&subject.store, keys).await?;
+    let stop = Arc::new(AtomicBool::new(part.size == 0));
+    let time = part.limits.time() * 2;
+    let store = Arc::clone(&subject.store);
+    let compactor = tokio::spawn(compact(store, EVERY.min(time / 4), Arc::clone(&stop)));
+    let run = writes::run(&subject, WRITERS, time, keys).await?;
+    stop.store(true, Ordering::Relaxed);
+    let compactions = compactor.await??;
+    Ok(run
+        .figures()
+        .with("compactions", compactions as f64)
+        .with("disk", subject.disk_usage()? as f64))
 }
 
-/// Once a second: forgets what is older than that.
-async fn compact(store: Arc<dyn Store>, stop: Arc<AtomicBool>) -> Result<usize> {
+/// Forgets again and again what was there the time before.
+async fn compact(store: Arc<dyn Store>, every: Duration, stop: Arc<AtomicBool>) -> Result<usize> {
     let mut times = 0;
     let mut floor = store.revision().await?;
     while !stop.load(Ordering::Relaxed) {
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::time::sleep(every).await;
         store.compact(floor).await?;
         floor = store.revision().await?;
         times += 1;

@@ -1,55 +1,84 @@
 //! Memory, disk and opening time of full stores.
 
-use std::time::Duration;
+use std::io::Read;
+use std::time::Instant;
 
 use anyhow::Result;
 
 use super::keys;
-use crate::report::{self, megabytes, micros, progress};
-use crate::subject::Engine;
+use crate::figures::Figures;
+use crate::part::{Limits, Part, What};
+use crate::report::{Column, Unit};
+use crate::subject::{Subject, answers};
 
-pub async fn measure(engines: &[Engine], most: usize) -> Result<()> {
-    let mut rows = vec![];
-    for engine in engines {
-        for count in [100_000, 1_000_000] {
-            if count > most {
-                continue;
-            }
-            progress(&format!("{}: {count} keys", engine.name()));
-            let subject = engine.start().await?;
-            keys::fill(&subject.store, count).await?;
-            let full = subject.memory()?;
-            let disk = subject.disk_usage()?;
-            let (subject, took) = subject.reopen().await?;
-            rows.push(vec![
-                engine.name().to_owned(),
-                count.to_string(),
-                megabytes(full),
-                megabytes(disk),
-                opening(took),
-                megabytes(subject.memory()?),
-            ]);
-        }
-    }
-    report::table(
-        "Full stores, 1 KiB a key",
-        &[
-            "engine",
-            "keys",
-            "memory after filling",
-            "disk",
-            "opening again",
-            "memory then",
-        ],
-        &rows,
-    );
+pub const TITLE: &str = "Full stores: memory, disk, and how long until a read is answered again";
+
+pub const COLUMNS: &[Column] = &[
+    Column::new("keys", "size", Unit::Count),
+    Column::new("memory after filling", "memory", Unit::Bytes),
+    Column::new("disk", "disk", Unit::Bytes),
+    Column::new("opening after kill -9", "open killed", Unit::Time),
+    Column::new("memory then", "memory killed", Unit::Bytes),
+    Column::new("opening after a clean close", "open closed", Unit::Time),
+    Column::new("memory then", "memory closed", Unit::Bytes),
+];
+
+pub fn sizes(limits: Limits) -> Vec<usize> {
+    let mut sizes = vec![100_000.min(limits.keys), 1_000_000.min(limits.keys)];
+    sizes.dedup();
+    sizes
+}
+
+/// One process fills and is killed; the next opens that and closes in order; the last
+/// opens what the one before closed.
+pub fn reopen(part: &Part) -> Result<Figures> {
+    let filled = part.run_and_kill()?;
+    let killed = part.then(What::Open).run()?;
+    let closed = part.then(What::Open).run()?;
+    Ok(filled
+        .take(
+            &killed,
+            &[("open", "open killed"), ("memory", "memory killed")],
+        )
+        .take(
+            &closed,
+            &[("open", "open closed"), ("memory", "memory closed")],
+        ))
+}
+
+/// Fills, tells, and waits to be killed; ends by itself if the one who would is gone.
+pub async fn fill_and_hold(part: &Part) -> Result<()> {
+    let subject = part.engine.start(&part.folder).await?;
+    filled(&subject, part.size).await?.send()?;
+    std::io::stdin().read_to_end(&mut vec![])?;
     Ok(())
 }
 
-fn opening(took: Duration) -> String {
-    if took > Duration::from_secs(1) {
-        format!("{:.2} s", took.as_secs_f64())
-    } else {
-        micros(took)
-    }
+pub async fn open(part: &Part) -> Result<Figures> {
+    let begun = Instant::now();
+    let subject = part.engine.start(&part.folder).await?;
+    answers(&*subject.store).await?;
+    let took = begun.elapsed();
+    let memory = subject.memory()?;
+    subject.close().await;
+    Ok(Figures::default()
+        .with("open", took.as_secs_f64())
+        .with("memory", memory as f64))
+}
+
+/// A server is a process of its own, so the one that measures it can stay.
+pub async fn restart(part: &Part) -> Result<Figures> {
+    let mut subject = part.engine.start(&part.folder).await?;
+    let filled = filled(&subject, part.size).await?;
+    let took = subject.restart().await?;
+    Ok(filled
+        .with("open killed", took.as_secs_f64())
+        .with("memory killed", subject.memory()? as f64))
+}
+
+async fn filled(subject: &Subject, count: usize) -> Result<Figures> {
+    keys::fill(&subject.store, count).await?;
+    Ok(Figures::default()
+        .with("memory", subject.memory()? as f64)
+        .with("disk", subject.disk_usage()? as f64))
 }

@@ -5,67 +5,95 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use bytes::Bytes;
-use insula_store::{Changed, KeyRange, Transaction, WatchItem};
+use insula_store::{Changed, KeyRange, Store, Transaction, WatchItem};
 use tokio::task::JoinSet;
 
 use super::keys;
-use crate::report::{self, Quantiles, micros, per, progress, rate};
-use crate::subject::Engine;
+use crate::figures::{Figures, Quantiles};
+use crate::part::{Limits, Part};
+use crate::report::{Column, Unit, grouped};
 
-const WATCHERS: usize = 1_000;
+pub const WATCHERS: usize = 1_000;
 const CHANGES: usize = 50_000;
 const WRITERS: usize = 16;
 
-pub async fn measure(engines: &[Engine]) -> Result<()> {
-    let mut rows = vec![];
-    for engine in engines {
-        for watchers in [0, WATCHERS] {
-            progress(&format!("{}: {watchers} watchers", engine.name()));
-            rows.push(run(*engine, watchers).await?);
-        }
-    }
-    report::table(
-        "50,000 changes of 1 KiB by 16 writers, each told to one of 1,000 watchers of 1,000 prefixes",
-        &[
-            "engine",
-            "watchers",
-            "changes/s",
-            "CPU per change",
-            "p50 from call to told",
-            "p99",
-            "max",
-        ],
-        &rows,
-    );
-    Ok(())
+pub const COLUMNS: &[Column] = &[
+    Column::new("watchers", "size", Unit::Count),
+    Column::new("changes/s", "rate", Unit::Count),
+    Column::new("CPU per change", "change cpu", Unit::Time),
+    Column::new("CPU of the caller", "change caller", Unit::Time),
+    Column::new("p50 from call to told", "told p50", Unit::Time),
+    Column::new("p99", "told p99", Unit::Time),
+    Column::new("max", "told max", Unit::Time),
+];
+
+pub fn title(limits: Limits) -> String {
+    let changes = grouped(changes(limits));
+    format!(
+        "{changes} changes of 1 KiB by 16 writers, each told to one of 1,000 watchers of \
+         1,000 prefixes"
+    )
 }
 
-async fn run(engine: Engine, watchers: usize) -> Result<Vec<String>> {
-    let subject = engine.start().await?;
+/// As many for each watcher.
+fn changes(limits: Limits) -> usize {
+    let each = CHANGES.min(limits.keys) / WATCHERS;
+    each.max(1) * WATCHERS
+}
+
+pub async fn measure(part: &Part) -> Result<Figures> {
+    let subject = part.engine.start(&part.folder).await?;
     let store = &subject.store;
+    let (start, count) = (Instant::now(), changes(part.limits));
+    let mut watching = watch(store, part.size, count / WATCHERS, start).await?;
+    let cpu = subject.cpu()?;
+    let begun = Instant::now();
+    write(store, count, start).await?;
+    let mut times = vec![];
+    while let Some(done) = watching.join_next().await {
+        times.extend(done??);
+    }
+    let took = begun.elapsed();
+    let figures = Figures::default()
+        .with("rate", count as f64 / took.as_secs_f64())
+        .cpu("change", subject.cpu_since(cpu)?, count);
+    Ok(match part.size {
+        0 => figures,
+        _ => figures.times("told", Quantiles::of(times)),
+    })
+}
+
+/// Each watcher ends with the delays of the changes that it was told.
+async fn watch(
+    store: &Arc<dyn Store>,
+    watchers: usize,
+    changes: usize,
+    start: Instant,
+) -> Result<JoinSet<Result<Vec<Duration>>>> {
     let after = store.revision().await?;
-    let start = Instant::now();
     let mut watching = JoinSet::new();
     for tenant in 0..watchers {
         let range = KeyRange::prefix(keys::tenant_prefix(tenant));
         let mut watch = store.watch(range, after).await?;
         watching.spawn(async move {
             let mut times = vec![];
-            while times.len() < CHANGES / WATCHERS {
+            while times.len() < changes {
                 if let WatchItem::Changes { changes, .. } = watch.next().await? {
                     times.extend(changes.iter().filter_map(|change| delay(change, start)));
                 }
             }
-            anyhow::Ok(times)
+            Ok(times)
         });
     }
-    let cpu = subject.cpu_time()?;
-    let begun = Instant::now();
+    Ok(watching)
+}
+
+async fn write(store: &Arc<dyn Store>, count: usize, start: Instant) -> Result<()> {
     let mut writing = JoinSet::new();
     for writer in 0..WRITERS {
         let store = Arc::clone(store);
         writing.spawn(async move {
-            for n in (writer..CHANGES).step_by(WRITERS) {
+            for n in (writer..count).step_by(WRITERS) {
                 let put = Transaction::create(keys::key(n), stamped(start));
                 keys::commit(&*store, put).await?;
             }
@@ -75,22 +103,7 @@ async fn run(engine: Engine, watchers: usize) -> Result<Vec<String>> {
     while let Some(done) = writing.join_next().await {
         done??;
     }
-    let mut times = vec![];
-    while let Some(done) = watching.join_next().await {
-        times.extend(done??);
-    }
-    let took = begun.elapsed();
-    let cpu = subject.cpu_time()?.saturating_sub(cpu);
-    let delays = Quantiles::of(times);
-    Ok(vec![
-        engine.name().to_owned(),
-        watchers.to_string(),
-        rate(CHANGES, took),
-        per(cpu, CHANGES),
-        micros(delays.p50),
-        micros(delays.p99),
-        micros(delays.max),
-    ])
+    Ok(())
 }
 
 /// A value that says when it was written.

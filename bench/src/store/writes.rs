@@ -8,82 +8,72 @@ use insula_store::{Revision, Store, Transaction};
 use tokio::task::JoinSet;
 
 use super::keys;
-use crate::report::{self, Quantiles, micros, per, progress, rate};
-use crate::subject::{Engine, Subject};
+use crate::figures::{Figures, Quantiles};
+use crate::machine;
+use crate::part::{Limits, Part};
+use crate::report::{Column, Unit, grouped};
+use crate::subject::{Cpu, Subject};
 
 /// What is there before.
 const KEYS: usize = 100_000;
 
-pub async fn measure(engines: &[Engine], seconds: u64) -> Result<()> {
-    let mut rows = vec![];
-    for engine in engines {
-        progress(&format!("{}: filling with {KEYS} keys", engine.name()));
-        let subject = engine.start().await?;
-        keys::fill(&subject.store, KEYS).await?;
-        let mut next = KEYS;
-        for writers in [1, 16, 64, 256] {
-            progress(&format!("{}: {writers} writers", engine.name()));
-            let time = Duration::from_secs(seconds);
-            let run = run(&subject, writers, time, &mut next).await?;
-            rows.push(run.row(engine.name(), writers));
-        }
-    }
-    report::table(
-        "Durable writes of 1 KiB, half creations, half updates, on 100,000 keys",
-        &[
-            "engine",
-            "writers",
-            "writes/s",
-            "CPU per write",
-            "syncs per write",
-            "p50",
-            "p99",
-            "max",
-        ],
-        &rows,
-    );
-    Ok(())
+pub const COLUMNS: &[Column] = &[
+    Column::new("writers", "size", Unit::Count),
+    Column::new("writes/s", "rate", Unit::Count),
+    Column::new("CPU per write", "write cpu", Unit::Time),
+    Column::new("CPU of the caller", "write caller", Unit::Time),
+    Column::new("syncs per write", "syncs", Unit::Ratio),
+    Column::new("p50", "write p50", Unit::Time),
+    Column::new("p50 / p50 of a sync", "syncs' latency", Unit::Ratio),
+    Column::new("p99", "write p99", Unit::Time),
+    Column::new("max", "write max", Unit::Time),
+];
+
+pub fn title(limits: Limits) -> String {
+    let keys = grouped(KEYS.min(limits.keys));
+    format!("Durable writes of 1 KiB, half creations, half updates, on {keys} keys")
 }
 
+/// The raw sync is measured right before: the disk is not the same at all times.
+pub async fn measure(part: &Part) -> Result<Figures> {
+    let subject = part.engine.start(&part.folder).await?;
+    let keys = KEYS.min(part.limits.keys);
+    keys::fill(&subject.store, keys).await?;
+    let time = part.limits.time();
+    let sync = Quantiles::of(machine::raw_sync(&part.folder, time)?);
+    let run = run(&subject, part.size, time, keys).await?;
+    let ratio = run.latency.p50.as_secs_f64() / sync.p50.as_secs_f64();
+    Ok(run.figures().with("syncs' latency", ratio))
+}
+
+/// What writers did.
 pub struct Run {
-    pub writes: usize,
-    pub took: Duration,
-    pub cpu: Duration,
-    pub syncs: Option<u64>,
-    pub latency: Quantiles,
+    writes: usize,
+    took: Duration,
+    cpu: Cpu,
+    syncs: u64,
+    latency: Quantiles,
 }
 
 impl Run {
-    fn row(&self, engine: &str, writers: usize) -> Vec<String> {
-        let syncs = self.syncs.map_or("-".to_owned(), |syncs| {
-            format!("{:.3}", syncs as f64 / self.writes as f64)
-        });
-        vec![
-            engine.to_owned(),
-            writers.to_string(),
-            rate(self.writes, self.took),
-            per(self.cpu, self.writes),
-            syncs,
-            micros(self.latency.p50),
-            micros(self.latency.p99),
-            micros(self.latency.max),
-        ]
+    pub fn figures(&self) -> Figures {
+        let writes = self.writes as f64;
+        Figures::default()
+            .with("rate", writes / self.took.as_secs_f64())
+            .with("syncs", self.syncs as f64 / writes)
+            .cpu("write", self.cpu, self.writes)
+            .times("write", self.latency)
     }
 }
 
 /// Writes for about `time`. New keys begin at `next`.
-pub async fn run(
-    subject: &Subject,
-    writers: usize,
-    time: Duration,
-    next: &mut usize,
-) -> Result<Run> {
-    let (cpu, syncs) = (subject.cpu_time()?, subject.syncs());
+pub async fn run(subject: &Subject, writers: usize, time: Duration, next: usize) -> Result<Run> {
+    let (cpu, syncs) = (subject.cpu()?, subject.syncs()?);
     let begun = Instant::now();
     let mut tasks = JoinSet::new();
     for writer in 0..writers {
         let store = Arc::clone(&subject.store);
-        let first = *next + writer;
+        let first = next + writer;
         tasks.spawn(async move { write(&*store, first, writers, begun + time).await });
     }
     let mut times = vec![];
@@ -91,16 +81,11 @@ pub async fn run(
         times.extend(done??);
     }
     let took = begun.elapsed();
-    *next += times.len() + writers;
-    let syncs = subject
-        .syncs()
-        .zip(syncs)
-        .map(|(after, before)| after - before);
     Ok(Run {
         writes: times.len(),
         took,
-        cpu: subject.cpu_time()?.saturating_sub(cpu),
-        syncs,
+        cpu: subject.cpu_since(cpu)?,
+        syncs: subject.syncs()? - syncs,
         latency: Quantiles::of(times),
     })
 }

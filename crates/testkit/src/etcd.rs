@@ -38,6 +38,9 @@ pub struct EtcdServer {
 pub struct Settings {
     /// etcd's own: how large its data may become. `None` is 2 GiB.
     pub quota_bytes: Option<u64>,
+    /// In which folder to make the one for its data. `None` is the system's for what is
+    /// temporary, which may be in memory.
+    pub folder: Option<PathBuf>,
     /// Serve TLS, and ask clients for a certificate.
     pub tls: Option<Certificates>,
 }
@@ -70,9 +73,9 @@ impl EtcdServer {
     fn launch(binary: PathBuf, settings: Settings) -> anyhow::Result<Self> {
         let mut server = Self {
             binary,
+            folder: settings.make_folder()?,
             settings,
             ports: Ports::free()?,
-            folder: TempDir::with_prefix("insula-etcd-")?,
             process: None,
         };
         for _ in 1..ATTEMPTS {
@@ -81,7 +84,7 @@ impl EtcdServer {
             }
             server.kill();
             server.ports = Ports::free()?;
-            server.folder = TempDir::with_prefix("insula-etcd-")?;
+            server.folder = server.settings.make_folder()?;
         }
         server.run()?;
         Ok(server)
@@ -95,6 +98,25 @@ impl EtcdServer {
             "http"
         };
         format!("{scheme}://127.0.0.1:{}", self.ports.client)
+    }
+
+    /// The version of the etcd that is installed. `None`, and a loud word about it, if
+    /// there is none.
+    pub fn version() -> Option<String> {
+        let output = Command::new(binary::find()?).arg("--version").output();
+        let text = String::from_utf8(output.ok()?.stdout).ok()?;
+        let version = |line: &str| Some(line.strip_prefix("etcd Version: ")?.to_owned());
+        text.lines().find_map(version)
+    }
+
+    /// Its process, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
+    }
+
+    /// What it counts about itself, in the text format of Prometheus.
+    pub fn metrics(&self) -> io::Result<String> {
+        self.ports.get("/metrics")
     }
 
     /// Ends it at once, as a power cut would end its process.
@@ -181,6 +203,16 @@ impl EtcdServer {
     }
 }
 
+impl Settings {
+    fn make_folder(&self) -> io::Result<TempDir> {
+        const PREFIX: &str = "insula-etcd-";
+        match &self.folder {
+            Some(parent) => TempDir::with_prefix_in(PREFIX, parent),
+            None => TempDir::with_prefix(PREFIX),
+        }
+    }
+}
+
 impl Drop for EtcdServer {
     fn drop(&mut self) {
         self.kill();
@@ -203,16 +235,17 @@ impl Ports {
 
     /// Whether it has a leader and reads. A full etcd is healthy for our purposes.
     fn is_healthy(self) -> bool {
-        self.health()
+        self.get("/health?exclude=NOSPACE")
             .is_ok_and(|text| text.starts_with("HTTP/1.0 200"))
     }
 
-    fn health(self) -> io::Result<String> {
+    /// The whole answer, head and body.
+    fn get(self, path: &str) -> io::Result<String> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.metrics));
         let patience = Duration::from_secs(5);
         let mut stream = TcpStream::connect_timeout(&address, patience)?;
         stream.set_read_timeout(Some(patience))?;
-        stream.write_all(b"GET /health?exclude=NOSPACE HTTP/1.0\r\n\r\n")?;
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         Ok(text)

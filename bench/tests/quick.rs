@@ -1,0 +1,77 @@
+//! The bench runs from end to end, and all that it promises to print is there.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+/// How the heading of each table begins, and how many rows the embedded engine has there.
+const TABLES: &[(&str, usize)] = &[
+    ("The disk", 1),
+    ("Durable writes", 4),
+    ("Reading", 1),
+    ("6,000 changes", 2),
+    ("64 writers", 2),
+    ("Full stores", 1),
+];
+
+#[test]
+fn every_table_and_the_targets_are_printed_with_numbers() {
+    let text = quick().unwrap();
+    for (title, count) in TABLES {
+        let rows = table(&text, title).unwrap();
+        assert_eq!(rows.len(), *count, "{title}");
+        for row in rows {
+            for cell in &row[1..] {
+                assert!(cell == "-" || number(cell).is_some(), "{title}: {row:?}");
+            }
+            let numbers = row.iter().filter(|cell| number(cell).is_some()).count();
+            assert!(numbers >= 3, "{title}: {row:?}");
+        }
+    }
+    let targets = table(&text, "Targets").unwrap();
+    assert_eq!(targets.len(), 5);
+    for row in targets {
+        assert!(number(&row[1]).is_some(), "{row:?}");
+        let too_small = row[0].contains("a million keys") && row[2].contains("too few keys");
+        assert!(
+            ["met", "missed"].contains(&row[2].as_str()) || too_small,
+            "{row:?}"
+        );
+    }
+}
+
+fn quick() -> Result<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let output = Command::new(env!("CARGO_BIN_EXE_insula-bench"))
+        .args(["store", "--quick", "--engine", "embedded"])
+        .args(["--date", "1970-01-01"])
+        .current_dir(root)
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "it failed:\n{said}");
+    let text = String::from_utf8(output.stdout)?;
+    ensure!(text.starts_with("# "), "no heading");
+    ensure!(text.contains("- measured: 1970-01-01\n"), "no date");
+    Ok(text)
+}
+
+/// The rows of the table under the heading that begins so.
+fn table(text: &str, title: &str) -> Result<Vec<Vec<String>>> {
+    let (_, rest) = text
+        .split_once(&format!("\n## {title}"))
+        .with_context(|| format!("no table {title}"))?;
+    let lines = rest.lines().skip_while(|line| !line.starts_with('|'));
+    let rows = lines.take_while(|line| line.starts_with('|')).skip(2);
+    let cells = |row: &str| {
+        let cells = row.trim_matches('|').split('|');
+        cells.map(|cell| cell.trim().to_owned()).collect()
+    };
+    Ok(rows.map(cells).collect())
+}
+
+/// What a cell begins with.
+fn number(cell: &str) -> Option<f64> {
+    let number: f64 = cell.split(' ').next()?.parse().ok()?;
+    number.is_finite().then_some(number)
+}
