@@ -81,6 +81,30 @@ mod under_pressure {
         }
     }
 
+    /// Values that wait for a slow watcher are not all kept in memory, and none is missed.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_slow_watcher_of_large_values_misses_nothing() {
+        let (store, _folder) = open(Options::default()).await.unwrap();
+        let start = store.revision().await.unwrap();
+        let mut watch = store.watch(KeyRange::all(), start).await.unwrap();
+        let mut expected = vec![];
+        for n in 0..60_u8 {
+            let put = Transaction::new().put("large", vec![n; 400 << 10]);
+            expected.push((n, commit(&store, put).await));
+        }
+        for (n, expected) in expected {
+            match watch.next().await {
+                Ok(WatchItem::Changes { revision, changes }) => {
+                    let [insula_store::Changed::Put(entry)] = &changes[..] else {
+                        panic!("{changes:?}")
+                    };
+                    assert_eq!((revision, entry.value[0]), (expected, n));
+                }
+                other => panic!("{expected}: {other:?}"),
+            }
+        }
+    }
+
     /// A deletion is not seen before its revision.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_key_is_absent_only_at_revisions_where_it_is_absent() {

@@ -68,6 +68,7 @@ impl Case {
                 table_bytes: 0,
                 syncs: 0,
                 floor: Revision::new(self.floor),
+                swept: Revision::new(self.floor),
             },
             log,
             states: states

@@ -22,6 +22,8 @@ use routes::Routes;
 
 /// A watcher whose queue has more transactions than this reads from the log instead.
 const MAX_QUEUED: usize = 512;
+/// So does one whose queue has more bytes than this.
+const MAX_QUEUED_BYTES: usize = 4 << 20;
 /// How much is read from the log at once.
 const READ_BYTES: usize = 256 << 10;
 
@@ -47,6 +49,7 @@ struct Subscriber {
 #[derive(Debug, Default)]
 struct Queue {
     told: VecDeque<Told>,
+    bytes: usize,
     /// Too much came: what came after this revision is not in the queue.
     lost_after: Option<Revision>,
     closed: bool,
@@ -128,6 +131,25 @@ impl State {
     }
 }
 
+impl Told {
+    /// Keys are small beside values.
+    fn bytes(&self) -> usize {
+        let value = |change: &Changed| match change {
+            Changed::Put(entry) => entry.value.len(),
+            Changed::Deleted(_) => 0,
+        };
+        self.changes.iter().map(value).sum()
+    }
+}
+
+impl Queue {
+    fn take(&mut self) -> Option<Told> {
+        let told = self.told.pop_front()?;
+        self.bytes -= told.bytes();
+        Some(told)
+    }
+}
+
 impl Subscriber {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -138,13 +160,15 @@ impl Subscriber {
         if queue.lost_after.is_some() {
             return;
         }
-        if queue.told.len() >= MAX_QUEUED {
+        if queue.told.len() >= MAX_QUEUED || queue.bytes >= MAX_QUEUED_BYTES {
             // Nothing before the oldest in the queue is missing, however long ago the
             // watcher was told of anything.
             let oldest = queue.told.front().unwrap_or(&told).revision;
             queue.lost_after = Some(oldest.previous());
             queue.told = VecDeque::new();
+            queue.bytes = 0;
         } else {
+            queue.bytes += told.bytes();
             queue.told.push_back(told);
         }
         drop(queue);
@@ -229,12 +253,12 @@ impl Subscription {
     /// What the queue has; a queue that has overflowed is opened again where it is, and
     /// what it lost is read from the log.
     fn poll(&mut self) -> Polled {
-        if let Some(told) = self.subscriber.queue().told.pop_front() {
+        if let Some(told) = self.subscriber.queue().take() {
             return Polled::Told(told);
         }
         let state = self.shared.feed.lock();
         let mut queue = self.subscriber.queue();
-        if let Some(told) = queue.told.pop_front() {
+        if let Some(told) = queue.take() {
             return Polled::Told(told);
         }
         if queue.closed {
