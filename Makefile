@@ -21,7 +21,7 @@ peers:
 ## bench: measure, beside what Insula replaces; takes about ten minutes on a quiet machine
 bench: peers
 	$(CARGO) build --release -p insula-bench
-	./target/release/insula-bench store > bench/RESULTS.md.new
+	./target/release/insula-bench store --date "$$(date +%F)" > bench/RESULTS.md.new
 	mv bench/RESULTS.md.new bench/RESULTS.md
 
 ## crash: kill -9 a writer 1,000 times and judge each recovery
