@@ -5,7 +5,7 @@ CARGO ?= cargo
 .PHONY: test check peers bench crash power-cuts syncs-matter protogen
 
 ## test: install what the tests need, then run all of them
-test: peers
+test:
 	@CARGO="$(CARGO)" tools/test
 
 ## check: formatting and lints, warnings are errors
