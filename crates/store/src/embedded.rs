@@ -6,11 +6,11 @@
 //! watch ──▶ feed, from the log where the watcher is behind
 //! ```
 //!
-//! One thread, the [`sequencer`], decides the order of everything. It takes whatever
-//! waits, checks it, writes it to the [`log`] as one frame with one sync, and only then
-//! applies it to the [`table`], tells the watchers and answers. So nothing that is not
+//! One thread, the `sequencer`, decides the order of everything. It takes whatever
+//! waits, checks it, writes it to the `log` as one frame with one sync, and only then
+//! applies it to the `table`, tells the watchers and answers. So nothing that is not
 //! durable is ever acknowledged, read or watched. The table is an LSM tree that brings no
-//! log of its own; the [`keeper`] writes it to disk and removes old history behind the
+//! log of its own; the `keeper` writes it to disk and removes old history behind the
 //! writers' backs.
 
 mod feed;
