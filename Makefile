@@ -18,7 +18,7 @@ check:
 peers:
 	@tools/peers/install >/dev/null
 
-## bench: measure, beside what Insula replaces; takes about ten minutes on a quiet machine
+## bench: measure, beside what Insula replaces; takes about six minutes, on a quiet machine
 bench: peers
 	$(CARGO) build --release -p insula-bench
 	./target/release/insula-bench store --date "$$(date +%F)" > bench/RESULTS.md.new
