@@ -8,7 +8,7 @@ use insula_store::embedded::{self, Embedded};
 use insula_store::etcd::{self, Etcd};
 use insula_store::memory::Memory;
 use insula_store::{Compactor, Revision, Store};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
 
@@ -61,17 +61,19 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 async fn serve(args: Args) -> Result<(), Failure> {
+    // First: whoever is told that it serves may tell it to stop at once.
+    let mut stop = Stop::listen()?;
     let store = open(&args).await?;
     let revision = store.revision().await;
     let revision = revision.map_err(|error| Failure::new("cannot read the store", error))?;
     let compactor = tokio::spawn(Compactor::default().run(Arc::clone(&store)));
     announce(revision);
-    let stopped = until_told_to_stop().await;
+    stop.told().await;
     compactor.abort();
     // Its task holds the store until it is really over, however it ended.
     compactor.await.ok();
     close(store).await;
-    stopped
+    Ok(())
 }
 
 async fn open(args: &Args) -> Result<Arc<dyn Store>, Failure> {
@@ -119,15 +121,27 @@ fn announce(revision: Revision) {
     eprintln!("store open at revision {revision}; this version has no API server yet");
 }
 
-async fn until_told_to_stop() -> Result<(), Failure> {
-    let failed = |error| Failure::new("cannot listen for signals", error);
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// The signals that end it.
+struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stop {
+    fn listen() -> Result<Self, Failure> {
+        let failed = |error| Failure::new("cannot listen for signals", error);
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).map_err(failed)?,
+            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
+        })
     }
-    Ok(())
+
+    async fn told(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 /// Waits until what is in memory is on disk, so that the next start is quick.
