@@ -275,3 +275,23 @@ async fn a_compaction_whose_sync_failed_is_not_said_to_have_changed_nothing() {
         "the floor is {after}, and the caller was told {in_doubt:?}"
     );
 }
+
+/// Writers wait for the log and for nothing else, as long as memory lasts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_table_slows_no_writer() {
+    let Some(mut subject) = Subject::start().await else {
+        return;
+    };
+    let slow = Duration::from_secs(3);
+    let is_table = |path: &Path| path.starts_with("store/tables");
+    subject.disk.slow_sync(is_table, slow);
+    // Two memories are sealed meanwhile, and a third is being filled.
+    let memory = usize::try_from(OPTIONS.memory_bytes).unwrap();
+    let begun = Instant::now();
+    while subject.written * (16 << 10) < memory * 5 / 2 {
+        subject.write().await.unwrap();
+    }
+    assert!(begun.elapsed() < slow, "waited for {:?}", begun.elapsed());
+    subject.check().await;
+    subject.disk.heal();
+}
