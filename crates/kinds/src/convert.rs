@@ -1,0 +1,1 @@
+//! Between versions of the same objects.

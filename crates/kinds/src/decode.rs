@@ -1,0 +1,1 @@
+//! Objects from text, by their type.

@@ -1,0 +1,1 @@
+//! What an object gets that nobody wrote.

@@ -1,0 +1,1 @@
+//! Objects to text, in the order and with the omissions of Go.

@@ -1,0 +1,1 @@
+//! What a write may touch, and what the server fills in.

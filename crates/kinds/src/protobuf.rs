@@ -1,0 +1,1 @@
+//! Objects from and to protobuf, by the numbers of their types.
