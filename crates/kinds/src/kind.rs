@@ -296,7 +296,6 @@ fn unknown_kind() -> KindId {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
     use super::*;
 
     #[test]

@@ -345,7 +345,6 @@ fn first_word(line: &'static str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
     use super::*;
 
     #[test]
