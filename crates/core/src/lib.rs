@@ -3,6 +3,14 @@
 //! Every other crate speaks in these types. Nothing here opens a file, a socket
 //! or a clock, and nothing here knows HTTP, a storage engine or a provider.
 
+mod layout;
+mod principal;
 mod revision;
+mod space;
+mod verb;
 
+pub use layout::{Layout, Place, ResourceName};
+pub use principal::{AUTHENTICATED, MASTERS, Principal, Proof};
 pub use revision::{ParseRevisionError, Revision};
+pub use space::{ALL, NotATenantName, SYSTEM, Space, Spaces, TenantName};
+pub use verb::Verb;

@@ -1,0 +1,214 @@
+//! Where objects are kept: the one place where keys are built and parsed.
+//!
+//! ```text
+//! system, cluster-scoped    /registry/{resource}/{name}
+//! system, namespaced        /registry/{resource}/{namespace}/{name}
+//! tenant, cluster-scoped    /registry/{resource}/{tenant}/{name}
+//! tenant, namespaced        /registry/{resource}/{tenant}/{namespace}/{name}
+//! ```
+//!
+//! with `{group}/{resource}` for groups outside the core. By itself this is ambiguous: the
+//! keys of system namespace `x` begin like those of tenant `x`. It is not here, because no
+//! tenant ever has the name of a system namespace, and because the scope of a resource
+//! says how many segments its keys have.
+
+use crate::space::{Space, TenantName};
+
+/// How keys are made, below one prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    prefix: String,
+}
+
+/// A resource as keys name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ResourceName<'a> {
+    /// The group, empty for the core.
+    pub group: &'a str,
+    /// The plural.
+    pub resource: &'a str,
+}
+
+/// An object's place in its resource.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place<'a> {
+    /// The space.
+    pub space: Space,
+    /// The namespace, for namespaced resources.
+    pub namespace: Option<&'a str>,
+    /// The name.
+    pub name: &'a str,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self::new("/registry")
+    }
+}
+
+impl Layout {
+    /// Keys below `prefix`.
+    pub fn new(prefix: &str) -> Self {
+        let prefix = prefix.trim_end_matches('/').to_owned();
+        Self { prefix }
+    }
+
+    /// What all keys begin with.
+    pub fn everything(&self) -> String {
+        format!("{}/", self.prefix)
+    }
+
+    /// The key of an object.
+    pub fn key(&self, resource: ResourceName<'_>, place: &Place<'_>) -> String {
+        let mut key = self.resource(resource);
+        if let Some(tenant) = place.space.tenant() {
+            push(&mut key, tenant.as_str());
+        }
+        if let Some(namespace) = place.namespace {
+            push(&mut key, namespace);
+        }
+        key.push_str(place.name);
+        key
+    }
+
+    /// What the keys of a resource begin with, in every space.
+    pub fn resource(&self, resource: ResourceName<'_>) -> String {
+        let mut key = self.everything();
+        if !resource.group.is_empty() {
+            push(&mut key, resource.group);
+        }
+        push(&mut key, resource.resource);
+        key
+    }
+
+    /// What the keys of one space, and of one namespace of it, begin with.
+    ///
+    /// The system space has no segment of its own, so its prefix holds the tenants' keys
+    /// too: whoever reads it must [`parse`](Self::parse) what it finds.
+    pub fn collection(
+        &self,
+        resource: ResourceName<'_>,
+        space: &Space,
+        namespace: Option<&str>,
+    ) -> String {
+        let mut key = self.resource(resource);
+        if let Some(tenant) = space.tenant() {
+            push(&mut key, tenant.as_str());
+        }
+        if let Some(namespace) = namespace {
+            push(&mut key, namespace);
+        }
+        key
+    }
+
+    /// The key without what all keys begin with, and the rest in segments.
+    pub fn below<'a>(&self, key: &'a str) -> Option<std::str::Split<'a, char>> {
+        Some(
+            key.strip_prefix(&self.prefix)?
+                .strip_prefix('/')?
+                .split('/'),
+        )
+    }
+
+    /// The place that the segments after the resource say, if a resource of that scope
+    /// has such a key.
+    pub fn place<'a>(segments: &[&'a str], namespaced: bool) -> Option<Place<'a>> {
+        let (tenant, namespace, name) = match (segments, namespaced) {
+            ([name], false) => (None, None, *name),
+            ([tenant, name], false) => (Some(*tenant), None, *name),
+            ([namespace, name], true) => (None, Some(*namespace), *name),
+            ([tenant, namespace, name], true) => (Some(*tenant), Some(*namespace), *name),
+            _ => return None,
+        };
+        let space = match tenant {
+            None => Space::System,
+            Some(tenant) => Space::Tenant(TenantName::parse(tenant).ok()?),
+        };
+        Some(Place {
+            space,
+            namespace,
+            name,
+        })
+    }
+}
+
+fn push(key: &mut String, segment: &str) {
+    key.push_str(segment);
+    key.push('/');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn core(resource: &str) -> ResourceName<'_> {
+        ResourceName {
+            group: "",
+            resource,
+        }
+    }
+
+    fn tenant(name: &str) -> Space {
+        Space::parse(name).unwrap()
+    }
+
+    #[test]
+    fn the_keys_of_the_arktos_document() {
+        let layout = Layout::default();
+        let key = |resource, space, namespace, name| {
+            layout.key(
+                resource,
+                &Place {
+                    space,
+                    namespace,
+                    name,
+                },
+            )
+        };
+        let services = ResourceName {
+            group: "apiregistration.k8s.io",
+            resource: "apiservices",
+        };
+        assert_eq!(
+            key(services, Space::System, None, "v1beta1.node.k8s.io"),
+            "/registry/apiregistration.k8s.io/apiservices/v1beta1.node.k8s.io"
+        );
+        assert_eq!(
+            key(
+                core("serviceaccounts"),
+                Space::System,
+                Some("kube-system"),
+                "job-controller"
+            ),
+            "/registry/serviceaccounts/kube-system/job-controller"
+        );
+        assert_eq!(
+            key(core("namespaces"), tenant("tenant-a"), None, "kube-public"),
+            "/registry/namespaces/tenant-a/kube-public"
+        );
+        let account = (Some("kube-system"), "job-controller");
+        assert_eq!(
+            key(
+                core("serviceaccounts"),
+                tenant("tenant-a"),
+                account.0,
+                account.1
+            ),
+            "/registry/serviceaccounts/tenant-a/kube-system/job-controller"
+        );
+    }
+
+    #[test]
+    fn the_scope_of_a_resource_says_what_segments_mean() {
+        let cluster = |segments: &[&'static str]| Layout::place(segments, false);
+        let namespaced = |segments: &[&'static str]| Layout::place(segments, true);
+        let space = |place: Option<Place<'_>>| place.unwrap().space;
+        assert_eq!(space(cluster(&["pv"])), Space::System);
+        assert_eq!(space(cluster(&["t1", "pv"])), tenant("t1"));
+        assert_eq!(space(namespaced(&["t1", "pod"])), Space::System);
+        assert_eq!(space(namespaced(&["t1", "ns", "pod"])), tenant("t1"));
+        for bad in [&["a", "b", "c"][..], &[], &["all", "pv"], &["system", "pv"]] {
+            assert_eq!(cluster(bad), None, "{bad:?}");
+        }
+    }
+}
