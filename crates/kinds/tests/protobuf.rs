@@ -223,6 +223,7 @@ fn vector(line: &str) -> Vector {
     let mut tree = line["json"].as_object().unwrap().clone();
     tree.remove("kind");
     tree.remove("apiVersion");
+    drop_nulls(&mut tree);
     Vector {
         name: text("name"),
         of: types().find(&text("type")).unwrap(),
@@ -230,6 +231,21 @@ fn vector(line: &str) -> Vector {
         kind: text("kind"),
         sealed: unhex(&text("sealed")),
         tree,
+    }
+}
+
+/// Go prints null where a tree has nothing.
+fn drop_nulls(tree: &mut Object) {
+    tree.retain(|_, value| !value.is_null());
+    for value in tree.values_mut() {
+        match value {
+            Value::Object(inner) => drop_nulls(inner),
+            Value::Array(list) => list
+                .iter_mut()
+                .filter_map(Value::as_object_mut)
+                .for_each(drop_nulls),
+            _ => {}
+        }
     }
 }
 

@@ -25,7 +25,7 @@ const ZERO_TIME: i64 = -62_135_596_800;
 /// Reads a message of the type, as the tree that its JSON would give.
 ///
 /// What Go would print though nothing was said of it is there with its zero value; what
-/// Go would leave out is absent.
+/// Go would leave out, or print as null, is absent.
 ///
 /// # Errors
 ///
@@ -321,7 +321,6 @@ fn add_zeros(plan: &Plan, object: &mut Object) {
 
 fn zero_value(zero: Zero) -> Value {
     match zero {
-        Zero::Null => Value::Null,
         Zero::False => Value::Bool(false),
         Zero::Number => Value::from(0),
         Zero::Text => Value::from(""),

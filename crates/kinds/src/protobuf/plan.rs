@@ -15,14 +15,14 @@ pub(super) struct Plan {
     pub of: &'static Type,
     /// The fields in the order of their numbers.
     fields: Vec<&'static Field>,
-    /// The members that JSON has even when the message says nothing of them.
+    /// The members that JSON has even when the message says nothing of them. Null is left
+    /// out, as it is wherever JSON is read.
     always: Vec<(&'static str, Zero)>,
 }
 
 /// What a member is when nothing is said of it.
 #[derive(Clone, Copy)]
 pub(super) enum Zero {
-    Null,
     False,
     Number,
     Text,
@@ -68,16 +68,15 @@ impl Plan {
     }
 }
 
-/// Whether JSON leaves out the member when it has this value.
+/// Whether JSON leaves out the member when it has this value. Structs are never empty, even
+/// if JSON shows them as something else.
 pub(super) fn left_out(field: &Field, value: &Value) -> bool {
-    let never_empty = match &field.shape {
-        _ if field.pointer => !value.is_null(),
-        // Structs, even if JSON shows them as something else.
-        Shape::Time | Shape::MicroTime => field.omit == Omit::Empty,
-        Shape::Struct(_) | Shape::Quantity | Shape::IntOrString | Shape::Raw => true,
-        _ => false,
-    };
-    field.omit != Omit::Never && !never_empty && is_empty(value)
+    let is_struct = matches!(
+        field.shape,
+        Shape::Struct(_) | Shape::Quantity | Shape::IntOrString | Shape::Raw
+    );
+    let shown = field.omit == Omit::Never || field.pointer || is_struct;
+    value.is_null() || (!shown && is_empty(value))
 }
 
 /// Whether a list of the shape is wrapped in a message of its own. Go has a message only
@@ -98,23 +97,16 @@ fn is_empty(value: &Value) -> bool {
 }
 
 fn zero(field: &Field) -> Option<Zero> {
-    let zero = match &field.shape {
-        _ if field.pointer => Zero::Null,
-        Shape::String => Zero::Text,
-        Shape::Bool => Zero::False,
-        Shape::Int32 | Shape::Int64 | Shape::Float64 | Shape::IntOrString => Zero::Number,
-        Shape::Quantity => Zero::Quantity,
-        Shape::Struct(id) => Zero::Struct(*id),
-        Shape::Bytes | Shape::Time | Shape::MicroTime | Shape::Raw => Zero::Null,
-        Shape::List(_) | Shape::WrappedList(_) | Shape::Map(_) => Zero::Null,
-    };
-    let shown = match zero {
-        Zero::Struct(_) => Value::Bool(true),
-        Zero::Quantity => Value::from("0"),
-        Zero::Text => Value::from(""),
-        Zero::Number => Value::from(0),
-        Zero::False => Value::Bool(false),
-        Zero::Null => Value::Null,
-    };
-    (!left_out(field, &shown)).then_some(zero)
+    let never = field.omit == Omit::Never;
+    match &field.shape {
+        _ if field.pointer => None,
+        Shape::String => never.then_some(Zero::Text),
+        Shape::Bool => never.then_some(Zero::False),
+        Shape::Int32 | Shape::Int64 | Shape::Float64 => never.then_some(Zero::Number),
+        Shape::IntOrString => Some(Zero::Number),
+        Shape::Quantity => Some(Zero::Quantity),
+        Shape::Struct(id) => Some(Zero::Struct(*id)),
+        Shape::Bytes | Shape::Time | Shape::MicroTime | Shape::Raw => None,
+        Shape::List(_) | Shape::WrappedList(_) | Shape::Map(_) => None,
+    }
 }
