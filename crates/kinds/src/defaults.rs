@@ -23,6 +23,9 @@ use crate::Object;
 use crate::kind::Kind;
 use crate::types::{Field, Shape, TypeId, types};
 
+pub(crate) use network::reachable_from_outside;
+pub(crate) use workload::label_job;
+
 static PLANS: LazyLock<Plans> = LazyLock::new(Plans::build);
 
 /// Sets what is unset and has a default, everywhere in the object.

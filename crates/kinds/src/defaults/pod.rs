@@ -2,11 +2,36 @@
 
 use serde_json::Value;
 
-use super::{Rule, image, tree};
+use super::{Rule, image, resources, tree};
 use crate::Object;
+
+/// Where pods of long ago held what is now `initContainers`.
+const OUTLIVED: [&str; 4] = [
+    "pod.beta.kubernetes.io/init-containers",
+    "pod.alpha.kubernetes.io/init-containers",
+    "pod.beta.kubernetes.io/init-container-statuses",
+    "pod.alpha.kubernetes.io/init-container-statuses",
+];
 
 pub(super) const RULES: &[Rule] = &[
     Rule::run("api.core.v1.Pod", pod),
+    Rule::run("api.core.v1.Pod", drop_outlived),
+    Rule::run("api.core.v1.PodTemplateSpec", drop_outlived),
+    Rule::run("api.core.v1.PodSpec", service_account),
+    Rule::run("api.core.v1.PodStatus", |status| {
+        let address = |ip: &str| serde_json::json!({"ip": ip});
+        align(status, ["podIP", "podIPs"], address, |first| {
+            first.get("ip")
+        });
+    }),
+    Rule::run("api.core.v1.NodeSpec", |spec| {
+        align(
+            spec,
+            ["podCIDR", "podCIDRs"],
+            |cidr| cidr.into(),
+            |cidr| Some(cidr),
+        );
+    }),
     Rule::set(
         "api.core.v1.PodSpec",
         &[
@@ -89,7 +114,50 @@ fn pod(pod: &mut Object) {
             }
         }
     }
+    resources::complete_pod(spec);
     tree::fill(spec, "enableServiceLinks", true);
+    // Templates keep a negative period, since they always did.
+    if tree::number(spec, "terminationGracePeriodSeconds") < 0 {
+        spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
+    }
+}
+
+fn drop_outlived(holder: &mut Object) {
+    let annotations = tree::existing_mut(holder, "metadata")
+        .and_then(|metadata| tree::existing_mut(metadata, "annotations"));
+    if let Some(annotations) = annotations {
+        annotations.retain(|key, _| !OUTLIVED.contains(&key.as_str()));
+    }
+}
+
+/// The account has two names for one thing; the newer one wins.
+fn service_account(spec: &mut Object) {
+    if tree::empty(spec, "serviceAccountName") {
+        tree::copy_if_set(spec, "serviceAccount", "serviceAccountName");
+    }
+    tree::copy_if_set(spec, "serviceAccountName", "serviceAccount");
+}
+
+/// Keeps one value and the list of which it is the first in step: the value wins, since
+/// writers that know no list write the value only.
+fn align(
+    object: &mut Object,
+    [one, many]: [&str; 2],
+    wrap: fn(&str) -> Value,
+    unwrap: fn(&Value) -> Option<&Value>,
+) {
+    let first = tree::list(object, many).first().and_then(unwrap).cloned();
+    match (tree::text(object, one), first) {
+        ("", Some(first)) => {
+            object.insert(one.to_owned(), first);
+        }
+        ("", None) => {}
+        (value, first) if first.as_ref().and_then(Value::as_str) != Some(value) => {
+            let list = vec![wrap(value)];
+            object.insert(many.to_owned(), list.into());
+        }
+        _ => {}
+    }
 }
 
 /// Who limits a resource and requests none requests the limit.

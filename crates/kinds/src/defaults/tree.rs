@@ -128,35 +128,10 @@ pub(crate) fn include(object: &mut Object, json: &str, text: &str) {
     }
 }
 
-/// Whether two values are the same to Kubernetes: absent, null and empty lists, maps and
-/// structs are alike at every depth.
-pub(crate) fn same(left: Option<&Value>, right: Option<&Value>) -> bool {
-    match (left, right) {
-        (Some(Value::Object(left)), Some(Value::Object(right))) => same_objects(left, right),
-        (Some(Value::Array(left)), Some(Value::Array(right))) => {
-            let mut pairs = left.iter().zip(right);
-            left.len() == right.len() && pairs.all(|(l, r)| same(Some(l), Some(r)))
-        }
-        (Some(left), Some(right)) => left == right || (hollow(left) && hollow(right)),
-        (left, right) => left.is_none_or(hollow) && right.is_none_or(hollow),
-    }
-}
-
-fn same_objects(left: &Object, right: &Object) -> bool {
-    let common = left
-        .iter()
-        .all(|(key, value)| same(Some(value), right.get(key)));
-    let mut others = right.iter().filter(|(key, _)| !left.contains_key(*key));
-    common && others.all(|(_, value)| hollow(value))
-}
-
-/// Null, or lists and maps with nothing in them.
-fn hollow(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.values().all(hollow),
-        _ => false,
+/// Makes one field what another is, if that is not zero.
+pub(crate) fn copy_if_set(object: &mut Object, from: &str, to: &str) {
+    if let Some(value) = object.get(from).filter(|value| !zero(value)).cloned() {
+        object.insert(to.to_owned(), value);
     }
 }
 
@@ -164,17 +139,6 @@ fn hollow(value: &Value) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn absent_null_and_empty_are_the_same_but_a_pointer_to_zero_is_not() {
-        let check = |left: Value, right: Value| same(Some(&left), Some(&right));
-        assert!(check(json!({"a": null, "b": {"c": []}}), json!({})));
-        assert!(check(json!({}), json!({"b": {}})));
-        assert!(!check(json!({"a": 0}), json!({})));
-        assert!(!check(json!({"a": [1]}), json!({"a": [1, 2]})));
-        assert!(!check(json!({"a": [1]}), json!({})));
-        assert!(same(None, Some(&json!({}))));
-    }
 
     #[test]
     fn a_pointer_to_zero_is_set_and_a_plain_zero_is_not() {

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use super::{Rule, tree};
 use crate::Object;
 
+const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+
 pub(super) const RULES: &[Rule] = &[
     Rule::set(
         "api.apps.v1.DeploymentSpec",
@@ -135,7 +137,13 @@ fn job(job: &mut Object) {
     };
     tree::fill(spec, "podReplacementPolicy", replacement);
     tree::fill(spec, "manualSelector", false);
-    if let Some(labels) = template_labels(spec) {
+    label_job(job);
+}
+
+/// A job without labels has those of its template.
+pub(crate) fn label_job(job: &mut Object) {
+    let labels = tree::child(job, "spec").and_then(template_labels);
+    if let Some(labels) = labels {
         tree::fill_empty(tree::child_mut(job, "metadata"), "labels", labels);
     }
 }
@@ -172,15 +180,14 @@ fn autoscaler(spec: &mut Object) {
     }
 }
 
-/// The old version knows one metric; more are in an annotation, and then the one is not
-/// a default.
+/// The old version knows one metric; others are in an annotation, and if there are some
+/// the one is not a default.
 fn autoscaler_v1(autoscaler: &mut Object) {
-    let annotations = tree::child(autoscaler, "metadata")
-        .and_then(|metadata| tree::child(metadata, "annotations"));
-    let annotated = annotations.is_some_and(|annotations| {
-        !tree::empty(annotations, "autoscaling.alpha.kubernetes.io/metrics")
-    });
-    if !annotated {
+    let annotated = tree::child(autoscaler, "metadata")
+        .and_then(|metadata| tree::child(metadata, "annotations"))
+        .map(|annotations| tree::text(annotations, METRICS))
+        .and_then(|metrics| serde_json::from_str::<Vec<Value>>(metrics).ok());
+    if annotated.is_none_or(|metrics| metrics.is_empty()) {
         let spec = tree::child_mut(autoscaler, "spec");
         tree::fill(spec, "targetCPUUtilizationPercentage", 80);
     }
