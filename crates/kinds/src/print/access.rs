@@ -1,7 +1,8 @@
 //! Who may do what, how much of it, and with which certificate.
 
-use super::row::{At, Row, human_duration};
+use super::row::{At, Row};
 use crate::Value;
+use crate::time::human_duration;
 
 pub(super) fn role_binding(row: &Row<'_>) -> Vec<Value> {
     let role = row.at("roleRef");

@@ -1,7 +1,6 @@
 //! An object that is printed, and how its fields are read.
 
-use jiff::Timestamp;
-
+use crate::time::{Precision, human_duration, parse};
 use crate::{Object, Value};
 
 const NONE: &str = "<none>";
@@ -171,8 +170,9 @@ impl<'a> At<'a> {
 
     /// Its time in seconds since 1970.
     pub(super) fn seconds(self) -> Option<i64> {
-        let time: Timestamp = self.text().parse().ok()?;
-        Some(time.as_second())
+        // A fraction, where there is one, is dropped.
+        let time = parse(self.text(), Precision::Seconds).ok()?;
+        Some(time.seconds)
     }
 
     /// Its items.
@@ -252,71 +252,9 @@ pub(super) fn with_more(mut texts: Vec<String>, most: usize, comma: &str) -> Str
     }
 }
 
-/// A duration with two units at most, and one where the second says little.
-pub(super) fn human_duration(seconds: i64) -> String {
-    let (minutes, hours) = (seconds / 60, seconds / 3600);
-    let (days, years) = (hours / 24, hours / 24 / 365);
-    match seconds {
-        // Clocks may differ by a second.
-        ..-1 => "<invalid>".to_owned(),
-        -1 => "0s".to_owned(),
-        0..120 => format!("{seconds}s"),
-        120..600 => two_units(minutes, "m", seconds % 60, "s"),
-        600..10_800 => format!("{minutes}m"),
-        10_800..28_800 => two_units(hours, "h", minutes % 60, "m"),
-        28_800..172_800 => format!("{hours}h"),
-        172_800..691_200 => two_units(days, "d", hours % 24, "h"),
-        691_200..63_072_000 => format!("{days}d"),
-        63_072_000..252_288_000 => two_units(years, "y", days % 365, "d"),
-        252_288_000.. => format!("{years}y"),
-    }
-}
-
-fn two_units(large: i64, large_unit: &str, small: i64, small_unit: &str) -> String {
-    match small {
-        0 => format!("{large}{large_unit}"),
-        small => format!("{large}{large_unit}{small}{small_unit}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_duration_is_as_exact_as_it_is_short() {
-        const HOUR: i64 = 3600;
-        const DAY: i64 = 24 * HOUR;
-        let table = [
-            (-2, "<invalid>"),
-            (-1, "0s"),
-            (0, "0s"),
-            (119, "119s"),
-            (120, "2m"),
-            (121, "2m1s"),
-            (599, "9m59s"),
-            (600, "10m"),
-            (3 * HOUR - 1, "179m"),
-            (3 * HOUR, "3h"),
-            (3 * HOUR + 60, "3h1m"),
-            (8 * HOUR - 1, "7h59m"),
-            (8 * HOUR, "8h"),
-            (2 * DAY - 1, "47h"),
-            (2 * DAY, "2d"),
-            (2 * DAY + HOUR, "2d1h"),
-            (8 * DAY - 1, "7d23h"),
-            (8 * DAY, "8d"),
-            (2 * 365 * DAY - 1, "729d"),
-            (2 * 365 * DAY, "2y"),
-            (2 * 365 * DAY + DAY, "2y1d"),
-            (8 * 365 * DAY - 1, "7y364d"),
-            (8 * 365 * DAY, "8y"),
-            (i64::MAX, "292471208677y"),
-        ];
-        for (seconds, wanted) in table {
-            assert_eq!(human_duration(seconds), wanted, "{seconds}");
-        }
-    }
 
     #[test]
     fn what_does_not_fit_is_counted() {

@@ -1,8 +1,9 @@
 //! What makes pods.
 
-use super::row::{Row, human_duration};
+use super::row::Row;
 use super::selector;
 use crate::Value;
+use crate::time::human_duration;
 
 pub(super) fn pod_template(row: &Row<'_>) -> Vec<Value> {
     let [names, images] = row.at("template.spec.containers").containers();
