@@ -3,7 +3,7 @@
 use insula_core::Proof;
 use x509_parser::asn1_rs::FromDer;
 use x509_parser::certificate::X509Certificate;
-use x509_parser::x509::AttributeTypeAndValue;
+use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
 use crate::credential::{Credential, Membership, TenantError};
 
@@ -36,7 +36,11 @@ pub fn read(der: &[u8]) -> Result<Credential, CertificateError> {
     if !rest.is_empty() {
         return Err(CertificateError::Form);
     }
-    let subject = certificate.subject();
+    read_name(certificate.subject())
+}
+
+/// What a certificate with this subject says.
+pub(crate) fn read_name(subject: &X509Name<'_>) -> Result<Credential, CertificateError> {
     let names = texts(subject.iter_common_name())?;
     let user = match names[..] {
         [] | [""] => return Err(CertificateError::Nameless),
@@ -54,8 +58,8 @@ pub fn read(der: &[u8]) -> Result<Credential, CertificateError> {
 }
 
 /// All of them or an error: what is skipped could have been the tenant.
-fn texts<'a>(
-    attributes: impl Iterator<Item = &'a AttributeTypeAndValue<'a>>,
+fn texts<'a, 'der: 'a>(
+    attributes: impl Iterator<Item = &'a AttributeTypeAndValue<'der>>,
 ) -> Result<Vec<&'a str>, CertificateError> {
     attributes
         .map(|attribute| attribute.as_str().map_err(|_| CertificateError::Encoding))
