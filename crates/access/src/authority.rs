@@ -1,5 +1,6 @@
 //! Who makes certificates.
 
+mod issued;
 mod request;
 mod subject;
 
@@ -14,6 +15,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use x509_parser::asn1_rs::FromDer;
 use x509_parser::certificate::X509Certificate;
 
+pub use self::issued::Issued;
 pub use self::request::{Request, RequestError};
 pub use self::subject::Subject;
 
@@ -68,6 +70,20 @@ impl Validity {
 impl Authority {
     /// A new CA.
     pub fn make(name: &str, validity: Validity) -> Result<Self, AuthorityError> {
+        Self::certify(name, KeyPair::generate()?, validity)
+    }
+
+    /// A new CA with a key that is there already.
+    pub fn make_with(
+        name: &str,
+        key_pem: &str,
+        validity: Validity,
+    ) -> Result<Self, AuthorityError> {
+        let key = KeyPair::from_pem(key_pem).map_err(|_| AuthorityError::Key)?;
+        Self::certify(name, key, validity)
+    }
+
+    fn certify(name: &str, key: KeyPair, validity: Validity) -> Result<Self, AuthorityError> {
         let mut parameters = parameters(validity)?;
         parameters.distinguished_name.push(DnType::CommonName, name);
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -76,7 +92,6 @@ impl Authority {
             KeyUsagePurpose::KeyCertSign,
             KeyUsagePurpose::CrlSign,
         ];
-        let key = KeyPair::generate()?;
         let certificate_pem = parameters.self_signed(&key)?.pem();
         let issuer = Issuer::new(parameters, key);
         Ok(Self {
@@ -102,6 +117,16 @@ impl Authority {
             certificate_pem: certificate_pem.to_owned(),
             issuer: issuer.map_err(|_| AuthorityError::Certificate)?,
         })
+    }
+
+    /// What is on a certificate, if it is this CA's and can be read.
+    pub fn recognise(&self, certificate_pem: &str) -> Option<Issued> {
+        let own = pem::parse(&self.certificate_pem).ok()?;
+        let (_, own) = X509Certificate::from_der(own.contents()).ok()?;
+        let der = pem::parse(certificate_pem).ok()?;
+        let (_, certificate) = X509Certificate::from_der(der.contents()).ok()?;
+        let signed = certificate.verify_signature(Some(own.public_key()));
+        signed.ok().and_then(|()| Issued::of(&certificate))
     }
 
     /// Its certificate, in PEM.
@@ -257,6 +282,24 @@ mod tests {
             assert!(said.starts_with(expected), "{said}");
         }
         assert_eq!(format!("{one:?}"), "Authority(****)");
+    }
+
+    #[test]
+    fn a_ca_recognises_what_it_issued_and_nothing_else() {
+        let (one, two) = (authority(), authority());
+        let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let names = ["localhost", "10.0.0.1", "::1", "a.b"].map(str::to_owned);
+        let until = SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000);
+        let validity = Validity { until, ..day() };
+        let pem = one.issue_server(&names, &key, validity).unwrap();
+        let issued = one.recognise(&pem).unwrap();
+        assert_eq!(issued.names, names.into());
+        assert_eq!(issued.until, until);
+        assert!(issued.is_for(&key) && !issued.is_for(&other));
+        assert_eq!(two.recognise(&pem), None);
+        assert_eq!(one.recognise("nonsense"), None);
+        let again = Authority::make_with("test-ca", &one.key_pem(), day()).unwrap();
+        assert_eq!(again.recognise(&pem), Some(issued));
     }
 
     #[test]

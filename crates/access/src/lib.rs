@@ -16,7 +16,7 @@ mod entrance;
 mod settle;
 pub mod token_file;
 
-pub use authority::{Authority, AuthorityError, Request, RequestError, Subject, Validity};
+pub use authority::{Authority, AuthorityError, Issued, Request, RequestError, Subject, Validity};
 pub use credential::{Credential, TENANT_PREFIX, TenantError};
 pub use entrance::may_enter;
 pub use settle::{NoTenant, settle};
