@@ -1,0 +1,312 @@
+//! Who makes certificates.
+
+mod issued;
+mod request;
+mod subject;
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, PublicKeyData, SerialNumber,
+};
+use ring::rand::{SecureRandom, SystemRandom};
+use x509_parser::asn1_rs::FromDer;
+use x509_parser::certificate::X509Certificate;
+
+pub use self::issued::Issued;
+pub use self::request::{Request, RequestError};
+pub use self::subject::Subject;
+
+/// A CA: its certificate and the key that it signs with. It prints no key.
+pub struct Authority {
+    certificate_pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// When a certificate holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// From when on.
+    pub from: SystemTime,
+    /// Until when.
+    pub until: SystemTime,
+}
+
+/// Why there is no CA, or no certificate from it.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthorityError {
+    /// The CA's certificate is none.
+    #[error("the CA's certificate is no certificate of a CA in PEM")]
+    Certificate,
+    /// The CA's key is none.
+    #[error("the CA's key is no private key in PEM")]
+    Key,
+    /// The CA's certificate and key belong to different CAs.
+    #[error("the CA's key is not the one of its certificate")]
+    Mismatch,
+    /// A name that the certificate is for cannot stand in one.
+    #[error("{0:?} is neither a DNS name nor an IP address")]
+    Name(String),
+    /// The certificate could not be made.
+    #[error("a certificate could not be made")]
+    Make(#[from] rcgen::Error),
+}
+
+/// How far certificates reach back, for clocks that are late.
+const BACK: Duration = Duration::from_secs(5 * 60);
+
+impl Validity {
+    /// From a little before now on, for so long.
+    pub fn starting(now: SystemTime, length: Duration) -> Self {
+        Self {
+            from: now - BACK,
+            until: now + length,
+        }
+    }
+}
+
+impl Authority {
+    /// A new CA.
+    pub fn make(name: &str, validity: Validity) -> Result<Self, AuthorityError> {
+        Self::certify(name, KeyPair::generate()?, validity)
+    }
+
+    /// A new CA with a key that is there already.
+    pub fn make_with(
+        name: &str,
+        key_pem: &str,
+        validity: Validity,
+    ) -> Result<Self, AuthorityError> {
+        let key = KeyPair::from_pem(key_pem).map_err(|_| AuthorityError::Key)?;
+        Self::certify(name, key, validity)
+    }
+
+    fn certify(name: &str, key: KeyPair, validity: Validity) -> Result<Self, AuthorityError> {
+        let mut parameters = parameters(validity)?;
+        parameters.distinguished_name.push(DnType::CommonName, name);
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        parameters.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::CrlSign,
+        ];
+        let certificate_pem = parameters.self_signed(&key)?.pem();
+        let issuer = Issuer::new(parameters, key);
+        Ok(Self {
+            certificate_pem,
+            issuer,
+        })
+    }
+
+    /// The CA of a certificate and its key.
+    pub fn read(certificate_pem: &str, key_pem: &str) -> Result<Self, AuthorityError> {
+        let der = pem::parse(certificate_pem).map_err(|_| AuthorityError::Certificate)?;
+        let parsed = X509Certificate::from_der(der.contents());
+        let (_, certificate) = parsed.map_err(|_| AuthorityError::Certificate)?;
+        if !certificate.is_ca() {
+            return Err(AuthorityError::Certificate);
+        }
+        let key = KeyPair::from_pem(key_pem).map_err(|_| AuthorityError::Key)?;
+        if certificate.public_key().subject_public_key.data.as_ref() != key.der_bytes() {
+            return Err(AuthorityError::Mismatch);
+        }
+        let issuer = Issuer::from_ca_cert_pem(certificate_pem, key);
+        Ok(Self {
+            certificate_pem: certificate_pem.to_owned(),
+            issuer: issuer.map_err(|_| AuthorityError::Certificate)?,
+        })
+    }
+
+    /// What is on a certificate, if it is this CA's and can be read.
+    pub fn recognise(&self, certificate_pem: &str) -> Option<Issued> {
+        let own = pem::parse(&self.certificate_pem).ok()?;
+        let (_, own) = X509Certificate::from_der(own.contents()).ok()?;
+        let der = pem::parse(certificate_pem).ok()?;
+        let (_, certificate) = X509Certificate::from_der(der.contents()).ok()?;
+        let signed = certificate.verify_signature(Some(own.public_key()));
+        signed.ok().and_then(|()| Issued::of(&certificate))
+    }
+
+    /// Its certificate, in PEM.
+    pub fn certificate_pem(&self) -> &str {
+        &self.certificate_pem
+    }
+
+    /// Its private key, in PEM, for whoever keeps it.
+    pub fn key_pem(&self) -> String {
+        self.issuer.key().serialize_pem()
+    }
+
+    /// A certificate for a client, in PEM.
+    pub fn issue_client(
+        &self,
+        subject: &Subject,
+        public_key: &impl PublicKeyData,
+        validity: Validity,
+    ) -> Result<String, AuthorityError> {
+        let mut parameters = leaf(validity)?;
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let made = parameters.signed_by(public_key, &self.issuer)?;
+        let der = subject.put_on_certificate(made.der(), self.issuer.key())?;
+        Ok(pem::encode(&pem::Pem::new("CERTIFICATE", der)))
+    }
+
+    /// A certificate for a server with these DNS names and IP addresses, in PEM.
+    pub fn issue_server(
+        &self,
+        names: &[String],
+        public_key: &impl PublicKeyData,
+        validity: Validity,
+    ) -> Result<String, AuthorityError> {
+        let mut parameters = leaf(validity)?;
+        for name in names {
+            let one = CertificateParams::new([name.clone()]);
+            let one = one.map_err(|_| AuthorityError::Name(name.clone()))?;
+            parameters.subject_alt_names.extend(one.subject_alt_names);
+        }
+        let name = "insula";
+        parameters.distinguished_name.push(DnType::CommonName, name);
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        Ok(parameters.signed_by(public_key, &self.issuer)?.pem())
+    }
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Authority(****)")
+    }
+}
+
+fn leaf(validity: Validity) -> Result<CertificateParams, AuthorityError> {
+    let mut parameters = parameters(validity)?;
+    parameters.is_ca = IsCa::ExplicitNoCa;
+    parameters.use_authority_key_identifier_extension = true;
+    parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    Ok(parameters)
+}
+
+fn parameters(validity: Validity) -> Result<CertificateParams, AuthorityError> {
+    let mut parameters = CertificateParams::default();
+    parameters.distinguished_name = DistinguishedName::new();
+    parameters.not_before = validity.from.into();
+    parameters.not_after = validity.until.into();
+    parameters.serial_number = Some(serial()?);
+    Ok(parameters)
+}
+
+/// Random, because two certificates of one CA must not have the same; positive, because
+/// the first bit is zero and the second is one.
+fn serial() -> Result<SerialNumber, AuthorityError> {
+    let mut bytes = [0; 16];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| rcgen::Error::RingUnspecified)?;
+    bytes[0] = bytes[0] & 0x3f | 0x40;
+    Ok(SerialNumber::from_slice(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use insula_core::{Proof, Space};
+
+    use super::*;
+    use crate::certificate;
+    use crate::credential::Credential;
+
+    fn authority() -> Authority {
+        Authority::make("test-ca", day()).unwrap()
+    }
+
+    fn day() -> Validity {
+        Validity::starting(SystemTime::now(), Duration::from_secs(86_400))
+    }
+
+    fn der(pem: &str) -> Vec<u8> {
+        pem::parse(pem).unwrap().into_contents()
+    }
+
+    #[test]
+    fn a_client_certificate_says_what_its_subject_says_whatever_the_number_of_groups() {
+        let authority = authority();
+        let key = KeyPair::generate().unwrap();
+        for (groups, tenant) in [
+            (&[][..], None),
+            (&["system:masters"], Some("system")),
+            (&["a", "b", "c", "ä", "a"], Some("t1")),
+        ] {
+            let subject = Subject {
+                user: "alice".to_owned(),
+                groups: groups
+                    .iter()
+                    .map(|&group: &&str| group.to_owned())
+                    .collect(),
+                tenant: tenant.map(|name| Space::parse(name).unwrap()),
+            };
+            let pem = authority.issue_client(&subject, &key, day()).unwrap();
+            let der = der(&pem);
+            let expected = Credential {
+                user: subject.user,
+                uid: None,
+                groups: subject.groups,
+                tenant: subject.tenant,
+                proof: Proof::Certificate,
+            };
+            assert_eq!(certificate::read(&der), Ok(expected));
+            let (_, issued) = X509Certificate::from_der(&der).unwrap();
+            let ca = self::der(authority.certificate_pem());
+            let (_, ca) = X509Certificate::from_der(&ca).unwrap();
+            issued.verify_signature(Some(ca.public_key())).unwrap();
+            assert!(issued.validity().is_valid());
+            assert_eq!(issued.issuer(), ca.subject());
+        }
+    }
+
+    #[test]
+    fn a_ca_is_read_back_as_it_was_made_and_a_wrong_one_is_refused() {
+        let (one, two) = (authority(), authority());
+        let read = |certificate: &str, key: &str| Authority::read(certificate, key).err();
+        let (certificate, key) = (one.certificate_pem(), one.key_pem());
+        assert!(read(certificate, &key).is_none());
+        let names = ["localhost".to_owned(), "10.0.0.1".to_owned()];
+        let leaf_key = KeyPair::generate().unwrap();
+        let leaf = one.issue_server(&names, &leaf_key, day()).unwrap();
+        let leaf_key = leaf_key.serialize_pem();
+        for (certificate, key, expected) in [
+            ("", key.as_str(), "the CA's certificate is no"),
+            (&leaf, &leaf_key, "the CA's certificate is no"),
+            (certificate, "", "the CA's key is no private key"),
+            (certificate, &two.key_pem(), "the CA's key is not the one"),
+        ] {
+            let said = read(certificate, key).unwrap().to_string();
+            assert!(said.starts_with(expected), "{said}");
+        }
+        assert_eq!(format!("{one:?}"), "Authority(****)");
+    }
+
+    #[test]
+    fn a_ca_recognises_what_it_issued_and_nothing_else() {
+        let (one, two) = (authority(), authority());
+        let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let names = ["localhost", "10.0.0.1", "::1", "a.b"].map(str::to_owned);
+        let until = SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000);
+        let validity = Validity { until, ..day() };
+        let pem = one.issue_server(&names, &key, validity).unwrap();
+        let issued = one.recognise(&pem).unwrap();
+        assert_eq!(issued.names, names.into());
+        assert_eq!(issued.until, until);
+        assert!(issued.is_for(&key) && !issued.is_for(&other));
+        assert_eq!(two.recognise(&pem), None);
+        assert_eq!(one.recognise("nonsense"), None);
+        let again = Authority::make_with("test-ca", &one.key_pem(), day()).unwrap();
+        assert_eq!(again.recognise(&pem), Some(issued));
+    }
+
+    #[test]
+    fn a_name_that_no_certificate_can_have_is_named() {
+        let key = KeyPair::generate().unwrap();
+        let issued = authority().issue_server(&["ä".to_owned()], &key, day());
+        let said = issued.unwrap_err().to_string();
+        assert_eq!(said, "\"ä\" is neither a DNS name nor an IP address");
+    }
+}

@@ -1,0 +1,136 @@
+//! Requests for certificates.
+
+use rcgen::{CertificateParams, DistinguishedName, KeyPair, SubjectPublicKeyInfo};
+use x509_parser::asn1_rs::FromDer;
+use x509_parser::certification_request::X509CertificationRequest;
+
+use super::Subject;
+use crate::certificate::{self, CertificateError};
+
+/// A request for a client certificate, signed with the key that it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Whom it asks a certificate for. What the CA grants is the CA's to decide.
+    pub subject: Subject,
+    /// The key that it is for.
+    pub public_key: SubjectPublicKeyInfo,
+}
+
+/// Why a request is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// It is no request.
+    #[error("it is no certificate signing request in PEM")]
+    Form,
+    /// Whoever made it has not shown that the key is theirs.
+    #[error("it is not signed with its own key")]
+    Signature,
+    /// The key is of a kind that is not supported.
+    #[error("its key is of a kind that is not supported")]
+    Key,
+    /// It does not say whom it is for.
+    #[error(transparent)]
+    Subject(#[from] CertificateError),
+}
+
+/// What begins a request in PEM; the second is an old name for it.
+const TAGS: [&str; 2] = ["CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST"];
+
+impl Request {
+    /// A request, in PEM.
+    pub fn make(subject: &Subject, key: &KeyPair) -> Result<String, rcgen::Error> {
+        let mut parameters = CertificateParams::default();
+        parameters.distinguished_name = DistinguishedName::new();
+        let made = parameters.serialize_request(key)?;
+        let der = subject.put_on_request(made.der(), key)?;
+        Ok(pem::encode(&pem::Pem::new(TAGS[0], der)))
+    }
+
+    /// Reads a request, and makes sure that it is signed with its own key.
+    pub fn read(pem: &str) -> Result<Self, RequestError> {
+        let pem = pem::parse(pem).map_err(|_| RequestError::Form)?;
+        if !TAGS.contains(&pem.tag()) {
+            return Err(RequestError::Form);
+        }
+        let (rest, request) =
+            X509CertificationRequest::from_der(pem.contents()).map_err(|_| RequestError::Form)?;
+        if !rest.is_empty() {
+            return Err(RequestError::Form);
+        }
+        let signed = request.verify_signature();
+        signed.map_err(|_| RequestError::Signature)?;
+        let info = &request.certification_request_info;
+        let public_key = SubjectPublicKeyInfo::from_der(info.subject_pki.raw);
+        let said = certificate::read_name(&info.subject)?;
+        Ok(Self {
+            subject: Subject {
+                user: said.user,
+                groups: said.groups,
+                tenant: said.tenant,
+            },
+            public_key: public_key.map_err(|_| RequestError::Key)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insula_core::Space;
+    use rcgen::PublicKeyData;
+
+    use super::*;
+
+    fn subject(groups: &[&str], tenant: Option<&str>) -> Subject {
+        Subject {
+            user: "alice".to_owned(),
+            groups: groups.iter().map(|&group| group.to_owned()).collect(),
+            tenant: tenant.map(|name| Space::parse(name).unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_request_is_read_as_it_was_made() {
+        let key = KeyPair::generate().unwrap();
+        for subject in [
+            subject(&[], None),
+            subject(&["a", "b", "c"], None),
+            subject(&["a"], Some("t1")),
+        ] {
+            let pem = Request::make(&subject, &key).unwrap();
+            let read = Request::read(&pem).unwrap();
+            assert_eq!(read.subject, subject);
+            assert_eq!(read.public_key.der_bytes(), key.der_bytes());
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_not_its_makers_is_refused() {
+        let key = KeyPair::generate().unwrap();
+        let pem = Request::make(&subject(&["a"], None), &key).unwrap();
+        let mut der = pem::parse(&pem).unwrap().into_contents();
+        // Another user than was signed.
+        let at = der.windows(5).position(|bytes| bytes == b"alice").unwrap();
+        der[at] = b'A';
+        let changed = pem::encode(&pem::Pem::new(TAGS[0], der.clone()));
+        let certificate = pem::encode(&pem::Pem::new("CERTIFICATE", der));
+        for (text, error) in [
+            ("", RequestError::Form),
+            (certificate.as_str(), RequestError::Form),
+            (&changed, RequestError::Signature),
+        ] {
+            assert_eq!(Request::read(text), Err(error));
+        }
+    }
+
+    #[test]
+    fn a_request_without_a_user_is_refused() {
+        let key = KeyPair::generate().unwrap();
+        let nobody = Subject {
+            user: String::new(),
+            ..subject(&["a"], None)
+        };
+        let pem = Request::make(&nobody, &key).unwrap();
+        let refused = RequestError::Subject(CertificateError::Nameless);
+        assert_eq!(Request::read(&pem), Err(refused));
+    }
+}

@@ -1,0 +1,117 @@
+//! Where a principal belongs.
+
+use insula_core::{AUTHENTICATED, Principal, Space};
+
+use crate::credential::{Credential, TENANT_PREFIX};
+
+/// What the groups begin with that the server itself gives meaning to.
+const RESERVED_PREFIX: &str = "system:";
+
+/// The credential names no tenant, and there is none by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the credential names no tenant, and this server has no default tenant")]
+pub struct NoTenant;
+
+/// Makes a principal of a credential.
+///
+/// It belongs to the tenant that the credential names, else to the default tenant, else it
+/// is refused. It keeps the groups that it claims, except those that are the server's to
+/// give: a tenant's credential has no group that begins with `system:`, because whoever
+/// makes credentials for a tenant has no say about the server; and no group names a
+/// tenant, because that is said once, in [`Principal::home`].
+pub fn settle(
+    credential: Credential,
+    default_tenant: Option<&Space>,
+) -> Result<Principal, NoTenant> {
+    let home = credential.tenant.or_else(|| default_tenant.cloned());
+    let home = home.ok_or(NoTenant)?;
+    let mut groups = credential.groups;
+    groups.retain(|group| {
+        let reserved = group.starts_with(RESERVED_PREFIX) && !home.is_system();
+        !reserved && !group.starts_with(TENANT_PREFIX) && group != AUTHENTICATED
+    });
+    groups.push(AUTHENTICATED.to_owned());
+    Ok(Principal {
+        user: credential.user,
+        uid: credential.uid,
+        groups,
+        home,
+        proof: credential.proof,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use insula_core::Proof;
+
+    use super::*;
+
+    fn space(name: &str) -> Space {
+        Space::parse(name).unwrap()
+    }
+
+    fn credential(tenant: Option<&str>, groups: &[&str]) -> Credential {
+        Credential {
+            user: "alice".to_owned(),
+            uid: Some("42".to_owned()),
+            groups: groups.iter().map(|&group| group.to_owned()).collect(),
+            tenant: tenant.map(space),
+            proof: Proof::StaticToken,
+        }
+    }
+
+    #[test]
+    fn the_credential_decides_then_the_default_then_nobody() {
+        for (named, default, home) in [
+            (Some("t1"), None, Ok("t1")),
+            (Some("t1"), Some("t2"), Ok("t1")),
+            (Some("t1"), Some("system"), Ok("t1")),
+            (Some("system"), Some("t2"), Ok("system")),
+            (None, Some("t2"), Ok("t2")),
+            (None, Some("system"), Ok("system")),
+            (None, None, Err(NoTenant)),
+        ] {
+            let default = default.map(space);
+            let principal = settle(credential(named, &[]), default.as_ref());
+            let found = principal.map(|principal| principal.home);
+            assert_eq!(found, home.map(space), "{named:?} {default:?}");
+        }
+        let said = NoTenant.to_string();
+        assert!(said.starts_with("the credential names no tenant"), "{said}");
+    }
+
+    #[test]
+    fn only_the_system_has_groups_of_the_system() {
+        let claimed = [
+            "dev",
+            "system:masters",
+            "system:nodes",
+            "tenant:t9",
+            "systems",
+        ];
+        for (tenant, groups) in [
+            ("t1", "dev|systems|system:authenticated"),
+            (
+                "system",
+                "dev|system:masters|system:nodes|systems|system:authenticated",
+            ),
+        ] {
+            // By the credential and by default: the rule is about where it ends up.
+            let named = settle(credential(Some(tenant), &claimed), None);
+            let settled = settle(credential(None, &claimed), Some(&space(tenant)));
+            assert_eq!(named, settled);
+            let principal = settled.unwrap();
+            assert_eq!(principal.groups.join("|"), groups);
+            assert_eq!(principal.uid.as_deref(), Some("42"));
+            assert_eq!(principal.proof, Proof::StaticToken);
+        }
+    }
+
+    #[test]
+    fn whoever_proved_anything_is_authenticated_once() {
+        for tenant in ["t1", "system"] {
+            let principal = settle(credential(Some(tenant), &[AUTHENTICATED]), None);
+            assert_eq!(principal.unwrap().groups, [AUTHENTICATED]);
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! The token file: `token,user,uid,"group,group"`, a line for each token.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use insula_core::Proof;
+use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
+
+use crate::credential::{Credential, Membership, TenantError};
+
+/// Who holds which token.
+///
+/// Tokens are not kept, only their digests. Looking one up takes a time that depends on
+/// digests, which nobody can steer byte by byte, and never on the tokens themselves.
+#[derive(Clone)]
+pub struct TokenFile {
+    holders: HashMap<Digest, Credential>,
+}
+
+type Digest = [u8; SHA256_OUTPUT_LEN];
+
+/// Why there are no tokens.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenFileError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Read(io::Error),
+    /// A line is wrong. What it says is not repeated: it could be a token.
+    #[error("line {line}: {problem}")]
+    Line {
+        /// Which, beginning with 1.
+        line: u64,
+        /// What is wrong with it.
+        problem: LineProblem,
+    },
+}
+
+/// What is wrong with a line of a token file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LineProblem {
+    /// It is not UTF-8.
+    #[error("it is not UTF-8")]
+    Encoding,
+    /// A quote is neither around a field nor doubled.
+    #[error("a quote in it is neither around a field nor doubled")]
+    Quote,
+    /// There are less than three fields or more than four.
+    #[error("it has {0} fields instead of token, user, uid and, in quotes, the groups")]
+    Fields(usize),
+    /// Everybody would hold it.
+    #[error("its token is empty")]
+    NoToken,
+    /// Nobody would hold it.
+    #[error("its user is empty")]
+    NoUser,
+    /// It would be up to chance who holds it.
+    #[error("its token is that of an earlier line")]
+    Twice,
+    /// Its tenant cannot be told.
+    #[error(transparent)]
+    Tenant(#[from] TenantError),
+}
+
+impl TokenFile {
+    /// The tokens of a file.
+    pub fn load(path: &Path) -> Result<Self, TokenFileError> {
+        let bytes = std::fs::read(path).map_err(TokenFileError::Read)?;
+        let text = str::from_utf8(&bytes).map_err(|error| {
+            let before = bytes.iter().take(error.valid_up_to());
+            let newlines = before.filter(|&&byte| byte == b'\n').count();
+            TokenFileError::Line {
+                line: newlines as u64 + 1,
+                problem: LineProblem::Encoding,
+            }
+        })?;
+        Self::parse(text)
+    }
+
+    /// The tokens of a text: CSV, with quotes around fields that hold commas, and quotes
+    /// doubled inside them. Empty lines are skipped, and spaces around groups.
+    pub fn parse(text: &str) -> Result<Self, TokenFileError> {
+        let mut holders = HashMap::new();
+        for (line, text) in (1..).zip(text.lines()) {
+            if text.is_empty() {
+                continue;
+            }
+            let wrong = |problem| TokenFileError::Line { line, problem };
+            let fields = fields(text).map_err(wrong)?;
+            let (token, credential) = holder(&fields).map_err(wrong)?;
+            if holders.insert(digest_of(token), credential).is_some() {
+                return Err(wrong(LineProblem::Twice));
+            }
+        }
+        Ok(Self { holders })
+    }
+
+    /// What a token says about its holder.
+    pub fn find(&self, token: &str) -> Option<&Credential> {
+        self.holders.get(&digest_of(token))
+    }
+}
+
+impl fmt::Debug for TokenFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenFile(****)")
+    }
+}
+
+fn digest_of(token: &str) -> Digest {
+    let mut bytes = [0; SHA256_OUTPUT_LEN];
+    bytes.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+    bytes
+}
+
+/// The token that a line is about, and what it says about its holder.
+fn holder(fields: &[String]) -> Result<(&str, Credential), LineProblem> {
+    let (token, user, uid, groups) = match fields {
+        [token, user, uid] => (token, user, uid, ""),
+        [token, user, uid, groups] => (token, user, uid, groups.as_str()),
+        // Groups without quotes are more fields: to keep the first of them, as Kubernetes
+        // does, could lose the tenant.
+        _ => return Err(LineProblem::Fields(fields.len())),
+    };
+    if token.is_empty() {
+        return Err(LineProblem::NoToken);
+    }
+    if user.is_empty() {
+        return Err(LineProblem::NoUser);
+    }
+    let groups = groups.split(',').map(str::trim);
+    let membership = Membership::of(groups.filter(|group| !group.is_empty()))?;
+    let credential = Credential {
+        user: user.clone(),
+        uid: Some(uid.clone()).filter(|uid| !uid.is_empty()),
+        groups: membership.groups,
+        tenant: membership.tenant,
+        proof: Proof::StaticToken,
+    };
+    Ok((token, credential))
+}
+
+/// The fields of a line, as strict about quotes as Kubernetes is: a quote that is left
+/// open would hide all tokens that follow.
+fn fields(line: &str) -> Result<Vec<String>, LineProblem> {
+    let mut fields = Vec::new();
+    let mut rest = Some(line);
+    while let Some(text) = rest {
+        let (field, after) = match text.strip_prefix('"') {
+            Some(quoted) => quoted_field(quoted)?,
+            None => plain_field(text)?,
+        };
+        fields.push(field);
+        rest = after;
+    }
+    Ok(fields)
+}
+
+type FieldAndRest<'a> = (String, Option<&'a str>);
+
+fn plain_field(text: &str) -> Result<FieldAndRest<'_>, LineProblem> {
+    let (field, rest) = match text.split_once(',') {
+        Some((field, rest)) => (field, Some(rest)),
+        None => (text, None),
+    };
+    if field.contains('"') {
+        return Err(LineProblem::Quote);
+    }
+    Ok((field.to_owned(), rest))
+}
+
+fn quoted_field(mut text: &str) -> Result<FieldAndRest<'_>, LineProblem> {
+    let mut field = String::new();
+    loop {
+        let (part, rest) = text.split_once('"').ok_or(LineProblem::Quote)?;
+        field.push_str(part);
+        if rest.is_empty() {
+            return Ok((field, None));
+        }
+        if let Some(rest) = rest.strip_prefix(',') {
+            return Ok((field, Some(rest)));
+        }
+        text = rest.strip_prefix('"').ok_or(LineProblem::Quote)?;
+        field.push('"');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insula_core::{NotATenantName, Space};
+
+    use super::*;
+
+    const FILE: &str = "\
+s3cret,alice,42,\"dev, ops,tenant:t1\"\r
+\"quo\"\"ted,token\",bob,\"\"
+
+admin,root,1,\"system:masters,tenant:system\"
+plain,carol,7,dev";
+
+    #[test]
+    fn each_token_finds_its_holder_and_no_other() {
+        let tokens = TokenFile::parse(FILE).unwrap();
+        let found = |token| {
+            let credential = tokens.find(token)?;
+            assert_eq!(credential.proof, Proof::StaticToken);
+            let uid = credential.uid.as_deref();
+            let groups = credential.groups.join("|");
+            Some((
+                credential.user.as_str(),
+                uid,
+                groups,
+                credential.tenant.clone(),
+            ))
+        };
+        let t1 = Some(Space::parse("t1").unwrap());
+        let masters = "system:masters".to_owned();
+        let dev = || "dev".to_owned();
+        for (token, expected) in [
+            (
+                "s3cret",
+                Some(("alice", Some("42"), "dev|ops".to_owned(), t1)),
+            ),
+            ("quo\"ted,token", Some(("bob", None, String::new(), None))),
+            (
+                "admin",
+                Some(("root", Some("1"), masters, Some(Space::System))),
+            ),
+            ("plain", Some(("carol", Some("7"), dev(), None))),
+            ("", None),
+            ("s3cre", None),
+            ("s3cret ", None),
+            ("alice", None),
+        ] {
+            assert_eq!(found(token), expected, "{token}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_line_is_named_and_its_token_is_not() {
+        let name = LineProblem::Tenant(TenantError::Name(NotATenantName));
+        for (line, problem) in [
+            ("s3cret,alice", LineProblem::Fields(2)),
+            ("s3cret", LineProblem::Fields(1)),
+            ("s3cret,alice,42,dev,tenant:t1", LineProblem::Fields(5)),
+            (",alice,42", LineProblem::NoToken),
+            ("s3cret,,42", LineProblem::NoUser),
+            ("s3cret,alice,42,\"dev", LineProblem::Quote),
+            ("s3cret,alice,42,\"dev\"x", LineProblem::Quote),
+            ("s3\"cret,alice,42", LineProblem::Quote),
+            ("first,alice,42", LineProblem::Twice),
+            ("s3cret,alice,42,tenant:", name),
+            ("s3cret,alice,42,\" tenant:all\"", name),
+            (
+                "s3cret,alice,42,\"tenant:a,tenant:b\"",
+                LineProblem::Tenant(TenantError::Several),
+            ),
+        ] {
+            let error = TokenFile::parse(&format!("first,bob,1\n\n{line}\n")).unwrap_err();
+            let expected = format!("line 3: {problem}");
+            assert_eq!(error.to_string(), expected, "{line}");
+            for text in [error.to_string(), format!("{error:?}")] {
+                assert!(!text.contains("cret"), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_or_its_trouble_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.csv");
+        let missing = TokenFile::load(&path).unwrap_err();
+        assert!(matches!(missing, TokenFileError::Read(_)), "{missing:?}");
+        std::fs::write(&path, FILE).unwrap();
+        assert!(TokenFile::load(&path).unwrap().find("plain").is_some());
+        std::fs::write(&path, b"a,b,c\nx,\xff,z\n").unwrap();
+        let error = TokenFile::load(&path).unwrap_err();
+        assert_eq!(error.to_string(), "line 2: it is not UTF-8");
+    }
+
+    #[test]
+    fn tokens_are_not_printed() {
+        let tokens = TokenFile::parse(FILE).unwrap();
+        assert_eq!(format!("{tokens:?}"), "TokenFile(****)");
+    }
+}
