@@ -9,11 +9,13 @@ mod identity;
 mod node;
 mod place;
 mod scan;
+mod yaml;
 
 use serde::de::DeserializeSeed;
 use serde_json::Value;
 
 pub use identity::{Identity, identity_json};
+pub use yaml::{MAX_YAML_DEPTH, identity_yaml, yaml};
 
 use crate::Object;
 use crate::types::{Shape, TypeId, types};

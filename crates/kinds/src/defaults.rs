@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::Object;
 use crate::kind::Kind;
-use crate::types::{Field, Shape, TypeId, types};
+use crate::types::{Field, Omit, Shape, Type, TypeId, types};
 
 pub(crate) use network::reachable_from_outside;
 pub(crate) use workload::label_job;
@@ -32,7 +32,12 @@ static PLANS: LazyLock<Plans> = LazyLock::new(Plans::build);
 ///
 /// Kubernetes does this whenever it decodes an object, so doing it twice changes nothing.
 pub fn apply(kind: &Kind, object: &mut Object) {
-    if let Some(plan) = PLANS.by_type.get(&kind.type_id()) {
+    apply_type(kind.type_id(), object);
+}
+
+/// The same for what is not a kind of its own, such as the body of a subresource.
+pub fn apply_type(of: TypeId, object: &mut Object) {
+    if let Some(plan) = PLANS.by_type.get(&of) {
         PLANS.run(*plan, object);
     }
 }
@@ -84,6 +89,9 @@ struct Plan {
     run: Vec<fn(&mut Object)>,
     /// Maps of quantities, which are rounded.
     resources: Vec<&'static str>,
+    /// Lists and maps that are written even if they are empty. Kubernetes stores in a
+    /// format that knows no empty lists, so none comes back: what was `[]` is `null`.
+    hollow: Vec<&'static str>,
     below: Vec<Below>,
 }
 
@@ -123,6 +131,11 @@ impl Plans {
         }
         for list in &plan.resources {
             resources::round(object, list);
+        }
+        for list in &plan.hollow {
+            if tree::empty(object, list) {
+                object.remove(*list);
+            }
         }
         for below in &plan.below {
             self.descend(below, object);
@@ -178,7 +191,10 @@ impl Plans {
 
 impl Plan {
     fn is_empty(&self) -> bool {
-        self.set.is_empty() && self.run.is_empty() && self.resources.is_empty()
+        self.set.is_empty()
+            && self.run.is_empty()
+            && self.resources.is_empty()
+            && self.hollow.is_empty()
     }
 }
 
@@ -192,8 +208,13 @@ fn own_plan(id: TypeId) -> Plan {
             plan.set.extend(inner.set);
             plan.run.extend(inner.run);
             plan.resources.extend(inner.resources);
-        } else if resources::rounded(of.name, &field.shape) {
+            plan.hollow.extend(inner.hollow);
+        }
+        if resources::rounded(of.name, &field.shape) {
             plan.resources.push(field.json);
+        }
+        if hollow(of, field) {
+            plan.hollow.push(field.json);
         }
         plan.set.extend(stated(field));
     }
@@ -205,6 +226,12 @@ fn own_plan(id: TypeId) -> Plan {
         plan.run.extend(rule.run);
     }
     plan
+}
+
+/// Definitions and services of APIs are stored as JSON, and keep their empty lists.
+fn hollow(of: &Type, field: &Field) -> bool {
+    let listed = matches!(field.shape, Shape::List(_) | Shape::Map(_));
+    listed && field.omit == Omit::Never && of.name.starts_with("api.")
 }
 
 /// The default that the table of types states, unless it is just the zero value.

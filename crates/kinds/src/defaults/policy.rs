@@ -25,6 +25,10 @@ pub(super) const RULES: &[Rule] = &[
     Rule::set("api.core.v1.Secret", &[("type", r#""Opaque""#)]),
     Rule::run("api.core.v1.LimitRangeItem", limit_range),
     Rule::set(
+        "api.authentication.v1.TokenRequestSpec",
+        &[("expirationSeconds", "3600")],
+    ),
+    Rule::set(
         "api.rbac.v1.RoleRef",
         &[("apiGroup", r#""rbac.authorization.k8s.io""#)],
     ),
