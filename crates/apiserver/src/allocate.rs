@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use insula_core::Space;
-use insula_kinds::Value;
+use insula_kinds::{Object, Value, prepare};
 use uuid::Uuid;
 
-use crate::registry::{Registry, core_kind};
+use crate::registry::{Address, Registry, core_kind};
 
 /// Chooses addresses and ports that no service of the space has.
 ///
@@ -40,6 +40,22 @@ impl<'a> Allocator<'a> {
     pub fn parts(&mut self) -> (&mut Addresses<'a>, &mut Ports<'a>) {
         (&mut self.addresses, &mut self.ports)
     }
+}
+
+/// Gives a service what its new type needs.
+pub fn for_update(registry: &Registry, address: &Address, object: &mut Object) {
+    if address.kind != core_kind("services") {
+        return;
+    }
+    let mut allocator = Allocator::new(registry, &address.space);
+    let (ips, ports) = allocator.parts();
+    let mut with = prepare::Creation {
+        uid: "",
+        now: "",
+        cluster_ip: &mut || ips.next(),
+        node_port: &mut || ports.next(),
+    };
+    prepare::allocate(object, &mut with);
 }
 
 impl Addresses<'_> {

@@ -1,10 +1,12 @@
 //! Objects behind the pipeline: the store for what is written, the cache for what is read.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use insula_core::{Layout, Place, ResourceName, Revision, Space};
 use insula_kinds::{Kind, KindId, kinds};
 use insula_store::{Key, Outcome, Store, Transaction};
+use tokio::sync::Notify;
 
 use crate::cache::{Cache, Collection, Stored};
 use crate::status::{Refusal, Result};
@@ -16,6 +18,26 @@ pub struct Registry {
     cache: Arc<Cache>,
     layout: Layout,
     tokens: Tokens,
+    closing: Closing,
+}
+
+/// That the server stops, for those who would go on for ever.
+#[derive(Debug, Default)]
+pub struct Closing {
+    closed: AtomicBool,
+    told: Notify,
+}
+
+impl Closing {
+    /// Whether it does.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Is notified when it does.
+    pub const fn told(&self) -> &Notify {
+        &self.told
+    }
 }
 
 /// One object, whether it is there or not.
@@ -67,7 +89,18 @@ impl Address {
 impl Registry {
     /// Over a store and the cache that follows it.
     pub fn new(store: Arc<dyn Store>, cache: Arc<Cache>, layout: Layout, secret: &[u8]) -> Self {
-        Self { store, cache, layout, tokens: Tokens::new(secret) }
+        Self { store, cache, layout, tokens: Tokens::new(secret), closing: Closing::default() }
+    }
+
+    /// Ends all watches.
+    pub fn close(&self) {
+        self.closing.closed.store(true, Ordering::Release);
+        self.closing.told.notify_waiters();
+    }
+
+    /// Whether the server stops.
+    pub const fn closing(&self) -> &Closing {
+        &self.closing
     }
 
     /// The cache.

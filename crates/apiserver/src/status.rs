@@ -110,6 +110,13 @@ impl Refusal {
         Self::new(409, "Conflict", message).about(kind, name, &kind.resource)
     }
 
+    /// The same for a subresource.
+    pub fn conflict_below(kind: &Kind, subresource: &str, name: &str, why: &str) -> Self {
+        let called = format!("{}/{subresource}", kind.resource);
+        let message = format!("Operation cannot be fulfilled on {called} \"{name}\": {why}");
+        Self::new(409, "Conflict", message).about(kind, name, &called)
+    }
+
     /// A precondition of a deletion does not hold.
     pub fn precondition(kind: &Kind, name: &str, why: &str) -> Self {
         let of = kind.qualified_kind();
@@ -133,6 +140,15 @@ impl Refusal {
         Self::new(422, "Invalid", message)
             .about(kind, name, &kind.resource)
             .because(errors)
+    }
+
+    /// The same for an object whose kind is not that of the path.
+    pub fn invalid_named(kind: &str, group: &str, name: &str, errors: &[FieldError]) -> Self {
+        let found = validate::message(errors);
+        let message = format!("{kind}.{group} \"{name}\" is invalid: {found}");
+        let mut refusal = Self::new(422, "Invalid", message);
+        refusal.details = Some(json!({"name": name, "group": group, "kind": kind}));
+        refusal.because(errors)
     }
 
     /// The parameters of the request are wrong; `options` is `ListOptions` and so on.
@@ -311,6 +327,15 @@ impl Refusal {
     pub fn unavailable(error: impl ToString) -> Self {
         let message = format!("the store is not available: {}", error.to_string());
         Self::new(503, "ServiceUnavailable", message).retry_after(1)
+    }
+
+    /// It would need a node.
+    pub fn not_implemented(subresource: &str) -> Self {
+        let message = format!(
+            "{subresource} needs a node that runs the pod, and nothing runs pods in Insula: they \
+             are objects here"
+        );
+        Self::new(501, "NotImplemented", message)
     }
 
     /// Too much is asked at once.

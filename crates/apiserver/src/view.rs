@@ -64,6 +64,13 @@ impl View {
         Ok(Self { kind, stored: kinds().get(kind.storage()), accepted, include })
     }
 
+    /// For what has no kind of its own in the table of resources.
+    pub fn of_status(accepted: Accepted) -> Self {
+        let kind = kinds().get(crate::registry::core_kind("namespaces"));
+        let accepted = Accepted { form: Form::Whole, ..accepted };
+        Self { kind, stored: kind, accepted, include: Include::Metadata }
+    }
+
     /// The same, whatever form was asked for: as whole objects.
     #[must_use]
     pub fn whole(mut self) -> Self {
@@ -191,6 +198,24 @@ impl View {
             return Bytes::new();
         };
         self.encoded("v1", "Status", type_of("Status"), &status)
+    }
+
+    /// That something succeeded, in a body.
+    pub fn status_of(&self, status: &Value) -> Body {
+        let status = status.as_object().cloned().unwrap_or_default();
+        self.value("v1", "Status", type_of("Status"), &status)
+    }
+
+    /// That an object is gone.
+    pub fn success(&self, kind: &Kind, name: &str, uid: Option<&Value>) -> Body {
+        let mut details = json!({"name": name, "kind": kind.resource});
+        if !kind.group.is_empty() {
+            details["group"] = kind.group.as_str().into();
+        }
+        if let Some(uid) = uid {
+            details["uid"] = uid.clone();
+        }
+        self.status_of(&json!({"metadata": {}, "status": "Success", "details": details}))
     }
 
     fn is_compact_json(&self) -> bool {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub use create::{create, create_object, encoded};
 pub use delete::{DeleteOptions, Deleted, delete, delete_collection, remove};
 pub use modify::{Modified, Modify, modify};
-pub use patch::{PatchFormat, patch, patched};
+pub use patch::{PatchFormat, patch, patched, read_options};
 pub use update::update;
 
 use crate::cache::Stored;

@@ -252,6 +252,8 @@ impl Watcher {
             // Asked for before the log is read, so that nothing is missed in between.
             let collection = Arc::clone(&self.collection);
             let changed = collection.changed().notified();
+            let registry = Arc::clone(&self.registry);
+            let closing = registry.closing().told().notified();
             let applied = self.registry.cache().applied();
             match self.events() {
                 Err(lost) => {
@@ -262,7 +264,7 @@ impl Watcher {
                 Ok(None) => {}
             }
             let now = Instant::now();
-            if now >= self.deadline {
+            if now >= self.deadline || registry.closing().is_closed() {
                 return None;
             }
             if let Some(bookmark) = self.bookmark(now, applied) {
@@ -271,6 +273,7 @@ impl Watcher {
             self.set_timer();
             tokio::select! {
                 () = changed => {}
+                () = closing => {}
                 () = self.timer.as_mut() => {}
             }
         }

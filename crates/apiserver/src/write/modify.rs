@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use insula_core::Revision;
-use insula_kinds::{FieldError, Kind, Object, convert, defaults, prepare, validate};
+use insula_kinds::{FieldError, Kind, Object, convert, defaults, prepare, time, validate};
 use insula_store::{Expect, Outcome, Transaction};
 use serde_json::json;
 
 use super::create::encoded;
 use super::{Done, metadata};
+use crate::allocate;
 use crate::cache::{Stored, without_revision};
 use crate::registry::{Address, Registry};
 use crate::status::{Refusal, Result};
@@ -99,6 +100,8 @@ async fn attempt(
     convert::convert(kind, stored, &mut new);
     settle_metadata(request, &old, &mut new)?;
     prepare::update(stored, request.subresource, &old, &mut new);
+    prepare::date(stored, request.subresource, &old, &mut new, &time::now());
+    allocate::for_update(registry, request.address, &mut new);
     let errors = validate::update(stored, request.subresource, &old, &new);
     if !errors.is_empty() {
         return Err(Refusal::invalid(kind, name, &errors));
