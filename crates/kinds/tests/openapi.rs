@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use insula_kinds::openapi::{v2_document, v3_document, v3_paths};
+use insula_kinds::openapi::{v2_document, v2_protobuf, v3_document, v3_paths};
 use insula_kinds::{Kind, Value, kinds};
 use serde_json::json;
 
@@ -375,4 +375,52 @@ fn version_2_has_everything_in_one_document() {
         &mut defaults,
     );
     assert_eq!(defaults, Vec::<&Value>::new());
+}
+
+/// The length-delimited fields of a message that have the number.
+fn fields(mut message: &[u8], number: u64) -> Vec<&[u8]> {
+    fn varint(message: &mut &[u8]) -> u64 {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let (first, rest) = message.split_first().unwrap();
+            *message = rest;
+            value |= u64::from(first & 0x7f) << shift;
+            if *first < 0x80 {
+                break;
+            }
+        }
+        value
+    }
+    let mut found = Vec::new();
+    while !message.is_empty() {
+        let key = varint(&mut message);
+        let length = varint(&mut message);
+        match key & 7 {
+            0 => {}
+            2 => {
+                let (field, rest) = message.split_at(length as usize);
+                message = rest;
+                if key >> 3 == number {
+                    found.push(field);
+                }
+            }
+            other => panic!("nothing here has wire type {other}"),
+        }
+    }
+    found
+}
+
+#[test]
+fn version_2_in_protobuf_has_the_same_paths_and_definitions() {
+    let document = v2();
+    let protobuf = v2_protobuf(ALL);
+    let named = |outer: u64, inner: u64| {
+        let entries = fields(fields(&protobuf, outer)[0], inner);
+        let names = entries.iter().map(|entry| fields(entry, 1)[0]);
+        let names = names.map(|name| std::str::from_utf8(name).unwrap().to_owned());
+        names.collect::<BTreeSet<_>>()
+    };
+    assert_eq!(named(8, 2), names(&document["paths"]));
+    assert_eq!(named(9, 1), names(&document["definitions"]));
+    assert_eq!(fields(&protobuf, 1), [b"2.0"]);
 }
