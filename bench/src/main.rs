@@ -8,6 +8,7 @@
 //! memory of another.
 
 mod figures;
+mod heading;
 mod machine;
 mod part;
 mod report;
