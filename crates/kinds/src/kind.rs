@@ -212,10 +212,17 @@ impl Kinds {
         for (kind, storage) in kinds.iter_mut().zip(storages) {
             kind.storage = storage;
         }
+        let stored = by_resource.iter().filter(|(_, id)| {
+            let kind = &kinds[id.index()];
+            kind.storage == **id && kind.can("get")
+        });
+        let by_storage = stored.map(|((group, _, resource), id)| ((*group, *resource), *id));
+        let by_storage = by_storage.collect();
         Self {
             kinds,
             by_resource,
             by_kind,
+            by_storage,
         }
     }
 }

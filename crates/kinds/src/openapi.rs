@@ -8,12 +8,14 @@
 //! Documents are pure functions of what they describe; who serves them keeps the bytes.
 
 mod discovery;
+mod gnostic;
 mod operation;
 mod path;
 mod schema;
 mod v2;
 mod v3;
 
+pub use gnostic::v2_protobuf;
 pub use v2::v2_document;
 pub use v3::{v3_document, v3_paths};
 

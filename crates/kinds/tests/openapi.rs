@@ -1,17 +1,27 @@
 //! OpenAPI documents hold what clients look for in them, and hold together.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
-use insula_kinds::openapi::{v2_document, v3_document, v3_paths};
+use insula_kinds::openapi::{v2_document, v2_protobuf, v3_document, v3_paths};
 use insula_kinds::{Kind, Value, kinds};
 use serde_json::json;
 
 const ALL: &dyn Fn(&Kind) -> bool = &|_| true;
 const OF_TENANTS: &dyn Fn(&Kind) -> bool = &|kind| !kind.system_only;
 
-fn v3(path: &str) -> Value {
-    serde_json::from_slice(&v3_document(path, ALL).unwrap()).unwrap()
+/// All documents of version 3, as every test reads several of them.
+static V3: LazyLock<BTreeMap<String, Value>> = LazyLock::new(|| {
+    let document = |path: String| {
+        let bytes = v3_document(&path, ALL).unwrap();
+        (path, serde_json::from_slice(&bytes).unwrap())
+    };
+    v3_paths(ALL).into_iter().map(document).collect()
+});
+
+fn v3(path: &str) -> &'static Value {
+    &V3[path]
 }
 
 fn v2() -> Value {
@@ -95,7 +105,7 @@ fn there_is_a_document_for_every_path() {
 fn every_reference_leads_somewhere_and_nothing_is_there_in_vain() {
     for path in v3_paths(ALL) {
         let document = v3(&path);
-        let wanted = references(&document, "#/components/schemas/");
+        let wanted = references(document, "#/components/schemas/");
         assert_eq!(names(&document["components"]["schemas"]), wanted, "{path}");
     }
     let document = v2();
@@ -233,14 +243,14 @@ fn subresources_take_and_give_their_own_kind() {
 #[test]
 fn fields_say_how_they_are_merged() {
     let apps = v3("apis/apps/v1");
-    let strategy = &schema(&apps, "api.apps.v1.DeploymentSpec")["properties"]["strategy"];
+    let strategy = &schema(apps, "api.apps.v1.DeploymentSpec")["properties"]["strategy"];
     let wanted = json!({
         "allOf": [{"$ref": "#/components/schemas/io.k8s.api.apps.v1.DeploymentStrategy"}],
         "default": {},
         "x-kubernetes-patch-strategy": "retainKeys",
     });
     assert_eq!(*strategy, wanted);
-    let containers = &schema(&apps, "api.core.v1.PodSpec")["properties"]["containers"];
+    let containers = &schema(apps, "api.core.v1.PodSpec")["properties"]["containers"];
     let wanted = json!({
         "type": "array",
         "items": {
@@ -253,42 +263,42 @@ fn fields_say_how_they_are_merged() {
         "x-kubernetes-patch-merge-key": "name",
     });
     assert_eq!(*containers, wanted);
-    let ports = &schema(&apps, "api.core.v1.Container")["properties"]["ports"];
+    let ports = &schema(apps, "api.core.v1.Container")["properties"]["ports"];
     assert_eq!(
         ports["x-kubernetes-list-map-keys"],
         json!(["containerPort", "protocol"])
     );
-    let volumes = &schema(&apps, "api.core.v1.PodSpec")["properties"]["volumes"];
+    let volumes = &schema(apps, "api.core.v1.PodSpec")["properties"]["volumes"];
     assert_eq!(volumes["x-kubernetes-patch-strategy"], "merge,retainKeys");
-    let selector = &schema(&apps, "api.core.v1.PodSpec")["properties"]["nodeSelector"];
+    let selector = &schema(apps, "api.core.v1.PodSpec")["properties"]["nodeSelector"];
     assert_eq!(selector["x-kubernetes-map-type"], "atomic");
-    let selector = schema(&apps, "apimachinery.pkg.apis.meta.v1.LabelSelector");
+    let selector = schema(apps, "apimachinery.pkg.apis.meta.v1.LabelSelector");
     assert_eq!(selector["x-kubernetes-map-type"], "atomic");
 }
 
 #[test]
 fn fields_have_types_defaults_and_say_whether_they_are_required() {
     let core = v3("api/v1");
-    let port = schema(&core, "api.core.v1.ContainerPort");
+    let port = schema(core, "api.core.v1.ContainerPort");
     assert_eq!(port["required"], json!(["containerPort"]));
     let wanted = json!({"type": "integer", "format": "int32", "default": 0});
     assert_eq!(port["properties"]["containerPort"], wanted);
     assert_eq!(port["properties"]["protocol"]["default"], "TCP");
-    let secret = &schema(&core, "api.core.v1.Secret")["properties"];
+    let secret = &schema(core, "api.core.v1.Secret")["properties"];
     let wanted = json!({"type": "string", "format": "byte"});
     assert_eq!(secret["data"]["additionalProperties"], wanted);
-    let meta = &schema(&core, "apimachinery.pkg.apis.meta.v1.ObjectMeta")["properties"];
+    let meta = &schema(core, "apimachinery.pkg.apis.meta.v1.ObjectMeta")["properties"];
     assert_eq!(meta["generation"]["format"], "int64");
     assert_eq!(meta["tenant"], json!({"type": "string"}));
     let wanted = json!({"type": "string", "format": "date-time"});
-    assert_eq!(schema(&core, "apimachinery.pkg.apis.meta.v1.Time"), wanted);
-    let int_or_string = schema(&core, "apimachinery.pkg.util.intstr.IntOrString");
+    assert_eq!(schema(core, "apimachinery.pkg.apis.meta.v1.Time"), wanted);
+    let int_or_string = schema(core, "apimachinery.pkg.util.intstr.IntOrString");
     assert_eq!(int_or_string["format"], "int-or-string");
-    let limits = &schema(&core, "api.core.v1.ResourceRequirements")["properties"]["limits"];
+    let limits = &schema(core, "api.core.v1.ResourceRequirements")["properties"]["limits"];
     let wanted = "#/components/schemas/io.k8s.apimachinery.pkg.api.resource.Quantity";
     assert_eq!(limits["additionalProperties"]["$ref"], wanted);
     let review = v3("apis/authorization.k8s.io/v1");
-    let review = schema(&review, "api.authorization.v1.SubjectAccessReviewSpec");
+    let review = schema(review, "api.authorization.v1.SubjectAccessReviewSpec");
     let wanted = json!({"type": "array", "items": {"type": "string", "default": ""}});
     assert_eq!(
         review["properties"]["extra"]["additionalProperties"],
@@ -302,12 +312,12 @@ fn schemas_of_custom_resources_are_any_json() {
     let prefix = "apiextensions-apiserver.pkg.apis.apiextensions.v1";
     for name in ["JSON", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrArray"] {
         assert_eq!(
-            schema(&document, &format!("{prefix}.{name}")),
+            schema(document, &format!("{prefix}.{name}")),
             json!({}),
             "{name}"
         );
     }
-    let props = schema(&document, &format!("{prefix}.JSONSchemaProps"));
+    let props = schema(document, &format!("{prefix}.JSONSchemaProps"));
     assert_eq!(props["properties"]["$ref"], json!({"type": "string"}));
     assert_eq!(props["properties"]["maximum"]["format"], "double");
 }
@@ -375,4 +385,52 @@ fn version_2_has_everything_in_one_document() {
         &mut defaults,
     );
     assert_eq!(defaults, Vec::<&Value>::new());
+}
+
+/// The length-delimited fields of a message that have the number.
+fn fields(mut message: &[u8], number: u64) -> Vec<&[u8]> {
+    fn varint(message: &mut &[u8]) -> u64 {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let (first, rest) = message.split_first().unwrap();
+            *message = rest;
+            value |= u64::from(first & 0x7f) << shift;
+            if *first < 0x80 {
+                break;
+            }
+        }
+        value
+    }
+    let mut found = Vec::new();
+    while !message.is_empty() {
+        let key = varint(&mut message);
+        let length = varint(&mut message);
+        match key & 7 {
+            0 => {}
+            2 => {
+                let (field, rest) = message.split_at(length as usize);
+                message = rest;
+                if key >> 3 == number {
+                    found.push(field);
+                }
+            }
+            other => panic!("nothing here has wire type {other}"),
+        }
+    }
+    found
+}
+
+#[test]
+fn version_2_in_protobuf_has_the_same_paths_and_definitions() {
+    let document = v2();
+    let protobuf = v2_protobuf(ALL);
+    let named = |outer: u64, inner: u64| {
+        let entries = fields(fields(&protobuf, outer)[0], inner);
+        let names = entries.iter().map(|entry| fields(entry, 1)[0]);
+        let names = names.map(|name| std::str::from_utf8(name).unwrap().to_owned());
+        names.collect::<BTreeSet<_>>()
+    };
+    assert_eq!(named(8, 2), names(&document["paths"]));
+    assert_eq!(named(9, 1), names(&document["definitions"]));
+    assert_eq!(fields(&protobuf, 1), [b"2.0"]);
 }

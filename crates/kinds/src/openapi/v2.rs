@@ -12,9 +12,13 @@ use crate::{Kind, Object, Value, kinds};
 
 /// The document of all kinds that `filter` lets through.
 pub fn v2_document(filter: &dyn Fn(&Kind) -> bool) -> Vec<u8> {
+    serde_json::to_vec(&document(filter)).expect("values are always JSON")
+}
+
+pub(super) fn document(filter: &dyn Fn(&Kind) -> bool) -> Document {
     let paths = paths(filter);
     let names = Names::new(filter);
-    let document = Document {
+    Document {
         swagger: "2.0",
         info: json!({"title": "Kubernetes", "version": VERSION}),
         paths: paths.iter().map(path_item).collect(),
@@ -23,8 +27,7 @@ pub fn v2_document(filter: &dyn Fn(&Kind) -> bool) -> Vec<u8> {
             "BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"},
         }),
         security: json!([{"BearerToken": []}]),
-    };
-    serde_json::to_vec(&document).expect("values are always JSON")
+    }
 }
 
 fn paths(filter: &dyn Fn(&Kind) -> bool) -> Vec<Path> {
@@ -47,13 +50,13 @@ fn paths(filter: &dyn Fn(&Kind) -> bool) -> Vec<Path> {
 /// A document with its members in the usual order.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Document {
-    swagger: &'static str,
-    info: Value,
-    paths: Object,
-    definitions: Object,
-    security_definitions: Value,
-    security: Value,
+pub(super) struct Document {
+    pub(super) swagger: &'static str,
+    pub(super) info: Value,
+    pub(super) paths: Object,
+    pub(super) definitions: Object,
+    pub(super) security_definitions: Value,
+    pub(super) security: Value,
 }
 
 fn path_item(path: &Path) -> (String, Value) {
