@@ -219,11 +219,11 @@ impl Documents {
         match &name.what {
             What::Aggregated(root) => Catalog::of(&filter).aggregated(*root).into_json(),
             What::V2 => openapi::v2_document(&filter),
-            What::V3(path) => openapi::v3_part(path, &filter).unwrap_or_default(),
+            What::V3(path) => openapi::v3_document(path, &filter).unwrap_or_default(),
             What::V3Index => {
                 let mut paths = serde_json::Map::new();
                 for path in openapi::v3_paths(&filter) {
-                    let part = openapi::v3_part(&path, &filter).unwrap_or_default();
+                    let part = openapi::v3_document(&path, &filter).unwrap_or_default();
                     let url = format!("/openapi/v3/{path}?hash={}", hash(&part));
                     paths.insert(path, json!({"serverRelativeURL": url}));
                 }

@@ -22,12 +22,12 @@ impl Query {
     }
 
     /// The first value of a parameter; an empty one is as good as none.
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub fn get<'a>(&'a self, name: &str) -> Option<&'a str> {
         self.all(name).find(|value| !value.is_empty())
     }
 
     /// Every value of a parameter.
-    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+    pub fn all<'a, 'n>(&'a self, name: &'n str) -> impl Iterator<Item = &'a str> + use<'a, 'n> {
         let named = self.0.iter().filter(move |(found, _)| found == name);
         named.map(|(_, value)| value.as_str())
     }
