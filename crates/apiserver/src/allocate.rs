@@ -33,7 +33,10 @@ impl<'a> Allocator<'a> {
     /// For services of one space.
     pub const fn new(registry: &'a Registry, space: &'a Space) -> Self {
         let taken = Taken { registry, space };
-        Self { addresses: Addresses(taken), ports: Ports(taken) }
+        Self {
+            addresses: Addresses(taken),
+            ports: Ports(taken),
+        }
     }
 
     /// The two of them.
@@ -62,7 +65,11 @@ impl Addresses<'_> {
     /// A free address.
     pub fn next(&mut self) -> String {
         let taken: HashSet<String> = self.0.of(|spec, taken| {
-            taken.extend(spec.get("clusterIP").and_then(Value::as_str).map(str::to_owned));
+            taken.extend(
+                spec.get("clusterIP")
+                    .and_then(Value::as_str)
+                    .map(str::to_owned),
+            );
         });
         // The first few addresses are the API server's own and DNS's, by custom.
         (0..1 << 16)
@@ -79,19 +86,30 @@ impl Ports<'_> {
     /// A free port.
     pub fn next(&mut self) -> u16 {
         let taken: HashSet<u64> = self.0.of(|spec, taken| {
-            let ports = spec.get("ports").and_then(Value::as_array).into_iter().flatten();
+            let ports = spec
+                .get("ports")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten();
             taken.extend(ports.filter_map(|port| port.get("nodePort")?.as_u64()));
         });
         let start = (random() % 2768) as u16;
         let ports = (0..2768).map(|step| 30_000 + (start + step) % 2768);
-        ports.into_iter().find(|port| !taken.contains(&u64::from(*port))).unwrap_or(0)
+        ports
+            .into_iter()
+            .find(|port| !taken.contains(&u64::from(*port)))
+            .unwrap_or(0)
     }
 }
 
 impl Taken<'_> {
     fn of<T>(&self, read: impl Fn(&Value, &mut HashSet<T>)) -> HashSet<T> {
         let mut taken = HashSet::new();
-        if let Some(services) = self.registry.cache().find(core_kind("services"), self.space) {
+        if let Some(services) = self
+            .registry
+            .cache()
+            .find(core_kind("services"), self.space)
+        {
             for service in services.snapshot("", None).objects {
                 if let Some(spec) = service.tree().get("spec") {
                     read(spec, &mut taken);

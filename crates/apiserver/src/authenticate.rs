@@ -44,7 +44,9 @@ impl Authenticator {
         if let Some(principal) = &peer.certificate {
             return principal.clone();
         }
-        let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let header = headers
+            .get(AUTHORIZATION)
+            .and_then(|value| value.to_str().ok());
         let token = header.and_then(bearer).ok_or_else(Refusal::unauthorized)?;
         let known = self.tokens.as_ref().and_then(|tokens| tokens.find(token));
         self.settle(known.ok_or_else(Refusal::unauthorized)?.clone())
@@ -58,7 +60,9 @@ impl Authenticator {
 
     fn settle(&self, credential: Credential) -> Result<Arc<Principal>> {
         let principal = settle(credential, self.default_tenant.as_ref());
-        principal.map(Arc::new).map_err(|error| Refusal::no_tenant(&error.to_string()))
+        principal
+            .map(Arc::new)
+            .map_err(|error| Refusal::no_tenant(&error.to_string()))
     }
 }
 

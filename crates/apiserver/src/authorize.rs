@@ -78,7 +78,11 @@ pub async fn authorize(
             return Err(Refusal::no_such_resource());
         }
     }
-    Ok(Granted { principal, spaces, path })
+    Ok(Granted {
+        principal,
+        spaces,
+        path,
+    })
 }
 
 /// Refuses who may not learn what a space serves.

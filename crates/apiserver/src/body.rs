@@ -55,14 +55,23 @@ impl List {
         let commas = items.len().saturating_sub(1);
         let bodies: usize = items.iter().map(|item| item.item(kind).len() + 1).sum();
         let left = (head.len() + bodies + commas + tail.len()) as u64;
-        Self { kind, head, items: items.into_iter(), first: true, tail: Some(tail), left }
+        Self {
+            kind,
+            head,
+            items: items.into_iter(),
+            first: true,
+            tail: Some(tail),
+            left,
+        }
     }
 
     fn next(&mut self) -> Option<Bytes> {
         if self.left == 0 {
             return None;
         }
-        let room = usize::try_from(self.left).unwrap_or(PIECE).min(PIECE + (8 << 10));
+        let room = usize::try_from(self.left)
+            .unwrap_or(PIECE)
+            .min(PIECE + (8 << 10));
         let mut piece = BytesMut::with_capacity(room);
         piece.put_slice(&std::mem::take(&mut self.head));
         while piece.len() < PIECE {
@@ -119,7 +128,9 @@ impl http_body::Body for Body {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
+            Self::Whole(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64))
+            }
             Self::List(list) => SizeHint::with_exact(list.left),
             Self::Stream(_) => SizeHint::default(),
         }

@@ -61,7 +61,11 @@ impl Cache {
 
     /// The objects of a kind in a space, if there ever was one.
     pub fn find(&self, kind: KindId, space: &Space) -> Option<Arc<Collection>> {
-        let spaces = self.shelf(kind).spaces.read().unwrap_or_else(PoisonError::into_inner);
+        let spaces = self
+            .shelf(kind)
+            .spaces
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
         spaces.get(space).cloned()
     }
 
@@ -70,7 +74,11 @@ impl Cache {
         if let Some(found) = self.find(kind, space) {
             return found;
         }
-        let mut spaces = self.shelf(kind).spaces.write().unwrap_or_else(PoisonError::into_inner);
+        let mut spaces = self
+            .shelf(kind)
+            .spaces
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         let floor = self.first_of(space);
         let made = spaces.entry(space.clone());
         Arc::clone(made.or_insert_with(|| Arc::new(Collection::new(floor))))
@@ -78,8 +86,14 @@ impl Cache {
 
     /// The objects of a kind in every space, in the order of the store's keys.
     pub fn everywhere(&self, kind: KindId) -> Vec<(Space, Arc<Collection>)> {
-        let spaces = self.shelf(kind).spaces.read().unwrap_or_else(PoisonError::into_inner);
-        let all = spaces.iter().map(|(space, of)| (space.clone(), Arc::clone(of)));
+        let spaces = self
+            .shelf(kind)
+            .spaces
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let all = spaces
+            .iter()
+            .map(|(space, of)| (space.clone(), Arc::clone(of)));
         let mut all: Vec<_> = all.collect();
         drop(spaces);
         all.sort_by(|(one, _), (other, _)| one.cmp(other));

@@ -29,7 +29,7 @@ use crate::view;
 #[derive(Debug, Default)]
 pub struct Documents {
     /// What legacy discovery says the server's address is.
-    pub address: String,
+    address: String,
     kept: Mutex<Vec<(Name, Weak<Made>)>>,
     recent: Mutex<Vec<Arc<Made>>>,
 }
@@ -93,14 +93,22 @@ pub fn answer(
     let filter = |kind: &Kind| serves(space, kind);
     match document {
         Document::Api | Document::Apis => {
-            let root = if *document == Document::Api { Root::Api } else { Root::Apis };
+            let root = if *document == Document::Api {
+                Root::Api
+            } else {
+                Root::Apis
+            };
             if let Some(media) = negotiate::wants_aggregated(&parts.headers) {
                 return documents.aggregated(root, space, media, parts);
             }
-            legacy(match root {
-                Root::Api => discovery::api_versions(&documents.address),
-                Root::Apis => Catalog::of(&filter).api_group_list(),
-            }, parts, query)
+            legacy(
+                match root {
+                    Root::Api => discovery::api_versions(&documents.address),
+                    Root::Apis => Catalog::of(&filter).api_group_list(),
+                },
+                parts,
+                query,
+            )
         }
         Document::Group(group) => {
             let found = Catalog::of(&filter).api_group(group);
@@ -138,6 +146,14 @@ pub fn answer(
 }
 
 impl Documents {
+    /// Of a server that is reached there.
+    pub fn new(address: String) -> Self {
+        Self {
+            address,
+            ..Self::default()
+        }
+    }
+
     fn aggregated(&self, root: Root, space: &Space, media: Media, parts: &Parts) -> Result<Answer> {
         let made = self.get(space, What::Aggregated(root));
         let (body, content_type) = match media {
@@ -150,7 +166,8 @@ impl Documents {
                 let document = Catalog::of(&filter).aggregated(root);
                 let mut raw = Vec::new();
                 protobuf::encode(document.type_id(), &document.object(), &mut raw);
-                let sealed = protobuf::seal("apidiscovery.k8s.io/v2", "APIGroupDiscoveryList", &raw);
+                let sealed =
+                    protobuf::seal("apidiscovery.k8s.io/v2", "APIGroupDiscoveryList", &raw);
                 (
                     sealed.into(),
                     "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
@@ -194,7 +211,10 @@ impl Documents {
     }
 
     fn get(&self, space: &Space, what: What) -> Arc<Made> {
-        let name = Name { system: space.is_system(), what };
+        let name = Name {
+            system: space.is_system(),
+            what,
+        };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|(_, made)| made.strong_count() > 0);
         let found = kept.iter().find(|(known, _)| *known == name);
@@ -236,7 +256,11 @@ impl Documents {
 impl Made {
     fn new(body: Vec<u8>) -> Self {
         let hash = hash(&body);
-        Self { body: body.into(), compressed: std::sync::OnceLock::new(), hash }
+        Self {
+            body: body.into(),
+            compressed: std::sync::OnceLock::new(),
+            hash,
+        }
     }
 }
 
@@ -255,7 +279,9 @@ fn conditional(made: &Made, parts: &Parts, content_type: &'static str) -> Answer
     if zipped {
         answer = answer.header(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
-    answer.header(ETAG, etag).header(VARY, HeaderValue::from_static("Accept, Accept-Encoding"))
+    answer
+        .header(ETAG, etag)
+        .header(VARY, HeaderValue::from_static("Accept, Accept-Encoding"))
 }
 
 fn legacy(document: discovery::Document, parts: &Parts, query: &Query) -> Result<Answer> {
@@ -265,7 +291,11 @@ fn legacy(document: discovery::Document, parts: &Parts, query: &Query) -> Result
         let text = |member: &str| object.get(member).and_then(|of| of.as_str()).unwrap_or("");
         let mut raw = Vec::new();
         protobuf::encode(document.type_id(), &object, &mut raw);
-        let version = if text("apiVersion").is_empty() { "v1" } else { text("apiVersion") };
+        let version = if text("apiVersion").is_empty() {
+            "v1"
+        } else {
+            text("apiVersion")
+        };
         protobuf::seal(version, text("kind"), &raw).into()
     } else {
         view::finish(accepted, Bytes::from(document.into_json()))
@@ -289,7 +319,11 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
 
 fn hash(bytes: &[u8]) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA512, bytes);
-    digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect()
+    digest
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02X}"))
+        .collect()
 }
 
 fn quoted(hash: &str) -> HeaderValue {

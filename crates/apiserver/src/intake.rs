@@ -74,7 +74,10 @@ pub fn read(sent: &Sent, expected: Expected<'_>, validation: FieldValidation) ->
              error: {problems}"
         ))
     })?;
-    Ok(Written { object: decoded.object, warnings })
+    Ok(Written {
+        object: decoded.object,
+        warnings,
+    })
 }
 
 /// What is to be done about unknown and duplicate fields: warnings, or a refusal with all
@@ -100,7 +103,10 @@ fn from_protobuf(sent: &Sent, expected: Expected<'_>) -> Result<Written> {
     let (version, kind) = (given(envelope.api_version), given(envelope.kind));
     check_identity(version.as_deref(), kind.as_deref(), expected)?;
     let object = protobuf::decode(expected.of, envelope.raw).map_err(unreadable)?;
-    Ok(Written { object, warnings: Vec::new() })
+    Ok(Written {
+        object,
+        warnings: Vec::new(),
+    })
 }
 
 fn refuse(sent: &Sent, expected: Expected<'_>, error: &DecodeError) -> Refusal {
@@ -134,7 +140,9 @@ fn check_identity(
     expected: Expected<'_>,
 ) -> Result<()> {
     let api_version = api_version.filter(|text| !text.is_empty());
-    let kind = kind.filter(|text| !text.is_empty()).unwrap_or(expected.kind);
+    let kind = kind
+        .filter(|text| !text.is_empty())
+        .unwrap_or(expected.kind);
     let given = api_version.unwrap_or(expected.api_version);
     if given == expected.api_version && kind == expected.kind {
         return Ok(());
@@ -148,9 +156,16 @@ fn check_identity(
              ({wanted})"
         )));
     }
-    let as_a = format!("{kind} in version \"{version}\" cannot be handled as a {}", expected.kind);
+    let as_a = format!(
+        "{kind} in version \"{version}\" cannot be handled as a {}",
+        expected.kind
+    );
     if known {
-        let package = if expected.group.is_empty() { "core" } else { first_label(expected.group) };
+        let package = if expected.group.is_empty() {
+            "core"
+        } else {
+            first_label(expected.group)
+        };
         return Err(Refusal::bad_request(format!(
             "{as_a}: converting ({version}.{kind}) to ({package}.{}): unknown conversion",
             expected.kind

@@ -29,7 +29,10 @@ mod tests {
     fn a_generated_name_is_the_prefix_and_five_letters() {
         let name = generated("web-");
         assert_eq!((name.len(), &name[..4]), (9, "web-"));
-        assert!(name[4..].bytes().all(|byte| ALPHABET.contains(&byte)), "{name}");
+        assert!(
+            name[4..].bytes().all(|byte| ALPHABET.contains(&byte)),
+            "{name}"
+        );
         assert_eq!(generated(&"x".repeat(80)).len(), 63);
         assert_ne!(generated("a"), generated("a"));
     }

@@ -63,7 +63,11 @@ pub fn accepted(headers: &HeaderMap, query: &Query) -> Result<Accepted> {
     let accept = accept.join(",");
     let mut clauses = clauses(&accept);
     if clauses.is_empty() {
-        clauses.push(Clause { media: "*/*", parameters: Vec::new(), quality: 1.0 });
+        clauses.push(Clause {
+            media: "*/*",
+            parameters: Vec::new(),
+            quality: 1.0,
+        });
     }
     let known = clauses.iter().any(|clause| clause.media().is_some());
     if !known {
@@ -98,7 +102,8 @@ pub fn wants_aggregated(headers: &HeaderMap) -> Option<Media> {
         let parameter = |name| clause.parameter(name);
         match parameter("as") {
             Some("APIGroupDiscoveryList")
-                if parameter("g") == Some("apidiscovery.k8s.io") && parameter("v") == Some("v2") =>
+                if parameter("g") == Some("apidiscovery.k8s.io")
+                    && parameter("v") == Some("v2") =>
             {
                 return clause.media();
             }
@@ -121,7 +126,9 @@ pub fn sent(headers: &HeaderMap) -> Result<Media> {
 
 /// `Content-Type` without its parameters.
 pub fn content_type(headers: &HeaderMap) -> &str {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let value = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
     value.unwrap_or("").split(';').next().unwrap_or("").trim()
 }
 
@@ -149,8 +156,14 @@ impl<'a> Clause<'a> {
         let media = parts.next().filter(|media| !media.is_empty())?;
         let parameters: Vec<_> = parts.filter_map(|part| part.split_once('=')).collect();
         let quality = parameters.iter().find(|(name, _)| *name == "q");
-        let quality = quality.and_then(|(_, value)| value.parse().ok()).unwrap_or(1.0);
-        Some(Self { media, parameters, quality })
+        let quality = quality
+            .and_then(|(_, value)| value.parse().ok())
+            .unwrap_or(1.0);
+        Some(Self {
+            media,
+            parameters,
+            quality,
+        })
     }
 
     fn parameter(&self, name: &str) -> Option<&'a str> {
@@ -188,7 +201,13 @@ impl<'a> Clause<'a> {
             };
         }
         let pretty = matches!(self.parameter("pretty"), Some("1" | "true"));
-        Some(Accepted { media, form, form_version, pretty, gzip: false })
+        Some(Accepted {
+            media,
+            form,
+            form_version,
+            pretty,
+            gzip: false,
+        })
     }
 }
 
@@ -203,14 +222,20 @@ fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     if let Some(value) = query.get("pretty") {
         return value == "1" || value == "true";
     }
-    let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
+    let agent = headers
+        .get(USER_AGENT)
+        .and_then(|value| value.to_str().ok());
     let agent = agent.unwrap_or("");
-    ["curl", "Wget", "Mozilla/5.0"].iter().any(|browser| agent.starts_with(browser))
+    ["curl", "Wget", "Mozilla/5.0"]
+        .iter()
+        .any(|browser| agent.starts_with(browser))
 }
 
 fn gzip(headers: &HeaderMap) -> bool {
     let accepts = headers.get_all(ACCEPT_ENCODING).iter();
-    let mut tokens = accepts.filter_map(|value| value.to_str().ok()).flat_map(|v| v.split(','));
+    let mut tokens = accepts
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|v| v.split(','));
     tokens.any(|token| token.trim() == "gzip")
 }
 
@@ -230,10 +255,18 @@ mod tests {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
         for (text, media, form) in [
             ("*/*", Media::Json, Form::Whole),
-            ("application/json;q=0.1,application/yaml;q=0.9", Media::Yaml, Form::Whole),
+            (
+                "application/json;q=0.1,application/yaml;q=0.9",
+                Media::Yaml,
+                Form::Whole,
+            ),
             ("text/plain,application/json", Media::Json, Form::Whole),
             (table, Media::Json, Form::Table),
-            ("application/json;as=Foo;v=v1;g=meta.k8s.io,application/yaml", Media::Yaml, Form::Whole),
+            (
+                "application/json;as=Foo;v=v1;g=meta.k8s.io,application/yaml",
+                Media::Yaml,
+                Form::Whole,
+            ),
             (
                 "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
                 Media::Protobuf,
@@ -251,6 +284,11 @@ mod tests {
         }
         let table = "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io";
         let refusal = accept(table).unwrap_err();
-        assert!(refusal.message().starts_with("only the following media types"), "{refusal}");
+        assert!(
+            refusal
+                .message()
+                .starts_with("only the following media types"),
+            "{refusal}"
+        );
     }
 }

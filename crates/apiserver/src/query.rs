@@ -15,10 +15,14 @@ impl Query {
     /// Reads `a=1&b=2`.
     pub fn parse(text: &str) -> Self {
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
-        Self(pairs.map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(name), decode(value))
-        }).collect())
+        Self(
+            pairs
+                .map(|pair| {
+                    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                    (decode(name), decode(value))
+                })
+                .collect(),
+        )
     }
 
     /// The first value of a parameter; an empty one is as good as none.
@@ -104,9 +108,15 @@ impl WriteOptions {
         if manager.len() > 128 {
             errors.push(FieldError::too_long("fieldManager", 128));
         }
-        let control = manager.chars().enumerate().find(|(_, letter)| letter.is_control());
+        let control = manager
+            .chars()
+            .enumerate()
+            .find(|(_, letter)| letter.is_control());
         if let Some((at, letter)) = control {
-            let detail = format!("invalid character U+{:04X} (at position {at})", letter as u32);
+            let detail = format!(
+                "invalid character U+{:04X} (at position {at})",
+                letter as u32
+            );
             errors.push(FieldError::invalid_text("fieldManager", manager, &detail));
         }
         let validation = match query.get("fieldValidation") {
@@ -121,7 +131,10 @@ impl WriteOptions {
             }
         };
         if errors.is_empty() {
-            Ok(Self { dry_run, validation })
+            Ok(Self {
+                dry_run,
+                validation,
+            })
         } else {
             Err(Refusal::invalid_options(options, &errors))
         }
@@ -132,7 +145,11 @@ impl WriteOptions {
 pub fn dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut Vec<FieldError>) -> bool {
     let values: Vec<&str> = values.filter(|value| !value.is_empty()).collect();
     if values.iter().any(|value| *value != "All") {
-        errors.push(FieldError::not_supported("dryRun", &json!(values), &["All"]));
+        errors.push(FieldError::not_supported(
+            "dryRun",
+            &json!(values),
+            &["All"],
+        ));
     }
     !values.is_empty()
 }
@@ -143,10 +160,15 @@ mod tests {
 
     #[test]
     fn a_flag_is_set_by_anything_but_false_and_zero() {
-        for (text, set) in
-            [("watch=true", true), ("watch=abc", true), ("watch=", true), ("watch", true),
-             ("watch=false", false), ("watch=0", false), ("", false)]
-        {
+        for (text, set) in [
+            ("watch=true", true),
+            ("watch=abc", true),
+            ("watch=", true),
+            ("watch", true),
+            ("watch=false", false),
+            ("watch=0", false),
+            ("", false),
+        ] {
             assert_eq!(Query::parse(text).flag("watch"), set, "{text}");
         }
     }

@@ -89,7 +89,13 @@ impl Address {
 impl Registry {
     /// Over a store and the cache that follows it.
     pub fn new(store: Arc<dyn Store>, cache: Arc<Cache>, layout: Layout, secret: &[u8]) -> Self {
-        Self { store, cache, layout, tokens: Tokens::new(secret), closing: Closing::default() }
+        Self {
+            store,
+            cache,
+            layout,
+            tokens: Tokens::new(secret),
+            closing: Closing::default(),
+        }
     }
 
     /// Ends all watches.
@@ -126,7 +132,10 @@ impl Registry {
     /// The key of an object.
     pub fn key(&self, address: &Address) -> Key {
         let kind = address.of();
-        let resource = ResourceName { group: &kind.group, resource: &kind.resource };
+        let resource = ResourceName {
+            group: &kind.group,
+            resource: &kind.resource,
+        };
         let place = Place {
             space: address.space.clone(),
             namespace: address.namespace.as_deref(),
@@ -168,7 +177,11 @@ impl Registry {
     pub async fn stored(&self, address: &Address) -> Result<Option<Arc<Stored>>> {
         let entry = self.store.get(&self.key(address)).await?;
         Ok(entry.map(|entry| {
-            Arc::new(Stored::new(address.within().into(), entry.modified, &entry.value))
+            Arc::new(Stored::new(
+                address.within().into(),
+                entry.modified,
+                &entry.value,
+            ))
         }))
     }
 }
@@ -188,7 +201,10 @@ impl Registry {
         let address = tenant_address(name);
         let object = self.cached(&address)?;
         let terminating = is_terminating(&object);
-        Some(TenantState { object, terminating })
+        Some(TenantState {
+            object,
+            terminating,
+        })
     }
 
     /// The tenant's object, after everything that was acknowledged before the call if the
@@ -209,12 +225,20 @@ pub fn is_terminating(object: &Stored) -> bool {
     const MARK: &[u8] = br#","deletionTimestamp":""#;
     let head = &object.body[..object.body.len().min(1024)];
     head.windows(MARK.len()).any(|window| window == MARK)
-        && object.tree().get("metadata").is_some_and(|meta| meta.get("deletionTimestamp").is_some())
+        && object
+            .tree()
+            .get("metadata")
+            .is_some_and(|meta| meta.get("deletionTimestamp").is_some())
 }
 
 /// Where a tenant's object is.
 pub fn tenant_address(name: &str) -> Address {
-    Address { kind: core_kind("tenants"), space: Space::System, namespace: None, name: name.to_owned() }
+    Address {
+        kind: core_kind("tenants"),
+        space: Space::System,
+        namespace: None,
+        name: name.to_owned(),
+    }
 }
 
 /// Where a namespace's object is.
@@ -229,7 +253,9 @@ pub fn namespace_address(space: &Space, name: &str) -> Address {
 
 /// A kind of the core group, which is in the table.
 pub fn core_kind(resource: &str) -> KindId {
-    kinds().find("", "v1", resource).expect("it is in the table")
+    kinds()
+        .find("", "v1", resource)
+        .expect("it is in the table")
 }
 
 /// What a missing tenant is answered with.

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, VARY, WARNING,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, VARY,
+    WARNING,
 };
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
@@ -34,6 +35,7 @@ use crate::locate::locate;
 use crate::metrics::Metrics;
 use crate::negotiate::{self, Accepted, Media};
 use crate::query::Query;
+use crate::read;
 use crate::registry::Registry;
 use crate::review;
 use crate::route::{Document, ResourcePath, Target, route};
@@ -41,7 +43,6 @@ use crate::status::{Refusal, Result};
 use crate::subresource;
 use crate::view::{self, View};
 use crate::write::{self, Deleted, Done, PatchFormat};
-use crate::read;
 
 /// Everything that requests are answered with.
 pub struct App {
@@ -96,13 +97,7 @@ where
 }
 
 /// The stages, in their order.
-async fn answer<B>(
-    app: &App,
-    peer: &Peer,
-    parts: &Parts,
-    query: &Query,
-    body: B,
-) -> Result<Answer>
+async fn answer<B>(app: &App, peer: &Peer, parts: &Parts, query: &Query, body: B) -> Result<Answer>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -185,7 +180,10 @@ async fn write(
         let done = write::patch(registry, granted, query, format, &body).await?;
         return Ok(Answer::done(&view, done)?.of(accepted));
     }
-    let sent = Sent { media: negotiate::sent(&parts.headers)?, body };
+    let sent = Sent {
+        media: negotiate::sent(&parts.headers)?,
+        body,
+    };
     if let Some(answer) = subresource::write(app, granted, query, accepted, &sent).await? {
         return Ok(answer);
     }
@@ -206,8 +204,7 @@ async fn write(
             Ok(Answer::new(StatusCode::OK, deleted_body(&view, path, deleted)?).of(accepted))
         }
         _ => {
-            let listing =
-                write::delete_collection(registry, granted, query, &sent, &view).await?;
+            let listing = write::delete_collection(registry, granted, query, &sent, &view).await?;
             let body = view.list(listing.objects, &listing.meta)?;
             Ok(Answer::new(StatusCode::OK, body).of(accepted))
         }
@@ -221,8 +218,13 @@ fn deleted_body(view: &View, path: &ResourcePath, deleted: Deleted) -> Result<Bo
         return view.object(&deleted.object);
     }
     let tree = deleted.object.tree();
-    let uid = tree.get("metadata").and_then(|metadata| metadata.get("uid"));
-    Ok(view.clone().whole().success(kind, deleted.object.name(), uid))
+    let uid = tree
+        .get("metadata")
+        .and_then(|metadata| metadata.get("uid"));
+    Ok(view
+        .clone()
+        .whole()
+        .success(kind, deleted.object.name(), uid))
 }
 
 /// Reads a body, but no more of it than any object may have.
@@ -236,7 +238,9 @@ where
         Err(error) if error.is::<LengthLimitError>() => {
             Err(Refusal::too_large(&format!("limit is {MAX_BODY}")))
         }
-        Err(error) => Err(Refusal::bad_request(format!("the body could not be read: {error}"))),
+        Err(error) => Err(Refusal::bad_request(format!(
+            "the body could not be read: {error}"
+        ))),
     }
 }
 
@@ -251,7 +255,11 @@ fn deadline(query: &Query) -> Result<Duration> {
             "invalid timeout specified in the request URL - time: invalid duration {quoted}"
         )));
     };
-    Ok(if asked.is_zero() { DEADLINE } else { asked.min(DEADLINE) })
+    Ok(if asked.is_zero() {
+        DEADLINE
+    } else {
+        asked.min(DEADLINE)
+    })
 }
 
 /// A duration such as `1m30s`.
@@ -262,7 +270,9 @@ fn go_duration(text: &str) -> Option<Duration> {
         let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
         let number: f64 = rest[..end].parse().ok()?;
         rest = &rest[end..];
-        let unit = rest.find(|letter: char| letter.is_ascii_digit()).unwrap_or(rest.len());
+        let unit = rest
+            .find(|letter: char| letter.is_ascii_digit())
+            .unwrap_or(rest.len());
         total += number
             * match &rest[..unit] {
                 "ns" => 1e-9,
@@ -299,7 +309,10 @@ fn refused(parts: &Parts, query: &Query, refusal: &Refusal) -> Answer {
         }
         None => {
             let body = view::finish(accepted, View::of_status(accepted).status(refusal));
-            Answer::new(status, body.into()).of(Accepted { gzip: false, ..accepted })
+            Answer::new(status, body.into()).of(Accepted {
+                gzip: false,
+                ..accepted
+            })
         }
     };
     if let Some(seconds) = refusal.retry_after {
@@ -357,7 +370,11 @@ impl Answer {
 
     /// What became of a write.
     pub fn done(view: &View, done: Done) -> Result<Self> {
-        let status = if done.created { StatusCode::CREATED } else { StatusCode::OK };
+        let status = if done.created {
+            StatusCode::CREATED
+        } else {
+            StatusCode::OK
+        };
         Ok(Self::new(status, view.object(&done.object)?).warned(done.warnings))
     }
 
@@ -375,8 +392,10 @@ impl Answer {
             return;
         }
         self.body = documents::gzip(&whole).into();
-        self.headers.push((CONTENT_ENCODING, HeaderValue::from_static("gzip")));
-        self.headers.push((VARY, HeaderValue::from_static("Accept-Encoding")));
+        self.headers
+            .push((CONTENT_ENCODING, HeaderValue::from_static("gzip")));
+        self.headers
+            .push((VARY, HeaderValue::from_static("Accept-Encoding")));
     }
 
     fn respond(self, audit_id: HeaderValue) -> Response<Body> {

@@ -45,7 +45,9 @@ pub fn answer(
     }
     let view = View::of_status(accepted);
     let body = view.value(kind.api_version(), &kind.kind, kind.type_id(), &review);
-    Ok(Answer::new(StatusCode::CREATED, body).of(accepted).warned(written.warnings))
+    Ok(Answer::new(StatusCode::CREATED, body)
+        .of(accepted)
+        .warned(written.warnings))
 }
 
 fn whoami(principal: &Principal) -> Value {
@@ -66,9 +68,14 @@ fn user_info(principal: &Principal) -> Value {
 }
 
 fn token_review(app: &App, granted: &Granted, review: &Object) -> Result<Value> {
-    let token = review.get("spec").and_then(|spec| spec.get("token")).and_then(Value::as_str);
+    let token = review
+        .get("spec")
+        .and_then(|spec| spec.get("token"))
+        .and_then(Value::as_str);
     let Some(token) = token.filter(|token| !token.is_empty()) else {
-        return Err(Refusal::bad_request("token is required for TokenReview in authentication"));
+        return Err(Refusal::bad_request(
+            "token is required for TokenReview in authentication",
+        ));
     };
     let found = app.authenticator.token(token);
     // Somebody of another space is nobody here.
@@ -90,16 +97,18 @@ fn allowed(granted: &Granted, review: &Object) -> Value {
         .and_then(Value::as_str);
     let refused = !granted.principal().is_system()
         && resource.is_some_and(|name| {
-            insula_kinds::kinds().iter().any(|(_, kind)| kind.resource == name && kind.system_only)
+            insula_kinds::kinds()
+                .iter()
+                .any(|(_, kind)| kind.resource == name && kind.system_only)
         });
     json!({"allowed": !refused})
 }
 
 fn others_allowed(granted: &Granted, review: &Object) -> Value {
     let groups = review.get("spec").and_then(|spec| spec.get("groups"));
-    let masters = groups.and_then(Value::as_array).is_some_and(|groups| {
-        groups.iter().any(|group| group == insula_core::MASTERS)
-    });
+    let masters = groups
+        .and_then(Value::as_array)
+        .is_some_and(|groups| groups.iter().any(|group| group == insula_core::MASTERS));
     json!({"allowed": masters && granted.principal().is_system()})
 }
 

@@ -104,7 +104,10 @@ fn inside(route: Route, prefix: Space) -> Result<Route> {
         Some(Spaces::One(named)) if *named == prefix => {}
         Some(_) => return Err(Refusal::no_such_resource()),
     }
-    Ok(Route { named: Some(Spaces::One(prefix)), ..route })
+    Ok(Route {
+        named: Some(Spaces::One(prefix)),
+        ..route
+    })
 }
 
 fn below_prefix(method: &Method, segments: &[&str], watch: bool) -> Result<Route> {
@@ -132,14 +135,20 @@ fn below_prefix(method: &Method, segments: &[&str], watch: bool) -> Result<Route
     if method != Method::GET && method != Method::HEAD {
         return Err(Refusal::method_not_allowed());
     }
-    Ok(Route { named: None, target: Target::Document(document) })
+    Ok(Route {
+        named: None,
+        target: Target::Document(document),
+    })
 }
 
 fn resources(group: &str, version: &str) -> Result<Document> {
     if !kinds().serves(group, version) {
         return Err(Refusal::no_such_path());
     }
-    Ok(Document::Resources { group: group.to_owned(), version: version.to_owned() })
+    Ok(Document::Resources {
+        group: group.to_owned(),
+        version: version.to_owned(),
+    })
 }
 
 fn resource(
@@ -164,7 +173,9 @@ fn resource(
         [resource, name, subresource] => (*resource, Some(*name), Some(*subresource)),
         _ => return Err(Refusal::no_such_resource()),
     };
-    let kind = kinds().find(group, version, resource).ok_or_else(Refusal::no_such_resource)?;
+    let kind = kinds()
+        .find(group, version, resource)
+        .ok_or_else(Refusal::no_such_resource)?;
     let verb = verb(method, name.is_some(), watch)?;
     let path = ResourcePath {
         kind,
@@ -174,7 +185,10 @@ fn resource(
         subresource: subresource.map(str::to_owned),
     };
     check(&path, named.as_ref())?;
-    Ok(Route { named, target: Target::Resource(path) })
+    Ok(Route {
+        named,
+        target: Target::Resource(path),
+    })
 }
 
 /// `tenants/{t}/…` names a space, unless it is the path of an object called `tenants`.
@@ -244,7 +258,9 @@ fn check(path: &ResourcePath, named: Option<&Spaces>) -> Result<()> {
     let verb = path.verb.as_str();
     let served = match &path.subresource {
         Some(name) => {
-            let found = kind.subresource(name).ok_or_else(Refusal::no_such_resource)?;
+            let found = kind
+                .subresource(name)
+                .ok_or_else(Refusal::no_such_resource)?;
             found.verbs.iter().any(|can| can == verb)
         }
         None => kind.can(verb) && (path.verb != Verb::Create || path.name.is_none()),

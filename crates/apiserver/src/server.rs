@@ -100,8 +100,10 @@ impl Server {
         let address = options.listen;
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|error| Error::Listen { address, error })?;
-        let local = listener.local_addr().map_err(|error| Error::Listen { address, error })?;
-        let documents = Documents { address: local.to_string(), ..Documents::default() };
+        let local = listener
+            .local_addr()
+            .map_err(|error| Error::Listen { address, error })?;
+        let documents = Documents::new(local.to_string());
         let app = App {
             registry: Arc::new(registry),
             authenticator: Authenticator {
@@ -112,7 +114,12 @@ impl Server {
             metrics: Metrics::default(),
             issuer: options.issuer,
         };
-        Ok(Self { listener, tls, app: Arc::new(app), feed })
+        Ok(Self {
+            listener,
+            tls,
+            app: Arc::new(app),
+            feed,
+        })
     }
 
     /// Where it listens.
@@ -131,7 +138,12 @@ impl Server {
         ready: impl FnOnce(),
         stop: impl Future<Output = ()>,
     ) -> Result<(), Error> {
-        let Self { listener, tls, app, feed } = self;
+        let Self {
+            listener,
+            tls,
+            app,
+            feed,
+        } = self;
         let mut feed = tokio::spawn(feed.run());
         if let Err(error) = prepare(&app).await {
             feed.abort();
@@ -160,7 +172,10 @@ impl Server {
             }
         };
         app.registry.close();
-        if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
+        if tokio::time::timeout(GRACE, graceful.shutdown())
+            .await
+            .is_err()
+        {
             tracing::warn!("some requests did not end in time");
         }
         feed.abort();
@@ -175,9 +190,13 @@ impl Server {
 async fn prepare(app: &App) -> Result<(), Error> {
     let failed = |refusal: crate::status::Refusal| Error::Bootstrap(refusal.to_string());
     let now = insula_kinds::time::now();
-    tenants::bootstrap(&app.registry, &now).await.map_err(failed)?;
+    tenants::bootstrap(&app.registry, &now)
+        .await
+        .map_err(failed)?;
     if let Some(Space::Tenant(tenant)) = &app.authenticator.default_tenant {
-        tenants::ensure(&app.registry, tenant).await.map_err(failed)?;
+        tenants::ensure(&app.registry, tenant)
+            .await
+            .map_err(failed)?;
     }
     Ok(())
 }
@@ -222,14 +241,21 @@ fn connect(stream: TcpStream, tls: &TlsAcceptor, app: &Arc<App>, graceful: &Grac
             }
             Err(_) => return,
         };
-        let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let certificate = stream
+            .get_ref()
+            .1
+            .peer_certificates()
+            .and_then(<[_]>::first);
         let peer = Arc::new(app.authenticator.peer(certificate.map(AsRef::as_ref)));
         let service = service_fn(move |request| {
             let (app, peer) = (Arc::clone(&app), Arc::clone(&peer));
             async move { Ok::<_, Infallible>(request::serve(&app, &peer, request).await) }
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE);
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HANDSHAKE);
         builder
             .http2()
             .timer(TokioTimer::new())

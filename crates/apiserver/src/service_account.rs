@@ -43,7 +43,12 @@ impl Issuer {
         let public = ring::signature::KeyPair::public_key(&pair);
         let digest = ring::digest::digest(&ring::digest::SHA256, public.as_ref());
         let key_id = URL_SAFE_NO_PAD.encode(digest.as_ref());
-        Ok(Self { key: pair, key_id, url: url.to_owned(), random })
+        Ok(Self {
+            key: pair,
+            key_id,
+            url: url.to_owned(),
+            random,
+        })
     }
 
     fn sign(&self, claims: &Value) -> Result<String> {
@@ -52,13 +57,19 @@ impl Issuer {
         let signed = format!("{}.{}", part(&header), part(claims));
         let signature = self.key.sign(&self.random, signed.as_bytes());
         let signature = signature.map_err(|_| Refusal::internal("a token could not be signed"))?;
-        Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref())))
+        Ok(format!(
+            "{signed}.{}",
+            URL_SAFE_NO_PAD.encode(signature.as_ref())
+        ))
     }
 }
 
 impl std::fmt::Debug for Issuer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Issuer").field("url", &self.url).field("key", &"****").finish()
+        f.debug_struct("Issuer")
+            .field("url", &self.url)
+            .field("key", &"****")
+            .finish()
     }
 }
 
@@ -79,27 +90,45 @@ pub async fn request(
         name: path.name.clone().unwrap_or_default(),
     };
     let found = app.registry.fresh(&address).await?;
-    let account = found.ok_or_else(|| Refusal::not_found(path.of(), &address.name))?.tree();
+    let account = found
+        .ok_or_else(|| Refusal::not_found(path.of(), &address.name))?
+        .tree();
     let written = intake::read(sent, expected(), options.validation)?;
     let issuer = app.issuer.as_ref();
     let issuer = issuer.ok_or_else(|| Refusal::internal("no service-account key is configured"))?;
     let wanted = Wanted::read(&written.object, &address.name, issuer)?;
     let (token, expires) = issuer.token(&wanted, &address, &account)?;
     let mut answer = Object::new();
-    answer.insert("metadata".to_owned(), json!({
-        "name": address.name,
-        "namespace": address.namespace,
-        "creationTimestamp": insula_kinds::time::now(),
-    }));
-    answer.insert("spec".to_owned(), json!({
-        "audiences": wanted.audiences,
-        "expirationSeconds": wanted.seconds,
-        "boundObjectRef": wanted.bound,
-    }));
-    answer.insert("status".to_owned(), json!({"token": token, "expirationTimestamp": expires}));
+    answer.insert(
+        "metadata".to_owned(),
+        json!({
+            "name": address.name,
+            "namespace": address.namespace,
+            "creationTimestamp": insula_kinds::time::now(),
+        }),
+    );
+    answer.insert(
+        "spec".to_owned(),
+        json!({
+            "audiences": wanted.audiences,
+            "expirationSeconds": wanted.seconds,
+            "boundObjectRef": wanted.bound,
+        }),
+    );
+    answer.insert(
+        "status".to_owned(),
+        json!({"token": token, "expirationTimestamp": expires}),
+    );
     let view = View::of_status(accepted);
-    let body = view.value("authentication.k8s.io/v1", "TokenRequest", token_request(), &answer);
-    Ok(Answer::new(StatusCode::CREATED, body).of(accepted).warned(written.warnings))
+    let body = view.value(
+        "authentication.k8s.io/v1",
+        "TokenRequest",
+        token_request(),
+        &answer,
+    );
+    Ok(Answer::new(StatusCode::CREATED, body)
+        .of(accepted)
+        .warned(written.warnings))
 }
 
 /// What a token is to say.
@@ -113,9 +142,14 @@ impl Wanted {
     fn read(request: &Object, name: &str, issuer: &Issuer) -> Result<Self> {
         let spec = request.get("spec");
         let member = |name: &str| spec.and_then(|spec| spec.get(name));
-        let audiences = member("audiences").and_then(Value::as_array).into_iter().flatten();
-        let mut audiences: Vec<String> =
-            audiences.filter_map(Value::as_str).map(str::to_owned).collect();
+        let audiences = member("audiences")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        let mut audiences: Vec<String> = audiences
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect();
         if audiences.is_empty() {
             audiences.push(issuer.url.clone());
         }
@@ -129,10 +163,19 @@ impl Wanted {
         if let Some(why) = why {
             let error = FieldError::invalid("spec.expirationSeconds", &seconds.into(), why);
             let group = "authentication.k8s.io";
-            return Err(Refusal::invalid_named("TokenRequest", group, name, &[error]));
+            return Err(Refusal::invalid_named(
+                "TokenRequest",
+                group,
+                name,
+                &[error],
+            ));
         }
         let bound = member("boundObjectRef").cloned().unwrap_or(Value::Null);
-        Ok(Self { audiences, seconds, bound })
+        Ok(Self {
+            audiences,
+            seconds,
+            bound,
+        })
     }
 }
 
@@ -145,7 +188,10 @@ impl Issuer {
     ) -> Result<(String, String)> {
         let now = jiff::Timestamp::now().as_second();
         let namespace = address.namespace.as_deref().unwrap_or("");
-        let uid = account.get("metadata").and_then(|of| of.get("uid")).cloned();
+        let uid = account
+            .get("metadata")
+            .and_then(|of| of.get("uid"))
+            .cloned();
         let mut kubernetes = json!({
             "namespace": namespace,
             "serviceaccount": {"name": address.name, "uid": uid},
@@ -180,5 +226,7 @@ fn expected() -> Expected<'static> {
 }
 
 fn token_request() -> TypeId {
-    types().find("api.authentication.v1.TokenRequest").expect("it is in the table")
+    types()
+        .find("api.authentication.v1.TokenRequest")
+        .expect("it is in the table")
 }

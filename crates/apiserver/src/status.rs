@@ -92,7 +92,9 @@ impl Refusal {
     /// No free name was found for a `generateName`.
     pub fn no_name_found(kind: &Kind, name: &str) -> Self {
         let mut refusal = Self::already_exists(kind, name);
-        refusal.message.push_str(", the server was not able to generate a unique name for the object");
+        refusal
+            .message
+            .push_str(", the server was not able to generate a unique name for the object");
         refusal.retry_after(1)
     }
 
@@ -163,7 +165,9 @@ impl Refusal {
     /// What a patch made of the object is wrong.
     pub fn invalid_patch(errors: &[FieldError]) -> Self {
         let message = format!(" \"\" is invalid: {}", validate::message(errors));
-        Self::new(422, "Invalid", message).empty_details().because(errors)
+        Self::new(422, "Invalid", message)
+            .empty_details()
+            .because(errors)
     }
 
     /// A patch cannot be carried out.
@@ -293,8 +297,7 @@ impl Refusal {
 
     /// The revision has not happened yet.
     pub fn future(asked: Revision, current: Revision) -> Self {
-        let message =
-            format!("Timeout: Too large resource version: {asked}, current: {current}");
+        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let mut refusal = Self::new(504, "Timeout", message).retry_after(1);
         refusal.add_cause(json!({
             "reason": "ResourceVersionTooLarge",
@@ -317,8 +320,11 @@ impl Refusal {
     /// The server failed.
     pub fn internal(error: impl ToString) -> Self {
         let error = error.to_string();
-        let mut refusal =
-            Self::new(500, "InternalError", format!("Internal error occurred: {error}"));
+        let mut refusal = Self::new(
+            500,
+            "InternalError",
+            format!("Internal error occurred: {error}"),
+        );
         refusal.add_cause(json!({"message": error}));
         refusal
     }

@@ -95,9 +95,7 @@ fn parent(granted: &Granted) -> Result<Address> {
 /// Nothing runs pods here.
 fn refuse_the_data_plane(name: &str) -> Result<()> {
     match name {
-        "attach" | "exec" | "log" | "portforward" | "proxy" => {
-            Err(Refusal::not_implemented(name))
-        }
+        "attach" | "exec" | "log" | "portforward" | "proxy" => Err(Refusal::not_implemented(name)),
         _ => Ok(()),
     }
 }

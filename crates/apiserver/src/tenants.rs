@@ -82,9 +82,15 @@ pub fn furnish(
         ("clusterroles", ADMIN_ROLE, everything),
         ("clusterrolebindings", ADMIN_BINDING, to_admin),
     ] {
-        let kind = kinds().find(RBAC, "v1", resource).expect("it is in the table");
-        let address =
-            Address { kind, space: space.clone(), namespace: None, name: name.to_owned() };
+        let kind = kinds()
+            .find(RBAC, "v1", resource)
+            .expect("it is in the table");
+        let address = Address {
+            kind,
+            space: space.clone(),
+            namespace: None,
+            name: name.to_owned(),
+        };
         transaction = put(registry, transaction, &address, object, now);
     }
     Ok(transaction)
@@ -170,8 +176,10 @@ fn made(address: &Address, object: Value, now: &str) -> bytes::Bytes {
 /// It is put whole when the store is new, and what was taken away since is not brought
 /// back by a restart, except what cannot be taken away.
 pub async fn bootstrap(registry: &Registry, now: &str) -> Result<()> {
-    let mut wanted: Vec<Address> =
-        NAMESPACES.iter().map(|name| namespace_address(&Space::System, name)).collect();
+    let mut wanted: Vec<Address> = NAMESPACES
+        .iter()
+        .map(|name| namespace_address(&Space::System, name))
+        .collect();
     wanted.push(namespace_address(&Space::System, "kube-node-lease"));
     wanted.push(tenant_address(insula_core::SYSTEM));
     for address in wanted {

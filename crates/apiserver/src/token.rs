@@ -48,7 +48,9 @@ struct Wire {
 impl Tokens {
     /// Tokens of servers that share the secret are good for each other.
     pub fn new(secret: &[u8]) -> Self {
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret) }
+        Self {
+            key: hmac::Key::new(hmac::HMAC_SHA256, secret),
+        }
     }
 
     /// The token that goes on there.
@@ -72,7 +74,8 @@ impl Tokens {
         };
         let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('='));
         let bytes = bytes.map_err(|_| unreadable("it is not base64url"))?;
-        let wire: Wire = serde_json::from_slice(&bytes).map_err(|_| unreadable("it is not JSON"))?;
+        let wire: Wire =
+            serde_json::from_slice(&bytes).map_err(|_| unreadable("it is not JSON"))?;
         let after = wire.start.trim_start_matches('/').trim_end_matches('\u{0}');
         let seal = hmac::sign(&self.key, &signed(list, wire.rv, after));
         let given = URL_SAFE_NO_PAD.decode(&wire.seal).unwrap_or_default();
@@ -80,7 +83,10 @@ impl Tokens {
             return Err(unreadable("it was not made for this list"));
         }
         let revision = u64::try_from(wire.rv).ok().map(Revision::new);
-        Ok(Resume { revision, after: after.to_owned() })
+        Ok(Resume {
+            revision,
+            after: after.to_owned(),
+        })
     }
 }
 
@@ -91,8 +97,12 @@ fn signed(list: Listed<'_>, rv: i64, after: &str) -> Vec<u8> {
         Spaces::One(Space::System) => "/".to_owned(),
         Spaces::One(Space::Tenant(tenant)) => format!("/{tenant}"),
     };
-    let parts =
-        [&list.kind.qualified_resource(), &space, list.namespace.unwrap_or("*"), after];
+    let parts = [
+        &list.kind.qualified_resource(),
+        &space,
+        list.namespace.unwrap_or("*"),
+        after,
+    ];
     let mut text = rv.to_be_bytes().to_vec();
     for part in parts {
         text.extend_from_slice(&(part.len() as u64).to_be_bytes());
@@ -104,7 +114,11 @@ fn signed(list: Listed<'_>, rv: i64, after: &str) -> Vec<u8> {
 /// Compares without telling where they differ.
 fn same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
-        && one.iter().zip(other).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+        && one
+            .iter()
+            .zip(other)
+            .fold(0, |differ, (a, b)| differ | (a ^ b))
+            == 0
 }
 
 #[cfg(test)]
@@ -119,30 +133,61 @@ mod tests {
         let secrets = kinds().get(kinds().find("", "v1", "secrets").unwrap());
         let t1 = Spaces::One(Space::parse("t1").unwrap());
         let t2 = Spaces::One(Space::parse("t2").unwrap());
-        let list = Listed { kind: pods, spaces: &t1, namespace: Some("default") };
-        let resume = Resume { revision: Some(Revision::new(7)), after: "default/a".to_owned() };
+        let list = Listed {
+            kind: pods,
+            spaces: &t1,
+            namespace: Some("default"),
+        };
+        let resume = Resume {
+            revision: Some(Revision::new(7)),
+            after: "default/a".to_owned(),
+        };
         let token = tokens.make(list, &resume);
         assert_eq!(tokens.read(list, &token), Ok(resume.clone()));
         for other in [
-            Listed { spaces: &t2, ..list },
-            Listed { spaces: &Spaces::All, ..list },
-            Listed { spaces: &Spaces::One(Space::System), ..list },
-            Listed { kind: secrets, ..list },
-            Listed { namespace: None, ..list },
-            Listed { namespace: Some("other"), ..list },
+            Listed {
+                spaces: &t2,
+                ..list
+            },
+            Listed {
+                spaces: &Spaces::All,
+                ..list
+            },
+            Listed {
+                spaces: &Spaces::One(Space::System),
+                ..list
+            },
+            Listed {
+                kind: secrets,
+                ..list
+            },
+            Listed {
+                namespace: None,
+                ..list
+            },
+            Listed {
+                namespace: Some("other"),
+                ..list
+            },
         ] {
             let refusal = tokens.read(other, &token).unwrap_err();
             assert_eq!(refusal.code, 400, "{other:?}");
         }
-        assert_eq!(Tokens::new(b"other").read(list, &token).unwrap_err().code, 400);
+        assert_eq!(
+            Tokens::new(b"other").read(list, &token).unwrap_err().code,
+            400
+        );
     }
 
     #[test]
     fn a_forged_token_is_refused() {
         let tokens = Tokens::new(b"secret");
         let pods = kinds().get(kinds().find("", "v1", "pods").unwrap());
-        let list =
-            Listed { kind: pods, spaces: &Spaces::One(Space::System), namespace: None };
+        let list = Listed {
+            kind: pods,
+            spaces: &Spaces::One(Space::System),
+            namespace: None,
+        };
         let forged = r#"{"v":"meta.k8s.io/v1","rv":248,"start":"/c1\u0000"}"#;
         for text in ["", "x", "!!", &URL_SAFE_NO_PAD.encode(forged)] {
             assert_eq!(tokens.read(list, text).unwrap_err().code, 400, "{text}");

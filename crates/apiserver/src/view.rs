@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use insula_core::Revision;
-use insula_kinds::{Kind, KindId, Object, TypeId, Value, convert, encode, kinds, print, protobuf, types};
+use insula_kinds::{
+    Kind, KindId, Object, TypeId, Value, convert, encode, kinds, print, protobuf, types,
+};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -61,14 +63,27 @@ impl View {
             }
             Some(_) => Include::Metadata,
         };
-        Ok(Self { kind, stored: kinds().get(kind.storage()), accepted, include })
+        Ok(Self {
+            kind,
+            stored: kinds().get(kind.storage()),
+            accepted,
+            include,
+        })
     }
 
     /// For what has no kind of its own in the table of resources.
     pub fn of_status(accepted: Accepted) -> Self {
         let kind = kinds().get(crate::registry::core_kind("namespaces"));
-        let accepted = Accepted { form: Form::Whole, ..accepted };
-        Self { kind, stored: kind, accepted, include: Include::Metadata }
+        let accepted = Accepted {
+            form: Form::Whole,
+            ..accepted
+        };
+        Self {
+            kind,
+            stored: kind,
+            accepted,
+            include: Include::Metadata,
+        }
     }
 
     /// The same, whatever form was asked for: as whole objects.
@@ -293,7 +308,12 @@ impl View {
     fn metadata(&self, object: &Stored) -> Bytes {
         if self.accepted.media == Media::Protobuf {
             let of = type_of("PartialObjectMetadata");
-            return self.encoded(self.meta_version(), "PartialObjectMetadata", of, &self.tree(object));
+            return self.encoded(
+                self.meta_version(),
+                "PartialObjectMetadata",
+                of,
+                &self.tree(object),
+            );
         }
         let version = self.meta_version();
         let metadata = metadata_text(object);
@@ -342,8 +362,9 @@ impl View {
         let tree = self.tree(object);
         let cells = Value::from(print::cells(self.kind, &tree, now));
         let conditions = print::row_conditions(self.kind, &tree);
-        let conditions =
-            conditions.map(|found| format!(r#""conditions":{found},"#)).unwrap_or_default();
+        let conditions = conditions
+            .map(|found| format!(r#""conditions":{found},"#))
+            .unwrap_or_default();
         let inside = match self.include {
             Include::None => "null".to_owned(),
             Include::Metadata => String::from_utf8_lossy(&self.metadata(object)).into_owned(),
@@ -383,7 +404,9 @@ pub fn finish(accepted: Accepted, bytes: Bytes) -> Bytes {
 }
 
 fn type_of(name: &str) -> TypeId {
-    types().find(&format!("{META}.{name}")).expect("it is in the table")
+    types()
+        .find(&format!("{META}.{name}"))
+        .expect("it is in the table")
 }
 
 fn list_meta(meta: &ListMeta) -> String {

@@ -104,7 +104,10 @@ impl Collection {
             weight: 0,
             closed: false,
         };
-        Self { state: RwLock::new(state), changed: Notify::new() }
+        Self {
+            state: RwLock::new(state),
+            changed: Notify::new(),
+        }
     }
 
     /// The object at `key`.
@@ -116,7 +119,11 @@ impl Collection {
     pub fn snapshot(&self, prefix: &str, after: Option<&str>) -> Snapshot {
         let state = self.read();
         let objects = state.range(prefix, after).cloned().collect();
-        Snapshot { objects, cursor: state.end(), last: state.last }
+        Snapshot {
+            objects,
+            cursor: state.end(),
+            last: state.last,
+        }
     }
 
     /// At most `limit` of them, and how many are left.
@@ -125,7 +132,14 @@ impl Collection {
         let mut rest = state.range(prefix, after);
         let objects = rest.by_ref().take(limit).cloned().collect();
         let left = rest.count();
-        (Snapshot { objects, cursor: state.end(), last: state.last }, left)
+        (
+            Snapshot {
+                objects,
+                cursor: state.end(),
+                last: state.last,
+            },
+            left,
+        )
     }
 
     /// How many objects there are.
@@ -147,7 +161,9 @@ impl Collection {
         if revision < state.floor {
             return Err(Lost::Passed(state.floor));
         }
-        let known = state.log.partition_point(|event| event.revision <= revision);
+        let known = state
+            .log
+            .partition_point(|event| event.revision <= revision);
         Ok(Cursor(state.first + known as u64))
     }
 
@@ -180,15 +196,23 @@ impl Collection {
     pub(super) fn load(&self, object: Stored) {
         let mut state = self.write();
         state.last = state.last.max(object.revision);
-        state.objects.insert(Arc::clone(&object.key), Arc::new(object));
+        state
+            .objects
+            .insert(Arc::clone(&object.key), Arc::new(object));
     }
 
     /// An object came about or changed. Also says whether the log was empty before.
     pub(super) fn put(&self, object: Stored) -> (Arc<Event>, bool) {
         let object = Arc::new(object);
         let mut state = self.write();
-        let before = state.objects.insert(Arc::clone(&object.key), Arc::clone(&object));
-        let change = if before.is_some() { Change::Modified } else { Change::Added };
+        let before = state
+            .objects
+            .insert(Arc::clone(&object.key), Arc::clone(&object));
+        let change = if before.is_some() {
+            Change::Modified
+        } else {
+            Change::Added
+        };
         let event = Arc::new(Event::new(object.revision, change, object, before));
         let began = state.record(Arc::clone(&event));
         drop(state);
@@ -235,11 +259,15 @@ impl Collection {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -286,12 +314,20 @@ impl Event {
         object: Arc<Stored>,
         before: Option<Arc<Stored>>,
     ) -> Self {
-        Self { revision, change, object, before, time: Instant::now(), frame: OnceLock::new() }
+        Self {
+            revision,
+            change,
+            object,
+            before,
+            time: Instant::now(),
+            frame: OnceLock::new(),
+        }
     }
 
     /// The event as a line of a JSON watch, made once for all watchers.
     pub fn frame(&self) -> &Bytes {
-        self.frame.get_or_init(|| frame(self.change, &self.object.body))
+        self.frame
+            .get_or_init(|| frame(self.change, &self.object.body))
     }
 
     fn weight(&self) -> usize {

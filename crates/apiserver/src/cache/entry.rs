@@ -36,7 +36,12 @@ impl Stored {
 
     /// An object that was not stored, and so has no resourceVersion.
     pub const fn unsaved(key: Arc<str>, body: Bytes) -> Self {
-        Self { key, revision: Revision::ZERO, body, labels: OnceLock::new() }
+        Self {
+            key,
+            revision: Revision::ZERO,
+            body,
+            labels: OnceLock::new(),
+        }
     }
 
     /// The same object as it was last seen, at the revision of its deletion.
@@ -64,7 +69,9 @@ impl Stored {
     /// The value of a label. Labels are read once, when somebody first selects by them.
     pub fn label(&self, name: &str) -> Option<&str> {
         let labels = self.labels.get_or_init(|| read_labels(&self.body));
-        let found = labels.binary_search_by(|(key, _)| key.as_ref().cmp(name)).ok()?;
+        let found = labels
+            .binary_search_by(|(key, _)| key.as_ref().cmp(name))
+            .ok()?;
         Some(&labels[found].1)
     }
 
@@ -178,7 +185,10 @@ mod tests {
     fn the_resource_version_comes_right_after_the_uid() {
         let body = stored().body;
         let text = std::str::from_utf8(&body).unwrap();
-        assert!(text.contains(r#""uid":"u-1","resourceVersion":"7","labels""#), "{text}");
+        assert!(
+            text.contains(r#""uid":"u-1","resourceVersion":"7","labels""#),
+            "{text}"
+        );
         assert_eq!(without_revision(&body), OBJECT);
     }
 

@@ -55,8 +55,15 @@ pub async fn load(store: &Arc<dyn Store>, layout: Layout) -> Result<(Arc<Cache>,
     }
     let cache = Arc::new(cache.expect("the loop above made one"));
     let watch = store.watch(everything, cache.applied()).await?;
-    let tenants = kinds().find("", "v1", "tenants").expect("tenants are in the table");
-    let feed = Feed { cache: Arc::clone(&cache), watch, tenants, remembering: VecDeque::new() };
+    let tenants = kinds()
+        .find("", "v1", "tenants")
+        .expect("tenants are in the table");
+    let feed = Feed {
+        cache: Arc::clone(&cache),
+        watch,
+        tenants,
+        remembering: VecDeque::new(),
+    };
     Ok((cache, feed))
 }
 
@@ -95,7 +102,11 @@ impl Feed {
             if let Changed::Put(entry) = change
                 && let Some(found) = self.cache.parse(&entry.key)
                 && found.kind == self.tenants
-                && self.cache.collection(found.kind, &found.space).get(found.key).is_none()
+                && self
+                    .cache
+                    .collection(found.kind, &found.space)
+                    .get(found.key)
+                    .is_none()
             {
                 self.cache.born(found.key, revision);
             }
@@ -139,7 +150,11 @@ impl Feed {
     fn forget(&mut self) {
         let now = Instant::now();
         let old = |since: &Instant| now.duration_since(*since) > MEMORY;
-        while self.remembering.front().is_some_and(|(since, _)| old(since)) {
+        while self
+            .remembering
+            .front()
+            .is_some_and(|(since, _)| old(since))
+        {
             let Some((_, collection)) = self.remembering.pop_front() else {
                 return;
             };

@@ -11,7 +11,12 @@ use crate::status::{Refusal, Result};
 use crate::view::View;
 
 /// The object that the path names.
-pub async fn get(registry: &Registry, granted: &Granted, query: &Query, view: &View) -> Result<Body> {
+pub async fn get(
+    registry: &Registry,
+    granted: &Granted,
+    query: &Query,
+    view: &View,
+) -> Result<Body> {
     let path = granted.path();
     let kind = path.of();
     let name = path.name.clone().unwrap_or_default();

@@ -54,7 +54,12 @@ struct Order {
 }
 
 /// The objects that the path and the selectors choose.
-pub async fn list(registry: &Registry, granted: &Granted, query: &Query, view: &View) -> Result<Body> {
+pub async fn list(
+    registry: &Registry,
+    granted: &Granted,
+    query: &Query,
+    view: &View,
+) -> Result<Body> {
     let listing = collect(registry, granted, query, view).await?;
     view.list(listing.objects, &listing.meta)
 }
@@ -67,14 +72,27 @@ pub async fn collect(
     view: &View,
 ) -> Result<Listing> {
     let path = granted.path();
-    let list =
-        Listed { kind: path.of(), spaces: granted.spaces(), namespace: path.namespace.as_deref() };
+    let list = Listed {
+        kind: path.of(),
+        spaces: granted.spaces(),
+        namespace: path.namespace.as_deref(),
+    };
     let mut limit = query.integer("limit")?.unwrap_or(0).max(0) as usize;
     let (wanted, resume) = parameters(registry, query, list, &mut limit)?;
     let selection = Selection::read(query, path.of())?;
-    let after = resume.as_ref().map(|resume| Order::parse(&resume.after, list.spaces));
+    let after = resume
+        .as_ref()
+        .map(|resume| Order::parse(&resume.after, list.spaces));
     let found = read(registry, list, wanted, resume.as_ref()).await?;
-    Ok(page(registry, list, view, &selection, found, after.as_ref(), limit))
+    Ok(page(
+        registry,
+        list,
+        view,
+        &selection,
+        found,
+        after.as_ref(),
+        limit,
+    ))
 }
 
 /// Everything in the list at one revision.
@@ -90,12 +108,16 @@ fn parameters(
     list: Listed<'_>,
     limit: &mut usize,
 ) -> Result<(Wanted, Option<Resume>)> {
-    let (text, matching) = (query.get("resourceVersion"), query.get("resourceVersionMatch"));
+    let (text, matching) = (
+        query.get("resourceVersion"),
+        query.get("resourceVersionMatch"),
+    );
     let token = query.get("continue");
     check_options(query, text, matching, token)?;
-    let revision = text.map(query::revision).transpose().map_err(|why| {
-        Refusal::bad_request(format!("invalid resource version: {why}"))
-    })?;
+    let revision = text
+        .map(query::revision)
+        .transpose()
+        .map_err(|why| Refusal::bad_request(format!("invalid resource version: {why}")))?;
     if let Some(token) = token {
         if revision.is_some_and(|revision| revision > Revision::ZERO) {
             let why = "specifying resource version is not allowed when using continue";
@@ -144,7 +166,11 @@ fn check_options(
         Some(other) => {
             let known = ["Exact", "NotOlderThan", ""];
             let value = json!(other);
-            errors.push(FieldError::not_supported("resourceVersionMatch", &value, &known));
+            errors.push(FieldError::not_supported(
+                "resourceVersionMatch",
+                &value,
+                &known,
+            ));
         }
     }
     if query.choice("sendInitialEvents").is_some() {
@@ -198,7 +224,10 @@ async fn exactly(
         Err(Error::Compacted { .. }) => Err(match resume {
             None => Refusal::expired("The resourceVersion for the provided list is too old."),
             Some(resume) => {
-                let now = Resume { revision: None, after: resume.after.clone() };
+                let now = Resume {
+                    revision: None,
+                    after: resume.after.clone(),
+                };
                 Refusal::expired_token(registry.tokens().make(list, &now))
             }
         }),
@@ -208,12 +237,21 @@ async fn exactly(
 
 /// What the cache has, and the revision of its last change.
 fn cached(registry: &Registry, list: Listed<'_>) -> (Vec<Placed>, Revision) {
-    let prefix = list.namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    let prefix = list
+        .namespace
+        .map(|namespace| format!("{namespace}/"))
+        .unwrap_or_default();
     let (kind, cache) = (list.kind.storage(), registry.cache());
     let (collections, all) = match list.spaces {
         Spaces::One(space) => {
             let found = cache.find(kind, space);
-            (found.map(|found| (space.clone(), found)).into_iter().collect(), false)
+            (
+                found
+                    .map(|found| (space.clone(), found))
+                    .into_iter()
+                    .collect(),
+                false,
+            )
         }
         Spaces::All => (cache.everywhere(kind), true),
     };
@@ -222,7 +260,10 @@ fn cached(registry: &Registry, list: Listed<'_>) -> (Vec<Placed>, Revision) {
         let snapshot = collection.snapshot(&prefix, None);
         last = last.max(snapshot.last);
         objects.extend(snapshot.objects.into_iter().map(|object| Placed {
-            order: Order { space: all.then(|| space.clone()), key: Arc::clone(&object.key) },
+            order: Order {
+                space: all.then(|| space.clone()),
+                key: Arc::clone(&object.key),
+            },
             object,
         }));
     }
@@ -237,16 +278,24 @@ async fn from_store(
 ) -> Result<Vec<Placed>, Error> {
     const PAGE: NonZeroUsize = NonZeroUsize::new(1_000).expect("not zero");
     let kind = kinds().get(list.kind.storage());
-    let resource = ResourceName { group: &kind.group, resource: &kind.resource };
+    let resource = ResourceName {
+        group: &kind.group,
+        resource: &kind.resource,
+    };
     let prefix = match list.spaces {
-        Spaces::One(space) => registry.layout().collection(resource, space, list.namespace),
+        Spaces::One(space) => registry
+            .layout()
+            .collection(resource, space, list.namespace),
         Spaces::All => registry.layout().resource(resource),
     };
     let skip = registry.layout().resource(resource).len();
     let whole = KeyRange::prefix(prefix.into_bytes());
     let (mut rest, mut objects) = (whole.clone(), Vec::new());
     loop {
-        let page = registry.store().range(&rest, At::Revision(revision), Some(PAGE)).await?;
+        let page = registry
+            .store()
+            .range(&rest, At::Revision(revision), Some(PAGE))
+            .await?;
         for entry in &page.entries {
             let below = std::str::from_utf8(&entry.key[skip..]).unwrap_or("");
             let segments: Vec<&str> = below.split('/').collect();
@@ -257,7 +306,11 @@ async fn from_store(
                 Spaces::One(space) => *space == place.space,
                 Spaces::All => true,
             };
-            if !inside || list.namespace.is_some_and(|wanted| place.namespace != Some(wanted)) {
+            if !inside
+                || list
+                    .namespace
+                    .is_some_and(|wanted| place.namespace != Some(wanted))
+            {
                 continue;
             }
             let key: Arc<str> = match place.namespace {
@@ -266,7 +319,10 @@ async fn from_store(
             };
             let object = Stored::new(Arc::clone(&key), entry.modified, &entry.value);
             let space = (*list.spaces == Spaces::All).then_some(place.space);
-            objects.push(Placed { order: Order { space, key }, object: Arc::new(object) });
+            objects.push(Placed {
+                order: Order { space, key },
+                object: Arc::new(object),
+            });
         }
         match page.entries.last().map(|entry| entry.key.clone()) {
             Some(last) if page.more => rest = whole.after(&last),
@@ -287,10 +343,17 @@ fn page(
     after: Option<&Order>,
     limit: usize,
 ) -> Listing {
-    let mut meta = ListMeta { revision: found.revision, proceed: None, remaining: None };
-    let from = after.map_or(0, |after| found.objects.partition_point(|one| one.order <= *after));
+    let mut meta = ListMeta {
+        revision: found.revision,
+        proceed: None,
+        remaining: None,
+    };
+    let from = after.map_or(0, |after| {
+        found.objects.partition_point(|one| one.order <= *after)
+    });
     let rest = found.objects.into_iter().skip(from);
-    let mut chosen = rest.filter(|one| selection.is_everything() || selection.chooses(view, &one.object));
+    let mut chosen =
+        rest.filter(|one| selection.is_everything() || selection.chooses(view, &one.object));
     if limit == 0 {
         let objects = chosen.map(|one| one.object).collect();
         return Listing { objects, meta };
@@ -302,7 +365,10 @@ fn page(
         objects.push(one.object);
     }
     if let (Some(last), Some(_)) = (last, chosen.next()) {
-        let resume = Resume { revision: Some(found.revision), after: last.print() };
+        let resume = Resume {
+            revision: Some(found.revision),
+            after: last.print(),
+        };
         meta.proceed = Some(registry.tokens().make(list, &resume));
         meta.remaining = selection.is_everything().then(|| chosen.count() + 1);
     }
@@ -323,6 +389,9 @@ impl Order {
             (Spaces::All, Some((space, key))) => (Space::parse(space).ok(), key),
             _ => (None, text),
         };
-        Self { space, key: key.into() }
+        Self {
+            space,
+            key: key.into(),
+        }
     }
 }

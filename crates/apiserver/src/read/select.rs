@@ -26,8 +26,16 @@ impl Selection {
         let fields = FieldSelector::parse(kind, query.get("fieldSelector").unwrap_or(""));
         let fields = fields.map_err(Refusal::bad_request)?;
         let in_key = |field: &str| matches!(field, "metadata.name" | "metadata.namespace");
-        let fields_in_key = fields.requirements().iter().all(|wanted| in_key(&wanted.field));
-        Ok(Self { labels, fields, kind, fields_in_key })
+        let fields_in_key = fields
+            .requirements()
+            .iter()
+            .all(|wanted| in_key(&wanted.field));
+        Ok(Self {
+            labels,
+            fields,
+            kind,
+            fields_in_key,
+        })
     }
 
     /// Whether it chooses everything.

@@ -25,7 +25,10 @@ use crate::view::View;
 enum Start {
     /// With everything that is there, as of now or not older than this revision; `marked`
     /// says where that ends.
-    State { at_least: Option<Revision>, marked: bool },
+    State {
+        at_least: Option<Revision>,
+        marked: bool,
+    },
     /// With what happens from now on.
     Now,
     /// With what happened after this revision.
@@ -84,7 +87,11 @@ pub async fn watch(
     let begun = match begun {
         Ok(begun) => begun,
         // A watch that cannot begin there says so as an event, and ends.
-        Err(refusal @ Refusal { code: 410 | 504, .. }) => {
+        Err(
+            refusal @ Refusal {
+                code: 410 | 504, ..
+            },
+        ) => {
             let line = view.error(&refusal);
             return Ok(Body::Stream(Box::pin(stream::iter([line]))));
         }
@@ -103,7 +110,11 @@ pub async fn watch(
         after: begun.after,
         view,
         selection,
-        prefix: path.namespace.as_ref().map(|of| format!("{of}/")).unwrap_or_default(),
+        prefix: path
+            .namespace
+            .as_ref()
+            .map(|of| format!("{of}/"))
+            .unwrap_or_default(),
         initial: begun.objects.into_iter(),
         initial_end: marked.then_some(begun.revision),
         bookmarks,
@@ -134,7 +145,10 @@ async fn begin(registry: &Registry, granted: &Granted, start: Start) -> Result<B
         Start::State { at_least: None, .. } | Start::Now => {
             registry.catch_up().await?;
         }
-        Start::State { at_least: Some(revision), .. } => not_older(registry, revision).await?,
+        Start::State {
+            at_least: Some(revision),
+            ..
+        } => not_older(registry, revision).await?,
         Start::After(_) => {}
     }
     let (kind, cache) = (granted.path().of().storage(), registry.cache());
@@ -150,17 +164,33 @@ async fn begin(registry: &Registry, granted: &Granted, start: Start) -> Result<B
     if !matches!(start, Start::State { .. }) {
         let lost = |lost| too_old(lost, after);
         let cursor = collection.after(after).map_err(lost)?;
-        return Ok(Begun { collection, cursor, objects: Vec::new(), revision: after, after });
+        return Ok(Begun {
+            collection,
+            cursor,
+            objects: Vec::new(),
+            revision: after,
+            after,
+        });
     }
     let prefix = granted.path().namespace.as_ref().map(|of| format!("{of}/"));
     let prefix = prefix.unwrap_or_default();
     if all {
         // First the place in the log, then the objects: what changes in between is told
         // once more, and nothing is left out.
-        let cursor = collection.after(applied).map_err(|lost| too_old(lost, applied))?;
+        let cursor = collection
+            .after(applied)
+            .map_err(|lost| too_old(lost, applied))?;
         let spaces = cache.everywhere(kind).into_iter();
-        let objects = spaces.flat_map(|(_, of)| of.snapshot(&prefix, None).objects).collect();
-        return Ok(Begun { collection, cursor, objects, revision: applied, after: applied });
+        let objects = spaces
+            .flat_map(|(_, of)| of.snapshot(&prefix, None).objects)
+            .collect();
+        return Ok(Begun {
+            collection,
+            cursor,
+            objects,
+            revision: applied,
+            after: applied,
+        });
     }
     let snapshot = collection.snapshot(&prefix, None);
     let revision = applied.max(snapshot.last);
@@ -199,33 +229,55 @@ fn start(query: &Query) -> Result<Start> {
             forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
             let value = json!(other);
             let known = ["NotOlderThan"];
-            errors.push(FieldError::not_supported("resourceVersionMatch", &value, &known));
+            errors.push(FieldError::not_supported(
+                "resourceVersionMatch",
+                &value,
+                &known,
+            ));
         }
         (None, Some(_)) => {
-            forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+            forbid(
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            );
         }
     }
     if !errors.is_empty() {
         return Err(Refusal::invalid_options("ListOptions", &errors));
     }
-    let revision = text.map(query::revision).transpose().map_err(Refusal::plain_error)?;
+    let revision = text
+        .map(query::revision)
+        .transpose()
+        .map_err(Refusal::plain_error)?;
     let given = revision.filter(|revision| *revision > Revision::ZERO);
     Ok(match (initial, revision) {
-        (Some(true), _) => Start::State { at_least: given, marked: true },
+        (Some(true), _) => Start::State {
+            at_least: given,
+            marked: true,
+        },
         (Some(false), _) => given.map_or(Start::Now, Start::After),
-        (None, None) => Start::State { at_least: None, marked: false },
+        (None, None) => Start::State {
+            at_least: None,
+            marked: false,
+        },
         (None, Some(_)) => match given {
             Some(revision) => Start::After(revision),
-            None => Start::State { at_least: Some(Revision::ZERO), marked: false },
+            None => Start::State {
+                at_least: Some(Revision::ZERO),
+                marked: false,
+            },
         },
     })
 }
 
 /// What was asked for, or half an hour to an hour: not all at the same moment.
 fn timeout(query: &Query) -> Result<Duration> {
-    let asked = query.integer("timeoutSeconds")?.filter(|seconds| *seconds > 0);
+    let asked = query
+        .integer("timeoutSeconds")?
+        .filter(|seconds| *seconds > 0);
     Ok(match asked {
-        Some(seconds) => Duration::from_secs(seconds.unsigned_abs()).min(Duration::from_secs(86_400)),
+        Some(seconds) => {
+            Duration::from_secs(seconds.unsigned_abs()).min(Duration::from_secs(86_400))
+        }
         None => {
             let spread = uuid::Uuid::new_v4().as_u128() % 1800;
             Duration::from_secs(1800 + spread as u64)
@@ -234,7 +286,9 @@ fn timeout(query: &Query) -> Result<Duration> {
 }
 
 fn bookmark_due(now: Instant, deadline: Instant) -> Instant {
-    let last = deadline.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(deadline);
+    let last = deadline
+        .checked_sub(BOOKMARK_BEFORE_END)
+        .unwrap_or(deadline);
     let next = now + BOOKMARK_EVERY;
     if now < last { next.min(last) } else { next }
 }
@@ -307,7 +361,8 @@ impl Watcher {
     fn events(&mut self) -> Result<Option<Bytes>, Lost> {
         loop {
             let mut events = Vec::new();
-            self.collection.read_on(&mut self.cursor, BATCH, &mut events)?;
+            self.collection
+                .read_on(&mut self.cursor, BATCH, &mut events)?;
             if events.is_empty() {
                 return Ok(None);
             }
@@ -330,7 +385,8 @@ impl Watcher {
             return None;
         }
         let line = if self.selection.is_everything() {
-            self.view.event(event, event.change, &event.object, self.first)
+            self.view
+                .event(event, event.change, &event.object, self.first)
         } else {
             let chosen = |object: &Stored| self.selection.chooses(&self.view, object);
             let before = event.before.as_deref().is_some_and(chosen);
@@ -354,7 +410,10 @@ impl Watcher {
     }
 
     fn bookmark(&mut self, now: Instant, applied: Revision) -> Option<Bytes> {
-        let bookmarks = self.bookmarks.as_mut().filter(|bookmarks| bookmarks.due <= now)?;
+        let bookmarks = self
+            .bookmarks
+            .as_mut()
+            .filter(|bookmarks| bookmarks.due <= now)?;
         bookmarks.due = bookmark_due(now, self.deadline);
         if applied <= bookmarks.told {
             return None;

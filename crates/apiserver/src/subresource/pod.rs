@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use insula_kinds::selector::LabelSelector;
-use insula_kinds::{Kind, Object, Value, kinds, prepare, time, types};
+use insula_kinds::{Object, Value, kinds, prepare, time, types};
 use serde_json::json;
 
 use crate::authorize::Granted;
@@ -27,7 +27,10 @@ pub async fn bind(
     let binding = kinds().get(core_kind("bindings"));
     let written = intake::read(sent, binding.into(), options.validation)?;
     let address = pod_of(granted, &written.object)?;
-    let target = written.object.get("target").and_then(|target| target.get("name"));
+    let target = written
+        .object
+        .get("target")
+        .and_then(|target| target.get("name"));
     if target.and_then(Value::as_str).unwrap_or("").is_empty() {
         let error = insula_kinds::FieldError::required("target.name", "");
         return Err(Refusal::invalid(binding, &address.name, &[error]));
@@ -40,7 +43,10 @@ pub async fn bind(
         dry_run: options.dry_run,
     };
     let done = modify(&app.registry, request, |pod| {
-        let node = pod.get("spec").and_then(|spec| spec.get("nodeName")).and_then(Value::as_str);
+        let node = pod
+            .get("spec")
+            .and_then(|spec| spec.get("nodeName"))
+            .and_then(Value::as_str);
         if let Some(node) = node.filter(|node| !node.is_empty()) {
             let name = &address.name;
             let why = format!("pod {name} is already assigned to node \"{node}\"");
@@ -48,7 +54,10 @@ pub async fn bind(
         }
         let mut pod = pod.clone();
         prepare::bind(&mut pod, &written.object, &time::now());
-        Ok(Modified { object: pod, warnings: Vec::new() })
+        Ok(Modified {
+            object: pod,
+            warnings: Vec::new(),
+        })
     })
     .await?;
     done.ok_or_else(|| Refusal::not_found(address.of(), &address.name))?;
@@ -64,9 +73,15 @@ pub async fn evict(
     sent: &Sent,
 ) -> Result<Answer> {
     let options = WriteOptions::read(query, "CreateOptions")?;
-    let of = types().find("api.policy.v1.Eviction").expect("it is in the table");
-    let expected =
-        Expected { group: "policy", api_version: "policy/v1", kind: "Eviction", of };
+    let of = types()
+        .find("api.policy.v1.Eviction")
+        .expect("it is in the table");
+    let expected = Expected {
+        group: "policy",
+        api_version: "policy/v1",
+        kind: "Eviction",
+        of,
+    };
     let written = intake::read(sent, expected, options.validation)?;
     let address = pod_of(granted, &written.object)?;
     let found = app.registry.fresh(&address).await?;
@@ -75,9 +90,15 @@ pub async fn evict(
     let delete = match written.object.get("deleteOptions") {
         Some(Value::Object(inner)) => {
             let body = serde_json::to_vec(inner).unwrap_or_default().into();
-            DeleteOptions::read(query, &Sent { media: crate::negotiate::Media::Json, body })?
+            DeleteOptions::read(
+                query,
+                &Sent {
+                    media: crate::negotiate::Media::Json,
+                    body,
+                },
+            )?
         }
-        _ => DeleteOptions { dry_run: options.dry_run, ..DeleteOptions::default() },
+        _ => DeleteOptions::dry_run(options.dry_run),
     };
     remove(&app.registry, address.of(), &address, &delete).await?;
     Ok(succeeded(accepted).warned(written.warnings))
@@ -85,7 +106,10 @@ pub async fn evict(
 
 /// The budgets that select the pod must allow one less.
 fn check_budgets(app: &App, address: &Address, pod: &Object) -> Result<()> {
-    let phase = pod.get("status").and_then(|status| status.get("phase")).and_then(Value::as_str);
+    let phase = pod
+        .get("status")
+        .and_then(|status| status.get("phase"))
+        .and_then(Value::as_str);
     if matches!(phase, Some("Pending" | "Succeeded" | "Failed") | None) {
         return Ok(());
     }
@@ -95,15 +119,23 @@ fn check_budgets(app: &App, address: &Address, pod: &Object) -> Result<()> {
         return Ok(());
     };
     let prefix = format!("{}/", address.namespace.as_deref().unwrap_or(""));
-    let labels = pod.get("metadata").and_then(|of| of.get("labels")).and_then(Value::as_object);
+    let labels = pod
+        .get("metadata")
+        .and_then(|of| of.get("labels"))
+        .and_then(Value::as_object);
     for budget in budgets.snapshot(&prefix, None).objects {
         let tree = budget.tree();
-        let selector = tree.get("spec").and_then(|spec| spec.get("selector")?.as_object());
+        let selector = tree
+            .get("spec")
+            .and_then(|spec| spec.get("selector")?.as_object());
         let chosen = selector.and_then(|selector| LabelSelector::from_object(selector).ok());
         if !chosen.is_some_and(|chosen| chosen.matches_labels(labels)) {
             continue;
         }
-        let status = |member: &str| tree.get("status").and_then(|status| status.get(member)?.as_i64());
+        let status = |member: &str| {
+            tree.get("status")
+                .and_then(|status| status.get(member)?.as_i64())
+        };
         if status("disruptionsAllowed").unwrap_or(0) <= 0 {
             let cause = format!(
                 "The disruption budget {} needs {} healthy pods and has {} currently",
@@ -121,10 +153,17 @@ fn check_budgets(app: &App, address: &Address, pod: &Object) -> Result<()> {
 /// The pod that the path names, or what is below `bindings` names.
 fn pod_of(granted: &Granted, object: &Object) -> Result<Address> {
     let path = granted.path();
-    let given = object.get("metadata").and_then(|of| of.get("name")).and_then(Value::as_str);
+    let given = object
+        .get("metadata")
+        .and_then(|of| of.get("name"))
+        .and_then(Value::as_str);
     let name = match (&path.name, given.filter(|given| !given.is_empty())) {
         (Some(name), Some(given)) if name != given => {
-            let of = if path.subresource.as_deref() == Some("eviction") { "Eviction" } else { "Binding" };
+            let of = if path.subresource.as_deref() == Some("eviction") {
+                "Eviction"
+            } else {
+                "Binding"
+            };
             let why = format!("name in URL does not match name in {of} object");
             return Err(Refusal::bad_request(why));
         }
@@ -145,9 +184,4 @@ fn succeeded(accepted: Accepted) -> Answer {
     let status = json!({"metadata": {}, "status": "Success", "code": 201});
     let body = view.status_of(&status);
     Answer::new(StatusCode::CREATED, body).of(accepted)
-}
-
-/// A pod's kind.
-pub fn pods() -> &'static Kind {
-    kinds().get(core_kind("pods"))
 }

@@ -48,7 +48,10 @@ pub async fn update(
     }
     let warnings = written.warnings;
     change(app, granted, options.dry_run, accepted, |_| {
-        Ok(Modified { object: written.object.clone(), warnings: warnings.clone() })
+        Ok(Modified {
+            object: written.object.clone(),
+            warnings: warnings.clone(),
+        })
     })
     .await
 }
@@ -78,10 +81,19 @@ async fn change(
 ) -> Result<Answer> {
     let address = parent(granted)?;
     let kind = granted.path().of();
-    let request = Modify { kind, address: &address, subresource: Some("scale"), whole: false, dry_run };
+    let request = Modify {
+        kind,
+        address: &address,
+        subresource: Some("scale"),
+        whole: false,
+        dry_run,
+    };
     let done = modify(&app.registry, request, |current| {
         let scale = prepare::scale_of(kind, current).ok_or_else(Refusal::no_such_resource)?;
-        let Modified { object: wanted, warnings } = make(&scale)?;
+        let Modified {
+            object: wanted,
+            warnings,
+        } = make(&scale)?;
         let mut object = current.clone();
         for member in ["uid", "resourceVersion"] {
             if let (Some(asked), Some(is)) = (text(&wanted, member), text(&scale, member))
@@ -105,7 +117,12 @@ fn replicas(scale: &Object, name: &str) -> Result<i64> {
     if replicas < 0 {
         let why = "must be greater than or equal to 0";
         let error = FieldError::invalid("spec.replicas", &replicas.into(), why);
-        return Err(Refusal::invalid_named("Scale", "autoscaling", name, &[error]));
+        return Err(Refusal::invalid_named(
+            "Scale",
+            "autoscaling",
+            name,
+            &[error],
+        ));
     }
     Ok(replicas)
 }
@@ -114,15 +131,24 @@ fn show(kind: &Kind, object: &Object, accepted: Accepted, warnings: Vec<String>)
     let scale = prepare::scale_of(kind, object).ok_or_else(Refusal::no_such_resource)?;
     let view = View::of_status(accepted);
     let body = view.value("autoscaling/v1", "Scale", scale_type(), &scale);
-    Ok(Answer::new(StatusCode::OK, body).of(accepted).warned(warnings))
+    Ok(Answer::new(StatusCode::OK, body)
+        .of(accepted)
+        .warned(warnings))
 }
 
 fn expected() -> Expected<'static> {
-    Expected { group: "autoscaling", api_version: "autoscaling/v1", kind: "Scale", of: scale_type() }
+    Expected {
+        group: "autoscaling",
+        api_version: "autoscaling/v1",
+        kind: "Scale",
+        of: scale_type(),
+    }
 }
 
 fn scale_type() -> TypeId {
-    types().find("api.autoscaling.v1.Scale").expect("it is in the table")
+    types()
+        .find("api.autoscaling.v1.Scale")
+        .expect("it is in the table")
 }
 
 fn text<'a>(object: &'a Object, member: &str) -> Option<&'a str> {

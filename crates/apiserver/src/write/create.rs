@@ -4,18 +4,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use insula_core::Space;
-use insula_kinds::{FieldError, Kind, KindId, Object, Value, convert, defaults, encode, kinds, prepare, time, validate};
+use insula_kinds::{
+    FieldError, Kind, KindId, Object, convert, defaults, encode, kinds, prepare, time, validate,
+};
 use insula_store::{Expect, Outcome, Transaction};
 use uuid::Uuid;
 
 use super::{Done, metadata};
+use crate::allocate::Allocator;
 use crate::authorize::Granted;
 use crate::cache::Stored;
 use crate::intake::{self, Sent};
-use crate::allocate::Allocator;
 use crate::names;
 use crate::query::{Query, WriteOptions};
-use crate::registry::{Address, Registry, core_kind, is_terminating, namespace_address, no_such_tenant, tenant_address};
+use crate::registry::{
+    Address, Registry, core_kind, is_terminating, namespace_address, no_such_tenant, tenant_address,
+};
 use crate::status::{Refusal, Result};
 use crate::tenants;
 
@@ -34,9 +38,20 @@ pub async fn create(
     let written = intake::read(sent, path.of().into(), options.validation)?;
     let namespace = path.namespace.as_deref();
     let space = granted.space()?;
-    let created =
-        create_object(registry, path.kind, space, namespace, written.object, options.dry_run).await?;
-    Ok(Done { object: created, created: true, warnings: written.warnings })
+    let created = create_object(
+        registry,
+        path.kind,
+        space,
+        namespace,
+        written.object,
+        options.dry_run,
+    )
+    .await?;
+    Ok(Done {
+        object: created,
+        created: true,
+        warnings: written.warnings,
+    })
 }
 
 /// Creates an object of `kind`, as it was read.
@@ -120,7 +135,11 @@ async fn commit(
         }
         match registry.commit(transaction).await? {
             Outcome::Committed(revision) => {
-                return Ok(Arc::new(Stored::new(address.within().into(), revision, &value)));
+                return Ok(Arc::new(Stored::new(
+                    address.within().into(),
+                    revision,
+                    &value,
+                )));
             }
             Outcome::Unchanged(_) => return Err(Refusal::internal("a creation changed nothing")),
             Outcome::Conflict(conflict) if conflict.check == 0 => {
@@ -170,16 +189,25 @@ fn complete(
 /// The object as it is stored.
 pub fn encoded(kind: &Kind, object: &Object) -> Bytes {
     let mut out = Vec::with_capacity(1024);
-    encode::json(kind.api_version(), &kind.kind, kind.type_id(), object, &mut out);
+    encode::json(
+        kind.api_version(),
+        &kind.kind,
+        kind.type_id(),
+        object,
+        &mut out,
+    );
     out.into()
 }
 
 /// What the server says about every new object.
 fn stamp(object: &mut Object, now: &str) {
     let metadata = metadata::of(object);
-    for member in
-        ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "managedFields"]
-    {
+    for member in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "resourceVersion",
+        "managedFields",
+    ] {
         metadata.remove(member);
     }
     metadata.insert("uid".to_owned(), Uuid::new_v4().to_string().into());
@@ -206,7 +234,10 @@ struct Gate {
 
 impl Gate {
     async fn open(registry: &Registry, kind: &Kind, address: &Address) -> Result<Self> {
-        let mut gate = Self { tenant: None, namespace: None };
+        let mut gate = Self {
+            tenant: None,
+            namespace: None,
+        };
         if let Some(tenant) = address.space.tenant() {
             let name = tenant.as_str();
             let found = registry.find_tenant(name).await?;

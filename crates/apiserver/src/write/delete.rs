@@ -57,9 +57,17 @@ impl DeleteOptions {
         {
             let known = ["Foreground", "Background", "Orphan", "nil"];
             let value = json!(policy);
-            errors.push(FieldError::not_supported("propagationPolicy", &value, &known));
+            errors.push(FieldError::not_supported(
+                "propagationPolicy",
+                &value,
+                &known,
+            ));
         }
-        let dry_run = object.get("dryRun").and_then(Value::as_array).into_iter().flatten();
+        let dry_run = object
+            .get("dryRun")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
         let dry_run = query::dry_run(dry_run.filter_map(Value::as_str), &mut errors);
         if !errors.is_empty() {
             return Err(Refusal::invalid_options("DeleteOptions", &errors));
@@ -76,9 +84,20 @@ impl DeleteOptions {
         })
     }
 
+    /// Nothing but whether it is to happen.
+    pub fn dry_run(dry_run: bool) -> Self {
+        Self {
+            dry_run,
+            ..Self::default()
+        }
+    }
+
     /// Only this object, and only if it is still so.
     pub fn exactly(object: &Stored) -> Self {
-        Self { revision: Some(object.revision.to_string()), ..Self::default() }
+        Self {
+            revision: Some(object.revision.to_string()),
+            ..Self::default()
+        }
     }
 }
 
@@ -128,8 +147,12 @@ fn from_body(sent: &Sent) -> Result<Object> {
         Some(Ok(version)) => version,
         None => "v1".to_owned(),
     };
-    let expected =
-        Expected { group: "", api_version: &version, kind: "DeleteOptions", of };
+    let expected = Expected {
+        group: "",
+        api_version: &version,
+        kind: "DeleteOptions",
+        of,
+    };
     Ok(intake::read(sent, expected, FieldValidation::Ignore)?.object)
 }
 
@@ -224,26 +247,38 @@ async fn attempt(
     let transaction = match mark(address.of(), &mut object, options) {
         Mark::Remove => Transaction::remove(key, current.revision),
         Mark::Unchanged => {
-            return Ok(Ok(Deleted { object: Arc::clone(current), gone: false }));
+            return Ok(Ok(Deleted {
+                object: Arc::clone(current),
+                gone: false,
+            }));
         }
         Mark::Changed => {
             metadata::of(&mut object).remove("resourceVersion");
             let value = encoded(address.of(), &object);
             if options.dry_run {
                 let object = Stored::new(Arc::clone(&current.key), current.revision, &value);
-                return Ok(Ok(Deleted { object: Arc::new(object), gone: false }));
+                return Ok(Ok(Deleted {
+                    object: Arc::new(object),
+                    gone: false,
+                }));
             }
             let transaction = Transaction::update(key, current.revision, value.clone());
             return Ok(match registry.commit(transaction).await? {
                 Outcome::Committed(revision) | Outcome::Unchanged(revision) => {
                     let object = Stored::new(Arc::clone(&current.key), revision, &value);
-                    Ok(Deleted { object: Arc::new(object), gone: false })
+                    Ok(Deleted {
+                        object: Arc::new(object),
+                        gone: false,
+                    })
                 }
                 Outcome::Conflict(conflict) => Err(conflict.revision),
             });
         }
     };
-    let gone = Deleted { object: Arc::clone(current), gone: true };
+    let gone = Deleted {
+        object: Arc::clone(current),
+        gone: true,
+    };
     if options.dry_run {
         return Ok(Ok(gone));
     }
@@ -269,7 +304,11 @@ fn check_preconditions(
         return Err(Refusal::precondition(kind, &address.name, &why));
     }
     let is = current.revision.to_string();
-    if let Some(revision) = options.revision.as_deref().filter(|revision| *revision != is) {
+    if let Some(revision) = options
+        .revision
+        .as_deref()
+        .filter(|revision| *revision != is)
+    {
         let why = format!(
             "the ResourceVersion in the precondition ({revision}) does not match the \
              ResourceVersion in record ({is}). The object might have been modified"
@@ -291,15 +330,24 @@ enum Mark {
 /// Marks the object if something holds it.
 fn mark(kind: &Kind, object: &mut Object, options: &DeleteOptions) -> Mark {
     let is_pod = kind.kind == "Pod" && kind.group.is_empty();
-    let grace = if is_pod { pod_grace(object, options) } else { 0 };
+    let grace = if is_pod {
+        pod_grace(object, options)
+    } else {
+        0
+    };
     let held = grace > 0
         || metadata::finalizers(object).next().is_some()
         || metadata::spec_finalizers(object).next().is_some() && holds_by_spec(kind);
     if !held {
         return Mark::Remove;
     }
-    let marked = object.get("metadata").and_then(|of| of.get("deletionTimestamp")).is_some();
-    let was = object.get("metadata").and_then(|of| of.get("deletionGracePeriodSeconds"));
+    let marked = object
+        .get("metadata")
+        .and_then(|of| of.get("deletionTimestamp"))
+        .is_some();
+    let was = object
+        .get("metadata")
+        .and_then(|of| of.get("deletionGracePeriodSeconds"));
     let was = was.and_then(Value::as_i64).unwrap_or(0);
     if marked && (!is_pod || grace >= was) {
         return Mark::Unchanged;
@@ -309,7 +357,11 @@ fn mark(kind: &Kind, object: &mut Object, options: &DeleteOptions) -> Mark {
     if !holds_by_spec(kind) {
         of.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
     }
-    if let Some(generation) = of.get("generation").and_then(Value::as_i64).filter(|_| !marked) {
+    if let Some(generation) = of
+        .get("generation")
+        .and_then(Value::as_i64)
+        .filter(|_| !marked)
+    {
         of.insert("generation".to_owned(), (generation + 1).into());
     }
     if holds_by_spec(kind) {
@@ -335,7 +387,10 @@ fn pod_grace(pod: &Object, options: &DeleteOptions) -> i64 {
     let phase = member("status", "phase");
     let phase = phase.as_ref().and_then(Value::as_str).unwrap_or("");
     let node = member("spec", "nodeName");
-    let scheduled = node.as_ref().and_then(Value::as_str).is_some_and(|node| !node.is_empty());
+    let scheduled = node
+        .as_ref()
+        .and_then(Value::as_str)
+        .is_some_and(|node| !node.is_empty());
     if !scheduled || phase == "Succeeded" || phase == "Failed" {
         return 0;
     }
@@ -352,9 +407,9 @@ fn refuse_the_immortal(registry: &Registry, kind: &Kind, address: &Address) -> R
     if address.kind == core_kind("namespaces") && NAMESPACES.contains(&address.name.as_str()) {
         let going = match &address.space {
             Space::System => false,
-            Space::Tenant(tenant) => {
-                registry.tenant(tenant.as_str()).is_none_or(|tenant| tenant.terminating)
-            }
+            Space::Tenant(tenant) => registry
+                .tenant(tenant.as_str())
+                .is_none_or(|tenant| tenant.terminating),
         };
         if !going {
             let why = "this namespace may not be deleted";
@@ -363,7 +418,11 @@ fn refuse_the_immortal(registry: &Registry, kind: &Kind, address: &Address) -> R
     }
     if address.kind == core_kind("tenants") && address.name == SYSTEM {
         let why = "this tenant may not be deleted";
-        return Err(Refusal::not_allowed(kinds().get(address.kind), &address.name, why));
+        return Err(Refusal::not_allowed(
+            kinds().get(address.kind),
+            &address.name,
+            why,
+        ));
     }
     Ok(())
 }

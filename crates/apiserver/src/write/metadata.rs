@@ -8,7 +8,9 @@ use crate::status::{Refusal, Result};
 
 /// The metadata of an object, which it gets if it has none.
 pub fn of(object: &mut Object) -> &mut Object {
-    let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Object::new()));
+    let metadata = object
+        .entry("metadata")
+        .or_insert_with(|| Value::Object(Object::new()));
     if !metadata.is_object() {
         *metadata = Value::Object(Object::new());
     }
@@ -52,9 +54,11 @@ pub fn place(object: &mut Object, kind: &Kind, address: &Address) -> Result<()> 
     }
     let link = address.self_link();
     // An object of another version of the same kind may carry that version's path.
-    if metadata.get("selfLink").and_then(Value::as_str).is_some_and(|given| {
-        !given.is_empty() && given != link && given != link_in(kind, address)
-    }) {
+    if metadata
+        .get("selfLink")
+        .and_then(Value::as_str)
+        .is_some_and(|given| !given.is_empty() && given != link && given != link_in(kind, address))
+    {
         let why = "the selfLink of the provided object does not match the path of the object";
         return Err(Refusal::bad_request(why));
     }
@@ -65,7 +69,9 @@ pub fn place(object: &mut Object, kind: &Kind, address: &Address) -> Result<()> 
 fn link_in(kind: &Kind, address: &Address) -> String {
     let stored = address.of();
     let stored = format!("/{}/", stored.api_version());
-    address.self_link().replacen(&stored, &format!("/{}/", kind.api_version()), 1)
+    address
+        .self_link()
+        .replacen(&stored, &format!("/{}/", kind.api_version()), 1)
 }
 
 fn own(metadata: &mut Object, member: &str, is: &str, why: &str) -> Result<()> {
@@ -81,7 +87,9 @@ fn own(metadata: &mut Object, member: &str, is: &str, why: &str) -> Result<()> {
 
 /// The finalizers of an object.
 pub fn finalizers(object: &Object) -> impl Iterator<Item = &str> {
-    let list = object.get("metadata").and_then(|metadata| metadata.get("finalizers"));
+    let list = object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("finalizers"));
     strings(list)
 }
 

@@ -94,7 +94,10 @@ async fn attempt(
     let mut old = current.tree();
     let mut shown = old.clone();
     convert::convert(stored, kind, &mut shown);
-    let Modified { object: mut new, warnings } = make(&shown)?;
+    let Modified {
+        object: mut new,
+        warnings,
+    } = make(&shown)?;
     check_preconditions(registry, request, current, &old, &new)?;
     defaults::apply(kind, &mut new);
     convert::convert(kind, stored, &mut new);
@@ -109,7 +112,13 @@ async fn attempt(
     metadata::of(&mut new).remove("resourceVersion");
     metadata::of(&mut old).remove("resourceVersion");
     let value = encoded(stored, &new);
-    let done = |object| Ok(Attempt::Done(Done { object, created: false, warnings }));
+    let done = |object| {
+        Ok(Attempt::Done(Done {
+            object,
+            created: false,
+            warnings,
+        }))
+    };
     if is_released(&new) {
         // The last finalizer is gone: so is the object. Watchers see it as it was before.
         let last = Stored::new(Arc::clone(&current.key), current.revision, &value);
@@ -126,15 +135,21 @@ async fn attempt(
         return done(Arc::clone(current));
     }
     if request.dry_run {
-        return done(Arc::new(Stored::new(Arc::clone(&current.key), current.revision, &value)));
+        return done(Arc::new(Stored::new(
+            Arc::clone(&current.key),
+            current.revision,
+            &value,
+        )));
     }
     let transaction = Transaction::new()
         .check(registry.key(request.address), Expect::At(current.revision))
         .put(registry.key(request.address), value.clone());
     match registry.commit(transaction).await? {
-        Outcome::Committed(revision) | Outcome::Unchanged(revision) => {
-            done(Arc::new(Stored::new(Arc::clone(&current.key), revision, &value)))
-        }
+        Outcome::Committed(revision) | Outcome::Unchanged(revision) => done(Arc::new(Stored::new(
+            Arc::clone(&current.key),
+            revision,
+            &value,
+        ))),
         Outcome::Conflict(conflict) => Ok(Attempt::Lost(conflict.revision)),
     }
 }
@@ -172,7 +187,9 @@ fn check_preconditions(
         text => {
             let revision: u64 = text.parse().map_err(|_| {
                 let quoted = insula_kinds::field::quote(text);
-                Refusal::plain_error(format!("strconv.ParseUint: parsing {quoted}: invalid syntax"))
+                Refusal::plain_error(format!(
+                    "strconv.ParseUint: parsing {quoted}: invalid syntax"
+                ))
             })?;
             if revision != current.revision.get() {
                 return Err(Refusal::modified(kind, name));
@@ -187,12 +204,21 @@ fn settle_metadata(request: &Modify<'_>, old: &Object, new: &mut Object) -> Resu
     metadata::place(new, request.kind, request.address)?;
     let kept = metadata::of(new);
     kept.remove("managedFields");
-    if kept.get("name").and_then(insula_kinds::Value::as_str).unwrap_or("").is_empty() {
+    if kept
+        .get("name")
+        .and_then(insula_kinds::Value::as_str)
+        .unwrap_or("")
+        .is_empty()
+    {
         kept.insert("name".to_owned(), request.address.name.as_str().into());
     }
     if let Some(was) = old.get("metadata").and_then(insula_kinds::Value::as_object) {
-        for member in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
-        {
+        for member in [
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+        ] {
             if let (false, Some(value)) = (kept.contains_key(member), was.get(member)) {
                 kept.insert(member.to_owned(), value.clone());
             }
@@ -204,7 +230,9 @@ fn settle_metadata(request: &Modify<'_>, old: &Object, new: &mut Object) -> Resu
 /// Whether an object that is being deleted has nothing left to wait for.
 fn is_released(object: &Object) -> bool {
     let deleting = metadata::text(object, "deletionTimestamp").is_some();
-    let grace = object.get("metadata").and_then(|of| of.get("deletionGracePeriodSeconds"));
+    let grace = object
+        .get("metadata")
+        .and_then(|of| of.get("deletionGracePeriodSeconds"));
     let waits = grace.and_then(insula_kinds::Value::as_i64).unwrap_or(0) > 0;
     deleting
         && !waits

@@ -114,14 +114,19 @@ pub fn patched(
     all.extend(decoded.problems);
     let warnings = intake::settle(all, validation)
         .map_err(|problems| wrong(&format!("strict decoding error: {problems}"), text()))?;
-    Ok(Modified { object: decoded.object, warnings })
+    Ok(Modified {
+        object: decoded.object,
+        warnings,
+    })
 }
 
 fn refuse(error: PatchError) -> Refusal {
     match error {
         PatchError::BadRequest(why) => Refusal::bad_request(why),
         PatchError::Unprocessable => Refusal::unprocessable(),
-        PatchError::TooLarge(why) => Refusal::too_large(why.trim_start_matches("Request entity too large: ")),
+        PatchError::TooLarge(why) => {
+            Refusal::too_large(why.trim_start_matches("Request entity too large: "))
+        }
         PatchError::Internal(why) => Refusal::plain_error(why),
     }
 }
@@ -144,8 +149,10 @@ fn check_resource_version(
     current: &Object,
     new: &Object,
 ) -> Result<()> {
-    let (was, is) =
-        (metadata::text(current, "resourceVersion"), metadata::text(new, "resourceVersion"));
+    let (was, is) = (
+        metadata::text(current, "resourceVersion"),
+        metadata::text(new, "resourceVersion"),
+    );
     if is.is_some() && was != is {
         return Err(Refusal::modified(kind, &address.name));
     }

@@ -69,9 +69,20 @@ async fn create_instead(
     let mut object = written.object;
     metadata::of(&mut object).remove("resourceVersion");
     let namespace = address.namespace.as_deref();
-    let created =
-        create_object(registry, path.kind, &address.space, namespace, object, dry_run).await?;
-    Ok(Done { object: created, created: true, warnings: written.warnings })
+    let created = create_object(
+        registry,
+        path.kind,
+        &address.space,
+        namespace,
+        object,
+        dry_run,
+    )
+    .await?;
+    Ok(Done {
+        object: created,
+        created: true,
+        warnings: written.warnings,
+    })
 }
 
 /// The object must be the one that the path names.
