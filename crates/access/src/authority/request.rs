@@ -61,13 +61,8 @@ impl Request {
         signed.map_err(|_| RequestError::Signature)?;
         let info = &request.certification_request_info;
         let public_key = SubjectPublicKeyInfo::from_der(info.subject_pki.raw);
-        let said = certificate::read_name(&info.subject)?;
         Ok(Self {
-            subject: Subject {
-                user: said.user,
-                groups: said.groups,
-                tenant: said.tenant,
-            },
+            subject: certificate::read_name(&info.subject)?.into(),
             public_key: public_key.map_err(|_| RequestError::Key)?,
         })
     }
