@@ -144,7 +144,16 @@ impl Client {
                 exchange(TokioIo::new(stream), request).await
             }
         }
-        .map_err(|error| self.unreachable(error))
+        .map_err(|error| self.broken(&*error))
+    }
+
+    /// With TLS 1.3 a server says only after the first request that it does not believe a
+    /// client's certificate.
+    fn broken(&self, error: &(dyn std::error::Error + 'static)) -> ClientError {
+        match error::alert(error) {
+            Some(alert) => self.distrusted(alert),
+            None => self.unreachable(error::innermost(error)),
+        }
     }
 
     fn unreachable(&self, error: impl ToString) -> ClientError {

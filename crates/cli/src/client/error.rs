@@ -1,5 +1,8 @@
 //! What a server answers when it does not do what it was asked.
 
+use std::error::Error;
+use std::io;
+
 use http::StatusCode;
 use serde_json::Value;
 
@@ -89,4 +92,23 @@ impl ClientError {
             _ => failure,
         }
     }
+}
+
+/// What TLS has to say about an error, if it caused it.
+pub fn alert<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    causes(error).find_map(|cause| {
+        let inner = cause
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref);
+        inner.and_then(|inner| inner.downcast_ref())
+    })
+}
+
+/// The error that caused an error, which says more than the others.
+pub fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    causes(error).last().unwrap_or(error)
+}
+
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
 }
