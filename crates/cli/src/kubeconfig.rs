@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use self::connection::{ClientCertificate, Connection, Trust};
 pub use self::source::Source;
 use crate::failure::Failure;
+use crate::output;
 use crate::pki::Identity;
 use crate::private_file;
 use crate::secret::Secret;
@@ -159,8 +160,7 @@ impl Kubeconfig {
 
     /// As it stands in a file.
     pub fn to_yaml(&self) -> Result<String, Failure> {
-        serde_saphyr::to_string(self)
-            .map_err(|error| Failure::new("cannot write a kubeconfig", error))
+        output::yaml(self)
     }
 
     /// Makes sure that a file says this, and leaves it alone if it does.

@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use serde::Serialize;
+
 use crate::failure::Failure;
 
 /// Writes to stdout.
@@ -14,4 +16,11 @@ pub fn print(text: &str) -> Result<(), Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => other.map_err(|error| Failure::new("cannot write to stdout", error)),
     }
+}
+
+/// As YAML. Long texts stay on one line, as every other program writes them.
+pub fn yaml(value: &impl Serialize) -> Result<String, Failure> {
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
+    serde_saphyr::to_string_with_options(value, options)
+        .map_err(|error| Failure::new("cannot write YAML", error))
 }

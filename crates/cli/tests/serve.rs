@@ -105,7 +105,8 @@ fn a_ca_that_is_damaged_is_refused_with_a_hint_and_left_alone() {
     assert_eq!(Serving::start(data.path()).stop(Signal::SIGTERM), Some(0));
     let key = data.path().join("pki/ca.key");
     std::fs::write(&key, "nonsense").unwrap();
-    let refused = run(&["serve", "--data-dir", data.path().to_str().unwrap()]);
+    let folder = data.path().to_str().unwrap();
+    let refused = run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", folder]);
     assert_eq!(refused.status.code(), Some(1));
     let said = stderr(&refused);
     assert!(

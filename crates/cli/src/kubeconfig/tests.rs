@@ -6,7 +6,7 @@ use super::*;
 
 fn identity() -> Identity {
     Identity {
-        certificate: "the certificate".to_owned(),
+        certificate: "the certificate".repeat(20),
         key: Secret::new("the key"),
     }
 }
@@ -32,12 +32,16 @@ fn what_is_written_is_read_again() {
         let yaml = written.to_yaml().unwrap();
         let read = parsed(&yaml);
         assert_eq!(read, written, "{yaml}");
+        assert!(
+            !yaml.contains('>'),
+            "a value is on the line of its name: {yaml}"
+        );
         let expected = Connection {
             server: "https://127.0.0.1:6443".to_owned(),
             trust,
             server_name: None,
             certificate: Some(ClientCertificate {
-                certificate: "the certificate".to_owned(),
+                certificate: identity().certificate,
                 key: Secret::new("the key"),
             }),
             token: None,

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::conditions;
 use crate::duration;
 use crate::failure::Failure;
+use crate::output;
 
 /// How objects are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -45,12 +46,12 @@ pub fn many(tenants: Vec<Value>, format: Format) -> Result<String, Failure> {
 }
 
 fn document(object: &Value, format: Format) -> Result<String, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::new("cannot show it", error);
-    if format == Format::Json {
-        let text = serde_json::to_string_pretty(object).map_err(|error| failed(&error))?;
-        return Ok(text + "\n");
+    if format == Format::Yaml {
+        return output::yaml(object);
     }
-    serde_saphyr::to_string(object).map_err(|error| failed(&error))
+    let text = serde_json::to_string_pretty(object);
+    let text = text.map_err(|error| Failure::new("cannot write JSON", error))?;
+    Ok(text + "\n")
 }
 
 fn rows(tenants: &[Value], format: Format) -> Result<String, Failure> {
@@ -201,8 +202,16 @@ mod tests {
             "*a",
             "!a",
             "\t",
+            "\n",
+            "a\n\n",
+            " a\nb",
+            "\na",
+            "a\r\nb",
+            "a\n b\n",
         ];
-        let object = json!({ "texts": texts, "numbers": [1, -2, 1.5], "nothing": null });
+        let long = "word ".repeat(50);
+        let object =
+            json!({ "texts": texts, "long": long, "numbers": [1, -2, 1.5], "nothing": null });
         let yaml = one(&object, Format::Yaml).unwrap();
         let read: Value = serde_saphyr::from_str(&yaml).unwrap();
         assert_eq!(read, object, "{yaml}");
