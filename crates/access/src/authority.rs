@@ -150,7 +150,7 @@ impl Authority {
         parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let made = parameters.signed_by(public_key, &self.issuer)?;
         let der = subject.put_on_certificate(made.der(), self.issuer.key())?;
-        Ok(pem::encode(&pem::Pem::new("CERTIFICATE", der)))
+        Ok(to_pem("CERTIFICATE", der))
     }
 
     /// A certificate for a server with these DNS names and IP addresses, in PEM.
@@ -177,6 +177,12 @@ impl fmt::Debug for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Authority(****)")
     }
+}
+
+/// With the line ends that all other files here have.
+fn to_pem(tag: &str, der: Vec<u8>) -> String {
+    let config = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
+    pem::encode_config(&pem::Pem::new(tag, der), config)
 }
 
 fn leaf(validity: Validity) -> Result<CertificateParams, AuthorityError> {
@@ -253,6 +259,7 @@ mod tests {
                 proof: Proof::Certificate,
             };
             assert_eq!(certificate::read(&der), Ok(expected));
+            assert!(!pem.contains('\r'), "{pem:?}");
             let (_, issued) = X509Certificate::from_der(&der).unwrap();
             let ca = self::der(authority.certificate_pem());
             let (_, ca) = X509Certificate::from_der(&ca).unwrap();

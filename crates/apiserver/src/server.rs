@@ -30,8 +30,8 @@ use crate::tenants;
 
 /// What a server is made of.
 pub struct Options {
-    /// Where it listens.
-    pub listen: SocketAddr,
+    /// Where it listens, bound already.
+    pub listener: std::net::TcpListener,
     /// What it shows clients, leaf first.
     pub certificates: Vec<CertificateDer<'static>>,
     /// The key of the leaf.
@@ -64,13 +64,8 @@ pub struct Server {
 #[non_exhaustive]
 pub enum Error {
     /// Its address could not be used.
-    #[error("cannot listen on {address}: {error}")]
-    Listen {
-        /// Which address.
-        address: SocketAddr,
-        /// Why.
-        error: io::Error,
-    },
+    #[error("cannot listen: {0}")]
+    Listen(#[from] io::Error),
     /// Its certificate, key or CAs cannot be used.
     #[error("the TLS settings cannot be used: {0}")]
     Tls(String),
@@ -92,18 +87,14 @@ const GRACE: Duration = Duration::from_secs(10);
 const STREAMS: u32 = 250;
 
 impl Server {
-    /// Reads the store, prepares the system space, and takes the address.
+    /// Reads the store.
     pub async fn start(store: Arc<dyn Store>, options: Options) -> Result<Self, Error> {
         let tls = acceptor(&options)?;
         let (cache, feed) = cache::load(&store, options.layout.clone()).await?;
         let registry = Registry::new(store, cache, options.layout, &options.secret);
-        let address = options.listen;
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.map_err(|error| Error::Listen { address, error })?;
-        let local = listener
-            .local_addr()
-            .map_err(|error| Error::Listen { address, error })?;
-        let documents = Documents::new(local.to_string());
+        options.listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(options.listener)?;
+        let documents = Documents::new(listener.local_addr()?.to_string());
         let app = App {
             registry: Arc::new(registry),
             authenticator: Authenticator {

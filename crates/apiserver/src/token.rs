@@ -48,8 +48,11 @@ struct Wire {
 impl Tokens {
     /// Tokens of servers that share the secret are good for each other.
     pub fn new(secret: &[u8]) -> Self {
+        // A key of its own, so that the secret may serve other purposes too.
+        let secret = hmac::Key::new(hmac::HMAC_SHA256, secret);
+        let own = hmac::sign(&secret, b"insula continue tokens");
         Self {
-            key: hmac::Key::new(hmac::HMAC_SHA256, secret),
+            key: hmac::Key::new(hmac::HMAC_SHA256, own.as_ref()),
         }
     }
 

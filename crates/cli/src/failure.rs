@@ -1,5 +1,6 @@
 //! Failures as people see them: what was attempted, what went wrong, what to do.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
 use insula_store::Error as StoreError;
@@ -8,7 +9,7 @@ use insula_store::Error as StoreError;
 #[derive(Debug)]
 pub struct Failure {
     message: String,
-    hint: Option<&'static str>,
+    hint: Option<Cow<'static, str>>,
 }
 
 impl Failure {
@@ -21,9 +22,17 @@ impl Failure {
     }
 
     /// With what to do about it.
-    pub fn hint(mut self, hint: &'static str) -> Self {
-        self.hint = Some(hint);
+    pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+        self.hint = Some(hint.into());
         self
+    }
+
+    /// What went wrong, in one sentence.
+    pub fn message(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            hint: None,
+        }
     }
 
     /// The store could not be opened.
@@ -45,7 +54,7 @@ impl Failure {
     #[expect(clippy::print_stderr, reason = "this is where failures are told")]
     pub fn print(&self) {
         eprintln!("error: {}", self.message);
-        if let Some(hint) = self.hint {
+        if let Some(hint) = &self.hint {
             eprintln!("hint: {hint}");
         }
     }

@@ -1,7 +1,15 @@
 //! Insula: a multi-tenant Kubernetes control plane in one binary.
 
+mod client;
+mod duration;
 mod failure;
+mod kubeconfig;
+mod output;
+mod pki;
+mod private_file;
+mod secret;
 mod serve;
+mod tenant;
 
 use std::process::ExitCode;
 
@@ -19,7 +27,9 @@ struct Args {
 #[derive(Subcommand)]
 enum Command {
     /// Serve the control plane
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
+    /// Create, show and delete tenants
+    Tenant(tenant::Args),
 }
 
 /// 0: done. 1: a failure that was explained. 2: a wrong command line, from clap.
@@ -27,7 +37,8 @@ fn main() -> ExitCode {
     let args = Args::parse();
     log_to_stderr();
     let done = match args.command {
-        Command::Serve(args) => serve::run(args),
+        Command::Serve(args) => serve::run(*args),
+        Command::Tenant(args) => tenant::run(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,91 +1,98 @@
 //! `insula serve`.
 
-use std::path::PathBuf;
+mod args;
+mod prepare;
+mod settings;
+
 use std::sync::Arc;
 
-use clap::ValueEnum;
+use insula_apiserver::{Error as ServerError, Options, Server};
 use insula_store::embedded::{self, Embedded};
-use insula_store::etcd::{self, Etcd};
+use insula_store::etcd::Etcd;
 use insula_store::memory::Memory;
-use insula_store::{Compactor, Revision, Store};
+use insula_store::{Compactor, Store};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+pub use self::args::Args;
+use self::prepare::{Prepared, prepare};
+use self::settings::{Settings, StoreSettings};
 use crate::failure::Failure;
-
-/// What `insula serve` can be told.
-#[derive(clap::Args)]
-pub struct Args {
-    /// Where everything is kept
-    #[arg(long, value_name = "DIR", default_value = "insula-data")]
-    data_dir: PathBuf,
-
-    /// What keeps the objects
-    #[arg(long, value_enum, default_value = "embedded")]
-    store: Engine,
-
-    /// The members of the etcd cluster, with --store etcd
-    #[arg(long, value_name = "URL", value_delimiter = ',')]
-    #[arg(required_if_eq("store", "etcd"))]
-    etcd_servers: Vec<String>,
-
-    /// The CA that etcd's certificates are from
-    #[arg(long, value_name = "FILE")]
-    etcd_cafile: Option<PathBuf>,
-
-    /// A certificate to show etcd
-    #[arg(long, value_name = "FILE", requires = "etcd_keyfile")]
-    etcd_certfile: Option<PathBuf>,
-
-    /// The key of that certificate
-    #[arg(long, value_name = "FILE", requires = "etcd_certfile")]
-    etcd_keyfile: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Engine {
-    /// In the data directory; nothing else to install
-    Embedded,
-    /// In an etcd v3 cluster, which several servers may share
-    Etcd,
-    /// Nowhere: everything is gone with the process
-    Memory,
-}
+use crate::output;
 
 /// Serves until it is told to stop.
 pub fn run(args: Args) -> Result<(), Failure> {
+    let settings = Settings::of(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::new("cannot start", error))?;
-    runtime.block_on(serve(args))
+    runtime.block_on(serve(settings))
 }
 
-async fn serve(args: Args) -> Result<(), Failure> {
+async fn serve(settings: Settings) -> Result<(), Failure> {
     // First: whoever is told that it serves may tell it to stop at once.
     let mut stop = Stop::listen()?;
-    let store = open(&args).await?;
-    let revision = store.revision().await;
-    let revision = revision.map_err(|error| Failure::new("cannot read the store", error))?;
+    // Before anything is made in the data directory: the store is what two servers on the
+    // same one stumble over.
+    let store = open(settings.store).await?;
+    let prepared = prepare(&settings.data_dir, &settings.listening, settings.given)?;
     let compactor = tokio::spawn(Compactor::default().run(Arc::clone(&store)));
-    announce(revision);
-    stop.told().await;
+    let served = run_server(prepared, Arc::clone(&store), &mut stop).await;
     compactor.abort();
     // Its task holds the store until it is really over, however it ended.
     compactor.await.ok();
     close(store).await;
-    Ok(())
+    served
 }
 
-async fn open(args: &Args) -> Result<Arc<dyn Store>, Failure> {
-    Ok(match args.store {
-        Engine::Memory => Arc::new(Memory::new()),
-        Engine::Embedded => {
-            let folder = args.data_dir.join("store");
+/// Serves the API until it is told to stop.
+async fn run_server(
+    prepared: Prepared,
+    store: Arc<dyn Store>,
+    stop: &mut Stop,
+) -> Result<(), Failure> {
+    let ready = format!(
+        "insula ready {} kubeconfig={}\n",
+        prepared.url,
+        prepared.kubeconfig.display()
+    );
+    let options = options(prepared)?;
+    let server = Server::start(store, options).await.map_err(cannot_serve)?;
+    // The one line on stdout, which says that it serves. Whoever started it may be gone.
+    let announce = || drop(output::print(&ready));
+    let served = server.serve(announce, stop.told()).await;
+    served.map_err(cannot_serve)
+}
+
+fn options(prepared: Prepared) -> Result<Options, Failure> {
+    let issuer = prepared.issuer()?;
+    let secret = prepared.secret();
+    Ok(Options {
+        listener: prepared.listener,
+        certificates: prepared.tls.chain,
+        key: prepared.tls.key,
+        client_cas: prepared.client_cas,
+        tokens: prepared.tokens,
+        default_tenant: prepared.default_tenant,
+        layout: prepared.layout,
+        issuer: Some(issuer),
+        secret,
+    })
+}
+
+fn cannot_serve(error: ServerError) -> Failure {
+    Failure::new("cannot serve", error)
+}
+
+async fn open(settings: StoreSettings) -> Result<Arc<dyn Store>, Failure> {
+    Ok(match settings {
+        StoreSettings::Memory => Arc::new(Memory::new()),
+        StoreSettings::Embedded(folder) => {
             let store = Embedded::open(folder, embedded::Options::default()).await;
             Arc::new(store.map_err(|error| Failure::opening_store(&error))?)
         }
-        Engine::Etcd => {
-            let store = Etcd::connect(etcd_options(args)?).await;
+        StoreSettings::Etcd(options) => {
+            let store = Etcd::connect(options).await;
             let unreachable = |error| {
                 Failure::new("cannot use etcd", error)
                     .hint("check --etcd-servers, and with https --etcd-cafile and the certificate")
@@ -93,32 +100,6 @@ async fn open(args: &Args) -> Result<Arc<dyn Store>, Failure> {
             Arc::new(store.map_err(unreachable)?)
         }
     })
-}
-
-fn etcd_options(args: &Args) -> Result<etcd::Options, Failure> {
-    let options = etcd::Options::new(args.etcd_servers.clone());
-    let Some(ca) = &args.etcd_cafile else {
-        return Ok(options);
-    };
-    let client = match (&args.etcd_certfile, &args.etcd_keyfile) {
-        (Some(certificate), Some(key)) => Some(etcd::ClientCertificate {
-            cert: read(certificate)?,
-            key: read(key)?,
-        }),
-        _ => None,
-    };
-    let ca = read(ca)?;
-    Ok(options.tls(etcd::Tls { ca, client }))
-}
-
-fn read(file: &PathBuf) -> Result<Vec<u8>, Failure> {
-    let attempted = format!("cannot read {}", file.display());
-    std::fs::read(file).map_err(|error| Failure::new(&attempted, error))
-}
-
-#[expect(clippy::print_stderr, reason = "said once, to whoever started it")]
-fn announce(revision: Revision) {
-    eprintln!("store open at revision {revision}; this version has no API server yet");
 }
 
 /// The signals that end it.

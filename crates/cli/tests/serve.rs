@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -22,7 +23,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// A server that has said that its store is open.
+/// A server that has said that it is ready.
 struct Serving {
     child: Child,
     said: String,
@@ -30,13 +31,18 @@ struct Serving {
 
 impl Serving {
     fn start(data: &Path) -> Self {
-        let mut child = insula(&["serve", "--data-dir", data.to_str().unwrap()])
-            .stderr(Stdio::piped())
-            .stdout(Stdio::null())
+        Self::start_with(data, &[])
+    }
+
+    fn start_with(data: &Path, more: &[&str]) -> Self {
+        let mut child = insula(&["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(data)
+            .args(more)
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut said = String::new();
-        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
         lines.read_line(&mut said).unwrap();
         Self { child, said }
     }
@@ -49,18 +55,162 @@ impl Serving {
 }
 
 #[test]
-fn it_opens_its_store_and_ends_cleanly_when_told_to() {
+fn it_says_that_it_is_ready_and_ends_cleanly_when_told_to() {
     let data = tempfile::tempdir().unwrap();
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let serving = Serving::start(data.path());
+        let said = serving.said.strip_prefix("insula ready https://127.0.0.1:");
+        let (port, file) = said.unwrap().split_once(" kubeconfig=").unwrap();
+        assert_ne!(port.parse::<u16>().unwrap(), 0);
+        let kubeconfig = data.path().join("admin.kubeconfig");
+        assert_eq!(file, format!("{}\n", kubeconfig.display()));
+        let text = std::fs::read_to_string(&kubeconfig).unwrap();
+        let server = format!("server: https://127.0.0.1:{port}\n");
         assert!(
-            serving.said.starts_with("store open at revision 1"),
-            "{}",
-            serving.said
+            text.contains(&server),
+            "it points at the port that was picked"
         );
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&kubeconfig), 0o600);
+        assert_eq!(mode(&data.path().join("pki")), 0o700);
+        assert_eq!(mode(&data.path().join("pki/ca.key")), 0o600);
         assert_eq!(serving.stop(signal), Some(0));
     }
     assert!(data.path().join("store/format").is_file());
+}
+
+#[test]
+fn a_restart_keeps_what_others_hold() {
+    let data = tempfile::tempdir().unwrap();
+    let read = |name: &str| std::fs::read_to_string(data.path().join(name)).unwrap();
+    let start = |more: &[&str]| {
+        let url = ["--advertise-url", "https://api.example"];
+        let serving = Serving::start_with(data.path(), &[&url, more].concat());
+        assert_eq!(serving.stop(Signal::SIGTERM), Some(0));
+        let certificates = (read("pki/ca.crt"), read("pki/server.crt"));
+        (certificates, read("admin.kubeconfig"))
+    };
+    let first = start(&[]);
+    assert!(first.1.contains("server: https://api.example\n"));
+    assert_eq!(start(&[]), first);
+    let renamed = start(&["--tls-san", "other.example"]);
+    assert_eq!(renamed.0.0, first.0.0, "the CA stays");
+    assert_ne!(renamed.0.1, first.0.1, "the server has a name more");
+    assert_eq!(renamed.1, first.1, "the administrator's kubeconfig stays");
+}
+
+#[test]
+fn a_ca_that_is_damaged_is_refused_with_a_hint_and_left_alone() {
+    let data = tempfile::tempdir().unwrap();
+    assert_eq!(Serving::start(data.path()).stop(Signal::SIGTERM), Some(0));
+    let key = data.path().join("pki/ca.key");
+    std::fs::write(&key, "nonsense").unwrap();
+    let folder = data.path().to_str().unwrap();
+    let refused = run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", folder]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = stderr(&refused);
+    assert!(
+        said.contains("the CA's key is no private key in PEM"),
+        "{said}"
+    );
+    assert!(
+        said.contains("\nhint: nothing was changed; restore"),
+        "{said}"
+    );
+    assert_eq!(std::fs::read_to_string(&key).unwrap(), "nonsense");
+}
+
+#[test]
+fn a_wrong_token_file_is_refused_by_line_and_without_its_tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = folder.path().join("tokens.csv");
+    std::fs::write(&tokens, "g00d,alice,1\ns3cret,bob,2,tenant:\n").unwrap();
+    let data = folder.path().join("data");
+    let refused = insula(&["serve", "--token-auth-file"])
+        .arg(&tokens)
+        .arg("--data-dir")
+        .arg(&data)
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let said = stderr(&refused);
+    assert!(
+        said.contains("tokens.csv: line 2: it names a tenant"),
+        "{said}"
+    );
+    assert!(said.contains("\nhint: each line is"), "{said}");
+    assert!(!said.contains("s3cret") && !said.contains("g00d"), "{said}");
+    assert!(!data.exists(), "nothing is made before everything is read");
+}
+
+#[test]
+fn files_that_are_not_what_they_should_be_are_named() {
+    let data = tempfile::tempdir().unwrap();
+    assert_eq!(Serving::start(data.path()).stop(Signal::SIGTERM), Some(0));
+    let at = |name: &str| data.path().join(name).to_str().unwrap().to_owned();
+    let (certificate, key, other) = (
+        at("pki/server.crt"),
+        at("pki/server.key"),
+        at("pki/admin.key"),
+    );
+    for (arguments, wrong) in [
+        (
+            vec![
+                "--tls-cert-file",
+                &certificate,
+                "--tls-private-key-file",
+                &other,
+            ],
+            "server.crt: its key belongs to another certificate",
+        ),
+        (
+            vec!["--tls-cert-file", &key, "--tls-private-key-file", &key],
+            "server.key: it has no certificates in PEM",
+        ),
+        (
+            vec!["--client-ca-file", &key],
+            "server.key: it has no certificates in PEM",
+        ),
+        (
+            vec!["--token-auth-file", "missing"],
+            "missing: No such file",
+        ),
+    ] {
+        let refused = run(&[&["serve", "--data-dir", &at("")], &arguments[..]].concat());
+        assert_eq!(refused.status.code(), Some(1), "{arguments:?}");
+        let said = stderr(&refused);
+        assert!(said.contains(wrong), "{said}");
+    }
+    // And those that are, are served with.
+    let more = [
+        "--tls-cert-file",
+        &certificate,
+        "--tls-private-key-file",
+        &key,
+    ];
+    let serving = Serving::start_with(data.path(), &more);
+    assert!(serving.said.starts_with("insula ready"), "{}", serving.said);
+    assert_eq!(serving.stop(Signal::SIGTERM), Some(0));
+}
+
+#[test]
+fn an_address_in_use_is_named_with_a_hint() {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let serving = Serving::start(first.path());
+    let address = serving.said.split([' ', '/']).nth(4).unwrap();
+    let data = second.path().to_str().unwrap();
+    let refused = run(&["serve", "--data-dir", data, "--listen", address]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = stderr(&refused);
+    assert!(
+        said.starts_with(&format!("error: cannot listen on {address}: ")),
+        "{said}"
+    );
+    assert!(
+        said.contains("\nhint: another server listens there"),
+        "{said}"
+    );
+    assert_eq!(serving.stop(Signal::SIGTERM), Some(0));
 }
 
 #[test]
@@ -119,6 +269,22 @@ fn a_wrong_command_line_ends_with_2() {
     for wrong in [
         &["serve", "--store", "etcd"][..],
         &["serve", "--nonsense"],
+        &["serve", "--listen", "nowhere"],
+        &["serve", "--advertise-url", "http://plain.example"],
+        &["serve", "--default-tenant", "all"],
+        &["serve", "--etcd-prefix", "registry/"],
+        &["serve", "--tls-cert-file", "alone"],
+        &["serve", "--tls-san", "not a name"],
+        &["tenant"],
+        &["tenant", "create"],
+        &["tenant", "create", "system"],
+        &["tenant", "get", "UPPER"],
+        &["tenant", "get", "t1", "-o", "xml"],
+        &["tenant", "delete", "t1", "--timeout", "soon"],
+        &["tenant", "kubeconfig", "t1", "--group", "system:masters"],
+        &["tenant", "kubeconfig", "t1", "--group", "tenant:t2"],
+        &["tenant", "kubeconfig", "t1", "--user", ""],
+        &["tenant", "kubeconfig", "t1", "--expires", "9m"],
         &["nonsense"],
         &[],
     ] {
@@ -131,6 +297,30 @@ fn help_is_as_it_was_reviewed() {
     for (arguments, golden) in [
         (&["--help"][..], include_str!("golden/help.txt")),
         (&["serve", "--help"], include_str!("golden/serve-help.txt")),
+        (
+            &["tenant", "--help"],
+            include_str!("golden/tenant-help.txt"),
+        ),
+        (
+            &["tenant", "create", "--help"],
+            include_str!("golden/tenant-create-help.txt"),
+        ),
+        (
+            &["tenant", "list", "--help"],
+            include_str!("golden/tenant-list-help.txt"),
+        ),
+        (
+            &["tenant", "get", "--help"],
+            include_str!("golden/tenant-get-help.txt"),
+        ),
+        (
+            &["tenant", "kubeconfig", "--help"],
+            include_str!("golden/tenant-kubeconfig-help.txt"),
+        ),
+        (
+            &["tenant", "delete", "--help"],
+            include_str!("golden/tenant-delete-help.txt"),
+        ),
     ] {
         let help = String::from_utf8(run(arguments).stdout).unwrap();
         assert_eq!(help, golden, "insula {}", arguments.join(" "));

@@ -4,7 +4,7 @@ use rcgen::{CertificateParams, DistinguishedName, KeyPair, SubjectPublicKeyInfo}
 use x509_parser::asn1_rs::FromDer;
 use x509_parser::certification_request::X509CertificationRequest;
 
-use super::Subject;
+use super::{Subject, to_pem};
 use crate::certificate::{self, CertificateError};
 
 /// A request for a client certificate, signed with the key that it is for.
@@ -43,7 +43,7 @@ impl Request {
         parameters.distinguished_name = DistinguishedName::new();
         let made = parameters.serialize_request(key)?;
         let der = subject.put_on_request(made.der(), key)?;
-        Ok(pem::encode(&pem::Pem::new(TAGS[0], der)))
+        Ok(to_pem(TAGS[0], der))
     }
 
     /// Reads a request, and makes sure that it is signed with its own key.
@@ -61,13 +61,8 @@ impl Request {
         signed.map_err(|_| RequestError::Signature)?;
         let info = &request.certification_request_info;
         let public_key = SubjectPublicKeyInfo::from_der(info.subject_pki.raw);
-        let said = certificate::read_name(&info.subject)?;
         Ok(Self {
-            subject: Subject {
-                user: said.user,
-                groups: said.groups,
-                tenant: said.tenant,
-            },
+            subject: certificate::read_name(&info.subject)?.into(),
             public_key: public_key.map_err(|_| RequestError::Key)?,
         })
     }

@@ -5,7 +5,8 @@ use rcgen::SigningKey;
 use yasna::DERWriterSeq;
 use yasna::models::ObjectIdentifier;
 
-use crate::credential::TENANT_PREFIX;
+use crate::certificate::{self, CertificateError};
+use crate::credential::{Credential, TENANT_PREFIX};
 
 /// Whom a client certificate is for, as [`certificate::read`](crate::certificate::read)
 /// reads it back.
@@ -30,6 +31,12 @@ const COMMON_NAME: &[u64] = &[2, 5, 4, 3];
 const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
 
 impl Subject {
+    /// Whom a certificate in PEM is for.
+    pub fn read(certificate_pem: &str) -> Result<Self, CertificateError> {
+        let pem = pem::parse(certificate_pem).map_err(|_| CertificateError::Form)?;
+        certificate::read(pem.contents()).map(Self::from)
+    }
+
     /// The certificate with this subject, signed again.
     pub(super) fn put_on_certificate(
         &self,
@@ -86,6 +93,16 @@ impl Subject {
                 write_attribute(writer, ORGANIZATION, organization);
             }
         })
+    }
+}
+
+impl From<Credential> for Subject {
+    fn from(credential: Credential) -> Self {
+        Self {
+            user: credential.user,
+            groups: credential.groups,
+            tenant: credential.tenant,
+        }
     }
 }
 

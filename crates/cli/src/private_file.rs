@@ -1,0 +1,75 @@
+//! Files that only their owner may read.
+
+use std::fs::{DirBuilder, File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+
+use tempfile::NamedTempFile;
+
+use crate::failure::Failure;
+
+/// Writes a file in whole or not at all, for its owner only. After a power cut it is there
+/// as it was before or as it is now.
+pub fn write(path: &Path, contents: &str) -> Result<(), Failure> {
+    replace(path, contents).map_err(|error| {
+        let attempted = format!("cannot write {}", path.display());
+        Failure::new(&attempted, error)
+    })
+}
+
+/// Reads a file that need not be there.
+pub fn read(path: &Path) -> Result<Option<String>, Failure> {
+    match std::fs::read_to_string(path) {
+        Ok(contents) => Ok(Some(contents)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            let attempted = format!("cannot read {}", path.display());
+            Err(Failure::new(&attempted, error))
+        }
+    }
+}
+
+/// Makes sure that there is a folder, and that only its owner may enter it.
+pub fn make_folder(path: &Path) -> Result<(), Failure> {
+    let make = || {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        std::fs::set_permissions(path, Permissions::from_mode(0o700))
+    };
+    make().map_err(|error| {
+        let attempted = format!("cannot make the folder {}", path.display());
+        Failure::new(&attempted, error)
+    })
+}
+
+fn replace(path: &Path, contents: &str) -> io::Result<()> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    // Born with mode 0600: there is no moment at which others could open it.
+    let mut file = NamedTempFile::new_in(folder)?;
+    file.write_all(contents.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_its_owners_whatever_it_was_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        assert!(read(&path).unwrap().is_none());
+        std::fs::write(&path, "open to all").unwrap();
+        write(&path, "secret").unwrap();
+        assert_eq!(read(&path).unwrap().as_deref(), Some("secret"));
+        let mode = path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let left: Vec<_> = folder.path().read_dir().unwrap().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+    }
+}

@@ -1,0 +1,300 @@
+//! What a server has in hand when it begins to serve.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use insula_access::{Authority, TokenFile};
+use insula_apiserver::service_account::Issuer;
+use insula_core::{Layout, Space};
+use rustls::crypto::ring::sign::any_supported_type;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+
+use crate::failure::Failure;
+use crate::kubeconfig::{Entry, Kubeconfig, Trust};
+use crate::pki::{self, Pki};
+use crate::secret::Secret;
+
+/// Everything that serving needs, except the store.
+#[expect(dead_code, reason = "the signer of certificates takes the CA")]
+pub struct Prepared {
+    /// Where it listens, bound already: with port 0, this says which port it is.
+    pub listener: TcpListener,
+    /// The address of the listener.
+    pub listen: SocketAddr,
+    /// Where this machine reaches it.
+    pub url: String,
+    /// What it shows clients.
+    pub tls: Tls,
+    /// Whose client certificates it believes; the first is its own CA.
+    pub client_cas: Vec<CertificateDer<'static>>,
+    /// Who holds which token.
+    pub tokens: Option<TokenFile>,
+    /// Where those belong whose credential names no tenant.
+    pub default_tenant: Option<Space>,
+    /// What signs client certificates.
+    pub ca: Authority,
+    /// What signs service accounts' tokens, in PEM.
+    pub service_account_key: Secret,
+    /// How keys are made.
+    pub layout: Layout,
+    /// The administrator's kubeconfig.
+    pub kubeconfig: PathBuf,
+}
+
+impl Prepared {
+    /// What signs tokens of service accounts.
+    pub fn issuer(&self) -> Result<Issuer, Failure> {
+        let wrong = |error: &dyn std::fmt::Display| {
+            Failure::new("cannot use pki/service-account.key", error)
+                .hint("it is made on the first start; restore it from a copy")
+        };
+        let pem = self.service_account_key.reveal().as_bytes();
+        let key = PrivateKeyDer::from_pem_slice(pem).map_err(|error| wrong(&error))?;
+        Issuer::new(key.secret_der(), &self.url).map_err(|error| wrong(&error))
+    }
+
+    /// What servers that share a store know and clients do not.
+    pub fn secret(&self) -> Vec<u8> {
+        self.service_account_key.reveal().as_bytes().to_vec()
+    }
+}
+
+/// A certificate chain and its key, which belong together.
+pub struct Tls {
+    /// The server's certificate, then those that lead to its CA.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// The key of the first.
+    pub key: PrivateKeyDer<'static>,
+    pem: String,
+}
+
+/// Where a server listens, and what it is called.
+pub struct Listening {
+    /// Where.
+    pub address: SocketAddr,
+    /// What kubeconfigs point at, if not at the address.
+    pub advertised: Option<String>,
+    /// What it is called beside the names that every server has.
+    pub names: Vec<String>,
+}
+
+/// What a server is called from inside a cluster, and its usual address there.
+const CLUSTER_NAMES: [&str; 5] = [
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+    "10.96.0.1",
+];
+
+const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+impl Tls {
+    /// From PEM. The chain must begin with the certificate of the key.
+    pub fn parse(chain: &[u8], key: &[u8]) -> Result<Self, &'static str> {
+        let no_chain = "it has no certificates in PEM";
+        let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+        let parsed = parsed.map_err(|_| no_chain)?;
+        if parsed.is_empty() {
+            return Err(no_chain);
+        }
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| "its key is not in PEM")?;
+        let signing = any_supported_type(&key).map_err(|_| "its key is of an unknown kind")?;
+        let matched = CertifiedKey::new(parsed.clone(), signing).keys_match();
+        matched.map_err(|_| "its key belongs to another certificate")?;
+        Ok(Self {
+            chain: parsed,
+            key,
+            pem: String::from_utf8_lossy(chain).into_owned(),
+        })
+    }
+}
+
+/// What is given from outside, beside where to listen.
+pub struct Given {
+    /// What the server shows, if it is not to make that itself.
+    pub tls: Option<Tls>,
+    /// Further CAs for client certificates.
+    pub client_cas: Vec<CertificateDer<'static>>,
+    /// Who holds which token.
+    pub tokens: Option<TokenFile>,
+    /// How keys are made.
+    pub layout: Layout,
+    /// Where those belong whose credential names no tenant.
+    pub default_tenant: Option<Space>,
+}
+
+/// Makes what is missing in the data directory, begins to listen, and writes the
+/// administrator's kubeconfig.
+pub fn prepare(data_dir: &Path, listening: &Listening, given: Given) -> Result<Prepared, Failure> {
+    let (listener, listen) = listen(listening.address)?;
+    let url = local_url(listen);
+    let advertised = listening.advertised.as_deref().unwrap_or(&url);
+    let names = names(listening, advertised);
+    let pki = pki::ensure(&data_dir.join("pki"), &names, SystemTime::now())?;
+    let kubeconfig = data_dir.join("admin.kubeconfig");
+    write_kubeconfig(&kubeconfig, advertised, &pki, given.tls.as_ref())?;
+    let own_ca = CertificateDer::from_pem_slice(pki.authority.certificate_pem().as_bytes());
+    let own_ca = own_ca.map_err(|error| Failure::new("cannot use the CA", error))?;
+    Ok(Prepared {
+        listener,
+        listen,
+        tls: match given.tls {
+            Some(tls) => tls,
+            None => own_tls(&pki)?,
+        },
+        client_cas: std::iter::once(own_ca).chain(given.client_cas).collect(),
+        tokens: given.tokens,
+        default_tenant: given.default_tenant,
+        ca: pki.authority,
+        service_account_key: pki.service_account_key,
+        layout: given.layout,
+        kubeconfig,
+        url,
+    })
+}
+
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
+    let listen = || {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    listen().map_err(|error: std::io::Error| {
+        let attempted = format!("cannot listen on {address}");
+        let failure = Failure::new(&attempted, &error);
+        match error.kind() {
+            std::io::ErrorKind::AddrInUse => failure.hint(
+                "another server listens there; choose another --listen, or port 0 for a free one",
+            ),
+            _ => failure,
+        }
+    })
+}
+
+/// Where this machine reaches a server. "Everywhere" is no place to connect to.
+fn local_url(listen: SocketAddr) -> String {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    format!("https://{}", SocketAddr::new(ip, listen.port()))
+}
+
+/// What the server's own certificate says.
+fn names(listening: &Listening, advertised: &str) -> BTreeSet<String> {
+    let url: Option<http::Uri> = advertised.parse().ok();
+    let host = url.as_ref().and_then(|url| url.host());
+    let host = host.map(|host| host.trim_matches(['[', ']']).to_owned());
+    let machine = nix::unistd::gethostname().ok();
+    let machine = machine.and_then(|name| name.into_string().ok());
+    let machine = machine.filter(|name| is_dns_name(name));
+    let fixed = LOCAL_NAMES
+        .iter()
+        .chain(&CLUSTER_NAMES)
+        .map(|&name| name.to_owned());
+    let names = fixed
+        .chain(listening.names.iter().cloned())
+        .chain(host)
+        .chain(machine);
+    let names = names.chain([listening.address.ip().to_string()]);
+    names.map(|name| one_spelling(&name)).collect()
+}
+
+/// A name that differs only in spelling is no other name.
+fn one_spelling(name: &str) -> String {
+    match name.parse::<IpAddr>() {
+        Ok(address) => address.to_string(),
+        Err(_) => name.to_ascii_lowercase(),
+    }
+}
+
+fn is_dns_name(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
+    !name.is_empty() && name.bytes().all(inner)
+}
+
+fn own_tls(pki: &Pki) -> Result<Tls, Failure> {
+    let chain = pki.server.certificate.as_bytes();
+    let tls = Tls::parse(chain, pki.server.key.reveal().as_bytes());
+    tls.map_err(|why| Failure::new("cannot use the server's own certificate", why))
+}
+
+/// Clients believe the own CA and, if the certificate is another's, what came with it.
+fn write_kubeconfig(
+    path: &Path,
+    server: &str,
+    pki: &Pki,
+    given: Option<&Tls>,
+) -> Result<(), Failure> {
+    let mut authorities = pki.authority.certificate_pem().to_owned();
+    if let Some(tls) = given {
+        authorities.push_str(&tls.pem);
+    }
+    let kubeconfig = Kubeconfig::new(&Entry {
+        server,
+        trust: &Trust::Authorities(authorities),
+        identity: &pki.admin,
+        user: "admin",
+        context: "insula",
+    });
+    kubeconfig.keep_at(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listening(address: &str, names: &[&str]) -> Listening {
+        Listening {
+            address: address.parse().unwrap(),
+            advertised: None,
+            names: names.iter().map(|&name| name.to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_server_has_the_names_that_clients_use() {
+        let listening = listening("10.1.2.3:6443", &["API.example", "0:0:0:0:0:0:0:2"]);
+        let mut names = names(&listening, "https://Advertised.example:443");
+        if let Ok(machine) = nix::unistd::gethostname() {
+            names.remove(&machine.to_str().unwrap().to_ascii_lowercase());
+        }
+        let expected = [
+            "10.1.2.3",
+            "10.96.0.1",
+            "127.0.0.1",
+            "::1",
+            "::2",
+            "advertised.example",
+            "api.example",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
+            "localhost",
+        ];
+        assert!(names.iter().map(String::as_str).eq(expected), "{names:?}");
+        let v6 = super::names(&listening, "https://[fd00::1]:6443");
+        assert!(v6.contains("fd00::1"), "{v6:?}");
+    }
+
+    #[test]
+    fn everywhere_is_no_place_to_connect_to() {
+        for (listen, url) in [
+            ("127.0.0.1:6443", "https://127.0.0.1:6443"),
+            ("10.1.2.3:1", "https://10.1.2.3:1"),
+            ("0.0.0.0:6443", "https://127.0.0.1:6443"),
+            ("[::]:6443", "https://[::1]:6443"),
+            ("[fd00::1]:6443", "https://[fd00::1]:6443"),
+        ] {
+            assert_eq!(local_url(listen.parse().unwrap()), url);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `insula tenant`.
+
+mod create;
+mod delete;
+mod get;
+mod kubeconfig;
+mod list;
+mod show;
+mod wait;
+
+use clap::Subcommand;
+use insula_core::{NotATenantName, TenantName};
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::kubeconfig::{Connection, Source};
+
+/// What `insula tenant` can be told.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Create a tenant, and wait until it is active
+    Create(create::Args),
+    /// Show all tenants
+    List(list::Args),
+    /// Show a tenant
+    Get(get::Args),
+    /// Make a kubeconfig for a user of a tenant
+    Kubeconfig(kubeconfig::Args),
+    /// Delete a tenant and everything in it, and wait until nothing is left
+    Delete(delete::Args),
+}
+
+/// The server that is asked, and how it is reached.
+struct Server {
+    client: Client,
+    connection: Connection,
+}
+
+/// Does what it is told to.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let connection = args.source.connection()?;
+    let client = Client::new(&connection)?;
+    let server = Server { client, connection };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new("cannot start", error))?;
+    runtime.block_on(async {
+        match args.command {
+            Command::Create(args) => create::run(&server, args).await,
+            Command::List(args) => list::run(&server, args).await,
+            Command::Get(args) => get::run(&server, args).await,
+            Command::Kubeconfig(args) => kubeconfig::run(&server, args).await,
+            Command::Delete(args) => delete::run(&server, args).await,
+        }
+    })
+}
+
+/// Where all tenants are.
+const TENANTS: &str = "/api/v1/tenants";
+
+/// Where a tenant is.
+fn path(name: &TenantName) -> String {
+    format!("{TENANTS}/{name}")
+}
+
+fn tenant_name(text: &str) -> Result<TenantName, NotATenantName> {
+    TenantName::parse(text)
+}
+
+/// The conditions of an object, each with what it says.
+fn conditions(object: &Value) -> Vec<Condition<'_>> {
+    let conditions = object["status"]["conditions"].as_array();
+    let conditions = conditions.into_iter().flatten();
+    conditions
+        .map(|condition| Condition {
+            kind: condition["type"].as_str().unwrap_or_default(),
+            status: condition["status"].as_str().unwrap_or_default(),
+            message: condition["message"].as_str().unwrap_or_default(),
+        })
+        .collect()
+}
+
+struct Condition<'a> {
+    kind: &'a str,
+    status: &'a str,
+    message: &'a str,
+}

@@ -1,0 +1,72 @@
+//! `insula tenant create`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use insula_core::TenantName;
+use serde_json::{Value, json};
+
+use super::wait::{TimedOut, Wait};
+use super::{Server, TENANTS, kubeconfig, path, tenant_name};
+use crate::failure::Failure;
+use crate::output;
+use crate::private_file;
+
+/// What it can be told.
+#[derive(clap::Args)]
+pub struct Args {
+    /// What to call it
+    #[arg(value_parser = tenant_name)]
+    name: TenantName,
+
+    /// Also write a kubeconfig for a user `admin` of it
+    #[arg(long, value_name = "FILE")]
+    kubeconfig_out: Option<PathBuf>,
+}
+
+/// A server that works makes a tenant in one transaction; this is for one that is busy.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Creates a tenant, waits until it is active, and prints its name.
+pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
+    let name = &args.name;
+    let attempted = format!("cannot create tenant {name}");
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "Tenant",
+        "metadata": { "name": name.as_str() },
+    });
+    let created = server.client.post(TENANTS, &object).await;
+    let created = created.map_err(|error| error.told(&attempted))?;
+    wait_until_active(server, name, created, &attempted).await?;
+    if let Some(file) = &args.kubeconfig_out {
+        let made = kubeconfig::make(server, &kubeconfig::Wanted::admin_of(name)).await?;
+        private_file::write(file, &made)?;
+    }
+    output::print(&format!("{name}\n"))
+}
+
+async fn wait_until_active(
+    server: &Server,
+    name: &TenantName,
+    mut tenant: Value,
+    attempted: &str,
+) -> Result<(), Failure> {
+    let mut wait = Wait::at_most(TIMEOUT);
+    loop {
+        match tenant["status"]["phase"].as_str() {
+            Some("Active") => return Ok(()),
+            Some("Terminating") => {
+                return Err(Failure::new(attempted, "somebody deletes it"));
+            }
+            _ => {}
+        }
+        let waiting = wait.pause(&format!("tenant {name} to be active")).await;
+        waiting.map_err(|TimedOut| {
+            Failure::new(attempted, "it is not active after a minute")
+                .hint(format!("insula tenant get {name} -o yaml"))
+        })?;
+        let looked = server.client.get(&path(name)).await;
+        tenant = looked.map_err(|error| error.told(attempted))?;
+    }
+}

@@ -1,0 +1,78 @@
+//! `insula tenant delete`.
+
+use std::time::Duration;
+
+use insula_core::TenantName;
+use serde_json::Value;
+
+use super::wait::{TimedOut, Wait};
+use super::{Server, conditions, path, tenant_name};
+use crate::duration;
+use crate::failure::Failure;
+
+/// What it can be told.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Which tenant
+    #[arg(value_parser = tenant_name)]
+    name: TenantName,
+
+    /// How long to wait until nothing is left of it
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
+    timeout: Duration,
+}
+
+/// Deletes a tenant, and waits until nothing is left of it.
+pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
+    let name = &args.name;
+    let attempted = format!("cannot delete tenant {name}");
+    let path = path(name);
+    // The one that is meant: another of the same name may come after it.
+    let tenant = server.client.get(&path).await;
+    let tenant = tenant.map_err(|error| error.told(&attempted))?;
+    let deleted = server.client.delete(&path).await;
+    match deleted {
+        Err(error) if !error.is_not_found() => return Err(error.told(&attempted)),
+        _ => {}
+    }
+    let mut wait = Wait::at_most(args.timeout);
+    loop {
+        let left = match server.client.get(&path).await {
+            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) => return Err(error.told(&attempted)),
+            Ok(left) => left,
+        };
+        if left["metadata"]["uid"] != tenant["metadata"]["uid"] {
+            return Ok(());
+        }
+        let remains = remains(&left);
+        let waiting = wait
+            .pause(&format!("tenant {name} to be gone{remains}"))
+            .await;
+        waiting.map_err(|TimedOut| timed_out(name, &args.timeout, &remains))?;
+    }
+}
+
+fn timed_out(name: &TenantName, timeout: &Duration, remains: &str) -> Failure {
+    let seconds = timeout.as_secs();
+    Failure::message(format!(
+        "tenant {name} is not gone after {seconds}s{remains}"
+    ))
+    .hint("its deletion goes on; wait again with `insula tenant delete`, and a longer --timeout")
+}
+
+/// What is in the way, as far as the server says.
+fn remains(tenant: &Value) -> String {
+    let remains = conditions(tenant).into_iter();
+    let remains = remains.filter(|condition| condition.status == "True");
+    let remains: Vec<_> = remains
+        .map(|condition| match condition.message {
+            "" => condition.kind.to_owned(),
+            message => format!("{}: {message}", condition.kind),
+        })
+        .collect();
+    match remains[..] {
+        [] => String::new(),
+        _ => format!(" ({})", remains.join("; ")),
+    }
+}

@@ -1,0 +1,28 @@
+//! `insula tenant get`.
+
+use insula_core::TenantName;
+
+use super::show::{self, Format};
+use super::{Server, path, tenant_name};
+use crate::failure::Failure;
+use crate::output;
+
+/// What it can be told.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Which tenant
+    #[arg(value_parser = tenant_name)]
+    name: TenantName,
+
+    /// How to show it
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Format,
+}
+
+/// Shows a tenant.
+pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
+    let attempted = format!("cannot get tenant {}", args.name);
+    let tenant = server.client.get(&path(&args.name)).await;
+    let tenant = tenant.map_err(|error| error.told(&attempted))?;
+    output::print(&show::one(&tenant, args.output)?)
+}

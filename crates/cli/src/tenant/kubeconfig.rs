@@ -1,0 +1,177 @@
+//! `insula tenant kubeconfig`.
+
+mod signing;
+
+use std::time::Duration;
+
+use insula_access::{Request, Subject, TENANT_PREFIX};
+use insula_core::{Space, TenantName};
+use rcgen::KeyPair;
+
+use super::{Server, tenant_name};
+use crate::duration;
+use crate::failure::Failure;
+use crate::kubeconfig::{Entry, Kubeconfig};
+use crate::output;
+use crate::pki::Identity;
+use crate::secret::Secret;
+
+/// What it can be told.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Which tenant
+    #[arg(value_parser = tenant_name)]
+    name: TenantName,
+
+    /// What to call the user
+    #[arg(long, default_value = "admin", value_parser = user)]
+    user: String,
+
+    /// A group of the user; may be repeated
+    #[arg(long, value_name = "GROUP", value_parser = group)]
+    group: Vec<String>,
+
+    /// How long it is good for
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = expiration)]
+    expires: Duration,
+}
+
+/// Whom a kubeconfig is for, and how long.
+pub struct Wanted<'a> {
+    tenant: &'a TenantName,
+    user: &'a str,
+    groups: &'a [String],
+    expires: Duration,
+}
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Kubernetes refuses less.
+const SHORTEST: Duration = Duration::from_secs(10 * 60);
+
+impl<'a> Wanted<'a> {
+    /// A user `admin`, for a day.
+    pub const fn admin_of(tenant: &'a TenantName) -> Self {
+        Self {
+            tenant,
+            user: "admin",
+            groups: &[],
+            expires: DAY,
+        }
+    }
+}
+
+/// Makes a kubeconfig and prints it.
+pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
+    let wanted = Wanted {
+        tenant: &args.name,
+        user: &args.user,
+        groups: &args.group,
+        expires: args.expires,
+    };
+    output::print(&make(server, &wanted).await?)
+}
+
+/// Makes a kubeconfig: the key here, the certificate with the server's CA.
+pub async fn make(server: &Server, wanted: &Wanted<'_>) -> Result<String, Failure> {
+    let attempted = format!("cannot make a kubeconfig for tenant {}", wanted.tenant);
+    let failed = |error: &dyn std::fmt::Display| Failure::new(&attempted, error);
+    let mut subject = Subject {
+        user: wanted.user.to_owned(),
+        groups: wanted.groups.to_vec(),
+        tenant: None,
+    };
+    let key = KeyPair::generate().map_err(|error| failed(&error))?;
+    let request = Request::make(&subject, &key).map_err(|error| failed(&error))?;
+    let certificate = signing::sign(server, wanted, &request, &attempted).await?;
+    // What is handed on must open this tenant's space and no other.
+    subject.tenant = Some(Space::Tenant(wanted.tenant.clone()));
+    if Subject::read(&certificate).as_ref() != Ok(&subject) {
+        let why = "the server signed a certificate for somebody else";
+        return Err(Failure::new(&attempted, why));
+    }
+    let key = Secret::new(key.serialize_pem());
+    let user = format!("{}-{}", wanted.tenant, wanted.user);
+    let kubeconfig = Kubeconfig::new(&Entry {
+        server: plain(&server.connection.server),
+        trust: &server.connection.trust,
+        identity: &Identity { certificate, key },
+        user: &user,
+        context: wanted.tenant.as_str(),
+    });
+    kubeconfig.to_yaml()
+}
+
+/// The URL without a space in it: the certificate says which one is meant.
+fn plain(server: &str) -> &str {
+    let server = server.trim_end_matches('/');
+    let authority = server.find("://").map_or(0, |at| at + "://".len());
+    let path = server[authority..].find('/').map(|at| authority + at);
+    let Some(path) = path.map(|at| &server[at..]) else {
+        return server;
+    };
+    let before = path.rsplit_once('/').map_or("", |(before, _)| before);
+    match before.strip_suffix("/tenants") {
+        Some(before) => &server[..server.len() - path.len() + before.len()],
+        None => server,
+    }
+}
+
+fn user(text: &str) -> Result<String, &'static str> {
+    match text {
+        "" => Err("a user has a name"),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// The server would drop such groups, or refuse them; here they are a mistake.
+fn group(text: &str) -> Result<String, &'static str> {
+    if text.is_empty() {
+        return Err("a group has a name");
+    }
+    if text.starts_with("system:") {
+        return Err("groups that begin with `system:` are the server's to give");
+    }
+    if text.starts_with(TENANT_PREFIX) {
+        return Err("the tenant is the one that was named, and no group");
+    }
+    Ok(text.to_owned())
+}
+
+fn expiration(text: &str) -> Result<Duration, String> {
+    let length = duration::parse(text)?;
+    if length < SHORTEST {
+        return Err("10m is the shortest".to_owned());
+    }
+    Ok(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_is_named_without_a_space() {
+        for (server, expected) in [
+            ("https://h:1", "https://h:1"),
+            ("https://h:1/", "https://h:1"),
+            ("https://h:1/tenants/t1", "https://h:1"),
+            ("https://h:1/tenants/t1/", "https://h:1"),
+            ("https://h:1/proxy", "https://h:1/proxy"),
+            ("https://h:1/proxy/tenants/t1", "https://h:1/proxy"),
+            ("https://tenants/x", "https://tenants/x"),
+        ] {
+            assert_eq!(plain(server), expected);
+        }
+    }
+
+    #[test]
+    fn only_a_tenants_own_groups_can_be_given() {
+        for good in ["dev", "systems", "my:group", "tenant"] {
+            assert_eq!(group(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "system:masters", "system:", "tenant:t2"] {
+            group(bad).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Tenants as they are shown.
+
+use std::time::SystemTime;
+
+use clap::ValueEnum;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::conditions;
+use crate::duration;
+use crate::failure::Failure;
+use crate::output;
+
+/// How objects are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A line for each
+    Table,
+    /// A longer line for each
+    Wide,
+    /// All that is known, as JSON
+    Json,
+    /// All that is known, as YAML
+    Yaml,
+    /// Only what they are called
+    Name,
+}
+
+/// One tenant.
+pub fn one(tenant: &Value, format: Format) -> Result<String, Failure> {
+    match format {
+        Format::Json | Format::Yaml => document(tenant, format),
+        _ => rows(std::slice::from_ref(tenant), format),
+    }
+}
+
+/// Many tenants.
+pub fn many(tenants: Vec<Value>, format: Format) -> Result<String, Failure> {
+    match format {
+        Format::Json | Format::Yaml => {
+            let list = json!({ "apiVersion": "v1", "kind": "List", "items": tenants });
+            document(&list, format)
+        }
+        _ => rows(&tenants, format),
+    }
+}
+
+fn document(object: &Value, format: Format) -> Result<String, Failure> {
+    if format == Format::Yaml {
+        return output::yaml(object);
+    }
+    let text = serde_json::to_string_pretty(object);
+    let text = text.map_err(|error| Failure::new("cannot write JSON", error))?;
+    Ok(text + "\n")
+}
+
+fn rows(tenants: &[Value], format: Format) -> Result<String, Failure> {
+    if format == Format::Name {
+        let name = |tenant: &Value| format!("tenant/{}\n", name(tenant));
+        return Ok(tenants.iter().map(name).collect());
+    }
+    let now = Timestamp::try_from(SystemTime::now());
+    let now = now.map_err(|error| Failure::new("cannot tell the time", error))?;
+    let header = ["NAME", "STATUS", "AGE", "CONDITIONS"].map(str::to_owned);
+    let rows = tenants.iter().map(|tenant| row(tenant, now));
+    let rows: Vec<_> = std::iter::once(header).chain(rows).collect();
+    let columns = if format == Format::Wide { 4 } else { 3 };
+    Ok(table(&rows, columns))
+}
+
+type Row = [String; 4];
+
+fn row(tenant: &Value, now: Timestamp) -> Row {
+    let phase = tenant["status"]["phase"].as_str().unwrap_or("<unknown>");
+    let conditions = conditions(tenant).into_iter();
+    let conditions: Vec<_> = conditions
+        .map(|condition| format!("{}={}", condition.kind, condition.status))
+        .collect();
+    let conditions = match conditions[..] {
+        [] => "<none>".to_owned(),
+        _ => conditions.join(","),
+    };
+    [
+        name(tenant).to_owned(),
+        phase.to_owned(),
+        age(tenant, now),
+        conditions,
+    ]
+}
+
+fn name(tenant: &Value) -> &str {
+    tenant["metadata"]["name"].as_str().unwrap_or("<unknown>")
+}
+
+fn age(tenant: &Value, now: Timestamp) -> String {
+    let created = tenant["metadata"]["creationTimestamp"].as_str();
+    let created = created.and_then(|created| created.parse::<Timestamp>().ok());
+    match created {
+        None => "<unknown>".to_owned(),
+        // A clock that is ahead makes nobody younger than just born.
+        Some(created) => {
+            duration::short(now.duration_since(created).try_into().unwrap_or_default())
+        }
+    }
+}
+
+/// Columns as wide as they need to be, three spaces apart, as in kubectl.
+fn table(rows: &[Row], columns: usize) -> String {
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or_default()
+    };
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths);
+        let line: Vec<_> = cells
+            .map(|(cell, &width)| format!("{cell:width$}"))
+            .collect();
+        text.push_str(line.join("   ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenants() -> Vec<Value> {
+        let ago = |seconds: i64| {
+            let then = Timestamp::now().as_second() - seconds;
+            Timestamp::from_second(then).unwrap().to_string()
+        };
+        vec![
+            json!({
+                "apiVersion": "v1",
+                "kind": "Tenant",
+                "metadata": { "name": "acme", "creationTimestamp": ago(300) },
+                "status": { "phase": "Active" },
+            }),
+            json!({
+                "apiVersion": "v1",
+                "kind": "Tenant",
+                "metadata": { "name": "a-longer-name", "creationTimestamp": ago(-60) },
+                "status": {
+                    "phase": "Terminating",
+                    "conditions": [
+                        { "type": "ContentRemaining", "status": "True" },
+                        { "type": "Ready", "status": "False" },
+                    ],
+                },
+            }),
+        ]
+    }
+
+    #[test]
+    fn tenants_are_shown_as_in_kubectl() {
+        let shown = |format| many(tenants(), format).unwrap();
+        assert_eq!(
+            shown(Format::Table),
+            "NAME            STATUS        AGE\n\
+             acme            Active        5m\n\
+             a-longer-name   Terminating   0s\n"
+        );
+        assert_eq!(
+            shown(Format::Wide),
+            "NAME            STATUS        AGE   CONDITIONS\n\
+             acme            Active        5m    <none>\n\
+             a-longer-name   Terminating   0s    ContentRemaining=True,Ready=False\n"
+        );
+        assert_eq!(shown(Format::Name), "tenant/acme\ntenant/a-longer-name\n");
+        let json: Value = serde_json::from_str(&shown(Format::Json)).unwrap();
+        assert_eq!(json["kind"], "List");
+        assert_eq!(json["items"], Value::Array(tenants()));
+        let yaml: Value = serde_saphyr::from_str(&shown(Format::Yaml)).unwrap();
+        assert_eq!(yaml, json);
+    }
+
+    #[test]
+    fn yaml_says_the_same_as_json_whatever_texts_look_like() {
+        let texts = [
+            "true",
+            "no",
+            "null",
+            "~",
+            "1",
+            "0x1f",
+            "1e3",
+            "",
+            " a",
+            "a: b",
+            "- a",
+            "# a",
+            "a\nb\n",
+            "2024-01-01",
+            "{}",
+            "\"",
+            "'",
+            "%",
+            "&a",
+            "*a",
+            "!a",
+            "\t",
+            "\n",
+            "a\n\n",
+            " a\nb",
+            "\na",
+            "a\r\nb",
+            "a\n b\n",
+        ];
+        let long = "word ".repeat(50);
+        let object =
+            json!({ "texts": texts, "long": long, "numbers": [1, -2, 1.5], "nothing": null });
+        let yaml = one(&object, Format::Yaml).unwrap();
+        let read: Value = serde_saphyr::from_str(&yaml).unwrap();
+        assert_eq!(read, object, "{yaml}");
+    }
+}

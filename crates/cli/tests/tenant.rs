@@ -1,0 +1,242 @@
+//! `insula tenant` as a user sees it, against a tiny server.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod fake;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use fake::{Fake, TOKEN};
+use insula_access::Subject;
+use insula_core::Space;
+use serde_json::{Value, json};
+
+fn tenant(kubeconfig: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_insula"))
+        .arg("tenant")
+        .args(arguments)
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .env_remove("RUST_LOG")
+        .output()
+        .unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// What it prints; it must have no trouble.
+fn succeed(kubeconfig: &Path, arguments: &[&str]) -> String {
+    let output = tenant(kubeconfig, arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    stdout(&output)
+}
+
+/// What it complains about; it must print nothing else.
+fn fail(kubeconfig: &Path, arguments: &[&str]) -> String {
+    let output = tenant(kubeconfig, arguments);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(stdout(&output), "");
+    stderr(&output)
+}
+
+/// The certificate of a kubeconfig's only user.
+fn holder(kubeconfig: &str) -> Subject {
+    let config: Value = serde_saphyr::from_str(kubeconfig).unwrap();
+    let data = &config["users"][0]["user"]["client-certificate-data"];
+    let pem = BASE64_STANDARD.decode(data.as_str().unwrap()).unwrap();
+    Subject::read(str::from_utf8(&pem).unwrap()).unwrap()
+}
+
+#[test]
+fn a_tenant_is_created_awaited_and_named() {
+    let fake = Fake::start();
+    let admin = fake.kubeconfig();
+    assert_eq!(succeed(&admin, &["create", "t1"]), "t1\n");
+    let seen = ["root POST /api/v1/tenants", "root GET /api/v1/tenants/t1"];
+    assert_eq!(fake.seen(), seen);
+    assert_eq!(
+        fail(&admin, &["create", "t1"]),
+        "error: cannot create tenant t1: tenants \"t1\" already exists\n"
+    );
+}
+
+#[test]
+fn a_kubeconfig_for_its_admin_comes_with_it() {
+    let fake = Fake::start();
+    let file = fake.folder.path().join("t1.kubeconfig");
+    let arguments = ["create", "t1", "--kubeconfig-out", file.to_str().unwrap()];
+    assert_eq!(succeed(&fake.kubeconfig(), &arguments), "t1\n");
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let subject = holder(&fake::read(&file));
+    assert_eq!(subject.user, "admin");
+    assert_eq!(subject.tenant, Some(Space::parse("t1").unwrap()));
+}
+
+#[test]
+fn tenants_are_shown_in_every_format() {
+    let fake = Fake::start();
+    let admin = fake.kubeconfig();
+    fake.add_tenant("a", json!({ "phase": "Active" }));
+    let condition = json!({ "type": "Ready", "status": "True" });
+    fake.add_tenant("b", json!({ "phase": "Active", "conditions": [condition] }));
+    fake.add_tenant("c", json!({ "phase": "Terminating" }));
+    assert_eq!(
+        succeed(&admin, &["list", "-o", "name"]),
+        "tenant/a\ntenant/b\ntenant/c\n"
+    );
+    let pages = fake.seen();
+    assert_eq!(pages.len(), 3, "{pages:?}");
+    assert_eq!(pages[1], "root GET /api/v1/tenants?limit=500&continue=a%3D");
+    let table = succeed(&admin, &["list"]);
+    let lines: Vec<Vec<_>> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(lines[0], ["NAME", "STATUS", "AGE"]);
+    assert_eq!(lines[3][..2], ["c", "Terminating"]);
+    let wide = succeed(&admin, &["get", "b", "-o", "wide"]);
+    assert!(wide.ends_with("   Ready=True\n"), "{wide}");
+    let json: Value = serde_json::from_str(&succeed(&admin, &["get", "a", "-o", "json"])).unwrap();
+    let yaml: Value =
+        serde_saphyr::from_str(&succeed(&admin, &["get", "a", "-o", "yaml"])).unwrap();
+    assert_eq!(json, yaml);
+    assert_eq!(json["metadata"]["uid"], "uid-a");
+    assert_eq!(
+        fail(&admin, &["get", "d"]),
+        "error: cannot get tenant d: tenants \"d\" not found\n"
+    );
+}
+
+#[test]
+fn a_kubeconfig_is_for_the_tenant_and_its_request_is_removed() {
+    let fake = Fake::start();
+    let admin = fake.kubeconfig();
+    fake.conflicts(2);
+    let groups = ["--group", "dev", "--group", "ops", "--group", "qa"];
+    let arguments = [
+        &["kubeconfig", "t1", "--user", "eve", "--expires", "1h"][..],
+        &groups,
+    ]
+    .concat();
+    let made = succeed(&admin, &arguments);
+    let subject = holder(&made);
+    assert_eq!(subject.user, "eve");
+    assert_eq!(subject.groups, ["dev", "ops", "qa"]);
+    assert_eq!(subject.tenant, Some(Space::parse("t1").unwrap()));
+    let config: Value = serde_saphyr::from_str(&made).unwrap();
+    let server = format!("https://{}", fake.address);
+    assert_eq!(config["clusters"][0]["cluster"]["server"], server);
+    assert_eq!(config["current-context"], "t1");
+    let last = fake.seen().pop().unwrap();
+    assert!(
+        last.starts_with("root DELETE /apis/certificates.k8s.io/v1/tenants/t1/"),
+        "{last}"
+    );
+    // It is good for logging in.
+    let file = fake.folder.path().join("eve");
+    std::fs::write(&file, made).unwrap();
+    fake.add_tenant("t1", json!({}));
+    succeed(&file, &["get", "t1"]);
+    assert_eq!(fake.seen(), ["eve GET /api/v1/tenants/t1"]);
+}
+
+#[test]
+fn a_certificate_for_somebody_else_is_not_handed_on() {
+    let fake = Fake::start();
+    fake.lead_astray("t1");
+    let said = fail(&fake.kubeconfig(), &["kubeconfig", "t1"]);
+    assert!(
+        said.contains("signed a certificate for somebody else"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_tenant_is_deleted_until_nothing_is_left() {
+    let fake = Fake::start();
+    let admin = fake.kubeconfig();
+    fake.add_tenant("t1", json!({ "phase": "Active" }));
+    fake.remains("t1", 2);
+    assert_eq!(succeed(&admin, &["delete", "t1"]), "");
+    fail(&admin, &["get", "t1"]);
+    assert_eq!(
+        fail(&admin, &["delete", "t1"]),
+        "error: cannot delete tenant t1: tenants \"t1\" not found\n"
+    );
+    fake.add_tenant("t2", json!({ "phase": "Active" }));
+    fake.remains("t2", usize::MAX);
+    let said = fail(&admin, &["delete", "t2", "--timeout", "2s"]);
+    let expected = "waiting for tenant t2 to be gone (ContentRemaining: 3 pods are left)\n\
+         error: tenant t2 is not gone after 2s (ContentRemaining: 3 pods are left)\n\
+         hint: its deletion goes on";
+    assert!(said.starts_with(expected), "{said}");
+}
+
+#[test]
+fn tokens_prefixes_names_and_insecurity_are_as_the_kubeconfig_has_them() {
+    let fake = Fake::start();
+    fake.add_tenant("a", json!({}));
+    let here = format!("https://{}", fake.address);
+    let (token, trust) = (format!("{{token: {TOKEN}}}"), fake.trust());
+    let proxied = format!("{here}/proxy/");
+    let file = fake.write_kubeconfig("proxied", &proxied, &trust, &token);
+    succeed(&file, &["get", "a"]);
+    assert_eq!(fake.seen(), ["bearer GET /proxy/api/v1/tenants/a"]);
+    for (trust, good) in [
+        (format!("{trust}, tls-server-name: fake.example"), true),
+        (format!("{trust}, tls-server-name: other.example"), false),
+        ("insecure-skip-tls-verify: true".to_owned(), true),
+        ("extensions: []".to_owned(), false),
+    ] {
+        let file = fake.write_kubeconfig("x", &here, &trust, &token);
+        let output = tenant(&file, &["get", "a"]);
+        assert_eq!(output.status.success(), good, "{trust}: {output:?}");
+        if !good {
+            let said = stderr(&output);
+            assert!(said.contains("cannot set up TLS with 127.0.0.1:"), "{said}");
+            assert!(said.contains("\nhint: is the kubeconfig the one"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn trouble_is_told_with_what_to_do_and_without_secrets() {
+    let fake = Fake::start();
+    let here = format!("https://{}", fake.address);
+    let wrong = fake.write_kubeconfig("wrong", &here, &fake.trust(), "{token: s3cret}");
+    let said = fail(&wrong, &["list"]);
+    assert!(
+        said.starts_with("error: cannot list tenants: Unauthorized\nhint: "),
+        "{said}"
+    );
+    assert!(!said.contains("s3cret"), "{said}");
+    // A certificate of another server's CA.
+    let other = Fake::start();
+    let stranger = fake::read(&other.kubeconfig());
+    let stranger = stranger.replace(&other.trust(), &fake.trust());
+    let stranger = stranger.replace(&other.address.to_string(), &fake.address.to_string());
+    let file = other.folder.path().join("stranger");
+    std::fs::write(&file, stranger).unwrap();
+    let said = fail(&file, &["list"]);
+    assert!(said.contains("cannot set up TLS with 127.0.0.1:"), "{said}");
+    assert!(said.contains("\nhint: is the kubeconfig the one"), "{said}");
+    let nobody = "https://127.0.0.1:1";
+    let nobody = fake.write_kubeconfig("nobody", nobody, &fake.trust(), "{}");
+    let said = fail(&nobody, &["list"]);
+    assert!(
+        said.starts_with("error: cannot list tenants: cannot reach 127.0.0.1:1: "),
+        "{said}"
+    );
+    assert!(said.ends_with("\nhint: is the server running?\n"), "{said}");
+    let said = fail(&fake.folder.path().join("missing"), &["list"]);
+    assert!(said.contains("No such file"), "{said}");
+}
