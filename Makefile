@@ -18,10 +18,12 @@ check:
 peers:
 	@tools/peers/install >/dev/null
 
-## bench: measure, beside what Insula replaces; takes about six minutes, on a quiet machine
+## bench: measure, beside what Insula replaces; takes about ten minutes, on a quiet machine
 bench: peers
-	$(CARGO) build --release -p insula-bench
+	$(CARGO) build --release -p insula-bench -p insula-cli
 	./target/release/insula-bench store --date "$$(date +%F)" > bench/RESULTS.md.new
+	echo >> bench/RESULTS.md.new
+	./target/release/insula-bench api --date "$$(date +%F)" >> bench/RESULTS.md.new
 	mv bench/RESULTS.md.new bench/RESULTS.md
 
 ## crash: kill -9 a writer 1,000 times and judge each recovery

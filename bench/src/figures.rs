@@ -42,6 +42,20 @@ impl Figures {
         }
     }
 
+    /// With all of another's.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
+    /// All of them, under longer names.
+    #[must_use]
+    pub fn under(self, prefix: &str) -> Self {
+        let rename = |(name, value)| (format!("{prefix} {name}"), value);
+        Self(self.0.into_iter().map(rename).collect())
+    }
+
     /// Those of `names` that `other` has, under new names.
     #[must_use]
     pub fn take(self, other: &Self, names: &[(&str, &str)]) -> Self {
@@ -102,5 +116,40 @@ impl Quantiles {
             p99: at(99),
             max: times.last().copied().unwrap_or_default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn millis(numbers: impl IntoIterator<Item = u64>) -> Vec<Duration> {
+        numbers.into_iter().map(Duration::from_millis).collect()
+    }
+
+    #[test]
+    fn quantiles_do_not_depend_on_the_order() {
+        for times in [millis(1..=200), millis((1..=200).rev())] {
+            let found = Quantiles::of(times);
+            let found = [found.p50, found.p99, found.max].map(|time| time.as_millis());
+            assert_eq!(found, [101, 199, 200]);
+        }
+    }
+
+    #[test]
+    fn quantiles_of_few_times_are_among_them() {
+        let one = Quantiles::of(millis([7]));
+        assert_eq!([one.p50, one.p99, one.max], [Duration::from_millis(7); 3]);
+        assert_eq!(Quantiles::of(vec![]).max, Duration::ZERO);
+    }
+
+    #[test]
+    fn what_is_sent_is_received() {
+        let text = "0.25 get cpu\n1000 rate of writes\nend\n";
+        let figures = Figures::receive(text.as_bytes()).unwrap();
+        assert_eq!(figures.get("get cpu"), Some(0.25));
+        assert_eq!(figures.get("rate of writes"), Some(1000.0));
+        let cut = Figures::receive(&b"0.25 get cpu\n"[..]).unwrap_err();
+        assert!(cut.to_string().contains("broke off"));
     }
 }

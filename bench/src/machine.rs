@@ -1,6 +1,6 @@
 //! What the machine says of a process, and what its disk costs.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -27,19 +27,37 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
 
 /// The memory of a process that is its own: resident, without what is mapped from files.
 pub fn memory(pid: u32) -> Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"));
-    let kilobytes = line.context("no RssAnon")?.trim().trim_end_matches(" kB");
-    Ok(kilobytes.trim().parse::<u64>()? * 1024)
+    kilobytes(&format!("/proc/{pid}/status"), "RssAnon:")
+}
+
+/// All memory of a process that is resident.
+pub fn resident(pid: u32) -> Result<u64> {
+    kilobytes(&format!("/proc/{pid}/status"), "VmRSS:")
+}
+
+/// The most memory of a process that ever was resident.
+pub fn most_resident(pid: u32) -> Result<u64> {
+    kilobytes(&format!("/proc/{pid}/status"), "VmHWM:")
+}
+
+/// As `resident`, with its share of what is shared with others.
+pub fn proportional(pid: u32) -> Result<u64> {
+    kilobytes(&format!("/proc/{pid}/smaps_rollup"), "Pss:")
+}
+
+/// A line of a file, in bytes.
+fn kilobytes(file: &str, name: &str) -> Result<u64> {
+    let text = fs::read_to_string(file)?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let line = line.with_context(|| format!("no {name}"))?;
+    let number = line.trim().trim_end_matches(" kB").trim();
+    Ok(number.parse::<u64>()? * 1024)
 }
 
 /// What a write of 1 KiB to a file whose blocks are there, and a sync, take: the floor
 /// under every durable write on this disk. A thousand times, or as often as there is time.
 pub fn raw_sync(folder: &Path, time: Duration) -> Result<Vec<Duration>> {
-    let path = folder.join("raw");
-    let mut file = File::create(&path)?;
+    let mut file = tempfile::tempfile_in(folder)?;
     file.write_all(&vec![0; 4 << 20])?;
     file.sync_all()?;
     let mut times = Vec::new();
@@ -53,7 +71,6 @@ pub fn raw_sync(folder: &Path, time: Duration) -> Result<Vec<Duration>> {
         file.sync_data()?;
         times.push(begun.elapsed());
     }
-    fs::remove_file(path)?;
     Ok(times)
 }
 

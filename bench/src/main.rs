@@ -7,7 +7,9 @@
 //! Each row of a table is measured in a process of its own, so that none carries the
 //! memory of another.
 
+mod api;
 mod figures;
+mod heading;
 mod machine;
 mod part;
 mod report;
@@ -28,6 +30,11 @@ struct Args {
 enum What {
     /// The engines of the store, through the contract.
     Store(store::Args),
+    /// The API server, over TLS and HTTP/2, as a client sees it.
+    Api(api::Args),
+    /// The least that answers as a server does: what the server is compared to.
+    #[command(hide = true, alias = "serve")]
+    Floor(api::FloorArgs),
     /// One measurement, for the process that prints the tables.
     #[command(hide = true)]
     Part(part::Part),
@@ -36,10 +43,15 @@ enum What {
 fn main() -> anyhow::Result<()> {
     match Args::parse().what {
         What::Store(args) => store::run(&args),
-        What::Part(part) => tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()?
-            .block_on(store::measure(&part)),
+        What::Api(args) => runtime()?.block_on(api::run(&args)),
+        What::Floor(args) => runtime()?.block_on(api::serve_floor(&args)),
+        What::Part(part) => runtime()?.block_on(store::measure(&part)),
     }
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
 }

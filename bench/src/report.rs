@@ -16,6 +16,8 @@ pub enum Unit {
     /// From seconds.
     Time,
     Bytes,
+    /// From bytes.
+    Kibibytes,
 }
 
 /// What one measurement gave.
@@ -48,6 +50,7 @@ impl Unit {
             Self::Ratio => format!("{value:.3}"),
             Self::Time => time(value),
             Self::Bytes => format!("{:.1} MB", value / 1e6),
+            Self::Kibibytes => format!("{:.1} KiB", value / 1024.0),
         }
     }
 }

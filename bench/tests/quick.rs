@@ -17,7 +17,7 @@ const TABLES: &[(&str, usize)] = &[
 
 #[test]
 fn every_table_and_the_targets_are_printed_with_numbers() {
-    let text = quick().unwrap();
+    let text = quick(&["store", "--quick", "--engine", "embedded"]).unwrap();
     for (title, count) in TABLES {
         let rows = table(&text, title).unwrap();
         assert_eq!(rows.len(), *count, "{title}");
@@ -41,10 +41,59 @@ fn every_table_and_the_targets_are_printed_with_numbers() {
     }
 }
 
-fn quick() -> Result<String> {
+/// The same of the API server, for which the floor stands in.
+const API_TABLES: &[(&str, usize)] = &[
+    ("The disk", 1),
+    ("From nothing", 2),
+    ("Requests", 10),
+    ("The noise", 5),
+    ("Lists", 6),
+    ("Memory after", 2),
+    ("Changes by 8 writers", 4),
+    ("Tenants", 2),
+    ("Inside one tenant", 10),
+    ("Targets", 16),
+];
+
+#[test]
+fn the_load_on_an_api_server_fills_all_its_tables() {
+    let stand_in = env!("CARGO_BIN_EXE_insula-bench");
+    let text = quick(&["api", "--quick", "--server", stand_in]).unwrap();
+    for (title, count) in API_TABLES {
+        let rows = table(&text, title).unwrap();
+        assert_eq!(rows.len(), *count, "{title}");
+        for row in rows {
+            let numbers = row.iter().filter(|cell| number(cell).is_some()).count();
+            assert!(numbers >= 1, "{title}: {row:?}");
+        }
+    }
+    for row in table(&text, "Targets").unwrap() {
+        assert!(number(&row[2]).is_some(), "{row:?}");
+        let results: &[&str] = match row[0].as_str() {
+            "start to ready" | "memory, idle" => &["met", "missed"],
+            _ => &["too few to tell"],
+        };
+        assert!(results.contains(&row[3].as_str()), "{row:?}");
+    }
+}
+
+#[test]
+fn only_what_is_asked_for_is_measured() {
+    let stand_in = env!("CARGO_BIN_EXE_insula-bench");
+    let only = ["--only", "start,lists"];
+    let asked = [&["api", "--quick", "--server", stand_in][..], &only].concat();
+    let text = quick(&asked).unwrap();
+    assert_eq!(table(&text, "Lists").unwrap().len(), 3);
+    assert!(!text.contains("## Requests") && !text.contains("## Tenants"));
+    let targets = table(&text, "Targets").unwrap();
+    let unmeasured = targets.iter().filter(|row| row[3] == "not measured");
+    assert_eq!(unmeasured.count(), 10);
+}
+
+fn quick(asked: &[&str]) -> Result<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let output = Command::new(env!("CARGO_BIN_EXE_insula-bench"))
-        .args(["store", "--quick", "--engine", "embedded"])
+        .args(asked)
         .args(["--date", "1970-01-01"])
         .current_dir(root)
         .output()?;

@@ -1,1 +1,198 @@
 //! Objects from text, by their type.
+//!
+//! Documents are read in one pass, without a tree in between: what the type knows is
+//! kept in its canonical form, what it does not know is dropped and reported, and what
+//! is wrong is said in the words of Go, which clients and tests of Kubernetes know.
+
+mod bytes;
+mod identity;
+mod node;
+mod place;
+mod scan;
+mod yaml;
+
+use serde::de::DeserializeSeed;
+use serde_json::Value;
+
+pub use identity::{Identity, identity_json};
+pub use yaml::{MAX_YAML_DEPTH, identity_yaml, yaml};
+
+use crate::Object;
+use crate::types::{Shape, TypeId, types};
+use node::Node;
+use place::{Place, Session};
+
+/// How deeply objects and lists may be nested. Go allows 10000, which no object needs and
+/// no stack should be asked for: the deepest schemas of real CRDs stay below 70.
+pub const MAX_DEPTH: usize = 127;
+
+/// An object and what is odd about the text it came from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decoded {
+    /// The object: known fields only, null members left out.
+    pub object: Object,
+    /// `unknown field "spec.foo"`, `duplicate field "data.a"`: in the order of the
+    /// document, each once, a hundred at most.
+    pub problems: Vec<String>,
+}
+
+/// Why a text is no object. The sentences are those of Go.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// It is not even a document of which the kind could be told.
+    #[error("{0}")]
+    Syntax(String),
+    /// Something in it is not what its type wants there.
+    #[error("{0}")]
+    Type(String),
+}
+
+impl DecodeError {
+    fn not_json(text: &str) -> Self {
+        Self::Syntax(format!(
+            "couldn't get version/kind; json parse error: {text}"
+        ))
+    }
+
+    fn too_deep() -> Self {
+        Self::not_json("exceeded max depth")
+    }
+}
+
+/// Reads an object from JSON.
+pub fn json(of: TypeId, text: &[u8]) -> Result<Decoded, DecodeError> {
+    let text = utf8(text)?;
+    let session = Session::default();
+    let mut from = serde_json::Deserializer::from_str(text);
+    let place = &Place::root(&session);
+    let shape = root(of);
+    let read = Node { shape, place }
+        .deserialize(&mut from)
+        .and_then(|value| from.end().map(|()| value));
+    match read {
+        Ok(value) => Ok(session.decoded(value)),
+        Err(error) => Err(why(text, &session, &error)),
+    }
+}
+
+/// Reads an object from a tree, as if the tree had been written as JSON.
+pub fn value(of: TypeId, value: Value) -> Result<Decoded, DecodeError> {
+    let session = Session::default();
+    let place = &Place::root(&session);
+    let shape = root(of);
+    let read = Node { shape, place }.deserialize(value);
+    match read {
+        Ok(value) => Ok(session.decoded(value)),
+        Err(error) => Err(session.fault(&error)),
+    }
+}
+
+/// The beginning of a body as errors show it, in parentheses, if they cannot name the
+/// kind: as it is if it looks like JSON, else in hexadecimal.
+pub fn excerpt(text: &[u8]) -> String {
+    const LENGTH: usize = 30;
+    let shown = &text[..text.len().min(LENGTH)];
+    let more = if text.len() > LENGTH { " ..." } else { "" };
+    match shown.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(shown)),
+        Some(_) => {
+            let digits: String = shown.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{digits}{more}")
+        }
+    }
+}
+
+impl Session {
+    fn decoded(&self, value: Option<Value>) -> Decoded {
+        let object = match value {
+            Some(Value::Object(object)) => object,
+            // Nothing but null gets here, and Go takes that for an empty object.
+            _ => Object::new(),
+        };
+        Decoded {
+            object,
+            problems: self.problems.take(),
+        }
+    }
+
+    fn fault(&self, error: &dyn std::fmt::Display) -> DecodeError {
+        let fault = self.fault.take();
+        fault.unwrap_or_else(|| DecodeError::Type(error.to_string()))
+    }
+}
+
+/// Every type as the shape of a document.
+fn root(of: TypeId) -> &'static Shape {
+    use std::collections::HashMap;
+    use std::sync::LazyLock;
+    static ROOTS: LazyLock<HashMap<TypeId, Shape>> = LazyLock::new(|| {
+        let ids = types().iter().map(|(id, _)| id);
+        ids.map(|id| (id, Shape::Struct(id))).collect()
+    });
+    &ROOTS[&of]
+}
+
+fn utf8(text: &[u8]) -> Result<&str, DecodeError> {
+    std::str::from_utf8(text).map_err(|error| {
+        // Go would replace what is invalid by question marks and store that.
+        scan::fault(text).map_or_else(
+            || {
+                let at = error.valid_up_to();
+                DecodeError::not_json(&format!("invalid UTF-8 at input byte {at}"))
+            },
+            |fault| DecodeError::not_json(&fault),
+        )
+    })
+}
+
+/// Go looks at the syntax of the whole text before it looks at any type.
+fn why(text: &str, session: &Session, error: &serde_json::Error) -> DecodeError {
+    if let Some(fault) = scan::fault(text.as_bytes()) {
+        return DecodeError::not_json(&fault);
+    }
+    match session.fault.take() {
+        Some(DecodeError::Type(fault)) => {
+            let fault = match session.number.take() {
+                Some(number) => with_original(&fault, number, token(text, error)),
+                None => fault,
+            };
+            DecodeError::Type(fault)
+        }
+        Some(fault) => fault,
+        // Nothing else of what Go would take is refused by serde.
+        None if error.to_string().starts_with("recursion limit") => DecodeError::too_deep(),
+        None => DecodeError::not_json(&lowered(error)),
+    }
+}
+
+/// Errors show a number as it was written, which serde does not tell.
+fn with_original(fault: &str, number: f64, written: &str) -> String {
+    if written.parse() != Ok(number) {
+        return fault.to_owned();
+    }
+    let Some((before, rest)) = fault.split_once("number ") else {
+        return fault.to_owned();
+    };
+    let after = rest.split_once(' ').map_or("", |(_, after)| after);
+    format!("{before}number {written} {after}")
+}
+
+/// The number in the text that ends where serde stopped.
+fn token<'a>(text: &'a str, error: &serde_json::Error) -> &'a str {
+    let line = text.split('\n').nth(error.line().saturating_sub(1));
+    let read = line.and_then(|line| line.get(..error.column().min(line.len())));
+    let read = read.unwrap_or_default();
+    let part = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
+    let length = read.bytes().rev().take_while(|&byte| part(byte)).count();
+    &read[read.len() - length..]
+}
+
+/// What serde says, without the place.
+fn lowered(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" at line ") {
+        Some((text, _)) => text.to_owned(),
+        None => text,
+    }
+}

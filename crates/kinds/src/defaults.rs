@@ -1,1 +1,327 @@
-//! What an object gets that nobody wrote.
+//! The values that an object has when nobody gave any.
+//!
+//! Kubernetes defaults by type, not by kind: a container is defaulted alike in a Pod and
+//! in the template of a CronJob. So the rules are tables by the name of a type, and one
+//! walk over the object applies them wherever a value of that type is met. A type of
+//! which nothing below has a rule is never entered.
+
+mod image;
+mod network;
+mod pod;
+mod policy;
+mod resources;
+mod storage;
+pub(crate) mod tree;
+mod workload;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use crate::Object;
+use crate::kind::Kind;
+use crate::types::{Field, Omit, Shape, Type, TypeId, types};
+
+pub(crate) use network::reachable_from_outside;
+pub(crate) use workload::label_job;
+
+static PLANS: LazyLock<Plans> = LazyLock::new(Plans::build);
+
+/// Sets what is unset and has a default, everywhere in the object.
+///
+/// Kubernetes does this whenever it decodes an object, so doing it twice changes nothing.
+pub fn apply(kind: &Kind, object: &mut Object) {
+    apply_type(kind.type_id(), object);
+}
+
+/// The same for what is not a kind of its own, such as the body of a subresource.
+pub fn apply_type(of: TypeId, object: &mut Object) {
+    if let Some(plan) = PLANS.by_type.get(&of) {
+        PLANS.run(*plan, object);
+    }
+}
+
+/// What is done to every value of one type.
+#[derive(Clone, Copy)]
+struct Rule {
+    of: &'static str,
+    set: &'static [(&'static str, &'static str)],
+    run: Option<fn(&mut Object)>,
+}
+
+impl Rule {
+    /// Fields and the JSON that they hold if they are unset.
+    const fn set(of: &'static str, set: &'static [(&'static str, &'static str)]) -> Self {
+        Self { of, set, run: None }
+    }
+
+    /// Something that depends on other fields; it runs after what is just set.
+    const fn run(of: &'static str, run: fn(&mut Object)) -> Self {
+        Self {
+            of,
+            set: &[],
+            run: Some(run),
+        }
+    }
+}
+
+fn rules() -> impl Iterator<Item = &'static Rule> {
+    let areas = [
+        pod::RULES,
+        workload::RULES,
+        network::RULES,
+        storage::RULES,
+        policy::RULES,
+    ];
+    areas.into_iter().flatten()
+}
+
+/// What to do to values of all types that anything has to be done to.
+struct Plans {
+    plans: Vec<Plan>,
+    by_type: HashMap<TypeId, usize>,
+}
+
+#[derive(Default)]
+struct Plan {
+    set: Vec<Constant>,
+    run: Vec<fn(&mut Object)>,
+    /// Maps of quantities, which are rounded.
+    resources: Vec<&'static str>,
+    /// Lists and maps that are written even if they are empty. Kubernetes stores in a
+    /// format that knows no empty lists, so none comes back: what was `[]` is `null`.
+    hollow: Vec<&'static str>,
+    below: Vec<Below>,
+}
+
+struct Constant {
+    json: &'static str,
+    value: Value,
+    /// A pointer to zero is set, a plain zero is not.
+    pointer: bool,
+}
+
+/// A field that holds values of a type that has a plan.
+struct Below {
+    json: &'static str,
+    nest: Nest,
+    plan: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Nest {
+    /// A struct that is always there in Go, and so has defaults even if nobody wrote it.
+    Always,
+    Optional,
+    List,
+    Map,
+}
+
+impl Plans {
+    fn run(&self, plan: usize, object: &mut Object) {
+        let plan = &self.plans[plan];
+        for constant in &plan.set {
+            if tree::unset(object, constant.json, constant.pointer) {
+                object.insert(constant.json.to_owned(), constant.value.clone());
+            }
+        }
+        for run in &plan.run {
+            run(object);
+        }
+        for list in &plan.resources {
+            resources::round(object, list);
+        }
+        for list in &plan.hollow {
+            if tree::empty(object, list) {
+                object.remove(*list);
+            }
+        }
+        for below in &plan.below {
+            self.descend(below, object);
+        }
+    }
+
+    fn descend(&self, below: &Below, object: &mut Object) {
+        match (below.nest, object.get_mut(below.json)) {
+            (Nest::Always | Nest::Optional, Some(Value::Object(inner))) => {
+                self.run(below.plan, inner);
+            }
+            (Nest::Always, None | Some(Value::Null)) => {
+                let mut inner = Object::new();
+                self.run(below.plan, &mut inner);
+                if !inner.is_empty() {
+                    object.insert(below.json.to_owned(), Value::Object(inner));
+                }
+            }
+            (Nest::List, Some(Value::Array(items))) => {
+                for item in items.iter_mut().filter_map(Value::as_object_mut) {
+                    self.run(below.plan, item);
+                }
+            }
+            (Nest::Map, Some(Value::Object(entries))) => {
+                for entry in entries.values_mut().filter_map(Value::as_object_mut) {
+                    self.run(below.plan, entry);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn build() -> Self {
+        let own: HashMap<TypeId, Plan> = types()
+            .iter()
+            .map(|(id, _)| (id, own_plan(id)))
+            .filter(|(_, plan)| !plan.is_empty())
+            .collect();
+        let reach = reaching(own.keys().copied().collect());
+        let by_type: HashMap<TypeId, usize> = reach.iter().copied().zip(0..).collect();
+        let mut own = own;
+        let plans = reach
+            .iter()
+            .map(|id| {
+                let mut plan = own.remove(id).unwrap_or_default();
+                plan.below = below(*id, &by_type);
+                plan
+            })
+            .collect();
+        Self { plans, by_type }
+    }
+}
+
+impl Plan {
+    fn is_empty(&self) -> bool {
+        self.set.is_empty()
+            && self.run.is_empty()
+            && self.resources.is_empty()
+            && self.hollow.is_empty()
+    }
+}
+
+/// What is done to values of the type themselves, the types that it inlines included.
+fn own_plan(id: TypeId) -> Plan {
+    let of = types().get(id);
+    let mut plan = Plan::default();
+    for field in &of.fields {
+        if let (Shape::Struct(inner), true) = (&field.shape, field.inline) {
+            let inner = own_plan(*inner);
+            plan.set.extend(inner.set);
+            plan.run.extend(inner.run);
+            plan.resources.extend(inner.resources);
+            plan.hollow.extend(inner.hollow);
+        }
+        if resources::rounded(of.name, &field.shape) {
+            plan.resources.push(field.json);
+        }
+        if hollow(of, field) {
+            plan.hollow.push(field.json);
+        }
+        plan.set.extend(stated(field));
+    }
+    for rule in rules().filter(|rule| rule.of == of.name) {
+        plan.set.extend(rule.set.iter().map(|(json, value)| {
+            let field = types().member(id, json).expect("rules name fields");
+            constant(field, value)
+        }));
+        plan.run.extend(rule.run);
+    }
+    plan
+}
+
+/// Definitions and services of APIs are stored as JSON, and keep their empty lists.
+fn hollow(of: &Type, field: &Field) -> bool {
+    let listed = matches!(field.shape, Shape::List(_) | Shape::Map(_));
+    listed && field.omit == Omit::Never && of.name.starts_with("api.")
+}
+
+/// The default that the table of types states, unless it is just the zero value.
+fn stated(field: &Field) -> Option<Constant> {
+    let stated = constant(field, field.default?);
+    let zero = tree::zero(&stated.value) && !field.pointer;
+    let object = stated.value.is_object();
+    (!zero && !object).then_some(stated)
+}
+
+fn constant(field: &Field, json: &str) -> Constant {
+    Constant {
+        json: field.json,
+        value: serde_json::from_str(json).expect("rules hold JSON"),
+        pointer: field.pointer,
+    }
+}
+
+/// The types from which one of these can be reached, themselves included.
+fn reaching(start: HashSet<TypeId>) -> Vec<TypeId> {
+    let mut reach = start;
+    loop {
+        let more: Vec<TypeId> = types()
+            .iter()
+            .map(|(id, _)| id)
+            .filter(|id| !reach.contains(id))
+            .filter(|id| {
+                let mut fields = types().members(*id);
+                fields.any(|field| nested(field).is_some_and(|(of, _)| reach.contains(&of)))
+            })
+            .collect();
+        if more.is_empty() {
+            let mut reach: Vec<TypeId> = reach.into_iter().collect();
+            reach.sort();
+            return reach;
+        }
+        reach.extend(more);
+    }
+}
+
+fn below(id: TypeId, by_type: &HashMap<TypeId, usize>) -> Vec<Below> {
+    types()
+        .members(id)
+        .filter_map(|field| {
+            let (of, nest) = nested(field)?;
+            Some(Below {
+                json: field.json,
+                nest,
+                plan: *by_type.get(&of)?,
+            })
+        })
+        .collect()
+}
+
+fn nested(field: &Field) -> Option<(TypeId, Nest)> {
+    match &field.shape {
+        Shape::Struct(of) if field.pointer => Some((*of, Nest::Optional)),
+        Shape::Struct(of) => Some((*of, Nest::Always)),
+        Shape::List(of) => match of.as_ref() {
+            Shape::Struct(of) => Some((*of, Nest::List)),
+            _ => None,
+        },
+        Shape::Map(of) => match of.as_ref() {
+            Shape::Struct(of) => Some((*of, Nest::Map)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::kinds;
+
+    #[test]
+    fn every_rule_names_a_type_that_is_in_the_table() {
+        for rule in rules() {
+            assert!(types().find(rule.of).is_some(), "{}", rule.of);
+        }
+    }
+
+    #[test]
+    fn a_kind_without_defaults_is_not_entered() {
+        let find = |group, resource| kinds().get(kinds().find(group, "v1", resource).unwrap());
+        let config_map = find("", "configmaps");
+        assert!(!PLANS.by_type.contains_key(&config_map.type_id()));
+        let lease = find("coordination.k8s.io", "leases");
+        assert!(!PLANS.by_type.contains_key(&lease.type_id()));
+        let pod = find("", "pods");
+        assert!(PLANS.by_type.contains_key(&pod.type_id()));
+    }
+}

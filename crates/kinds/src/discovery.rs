@@ -1,1 +1,338 @@
-//! What is served, told to clients.
+//! What a space serves, as clients discover it: the aggregated document and the legacy
+//! ones.
+//!
+//! A [`Catalog`] is a tree of groups, versions and resources; every document is made from
+//! it. Members are written in the order of Go, as some clients compare bytes.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use serde::{Serialize, Serializer};
+
+use crate::{Kind, Object, Scope, TypeId, Value, api_version, kinds, types};
+
+mod legacy;
+
+pub use legacy::api_versions;
+
+static HASHES: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
+    let lines = include_str!("../data/storage-hashes.txt").lines();
+    lines.filter_map(|line| line.split_once(' ')).collect()
+});
+
+/// The two places where groups are discovered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// `/api`: the core group.
+    Api,
+    /// `/apis`: all other groups.
+    Apis,
+}
+
+/// What a space serves.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    /// The groups in the order in which clients prefer them, the core first.
+    pub groups: Vec<Group>,
+}
+
+/// A group of resources.
+#[derive(Clone, Debug, Serialize)]
+pub struct Group {
+    /// Its name, empty for the core.
+    #[serde(rename = "metadata", serialize_with = "metadata_of")]
+    pub name: String,
+    /// Its versions, the preferred one first.
+    pub versions: Vec<Version>,
+}
+
+/// A version of a group.
+#[derive(Clone, Debug, Serialize)]
+pub struct Version {
+    /// Its name.
+    #[serde(rename = "version")]
+    pub name: String,
+    /// What it serves, in the order of names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<Resource>,
+    /// Whether the resources are known to be up to date.
+    pub freshness: Freshness,
+}
+
+/// Whether the resources of a version are known to be up to date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Freshness {
+    /// They are.
+    Current,
+    /// Their server did not answer lately.
+    Stale,
+}
+
+/// A resource.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resource {
+    /// Its plural.
+    #[serde(rename = "resource")]
+    pub name: String,
+    /// What it takes and gives.
+    pub response_kind: ResponseKind,
+    /// Where its objects live.
+    #[serde(serialize_with = "scope_name")]
+    pub scope: Scope,
+    /// Its singular.
+    pub singular_resource: String,
+    /// What can be asked of it.
+    pub verbs: Vec<String>,
+    /// Its short names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub short_names: Vec<String>,
+    /// Its categories.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub categories: Vec<String>,
+    /// What is served below its objects.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub subresources: Vec<Subresource>,
+    /// A hash of the kind as which it is stored; only the legacy documents tell it.
+    #[serde(skip)]
+    pub storage_version_hash: String,
+}
+
+/// What is served below an object.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Subresource {
+    /// Its name.
+    #[serde(rename = "subresource")]
+    pub name: String,
+    /// What it takes and gives.
+    pub response_kind: ResponseKind,
+    /// What can be asked of it.
+    pub verbs: Vec<String>,
+}
+
+/// The kind that a resource takes and gives.
+#[derive(Clone, Debug, Serialize)]
+pub struct ResponseKind {
+    /// Its group; empty, as the version, if it is the resource's own.
+    pub group: String,
+    /// Its version.
+    pub version: String,
+    /// Its name.
+    pub kind: String,
+}
+
+/// A document of discovery, ready for any format.
+#[derive(Clone, Debug)]
+pub struct Document {
+    type_name: &'static str,
+    json: Vec<u8>,
+}
+
+impl Catalog {
+    /// The kinds of the table that `filter` lets through.
+    pub fn of(filter: &dyn Fn(&Kind) -> bool) -> Self {
+        let mut catalog = Self::default();
+        for (_, kind) in kinds().iter().filter(|(_, kind)| filter(kind)) {
+            let version = catalog.version(&kind.group, &kind.version);
+            version.resources.push(Resource::of(kind));
+        }
+        catalog
+    }
+
+    /// The version of the group, which is added last if it is missing.
+    pub fn version(&mut self, group: &str, version: &str) -> &mut Version {
+        let groups = &mut self.groups;
+        let group = entry(groups, |found| found.name == group, || Group::new(group));
+        let versions = &mut group.versions;
+        entry(
+            versions,
+            |found| found.name == version,
+            || Version::new(version),
+        )
+    }
+
+    /// The aggregated document, version 2.
+    pub fn aggregated(&self, root: Root) -> Document {
+        let items = self.below(root).collect();
+        let list = AggregatedList {
+            kind: "APIGroupDiscoveryList",
+            api_version: "apidiscovery.k8s.io/v2",
+            metadata: Empty {},
+            items,
+        };
+        Document::new("api.apidiscovery.v2.APIGroupDiscoveryList", &list)
+    }
+
+    fn below(&self, root: Root) -> impl Iterator<Item = &Group> {
+        let core = root == Root::Api;
+        let groups = self.groups.iter();
+        groups.filter(move |group| group.name.is_empty() == core)
+    }
+}
+
+impl Document {
+    fn new(type_name: &'static str, content: &impl Serialize) -> Self {
+        let mut json = serde_json::to_vec(content).expect("text and lists are always JSON");
+        json.push(b'\n');
+        Self { type_name, json }
+    }
+
+    /// The document in JSON, as it is sent: compact, with a newline.
+    pub fn json(&self) -> &[u8] {
+        &self.json
+    }
+
+    /// The document in JSON, as it is sent.
+    pub fn into_json(self) -> Vec<u8> {
+        self.json
+    }
+
+    /// The document as an object of its type, `kind` and `apiVersion` included.
+    pub fn object(&self) -> Object {
+        serde_json::from_slice(&self.json).expect("it was written by us")
+    }
+
+    /// The type of the document, which tells how it looks in protobuf.
+    pub fn type_id(&self) -> TypeId {
+        types()
+            .find(self.type_name)
+            .expect("the table has all types of discovery")
+    }
+}
+
+impl Group {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            versions: Vec::new(),
+        }
+    }
+}
+
+impl Version {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            resources: Vec::new(),
+            freshness: Freshness::Current,
+        }
+    }
+}
+
+impl Resource {
+    fn of(kind: &Kind) -> Self {
+        Self {
+            name: kind.resource.clone(),
+            response_kind: ResponseKind::own(&kind.kind),
+            scope: kind.scope,
+            singular_resource: kind.singular.clone(),
+            verbs: kind.verbs.clone(),
+            short_names: kind.short_names.clone(),
+            categories: kind.categories.clone(),
+            subresources: kind.subresources.iter().map(Subresource::of).collect(),
+            storage_version_hash: storage_version_hash(kind).to_owned(),
+        }
+    }
+}
+
+impl Subresource {
+    fn of(sub: &crate::Subresource) -> Self {
+        Self {
+            name: sub.name.clone(),
+            response_kind: ResponseKind {
+                group: sub.group.clone(),
+                version: sub.version.clone(),
+                kind: sub.kind.clone(),
+            },
+            verbs: sub.verbs.clone(),
+        }
+    }
+}
+
+impl ResponseKind {
+    fn own(kind: &str) -> Self {
+        Self {
+            group: String::new(),
+            version: String::new(),
+            kind: kind.to_owned(),
+        }
+    }
+}
+
+/// The first 8 bytes of the SHA-256 of the stored kind's name, in base64; empty for kinds
+/// that are not stored.
+fn storage_version_hash(kind: &Kind) -> &'static str {
+    if !kind.can("watch") {
+        return "";
+    }
+    let stored = kinds().get(kind.storage());
+    let name = format!("{}/{}/{}", stored.group, stored.version, stored.kind);
+    HASHES.get(name.as_str()).copied().unwrap_or_default()
+}
+
+/// The first item that is wanted, or a new one at the end.
+fn entry<T>(items: &mut Vec<T>, is: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> &mut T {
+    let at = items.iter().position(is).unwrap_or(items.len());
+    if at == items.len() {
+        items.push(new());
+    }
+    &mut items[at]
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AggregatedList<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: Empty,
+    items: Vec<&'a Group>,
+}
+
+#[derive(Serialize)]
+struct Empty {}
+
+fn metadata_of<S: Serializer>(name: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut metadata = Object::new();
+    if !name.is_empty() {
+        metadata.insert("name".to_owned(), Value::from(name));
+    }
+    metadata.serialize(serializer)
+}
+
+fn scope_name<S: Serializer>(scope: &Scope, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match scope {
+        Scope::Namespaced => "Namespaced",
+        Scope::Cluster => "Cluster",
+    })
+}
+
+fn group_version(group: &Group, version: &Version) -> String {
+    api_version(&group.name, &version.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stored_kind_has_a_hash() {
+        for (_, kind) in kinds().iter() {
+            let stored = kind.can("watch");
+            let hash = storage_version_hash(kind);
+            assert_eq!(!hash.is_empty(), stored, "{}", kind.resource);
+        }
+    }
+
+    #[test]
+    fn a_group_without_kinds_is_not_there() {
+        let catalog = Catalog::of(&|kind| !kind.system_only);
+        let names: Vec<_> = catalog.groups.iter().map(|group| &group.name).collect();
+        assert!(
+            !names
+                .iter()
+                .any(|name| *name == "flowcontrol.apiserver.k8s.io")
+        );
+        assert!(names.iter().any(|name| *name == "apps"));
+    }
+}

@@ -1,1 +1,264 @@
 //! Objects to text, in the order and with the omissions of Go.
+
+mod text;
+
+use serde_json::Value;
+
+use crate::Object;
+use crate::types::{Field, Form, Omit, Shape, TypeId, types};
+
+/// Writes an object as compact JSON: `kind`, `apiVersion`, then the members in the order
+/// of Go, without a line end. What the object says of its own kind is not used.
+pub fn json(api_version: &str, kind: &str, of: TypeId, object: &Object, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"kind\":");
+    text::string(kind, out);
+    out.extend_from_slice(b",\"apiVersion\":");
+    text::string(api_version, out);
+    members(of, object, true, out);
+    out.push(b'}');
+}
+
+/// Writes an object that has no kind, such as a part of another.
+pub fn nested(of: TypeId, object: &Object, out: &mut Vec<u8>) {
+    out.push(b'{');
+    members(of, object, false, out);
+    out.push(b'}');
+}
+
+/// Drops whatever writing the object would leave out or add by itself, so that objects
+/// are equal if and only if their JSON is. Members that the type does not know go, too,
+/// except what the object says of its own kind.
+pub fn normalize(of: TypeId, object: &mut Object) {
+    object.retain(|name, value| match types().member(of, name) {
+        Some(field) => {
+            tidy(&field.shape, value);
+            !given(field, value)
+        }
+        None => META.contains(&name.as_str()) && value != "",
+    });
+}
+
+/// In the order in which they are written.
+const META: [&str; 2] = ["kind", "apiVersion"];
+
+fn members(of: TypeId, object: &Object, mut begun: bool, out: &mut Vec<u8>) {
+    for field in types().members(of) {
+        let value = object.get(field.json).filter(|value| !value.is_null());
+        if omitted(field, value) {
+            continue;
+        }
+        name(field.json, &mut begun, out);
+        match value {
+            Some(value) => write(&field.shape, value, out),
+            None => zero(field, out),
+        }
+    }
+}
+
+/// Part of an object that may say of which kind it is, as claims in a StatefulSet do.
+fn part(of: TypeId, object: &Object, out: &mut Vec<u8>) {
+    out.push(b'{');
+    let mut begun = false;
+    for meta in META {
+        if let Some(Value::String(value)) = object.get(meta)
+            && types().member(of, meta).is_none()
+            && !value.is_empty()
+        {
+            name(meta, &mut begun, out);
+            text::string(value, out);
+        }
+    }
+    members(of, object, begun, out);
+    out.push(b'}');
+}
+
+/// Names of members are plain, so nothing in them needs an escape.
+fn name(name: &str, begun: &mut bool, out: &mut Vec<u8>) {
+    if std::mem::replace(begun, true) {
+        out.push(b',');
+    }
+    out.push(b'"');
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+fn write(shape: &Shape, value: &Value, out: &mut Vec<u8>) {
+    match (shape, value) {
+        (Shape::Struct(id), Value::Object(object)) => part(alternative(*id, value), object, out),
+        (Shape::Struct(id), Value::Array(list)) => match types().get(*id).form {
+            Form::Either => match side(*id, value) {
+                Some(Shape::List(of)) => elements(of, list, out),
+                _ => text::raw(value, out),
+            },
+            Form::Object => text::raw(value, out),
+        },
+        (Shape::List(of) | Shape::WrappedList(of), Value::Array(list)) => elements(of, list, out),
+        (Shape::Map(of), Value::Object(map)) => {
+            let mut begun = false;
+            out.push(b'{');
+            for (key, value) in map {
+                if std::mem::replace(&mut begun, true) {
+                    out.push(b',');
+                }
+                text::string(key, out);
+                out.push(b':');
+                write(of, value, out);
+            }
+            out.push(b'}');
+        }
+        (Shape::Float64, Value::Number(number)) => match number.as_f64() {
+            Some(value) => text::float(value, out),
+            None => text::raw(value, out),
+        },
+        _ => text::raw(value, out),
+    }
+}
+
+fn elements(of: &Shape, list: &[Value], out: &mut Vec<u8>) {
+    out.push(b'[');
+    for (index, element) in list.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write(of, element, out);
+    }
+    out.push(b']');
+}
+
+/// The type of which an object is: itself, or the one of two that is an object.
+fn alternative(id: TypeId, value: &Value) -> TypeId {
+    match side(id, value) {
+        Some(Shape::Struct(inner)) => *inner,
+        _ => id,
+    }
+}
+
+/// Which of two things a value is, if its type leaves the choice.
+fn side(id: TypeId, value: &Value) -> Option<&'static Shape> {
+    let of = types().get(id);
+    if of.form != Form::Either {
+        return None;
+    }
+    let mut shapes = of.fields.iter().map(|field| &field.shape);
+    shapes.find(|shape| match shape {
+        Shape::Struct(_) => value.is_object(),
+        Shape::List(_) => value.is_array(),
+        _ => value.is_boolean(),
+    })
+}
+
+/// Writes what Go has where nothing was set.
+fn zero(field: &Field, out: &mut Vec<u8>) {
+    if field.pointer {
+        out.extend_from_slice(b"null");
+        return;
+    }
+    match &field.shape {
+        Shape::Struct(id) if types().get(*id).form == Form::Object => {
+            nested(*id, &Object::new(), out);
+        }
+        shape => out.extend_from_slice(zero_text(shape)),
+    }
+}
+
+fn zero_text(shape: &Shape) -> &'static [u8] {
+    match shape {
+        Shape::String => b"\"\"",
+        Shape::Bool => b"false",
+        Shape::Int32 | Shape::Int64 | Shape::Float64 | Shape::IntOrString => b"0",
+        Shape::Quantity => b"\"0\"",
+        Shape::Bytes
+        | Shape::Time
+        | Shape::MicroTime
+        | Shape::Raw
+        | Shape::Struct(_)
+        | Shape::List(_)
+        | Shape::WrappedList(_)
+        | Shape::Map(_) => b"null",
+    }
+}
+
+/// Whether Go leaves the member out.
+fn omitted(field: &Field, value: Option<&Value>) -> bool {
+    match (field.omit, value) {
+        (Omit::Never, _) => false,
+        (Omit::Empty, None) => field.pointer || !is_go_struct(&field.shape),
+        (Omit::Empty, Some(value)) => !field.pointer && is_empty(&field.shape, value),
+        (Omit::Zero, None) => true,
+        (Omit::Zero, Some(value)) => !field.pointer && is_zero(&field.shape, value),
+    }
+}
+
+/// What is a struct in Go is never empty.
+fn is_go_struct(shape: &Shape) -> bool {
+    matches!(
+        shape,
+        Shape::Struct(_)
+            | Shape::Time
+            | Shape::MicroTime
+            | Shape::Quantity
+            | Shape::IntOrString
+            | Shape::Raw
+    )
+}
+
+fn is_empty(shape: &Shape, value: &Value) -> bool {
+    !is_go_struct(shape)
+        && match value {
+            Value::Null => true,
+            Value::Bool(value) => !value,
+            Value::Number(number) => number.as_f64() == Some(0.0),
+            Value::String(text) => text.is_empty(),
+            Value::Array(list) => list.is_empty(),
+            Value::Object(map) => map.is_empty(),
+        }
+}
+
+/// Whether the value is what Go has where nothing was set.
+fn is_zero(shape: &Shape, value: &Value) -> bool {
+    match (shape, value) {
+        (_, Value::Null) => true,
+        (Shape::Struct(id), Value::Object(object)) => object.iter().all(|(name, value)| {
+            let field = types().member(*id, name);
+            field.is_none_or(|field| !field.pointer && is_zero(&field.shape, value))
+        }),
+        // An empty list is not the absence of a list.
+        (Shape::List(_) | Shape::WrappedList(_) | Shape::Map(_) | Shape::Bytes, _) => false,
+        (Shape::Quantity, value) => value.as_str() == Some("0"),
+        (Shape::IntOrString, value) => value.as_i64() == Some(0),
+        (Shape::Struct(_) | Shape::Raw | Shape::Time | Shape::MicroTime, _) => false,
+        _ => is_empty(shape, value),
+    }
+}
+
+/// Whether writing says the same of the member if it is not there.
+fn given(field: &Field, value: &Value) -> bool {
+    if value.is_null() || omitted(field, Some(value)) {
+        return true;
+    }
+    !field.pointer && is_zero(&field.shape, value)
+}
+
+fn tidy(shape: &Shape, value: &mut Value) {
+    match shape {
+        Shape::Struct(id) => {
+            let side = side(*id, value);
+            match (side, value) {
+                (None, Value::Object(object)) => normalize(*id, object),
+                (Some(shape), value) => tidy(shape, value),
+                _ => {}
+            }
+        }
+        Shape::List(of) | Shape::WrappedList(of) => {
+            if let Value::Array(list) = value {
+                list.iter_mut().for_each(|element| tidy(of, element));
+            }
+        }
+        Shape::Map(of) => {
+            if let Value::Object(map) = value {
+                map.values_mut().for_each(|value| tidy(of, value));
+            }
+        }
+        _ => {}
+    }
+}

@@ -20,6 +20,7 @@ pub struct Kinds {
     kinds: Vec<Kind>,
     by_resource: HashMap<(&'static str, &'static str, &'static str), KindId>,
     by_kind: HashMap<(&'static str, &'static str, &'static str), KindId>,
+    by_storage: HashMap<(&'static str, &'static str), KindId>,
 }
 
 /// A kind's place in the table.
@@ -142,6 +143,13 @@ pub struct Column {
     pub priority: i32,
 }
 
+impl KindId {
+    /// Its place in the table.
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
 impl Kinds {
     /// The kind.
     pub fn get(&self, id: KindId) -> &Kind {
@@ -156,6 +164,11 @@ impl Kinds {
     /// The kind that objects call `kind`.
     pub fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<KindId> {
         lookup(&self.by_kind, group, version, kind)
+    }
+
+    /// The kind as which objects of the resource are stored.
+    pub fn stored(&self, group: &str, resource: &str) -> Option<KindId> {
+        self.by_storage.get(&(group, resource)).copied()
     }
 
     /// All of them, in the order of discovery.
@@ -199,10 +212,17 @@ impl Kinds {
         for (kind, storage) in kinds.iter_mut().zip(storages) {
             kind.storage = storage;
         }
+        let stored = by_resource.iter().filter(|(_, id)| {
+            let kind = &kinds[id.index()];
+            kind.storage == **id && kind.can("get")
+        });
+        let by_storage = stored.map(|((group, _, resource), id)| ((*group, *resource), *id));
+        let by_storage = by_storage.collect();
         Self {
             kinds,
             by_resource,
             by_kind,
+            by_storage,
         }
     }
 }

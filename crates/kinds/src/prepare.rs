@@ -1,1 +1,199 @@
-//! What a write may touch, and what the server fills in.
+//! What the server itself writes into an object before it is stored.
+//!
+//! Kubernetes calls it strategies and built-in admission: fields that only a controller
+//! may write are put back, fields that only the server can know are filled. What a write
+//! leaves alone is in the table of kinds; code is here for kinds with a rule of their own.
+//!
+//! All functions expect objects that are defaulted, and none of them validates.
+
+mod cluster;
+mod equal;
+mod pod;
+mod reset;
+mod service;
+mod storage;
+mod workload;
+
+pub use cluster::{Requester, request_certificate};
+pub use pod::{Priority, admit_priority, admit_service_account, bind};
+pub use service::allocate;
+pub use workload::{apply_scale, scale_of};
+
+use serde_json::Value;
+
+use crate::Object;
+use crate::defaults::tree;
+use crate::kind::Kind;
+
+/// What keeps a tenant's record until all that it owns is gone.
+pub const TENANT_FINALIZER: &str = "arktos";
+
+/// What the server gives to an object that is created.
+pub struct Creation<'a> {
+    /// The identity of the new object.
+    pub uid: &'a str,
+    /// The time, as RFC 3339 with seconds.
+    pub now: &'a str,
+    /// Takes an address for a service.
+    pub cluster_ip: &'a mut dyn FnMut() -> String,
+    /// Takes a port on all nodes.
+    pub node_port: &'a mut dyn FnMut() -> u16,
+}
+
+/// Makes of what a client sent what is stored as a new object.
+///
+/// The name must be final: some kinds write it into labels.
+pub fn create(kind: &Kind, object: &mut Object, with: &mut Creation<'_>) {
+    create_metadata(kind, object, with);
+    // Nodes describe themselves, so theirs is the only status that a client creates.
+    if reset::keeps(kind, None, "status") && kind.kind != "Node" {
+        object.remove("status");
+    }
+    if tracks_generation(kind) {
+        tree::child_mut(object, "metadata").insert("generation".to_owned(), 1.into());
+    }
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Pod") => pod::create(object, with.now),
+        ("", "Service") => service::create(object, with),
+        ("", "Namespace") => cluster::create_namespace(object),
+        ("", "Tenant") => cluster::create_tenant(object),
+        ("", "Secret") => cluster::fold_secret(object),
+        ("", "Node") => cluster::create_node(object),
+        ("", "ServiceAccount") => cluster::clean_account(object),
+        ("", "LimitRange") => cluster::name_limit_range(object, with.uid),
+        ("", "PersistentVolume") => storage::create_volume(object, with.now),
+        ("", "PersistentVolumeClaim") => storage::create_claim(object),
+        ("apps", "DaemonSet") => workload::create_daemon_set(object),
+        ("batch", "Job") => workload::create_job(object, with.uid),
+        ("certificates.k8s.io", _) => cluster::create_request(object),
+        ("apiextensions.k8s.io", _) => cluster::store_version(object),
+        ("apiregistration.k8s.io", _) => cluster::create_api_service(object, with.now),
+        ("discovery.k8s.io", _) => service::drop_topology(object, None),
+        ("storage.k8s.io", "VolumeAttributesClass") => storage::protect(object, "vac"),
+        ("resource.k8s.io", "ResourceSlice") => cluster::date_taints(object, with.now),
+        _ => {}
+    }
+}
+
+/// Makes of what a client sent what is stored in the place of `old`.
+///
+/// `subresource` is the one that was written to, or none for the object itself.
+pub fn update(kind: &Kind, subresource: Option<&str>, old: &Object, new: &mut Object) {
+    carry_generation(old, new);
+    match (kind.group.as_str(), kind.kind.as_str(), subresource) {
+        ("", "Pod", sub) => pod::update(kind, sub, old, new),
+        ("certificates.k8s.io", _, sub) => cluster::update_request(kind, sub, old, new),
+        (_, _, sub) => reset::apply(kind, sub, old, new),
+    }
+    match (kind.group.as_str(), kind.kind.as_str(), subresource) {
+        ("", "Service", None) => service::update(old, new),
+        ("", "Namespace", sub) => cluster::update_namespace(sub, old, new),
+        ("", "Secret", None) => cluster::fold_secret(new),
+        ("", "Node", sub) => cluster::update_node(sub, old, new),
+        ("", "ServiceAccount", None) => cluster::clean_account(new),
+        ("", "PersistentVolume", None) => storage::protect(new, "pv"),
+        ("", "PersistentVolume", Some("status")) => storage::keep_transition(old, new),
+        ("", "PersistentVolumeClaim", None) => storage::update_claim(old, new),
+        ("storage.k8s.io", "VolumeAttributesClass", None) => storage::protect(new, "vac"),
+        ("apps", "DaemonSet", sub) => workload::update_daemon_set(kind, sub, old, new),
+        ("apiextensions.k8s.io", _, None) => cluster::store_version(new),
+        ("apiregistration.k8s.io", _, Some("status")) => reset::metadata(old, new),
+        ("flowcontrol.apiserver.k8s.io", _, Some("status")) => reset::all_metadata(old, new),
+        ("discovery.k8s.io", _, None) => service::drop_topology(new, Some(old)),
+        _ => {}
+    }
+    update_metadata(kind, old, new);
+    if subresource != Some("status") && counts_change(kind, old, new) {
+        let metadata = tree::child_mut(new, "metadata");
+        let generation = tree::number(metadata, "generation") + 1;
+        metadata.insert("generation".to_owned(), generation.into());
+    }
+}
+
+/// Writes the times that the server knows and a client left out: when a volume's phase
+/// changed, when a condition of a certificate request was set, when a device was tainted.
+/// It follows [`update`].
+pub fn date(kind: &Kind, subresource: Option<&str>, old: &Object, new: &mut Object, now: &str) {
+    match (kind.group.as_str(), kind.kind.as_str(), subresource) {
+        ("", "PersistentVolume", Some("status")) => storage::date_transition(old, new, now),
+        ("certificates.k8s.io", _, Some(_)) => cluster::date_conditions(old, new, now),
+        ("resource.k8s.io", "ResourceSlice", None) => cluster::date_taints(new, now),
+        _ => {}
+    }
+}
+
+fn create_metadata(kind: &Kind, object: &mut Object, with: &Creation<'_>) {
+    let metadata = tree::child_mut(object, "metadata");
+    for server in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+    ] {
+        metadata.remove(server);
+    }
+    if !kind.namespaced() {
+        metadata.remove("namespace");
+    }
+    metadata.insert("uid".to_owned(), with.uid.into());
+    metadata.insert("creationTimestamp".to_owned(), with.now.into());
+}
+
+/// Only the server counts generations.
+fn carry_generation(old: &Object, new: &mut Object) {
+    if let Some(before) = tree::child(old, "metadata") {
+        tree::copy(before, tree::child_mut(new, "metadata"), "generation");
+    }
+}
+
+/// A client may leave out what identifies an object, and cannot undo its deletion.
+fn update_metadata(kind: &Kind, old: &Object, new: &mut Object) {
+    let empty = Object::new();
+    let before = tree::child(old, "metadata").unwrap_or(&empty);
+    let metadata = tree::child_mut(new, "metadata");
+    if tree::empty(metadata, "uid") {
+        tree::copy(before, metadata, "uid");
+    }
+    for always in ["creationTimestamp", "deletionTimestamp"] {
+        if tree::given(before, always) {
+            tree::copy(before, metadata, always);
+        }
+    }
+    if !tree::given(metadata, "deletionGracePeriodSeconds") {
+        tree::copy(before, metadata, "deletionGracePeriodSeconds");
+    }
+    if !kind.namespaced() {
+        metadata.remove("namespace");
+    }
+    metadata.remove("selfLink");
+}
+
+fn tracks_generation(kind: &Kind) -> bool {
+    // Slices of devices came after the answers from which the table was made.
+    kind.generation || kind.kind == "ResourceSlice"
+}
+
+/// Whether the update is one that the generation counts.
+fn counts_change(kind: &Kind, old: &Object, new: &Object) -> bool {
+    match kind.kind.as_str() {
+        // Its specification cannot change.
+        "PriorityClass" => false,
+        // It starts without a generation, but counts.
+        "CSIDriver" => !equal::specifications(kind, old, new),
+        _ if !tracks_generation(kind) => false,
+        "Deployment" => {
+            !equal::specifications(kind, old, new) || !equal::metadata(old, new, "annotations")
+        }
+        "EndpointSlice" => {
+            !equal::specifications(kind, old, new) || !equal::metadata(old, new, "labels")
+        }
+        _ => !equal::specifications(kind, old, new),
+    }
+}
+
+/// Adds what is not there to a list of objects.
+fn push(object: &mut Object, list: &str, item: Value) {
+    match object.entry(list).or_insert(Value::Null) {
+        Value::Array(items) => items.push(item),
+        other => *other = Value::Array(vec![item]),
+    }
+}

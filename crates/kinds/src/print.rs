@@ -1,1 +1,124 @@
-//! Objects as rows of a table.
+//! Objects as rows of a table, as kubectl prints them.
+//!
+//! Every kind has its columns in the table of kinds; here is what stands in them. All
+//! columns are filled, also those for wide tables: the client chooses.
+//!
+//! Objects are expected as the server keeps them, defaults included, but nothing fails:
+//! what is missing or has another form counts as empty.
+
+mod access;
+mod admission;
+mod autoscale;
+mod cluster;
+mod network;
+mod pod;
+mod row;
+mod selector;
+mod storage;
+mod workload;
+
+use serde_json::json;
+
+use crate::{Kind, Object, Value};
+use row::Row;
+
+/// The cells of the object's row, in the order of the kind's columns; none for kinds that
+/// are no tables.
+///
+/// `now_seconds` is the time since 1970 from which ages count.
+pub fn cells(kind: &Kind, object: &Object, now_seconds: i64) -> Vec<Value> {
+    let row = &Row::new(object, now_seconds);
+    match kind.kind.as_str() {
+        _ if kind.columns.is_empty() => Vec::new(),
+        "APIService" => cluster::api_service(row),
+        "CSIDriver" => storage::csi_driver(row),
+        "CSINode" => storage::csi_node(row),
+        "CertificateSigningRequest" => access::certificate_signing_request(row),
+        "ClusterRoleBinding" | "RoleBinding" => access::role_binding(row),
+        "ComponentStatus" => cluster::component_status(row),
+        "ConfigMap" => cluster::config_map(row),
+        "ControllerRevision" => workload::controller_revision(row),
+        "CronJob" => workload::cron_job(row),
+        "DaemonSet" => workload::daemon_set(row),
+        "Deployment" => workload::deployment(row),
+        "EndpointSlice" => network::endpoint_slice(row),
+        "Endpoints" => network::endpoints(row),
+        "Event" => cluster::event(row),
+        "FlowSchema" => access::flow_schema(row),
+        "HorizontalPodAutoscaler" => autoscale::horizontal_pod_autoscaler(row),
+        "IPAddress" => network::ip_address(row),
+        "Ingress" => network::ingress(row),
+        "IngressClass" => network::ingress_class(row),
+        "Job" => workload::job(row),
+        "Lease" => vec![row.name(), row.text("spec.holderIdentity"), row.age()],
+        "MutatingAdmissionPolicy" => admission::policy(row, "spec.mutations"),
+        "ValidatingAdmissionPolicy" => admission::policy(row, "spec.validations"),
+        "MutatingAdmissionPolicyBinding" | "ValidatingAdmissionPolicyBinding" => {
+            admission::binding(row)
+        }
+        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
+            vec![row.name(), row.count("webhooks"), row.age()]
+        }
+        "Namespace" | "Tenant" => vec![row.name(), row.text("status.phase"), row.age()],
+        "NetworkPolicy" => network::network_policy(row),
+        "Node" => cluster::node(row),
+        "PersistentVolume" => storage::persistent_volume(row),
+        "PersistentVolumeClaim" => storage::persistent_volume_claim(row),
+        "Pod" => pod::pod(row),
+        "PodDisruptionBudget" => workload::pod_disruption_budget(row),
+        "PodTemplate" => workload::pod_template(row),
+        "PriorityClass" => cluster::priority_class(row),
+        "PriorityLevelConfiguration" => access::priority_level_configuration(row),
+        "ReplicaSet" => workload::replica_set(row),
+        "ReplicationController" => workload::replication_controller(row),
+        "ResourceClaim" => cluster::resource_claim(row),
+        "ResourceQuota" => cluster::resource_quota(row),
+        "ResourceSlice" => cluster::resource_slice(row),
+        "RuntimeClass" => vec![row.name(), row.text("handler"), row.age()],
+        "Secret" => vec![row.name(), row.text("type"), row.count("data"), row.age()],
+        "Service" => network::service(row),
+        "ServiceCIDR" => network::service_cidr(row),
+        "StatefulSet" => workload::stateful_set(row),
+        "StorageClass" => storage::storage_class(row),
+        "VolumeAttachment" => storage::volume_attachment(row),
+        "VolumeAttributesClass" => vec![row.name(), row.text("driverName"), row.age()],
+        _ => plain(kind, row),
+    }
+}
+
+/// What the row says about the object as a whole: that a pod will not change any more.
+pub fn row_conditions(kind: &Kind, object: &Object) -> Option<Value> {
+    if kind.kind != "Pod" {
+        return None;
+    }
+    let phase = object.get("status")?.get("phase")?.as_str()?;
+    let message = match phase {
+        "Succeeded" => "The pod has completed successfully.",
+        "Failed" => "The pod failed.",
+        _ => return None,
+    };
+    Some(json!([
+        {"type": "Completed", "status": "True", "reason": phase, "message": message},
+    ]))
+}
+
+/// The definitions of the kind's columns, as a table carries them.
+pub fn column_definitions(kind: &Kind) -> Value {
+    let definition = |column: &crate::Column| {
+        json!({
+            "name": column.name,
+            "type": column.kind,
+            "format": column.format,
+            "description": "",
+            "priority": column.priority,
+        })
+    };
+    kind.columns.iter().map(definition).collect()
+}
+
+/// Kinds without cells of their own: a name, and when it was created.
+fn plain(kind: &Kind, row: &Row<'_>) -> Vec<Value> {
+    let dated = kind.columns.iter().any(|column| column.kind == "date");
+    let created = if dated { row.created_at() } else { row.age() };
+    vec![row.name(), created]
+}

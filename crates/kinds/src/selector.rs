@@ -1,1 +1,7 @@
-//! Label selectors and field selectors.
+//! Which objects are meant: selectors by label and by field.
+
+mod field;
+mod label;
+
+pub use field::{FieldOperator, FieldRequirement, FieldSelector, field_value};
+pub use label::{LabelOperator, LabelRequirement, LabelSelector};

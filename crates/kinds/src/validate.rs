@@ -1,1 +1,54 @@
-//! What is wrong with an object.
+//! What is wrong with an object, in Kubernetes' order and words.
+//!
+//! Objects come here with every field of the right type, with defaults filled in and
+//! without unknown fields. What remains to be said are rules: those of metadata, which
+//! all kinds share, and those of one kind.
+
+mod meta;
+mod name;
+pub(crate) mod text;
+mod tree;
+
+use std::collections::HashSet;
+
+use crate::{FieldError, Kind, Object};
+use tree::Node;
+
+/// What is wrong with an object that is to be created.
+pub fn create(kind: &Kind, object: &Object) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    meta::create(kind, &Node::root(object), &mut errors);
+    errors
+}
+
+/// What is wrong with a change of an object, or of what `subresource` covers of it.
+pub fn update(
+    kind: &Kind,
+    _subresource: Option<&str>,
+    old: &Object,
+    new: &Object,
+) -> Vec<FieldError> {
+    let (old, new) = (Node::root(old), Node::root(new));
+    let mut errors = Vec::new();
+    meta::update(&old, &new, &mut errors);
+    // Kubernetes asks twice, once for all kinds and once for this one; clients see it in
+    // the causes, which are not deduplicated.
+    meta::update_again(kind, &old, &new, &mut errors);
+    errors
+}
+
+/// Errors as one sentence: `e`, or `[e1, e2]` without repetitions.
+pub fn message(errors: &[FieldError]) -> String {
+    let mut seen = HashSet::new();
+    let mut sentences = errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+    sentences.retain(|sentence| seen.insert(sentence.clone()));
+    match sentences.as_slice() {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    }
+}
+
+/// Whether the name can be a part of a path: every stored object has such a name.
+pub fn name_is_safe(name: &str) -> bool {
+    !name.is_empty() && text::path_segment(name).is_empty()
+}

@@ -1,0 +1,281 @@
+//! The API server over TLS and HTTP/2, beside the least that could answer.
+
+mod client;
+mod floor;
+mod kubeconfig;
+mod lists;
+mod load;
+mod objects;
+mod report;
+mod server;
+mod start;
+mod subject;
+mod targets;
+mod tenants;
+#[cfg(test)]
+mod tests;
+mod watches;
+mod writes;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+pub use self::floor::{Args as FloorArgs, serve as serve_floor};
+use self::report::Results;
+use self::server::{Program, Store};
+use self::subject::Subject;
+use crate::figures::Figures;
+use crate::heading;
+use crate::report::{progress, text};
+use crate::system::data_folder;
+
+/// What to measure.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The server to measure [default: `insula` beside this program].
+    #[arg(long)]
+    server: Option<PathBuf>,
+    /// Where it keeps its objects.
+    #[arg(long, value_enum, default_value = "embedded")]
+    store: Store,
+    /// Only these; `floor` measures the same of the floor.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Operations of each kind.
+    #[arg(long, default_value_t = Sizes::FULL.operations)]
+    ops: usize,
+    /// The most tenants.
+    #[arg(long, default_value_t = Sizes::FULL.tenants.tenants)]
+    tenants: usize,
+    /// See that it works: very few of everything.
+    #[arg(long)]
+    quick: bool,
+    /// The day, to be printed with the figures.
+    #[arg(long)]
+    date: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    Start,
+    Writes,
+    Lists,
+    Watches,
+    Tenants,
+    Floor,
+}
+
+/// How much to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    rounds: usize,
+    operations: usize,
+    objects: usize,
+    lists: usize,
+    watches: [Watch; 2],
+    tenants: tenants::Size,
+}
+
+/// So many changes to so many watchers.
+#[derive(Clone, Copy, Debug)]
+struct Watch {
+    /// What its figures are called.
+    name: &'static str,
+    watchers: usize,
+    events: usize,
+}
+
+impl Sizes {
+    /// As the targets say. Events are as many as make CPU time, which is counted by 10 ms,
+    /// exact to a few percent.
+    const FULL: Self = Self {
+        rounds: 3,
+        operations: 20_000,
+        objects: 5_000,
+        lists: 160,
+        watches: [
+            Watch {
+                name: "some watchers",
+                watchers: 100,
+                events: 2_000,
+            },
+            Watch {
+                name: "many watchers",
+                watchers: 1_000,
+                events: 400,
+            },
+        ],
+        tenants: tenants::Size {
+            tenants: 10_000,
+            operations: 10_000,
+            watchers: 100,
+            events: 1_000,
+        },
+    };
+    /// As a test can wait for.
+    const QUICK: Self = Self {
+        rounds: 2,
+        operations: 200,
+        objects: 50,
+        lists: 8,
+        watches: [
+            Watch {
+                name: "some watchers",
+                watchers: 5,
+                events: 20,
+            },
+            Watch {
+                name: "many watchers",
+                watchers: 120,
+                events: 10,
+            },
+        ],
+        tenants: tenants::Size {
+            tenants: 200,
+            operations: 100,
+            watchers: 5,
+            events: 20,
+        },
+    };
+
+    fn lists(&self) -> lists::Size {
+        lists::Size {
+            objects: self.objects,
+            writes: self.operations,
+            lists: self.lists,
+        }
+    }
+
+    /// Whether a part is as large as its targets say.
+    fn is_full(&self, part: Part) -> bool {
+        let full = Self::FULL;
+        let is_long = self.operations >= full.operations;
+        match part {
+            Part::Start | Part::Floor => true,
+            Part::Writes => is_long,
+            Part::Lists => is_long && self.objects >= full.objects && self.lists >= full.lists,
+            Part::Watches => {
+                let watchers = |sizes: &Self| sizes.watches.map(|watch| watch.watchers);
+                watchers(self) == watchers(&full)
+            }
+            Part::Tenants => self.tenants.tenants >= full.tenants.tenants,
+        }
+    }
+}
+
+impl Args {
+    fn sizes(&self) -> Sizes {
+        if self.quick {
+            return Sizes::QUICK;
+        }
+        let mut sizes = Sizes::FULL;
+        sizes.operations = self.ops.max(1);
+        sizes.tenants.operations = sizes.operations.div_ceil(2);
+        sizes.tenants.tenants = self.tenants;
+        sizes
+    }
+
+    fn wants(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
+
+    fn program(&self) -> Result<Program> {
+        let path = match &self.server {
+            Some(path) => path.clone(),
+            None => std::env::current_exe()?.with_file_name("insula"),
+        };
+        ensure!(path.is_file(), "there is no server {}", path.display());
+        Ok(Program {
+            path,
+            command: "serve",
+            store: self.store,
+        })
+    }
+}
+
+/// Measures, and prints all there is to say.
+pub async fn run(args: &Args) -> Result<()> {
+    let (program, sizes) = (args.program()?, args.sizes());
+    let folder = data_folder()?;
+    text("# The API server, measured over TLS and HTTP/2\n");
+    heading::machine(args.date.as_deref(), &folder)?;
+    report::heading(&program);
+    heading::warn_of_slow_build();
+    report::notes();
+    heading::raw_sync(&folder, Duration::from_secs(5))?;
+    let mut results = Results::default();
+    if args.wants(Part::Floor) {
+        results.floor = of_floor(args, sizes).await.context("of the floor")?;
+    }
+    results.insula = of_server(args, &program, sizes).await?;
+    results.print(&sizes);
+    targets::print(&results.insula, &results.floor, &sizes);
+    Ok(())
+}
+
+async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Result<Figures> {
+    let mut figures = requests(args, program, sizes).await?;
+    if args.wants(Part::Tenants) {
+        let measure = async |subject: &Subject| tenants::measure(subject, sizes.tenants).await;
+        figures = figures.and(on_new(program, measure).await.context("of tenants")?);
+    }
+    Ok(figures)
+}
+
+/// The floor knows no tenants, and needs one round: it stores nothing.
+async fn of_floor(args: &Args, mut sizes: Sizes) -> Result<Figures> {
+    progress("the floor");
+    sizes.rounds = 1;
+    let program = Program {
+        path: std::env::current_exe()?,
+        command: "floor",
+        store: Store::Memory,
+    };
+    requests(args, &program, sizes).await
+}
+
+/// What is asked of both.
+async fn requests(args: &Args, program: &Program, sizes: Sizes) -> Result<Figures> {
+    let mut figures = Figures::default();
+    if args.wants(Part::Start) {
+        figures = figures.and(start::measure(program).await?);
+    }
+    if args.wants(Part::Writes) {
+        let measure = async |subject: &Subject| {
+            writes::measure(subject, sizes.operations, sizes.rounds).await
+        };
+        figures = figures.and(on_new(program, measure).await.context("of requests")?);
+    }
+    if args.wants(Part::Lists) {
+        let measure = async |subject: &Subject| lists::measure(subject, sizes.lists()).await;
+        figures = figures.and(on_new(program, measure).await.context("of lists")?);
+    }
+    if args.wants(Part::Watches) {
+        for watch in sizes.watches {
+            let measure = async |subject: &Subject| watched(subject, watch).await;
+            figures = figures.and(on_new(program, measure).await.context("of watches")?);
+        }
+    }
+    Ok(figures)
+}
+
+async fn watched(subject: &Subject, watch: Watch) -> Result<Figures> {
+    let client = subject.connect(1).await?;
+    subject.namespace(&client, "watched").await?;
+    let collection = objects::collection("watched");
+    let figures = watches::measure(subject, &collection, watch.watchers, watch.events).await?;
+    Ok(figures.under(watch.name))
+}
+
+/// On a server that has seen nothing else.
+async fn on_new(
+    program: &Program,
+    measure: impl AsyncFnOnce(&Subject) -> Result<Figures>,
+) -> Result<Figures> {
+    let server = program.start()?;
+    let figures = measure(&server.subject).await?;
+    server.stop()?;
+    Ok(figures)
+}

@@ -1,0 +1,127 @@
+//! Large lists: whole, by a label, and in pages. And what they leave of memory.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use http::Method;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::client::{Answer, Client, Sender};
+use super::load::{PATIENCE, Shape, all, load};
+use super::objects::{self, TENTH};
+use super::subject::{Measured, Stopwatch, Subject};
+use super::writes::Objects;
+use crate::figures::Figures;
+use crate::report::progress;
+
+pub const OPERATIONS: [&str; 3] = ["list", "list by label", "page"];
+/// Of all objects, and as many pages.
+const PART: usize = 10;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    pub objects: usize,
+    /// Those of the objects included.
+    pub writes: usize,
+    pub lists: usize,
+}
+
+pub async fn measure(subject: &Subject, size: Size) -> Result<Figures> {
+    progress(&format!("filling with {} objects", size.objects));
+    let client = subject.connect(Shape::REQUESTS.connections).await?;
+    for (namespace, count) in [
+        ("bench", size.writes.saturating_sub(size.objects)),
+        ("lists", size.objects),
+    ] {
+        subject.namespace(&client, namespace).await?;
+        fill(subject, &client, namespace, count).await?;
+    }
+    let collection = objects::collection("lists");
+    progress("lists");
+    let (objects, tenth) = (size.objects, size.objects / PART);
+    let whole = list(subject, &client, &collection, size.lists, objects).await?;
+    let figures = whole
+        .figures("list")
+        .with("memory after", subject.resident()?)
+        .with("memory most", subject.most_resident()?);
+    let labelled = format!("{collection}?labelSelector={}", TENTH.replace('=', "%3D"));
+    let labelled = list(subject, &client, &labelled, size.lists * 2, tenth).await?;
+    let paged = pages(subject, &client, &collection, size).await?;
+    Ok(figures
+        .and(labelled.figures("list by label"))
+        .and(paged.figures("page")))
+}
+
+async fn fill(subject: &Subject, client: &Client, namespace: &str, count: usize) -> Result<()> {
+    let mut objects = Objects {
+        subject,
+        client,
+        collection: &objects::collection(namespace),
+        versions: vec![],
+    };
+    if count > 0 {
+        objects.create(count).await?;
+    }
+    Ok(())
+}
+
+async fn list(
+    subject: &Subject,
+    client: &Client,
+    path: &str,
+    count: usize,
+    objects: usize,
+) -> Result<Measured> {
+    let requests = (0..count).map(|_| client.prepare(Method::GET, path, None));
+    let requests: Result<Vec<_>> = requests.collect();
+    let judge = move |answer: &Answer| answer.expect_list(objects);
+    let loaded = load(subject, client, Shape::LISTS, requests?, judge).await?;
+    Ok(loaded.measured)
+}
+
+/// Each list page by page, and time for each page.
+async fn pages(
+    subject: &Subject,
+    client: &Client,
+    collection: &str,
+    size: Size,
+) -> Result<Measured> {
+    let limit = size.objects / PART;
+    let first = format!("{collection}?limit={limit}");
+    let passes = (size.lists / 5).max(Shape::LISTS.at_once) / Shape::LISTS.at_once;
+    let mut workers = JoinSet::new();
+    let watch = Stopwatch::start(subject).await?;
+    for user in 0..Shape::LISTS.at_once {
+        let (sender, first) = (client.sender(user)?, first.clone());
+        workers.spawn(async move {
+            let mut times = vec![];
+            for _ in 0..passes {
+                times.extend(pass(&sender, &first, limit).await?);
+            }
+            Ok(times)
+        });
+    }
+    let times = timeout(PATIENCE, all(workers))
+        .await
+        .context("the server hangs")??;
+    watch.stop(times).await
+}
+
+/// From the first page to the last.
+async fn pass(sender: &Sender, first: &str, limit: usize) -> Result<Vec<Duration>> {
+    let mut times = vec![];
+    let mut path = Some(first.to_owned());
+    while let Some(asked) = path.take() {
+        let request = sender.prepare(Method::GET, &asked, None)?;
+        let begun = Instant::now();
+        let answer = sender.send(request).await?;
+        times.push(begun.elapsed());
+        answer.expect_list(limit)?;
+        let next = answer.next_page();
+        path = next.map(|next| format!("{first}&continue={next}"));
+        ensure!(times.len() <= PART, "more than {PART} pages");
+    }
+    ensure!(times.len() == PART, "{} pages and not {PART}", times.len());
+    Ok(times)
+}

@@ -1,0 +1,285 @@
+//! The tables, from the figures of the server and of the floor.
+
+use super::{Sizes, lists, server::Program, writes};
+use crate::figures::Figures;
+use crate::report::{Unit, grouped, table, text};
+
+/// What was measured, of each.
+#[derive(Default)]
+pub struct Results {
+    pub insula: Figures,
+    pub floor: Figures,
+}
+
+/// A figure and how it is written.
+type Cell<'a> = (&'a str, Unit);
+
+const NOTES: &str = "
+The server runs in a process of its own, with TLS, HTTP/2 and a client certificate, and the \
+one who asks shares the machine with it. CPU time is that of the server's process, of all \
+its threads, in user and system mode, until it is quiet again; memory is all that is \
+resident. Each group of figures is measured on a server of its own, with an empty folder. \
+The floor is a responder with the same TLS and HTTP/2 and answers of the same lengths made \
+in advance: it stores nothing. The figures of kube-apiserver 1.36 with etcd 3.5.30 are from \
+an earlier measurement on such a machine, not from this run.";
+
+pub fn heading(program: &Program) {
+    text(&format!("- store: {}", program.name()));
+    text("- objects: ConfigMaps with a value of 1 KiB, about 1.4 KB when answered, as JSON");
+    if program.name() == "etcd" {
+        text("- CPU time and memory are those of the server and of etcd together");
+    }
+}
+
+pub fn notes() {
+    text(NOTES);
+}
+
+impl Results {
+    pub fn print(&self, sizes: &Sizes) {
+        self.start();
+        let requests = format!(
+            "Requests, {} of each, 64 at once on 8 connections, the middle one of {} rounds",
+            grouped(sizes.operations),
+            sizes.rounds
+        );
+        self.operations(&requests, &writes::OPERATIONS);
+        self.noise(sizes);
+        let lists = format!(
+            "Lists of {} objects, by a label that a tenth has, and pages of {}; 4 at once",
+            grouped(sizes.objects),
+            grouped(sizes.objects / 10)
+        );
+        self.operations(&lists, &lists::OPERATIONS);
+        self.memory(sizes);
+        self.watches(sizes);
+        self.tenants();
+        self.inside(sizes);
+    }
+
+    /// Insula, and the floor where it was measured.
+    fn both(&self) -> [(&'static str, &Figures); 2] {
+        [("insula", &self.insula), ("floor", &self.floor)]
+    }
+
+    fn start(&self) {
+        const CELLS: [Cell; 4] = [
+            ("start", Unit::Time),
+            ("start again", Unit::Time),
+            ("idle resident", Unit::Bytes),
+            ("idle proportional", Unit::Bytes),
+        ];
+        let rows = self.both().into_iter().filter_map(|(who, figures)| {
+            figures.get("start")?;
+            Some(row(&[who], figures, "", &CELLS))
+        });
+        print(
+            "From nothing to a server that serves, and its memory while nobody asks",
+            &[
+                "server",
+                "first start",
+                "next start",
+                "memory",
+                "memory (PSS)",
+            ],
+            rows.collect(),
+        );
+    }
+
+    fn operations(&self, title: &str, operations: &[&str]) {
+        const CELLS: [Cell; 6] = [
+            ("rate", Unit::Count),
+            ("cpu", Unit::Time),
+            ("caller", Unit::Time),
+            ("p50", Unit::Time),
+            ("p99", Unit::Time),
+            ("max", Unit::Time),
+        ];
+        let rows = operations.iter().flat_map(|operation| {
+            self.both().into_iter().filter_map(move |(who, figures)| {
+                figures.get(&format!("{operation} cpu"))?;
+                Some(row(&[operation, who], figures, operation, &CELLS))
+            })
+        });
+        print(
+            title,
+            &[
+                "what",
+                "server",
+                "each second",
+                "CPU of the server",
+                "CPU of the caller",
+                "p50",
+                "p99",
+                "max",
+            ],
+            rows.collect(),
+        );
+    }
+
+    /// How far the rounds are apart.
+    fn noise(&self, sizes: &Sizes) {
+        const CELLS: [Cell; 2] = [("cpu min", Unit::Time), ("cpu max", Unit::Time)];
+        let rows = writes::OPERATIONS.iter().filter_map(|operation| {
+            let most = self.insula.get(&format!("{operation} cpu max"))?;
+            let least = self.insula.get(&format!("{operation} cpu min"))?;
+            let mut cells = row(&[operation], &self.insula, operation, &CELLS);
+            let apart = (least > 0.0).then(|| format!("{:.0} %", (most / least - 1.0) * 100.0));
+            cells.push(apart.unwrap_or_else(|| "-".to_owned()));
+            Some(cells)
+        });
+        let title = format!("The noise: CPU of the server in {} rounds", sizes.rounds);
+        print(&title, &["what", "least", "most", "apart"], rows.collect());
+    }
+
+    fn memory(&self, sizes: &Sizes) {
+        const CELLS: [Cell; 2] = [("after", Unit::Bytes), ("most", Unit::Bytes)];
+        let rows = self.both().into_iter().filter_map(|(who, figures)| {
+            figures.get("memory after")?;
+            Some(row(&[who], figures, "memory", &CELLS))
+        });
+        let title = format!(
+            "Memory after {} writes and {} lists of {}",
+            grouped(sizes.operations),
+            grouped(sizes.lists),
+            grouped(sizes.objects)
+        );
+        print(
+            &title,
+            &["server", "then", "most until then"],
+            rows.collect(),
+        );
+    }
+
+    fn watches(&self, sizes: &Sizes) {
+        const CELLS: [Cell; 10] = [
+            ("told rate", Unit::Count),
+            ("told cpu", Unit::Time),
+            ("told net", Unit::Time),
+            ("write cpu", Unit::Time),
+            ("told caller", Unit::Time),
+            ("told p50", Unit::Time),
+            ("told p99", Unit::Time),
+            ("told max", Unit::Time),
+            ("idle resident", Unit::Bytes),
+            ("resident", Unit::Bytes),
+        ];
+        let rows = sizes.watches.iter().flat_map(|watch| {
+            self.both().into_iter().filter_map(|(who, figures)| {
+                figures.get(&format!("{} told cpu", watch.name))?;
+                let (watchers, events) = (grouped(watch.watchers), grouped(watch.events));
+                let first = [watchers.as_str(), &events, who];
+                Some(row(&first, figures, watch.name, &CELLS))
+            })
+        });
+        print(
+            "Changes by 8 writers, each told to all watchers of the namespace",
+            &[
+                "watchers",
+                "changes",
+                "server",
+                "delivered each second",
+                "CPU for each delivered",
+                "without the writes",
+                "CPU of a write, nobody watching",
+                "CPU of the caller",
+                "p50 from call to told",
+                "p99",
+                "max",
+                "memory, watching",
+                "memory, told",
+            ],
+            rows.collect(),
+        );
+    }
+
+    fn tenants(&self) {
+        const CELLS: [Cell; 7] = [
+            ("tenants", Unit::Count),
+            ("tenant rate", Unit::Count),
+            ("quiet", Unit::Time),
+            ("tenant cpu", Unit::Time),
+            ("tenant p99", Unit::Time),
+            ("grown", Unit::Kibibytes),
+            ("tenant resident", Unit::Bytes),
+        ];
+        let rows = ["some", "all"].into_iter().filter_map(|step| {
+            self.insula.get(&format!("{step} tenants"))?;
+            Some(row(&[], &self.insula, step, &CELLS))
+        });
+        print(
+            "Tenants, 64 created at once, until there are so many",
+            &[
+                "tenants",
+                "created each second",
+                "quiet after",
+                "CPU for each",
+                "p99",
+                "memory for each more",
+                "memory",
+            ],
+            rows.collect(),
+        );
+    }
+
+    /// The same in one tenant, with few others and with many.
+    fn inside(&self, sizes: &Sizes) {
+        const LINES: [(&str, &str, Unit); 10] = [
+            ("create, CPU", "create cpu", Unit::Time),
+            ("create, p50", "create p50", Unit::Time),
+            ("create, p99", "create p99", Unit::Time),
+            ("get, CPU", "get cpu", Unit::Time),
+            ("get, p50", "get p50", Unit::Time),
+            ("get, p99", "get p99", Unit::Time),
+            ("event delivered, CPU", "told cpu", Unit::Time),
+            (
+                "event delivered, CPU without the writes",
+                "told net",
+                Unit::Time,
+            ),
+            ("event delivered, p50", "told p50", Unit::Time),
+            ("event delivered, p99", "told p99", Unit::Time),
+        ];
+        let [few, _, all] = sizes.tenants.steps();
+        let rows = LINES.iter().filter_map(|(what, figure, unit)| {
+            let alone = self.insula.get(&format!("few {figure}"))?;
+            let among = self.insula.get(&format!("all {figure}"))?;
+            let ratio = (alone > 0.0).then(|| Unit::Ratio.format(among / alone));
+            Some(vec![
+                (*what).to_owned(),
+                unit.format(alone),
+                unit.format(among),
+                ratio.unwrap_or_else(|| "-".to_owned()),
+            ])
+        });
+        let title = format!(
+            "Inside one tenant, among {} and among {}; {} watchers",
+            grouped(few),
+            grouped(all),
+            grouped(sizes.tenants.watchers)
+        );
+        let columns = ["what", &among(few), &among(all), "ratio"];
+        print(&title, &columns, rows.collect());
+    }
+}
+
+fn among(tenants: usize) -> String {
+    format!("{} tenants", grouped(tenants))
+}
+
+/// A table, if there is anything in it.
+fn print(title: &str, columns: &[&str], rows: Vec<Vec<String>>) {
+    if !rows.is_empty() {
+        table(title, columns, &rows);
+    }
+}
+
+/// Some words, and then figures whose names begin alike.
+fn row(first: &[&str], figures: &Figures, prefix: &str, cells: &[Cell]) -> Vec<String> {
+    let mut row: Vec<String> = first.iter().map(|word| (*word).to_owned()).collect();
+    for (name, unit) in cells {
+        let value = figures.get(format!("{prefix} {name}").trim_start());
+        row.push(value.map_or_else(|| "-".to_owned(), |value| unit.format(value)));
+    }
+    row
+}

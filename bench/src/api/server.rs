@@ -1,0 +1,208 @@
+//! A server in a process of its own: started on a folder of its own, and stopped by its id.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use insula_testkit::etcd::{EtcdServer, Settings};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use super::kubeconfig::Kubeconfig;
+use super::subject::Subject;
+use crate::report::progress;
+use crate::system::data_folder;
+
+/// Twenty times what is slow.
+const READY: Duration = Duration::from_secs(30);
+const STOP: Duration = Duration::from_secs(30);
+
+/// What a server is, before it runs.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub path: PathBuf,
+    pub command: &'static str,
+    pub store: Store,
+}
+
+/// Where a server keeps its objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Store {
+    Embedded,
+    Memory,
+    Etcd,
+}
+
+/// A server that runs. Its process ends with this value.
+pub struct Server {
+    pub subject: Subject,
+    /// From the start of the process to its word that it serves.
+    pub ready_after: Duration,
+    process: Process,
+    folder: TempDir,
+    etcd: Option<EtcdServer>,
+}
+
+/// Killed when dropped, if it still runs.
+struct Process(Child);
+
+impl Program {
+    pub fn name(&self) -> &'static str {
+        match self.store {
+            Store::Embedded => "embedded",
+            Store::Memory => "memory",
+            Store::Etcd => "etcd",
+        }
+    }
+
+    /// Starts it on a folder that nothing was in.
+    pub fn start(&self) -> Result<Server> {
+        let folder = tempfile::tempdir_in(data_folder()?)?;
+        let etcd = match self.store {
+            Store::Etcd => Some(start_etcd(folder.path())?),
+            _ => None,
+        };
+        self.start_on(folder, etcd)
+    }
+
+    fn start_on(&self, folder: TempDir, etcd: Option<EtcdServer>) -> Result<Server> {
+        let data = folder.path().join("data");
+        let log = folder.path().join("log");
+        let mut command = Command::new(&self.path);
+        command
+            .arg(self.command)
+            .arg("--data-dir")
+            .arg(&data)
+            .args(["--listen", "127.0.0.1:0", "--store", self.name()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&log)?);
+        if let Some(etcd) = &etcd {
+            command.args(["--etcd-servers", &etcd.endpoint()]);
+        }
+        let begun = Instant::now();
+        let child = command.spawn();
+        let mut process =
+            Process(child.with_context(|| format!("cannot start {}", self.path.display()))?);
+        let out = process.0.stdout.take().context("a child without stdout")?;
+        let line = first_line(out).with_context(|| last_words(&log))?;
+        let ready_after = begun.elapsed();
+        let mut pids = vec![process.0.id()];
+        pids.extend(etcd.as_ref().and_then(EtcdServer::pid));
+        Ok(Server {
+            subject: Subject {
+                kubeconfig: Kubeconfig::read(&kubeconfig(&line)?)?,
+                pids,
+            },
+            ready_after,
+            process,
+            folder,
+            etcd,
+        })
+    }
+}
+
+impl Server {
+    pub fn stop(mut self) -> Result<()> {
+        self.process.stop()
+    }
+
+    /// Stops it and starts it again on what it left.
+    pub fn restart(mut self, program: &Program) -> Result<Self> {
+        self.process.stop()?;
+        program.start_on(self.folder, self.etcd)
+    }
+}
+
+impl Process {
+    /// Asks it to end and waits until it has.
+    fn stop(&mut self) -> Result<()> {
+        let pid = Pid::from_raw(i32::try_from(self.0.id())?);
+        kill(pid, Signal::SIGTERM)?;
+        let until = Instant::now() + STOP;
+        let status = loop {
+            if let Some(status) = self.0.try_wait()? {
+                break status;
+            }
+            if Instant::now() > until {
+                bail!("the server does not end within {} s", STOP.as_secs());
+            }
+            thread::sleep(Duration::from_millis(5));
+        };
+        warn_of_unclean_end(status);
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Ok(None) = self.0.try_wait() {
+            // It may have ended meanwhile, which is as well.
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
+/// The floor has nothing to close, and is ended by the signal itself.
+fn warn_of_unclean_end(status: ExitStatus) {
+    if status.code().is_some_and(|code| code != 0) {
+        progress(&format!("the server ended with {status}"));
+    }
+}
+
+fn start_etcd(folder: &Path) -> Result<EtcdServer> {
+    let settings = Settings {
+        folder: Some(folder.to_owned()),
+        ..Settings::default()
+    };
+    EtcdServer::start_with(settings).context("etcd is not installed")
+}
+
+/// The word that it serves. What comes after it is read too, so that nobody waits for us.
+fn first_line(out: ChildStdout) -> Result<String> {
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            // Only the first is asked for.
+            let _ = send.send(line);
+        }
+    });
+    let line = receive.recv_timeout(READY);
+    line.context("the server does not say that it is ready")
+}
+
+fn kubeconfig(line: &str) -> Result<PathBuf> {
+    let ready = line.strip_prefix("insula ready https://");
+    let path = ready.and_then(|rest| rest.split_once(" kubeconfig="));
+    let (_, path) = path.with_context(|| format!("not the word that it is ready: {line}"))?;
+    Ok(PathBuf::from(path))
+}
+
+/// The end of what it said on stderr.
+fn last_words(log: &Path) -> String {
+    let said = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = said.lines().collect();
+    let last = &lines[lines.len().saturating_sub(5)..];
+    format!("the server did not start; it said: {}", last.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_that_it_is_ready_names_the_kubeconfig() {
+        let line = "insula ready https://127.0.0.1:6443 kubeconfig=some data/admin.kubeconfig";
+        let path = kubeconfig(line).unwrap();
+        assert_eq!(path, Path::new("some data/admin.kubeconfig"));
+        let refused = kubeconfig("insula: store open").unwrap_err();
+        assert!(refused.to_string().contains("store open"));
+    }
+}

@@ -1,0 +1,226 @@
+//! What the server is to reach, what it does, and what others do.
+
+use super::{Part, Sizes};
+use crate::figures::Figures;
+use crate::report::{self, Unit};
+
+/// A figure, its bound, and what kube-apiserver needs.
+struct Target {
+    what: &'static str,
+    figure: &'static str,
+    /// What it is measured with.
+    part: Part,
+    bound: Bound,
+    unit: Unit,
+    /// Of kube-apiserver and etcd, from a measurement on a machine such as this.
+    other: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+const MICRO: f64 = 1e-6;
+const MILLI: f64 = 1e-3;
+const MEGA: f64 = 1e6;
+
+const TARGETS: &[Target] = &[
+    Target::time("start to ready", "start", 0.2, 4.1).of(Part::Start),
+    Target::memory("memory, idle", "idle resident", 35.0, 314.0).of(Part::Start),
+    Target::time("get", "get cpu", 65.0 * MICRO, 860.0 * MICRO),
+    Target::time("create", "create cpu", 150.0 * MICRO, 1900.0 * MICRO),
+    Target::time("update", "update cpu", 150.0 * MICRO, 1900.0 * MICRO),
+    Target::time(
+        "merge patch",
+        "merge patch cpu",
+        170.0 * MICRO,
+        2180.0 * MICRO,
+    ),
+    Target::time("delete", "delete cpu", 140.0 * MICRO, 1480.0 * MICRO),
+    Target::time("list of 5,000", "list cpu", 9.0 * MILLI, 228.0 * MILLI).of(Part::Lists),
+    Target::time(
+        "list by label, 500 of 5,000",
+        "list by label cpu",
+        2.0 * MILLI,
+        28.0 * MILLI,
+    )
+    .of(Part::Lists),
+    Target::time("page of 500", "page cpu", MILLI, 18.0 * MILLI).of(Part::Lists),
+    Target::memory(
+        "memory after 20,000 writes and 160 lists of 5,000",
+        "memory after",
+        120.0,
+        667.0,
+    )
+    .of(Part::Lists),
+    Target::time(
+        "event delivered, 100 watchers",
+        "some watchers told cpu",
+        7.0 * MICRO,
+        71.0 * MICRO,
+    )
+    .of(Part::Watches),
+    Target::time(
+        "event delivered, 1,000 watchers",
+        "many watchers told cpu",
+        5.0 * MICRO,
+        35.0 * MICRO,
+    )
+    .of(Part::Watches),
+    Target::memory(
+        "memory with 1,000 watchers",
+        "many watchers resident",
+        80.0,
+        1026.0,
+    )
+    .of(Part::Watches),
+    Target {
+        what: "tenants created in a second",
+        figure: "all tenant rate",
+        part: Part::Tenants,
+        bound: Bound::AtLeast(500.0),
+        unit: Unit::Count,
+        other: None,
+    },
+    Target {
+        what: "memory of an idle tenant",
+        figure: "all grown",
+        part: Part::Tenants,
+        bound: Bound::AtMost(32.0 * 1024.0),
+        unit: Unit::Kibibytes,
+        other: None,
+    },
+];
+
+pub fn print(insula: &Figures, floor: &Figures, sizes: &Sizes) {
+    let row = |target: &Target| target.row(insula, floor, sizes.is_full(target.part));
+    let rows = TARGETS.iter().map(row);
+    let columns = [
+        "what",
+        "target",
+        "measured",
+        "result",
+        "kube-apiserver 1.36 + etcd 3.5.30",
+        "floor",
+        "measured / floor",
+    ];
+    let title = "Targets of the API server: CPU time of the server for each, memory, rates";
+    report::table(title, &columns, &rows.collect::<Vec<_>>());
+}
+
+impl Target {
+    /// In seconds: at most one, and what the others need.
+    const fn time(what: &'static str, figure: &'static str, bound: f64, other: f64) -> Self {
+        Self {
+            what,
+            figure,
+            part: Part::Writes,
+            bound: Bound::AtMost(bound),
+            unit: Unit::Time,
+            other: Some(other),
+        }
+    }
+
+    /// In megabytes.
+    const fn memory(what: &'static str, figure: &'static str, bound: f64, other: f64) -> Self {
+        Self {
+            unit: Unit::Bytes,
+            ..Self::time(what, figure, bound * MEGA, other * MEGA)
+        }
+    }
+
+    const fn of(self, part: Part) -> Self {
+        Self { part, ..self }
+    }
+
+    fn row(&self, insula: &Figures, floor: &Figures, is_full: bool) -> Vec<String> {
+        let write = |value: Option<f64>| {
+            value.map_or_else(|| "-".to_owned(), |value| self.unit.format(value))
+        };
+        let (measured, floor) = (insula.get(self.figure), floor.get(self.figure));
+        let ratio = measured.zip(floor).filter(|(_, floor)| *floor > 0.0);
+        let ratio = ratio.map(|(measured, floor)| format!("{:.1}", measured / floor));
+        vec![
+            self.what.to_owned(),
+            self.bound(),
+            write(measured),
+            self.result(measured, is_full).to_owned(),
+            write(self.other),
+            write(floor),
+            ratio.unwrap_or_else(|| "-".to_owned()),
+        ]
+    }
+
+    fn bound(&self) -> String {
+        match self.bound {
+            Bound::AtLeast(bound) => format!("at least {}", self.unit.format(bound)),
+            Bound::AtMost(bound) => format!("at most {}", self.unit.format(bound)),
+        }
+    }
+
+    fn result(&self, measured: Option<f64>, is_full: bool) -> &'static str {
+        let Some(value) = measured else {
+            return "not measured";
+        };
+        let is_met = match self.bound {
+            Bound::AtLeast(bound) => value >= bound,
+            Bound::AtMost(bound) => value <= bound,
+        };
+        match (is_full, is_met) {
+            (false, _) => "too few to tell",
+            (true, true) => "met",
+            (true, false) => "missed",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(figure: &str, value: f64, is_full: bool) -> Vec<String> {
+        let insula = Figures::default().with(figure, value);
+        let floor = Figures::default().with(figure, value / 2.0);
+        let target = TARGETS.iter().find(|target| target.figure == figure);
+        target.unwrap().row(&insula, &floor, is_full)
+    }
+
+    #[test]
+    fn a_target_is_met_up_to_its_bound_and_missed_beyond() {
+        for (figure, value, result) in [
+            ("get cpu", 65e-6, "met"),
+            ("get cpu", 65.1e-6, "missed"),
+            ("all tenant rate", 500.0, "met"),
+            ("all tenant rate", 499.0, "missed"),
+        ] {
+            assert_eq!(row(figure, value, true)[3], result, "{figure} {value}");
+        }
+        assert_eq!(row("get cpu", 1e-6, false)[3], "too few to tell");
+    }
+
+    #[test]
+    fn a_row_names_the_bound_the_others_and_the_ratio() {
+        let row = row("get cpu", 40e-6, true);
+        let expected = [
+            "get",
+            "at most 65.0 us",
+            "40.0 us",
+            "met",
+            "860 us",
+            "20.0 us",
+            "2.0",
+        ];
+        assert_eq!(row, expected);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_neither_met_nor_missed() {
+        let none = Figures::default();
+        for target in TARGETS {
+            let row = target.row(&none, &none, true);
+            assert_eq!([&row[2], &row[3], &row[6]], ["-", "not measured", "-"]);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Many watchers of one namespace, each of which is told of every change.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::{Bytes, BytesMut};
+use h2::RecvStream;
+use http::{Method, StatusCode};
+use memchr::memmem;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::client::{Client, Sender, chunk};
+use super::load::{PATIENCE, all};
+use super::objects;
+use super::subject::{Measured, Stopwatch, Subject};
+use crate::figures::Figures;
+use crate::report::progress;
+
+/// Each has an object of its own, and so many changes at most are on their way to the
+/// watchers: more would measure how well a server holds a queue.
+const WRITERS: usize = 8;
+/// A server may allow a hundred requests at once on a connection.
+const WATCHERS_EACH: usize = 50;
+/// A write costs less than a tick of the clock: so many at least are needed to know it.
+const WRITES: usize = 2_000;
+/// What all changes of these objects have in common.
+const STAMP: &[u8] = b"\"stamp\":\"event-";
+
+/// Which event was written when, and how many have seen it.
+struct Events {
+    begun: Instant,
+    watchers: usize,
+    /// Nanoseconds since the beginning.
+    written: Vec<AtomicU64>,
+    seen: Vec<AtomicUsize>,
+    on_their_way: Semaphore,
+}
+
+/// Bytes of a watch, line by line.
+#[derive(Default)]
+struct Lines(BytesMut);
+
+/// How a watcher ended: what it saw, and its stream, which stays open.
+type Watched = (Vec<Duration>, RecvStream);
+
+/// So many watchers of a collection, and so many changes.
+pub async fn measure(
+    subject: &Subject,
+    collection: &str,
+    watchers: usize,
+    events: usize,
+) -> Result<Figures> {
+    progress(&format!("{events} changes to {watchers} watchers"));
+    let client = subject.connect(1).await?;
+    let mut versions = create(&client, collection).await?;
+    let writes = events.max(WRITES.min(events * 5));
+    let alone = Events::new(writes, 0);
+    let watch = Stopwatch::start(subject).await?;
+    write(&client, collection, &mut versions, &alone).await?;
+    let alone = watch.stop(vec![Duration::ZERO; writes]).await?;
+
+    let told = Events::new(events, watchers);
+    let others = subject.connect(connections(watchers)).await?;
+    let mut watching = open(&others, collection, &told).await?;
+    subject.settle().await?;
+    let idle = subject.resident()?;
+    let watch = Stopwatch::start(subject).await?;
+    write(&client, collection, &mut versions, &told).await?;
+    let (times, streams) = collect(&mut watching).await?;
+    let measured = watch.stop(times).await?;
+    let figures = figures(&measured, &alone, events)
+        .with("idle resident", idle)
+        .with("resident", subject.resident()?);
+    drop(streams);
+    remove(&client, collection).await?;
+    Ok(figures)
+}
+
+/// For each event that was delivered: all CPU time, and without that of the writes.
+fn figures(told: &Measured, alone: &Measured, events: usize) -> Figures {
+    let writes = alone.each() * events as f64;
+    let net = (told.cpu.as_secs_f64() - writes).max(0.0) / told.count.max(1) as f64;
+    told.figures("told")
+        .with("told net", net)
+        .with("write cpu", alone.each())
+}
+
+/// Ten to twenty, and no more than there are watchers.
+fn connections(watchers: usize) -> usize {
+    (watchers / WATCHERS_EACH).clamp(10, 20).min(watchers)
+}
+
+impl Events {
+    fn new(count: usize, watchers: usize) -> Arc<Self> {
+        Arc::new(Self {
+            begun: Instant::now(),
+            watchers,
+            written: (0..count).map(|_| AtomicU64::new(0)).collect(),
+            seen: (0..count).map(|_| AtomicUsize::new(0)).collect(),
+            on_their_way: Semaphore::new(WRITERS),
+        })
+    }
+
+    fn is_written(&self, event: usize) {
+        let nanos = self.begun.elapsed().as_nanos() as u64;
+        self.written[event].store(nanos, Ordering::Relaxed);
+    }
+
+    /// By one more watcher; how long it took.
+    fn is_seen(&self, event: usize) -> Result<Duration> {
+        let seen = self.seen.get(event).context("an event that is not ours")?;
+        if seen.fetch_add(1, Ordering::Relaxed) + 1 == self.watchers {
+            self.on_their_way.add_permits(1);
+        }
+        let written = Duration::from_nanos(self.written[event].load(Ordering::Relaxed));
+        Ok(self.begun.elapsed().saturating_sub(written))
+    }
+}
+
+impl Lines {
+    /// The lines that end in this chunk, each without what ends it.
+    fn take(&mut self, chunk: Bytes, mut line: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let mut rest: &[u8] = &chunk;
+        while let Some(end) = memchr::memchr(b'\n', rest) {
+            if self.0.is_empty() {
+                line(&rest[..end])?;
+            } else {
+                self.0.extend_from_slice(&rest[..end]);
+                line(&self.0)?;
+                self.0.clear();
+            }
+            rest = &rest[end + 1..];
+        }
+        self.0.extend_from_slice(rest);
+        Ok(())
+    }
+}
+
+/// The objects that change, and the versions that they have.
+async fn create(client: &Client, collection: &str) -> Result<Vec<u64>> {
+    let mut versions = vec![];
+    for n in 0..WRITERS {
+        let body = Some(objects::configmap(n, None, "-"));
+        let answer = client.call(Method::POST, collection, body).await?;
+        answer.expect(StatusCode::CREATED)?;
+        versions.push(answer.version()?);
+    }
+    Ok(versions)
+}
+
+async fn remove(client: &Client, collection: &str) -> Result<()> {
+    for n in 0..WRITERS {
+        let path = format!("{collection}/{}", objects::name(n));
+        let answer = client.call(Method::DELETE, &path, None).await?;
+        answer.expect(StatusCode::OK)?;
+    }
+    Ok(())
+}
+
+/// Watches from now on. All are open when this returns.
+async fn open(
+    client: &Client,
+    collection: &str,
+    events: &Arc<Events>,
+) -> Result<JoinSet<Result<Watched>>> {
+    let now = client.get(&format!("{collection}?limit=1")).await?;
+    now.expect(StatusCode::OK)?;
+    let version = now.version()?;
+    let path = format!("{collection}?watch=true&resourceVersion={version}");
+    let mut opening = JoinSet::new();
+    for user in 0..events.watchers {
+        let sender = client.sender(user)?;
+        let request = sender.prepare(Method::GET, &path, None)?;
+        opening.spawn(async move { Ok(vec![sender.open(request).await?]) });
+    }
+    let opened = timeout(PATIENCE / 10, all(opening))
+        .await
+        .context("a watch is not answered before its first event")??;
+    let mut watching = JoinSet::new();
+    for (status, stream) in opened {
+        ensure!(status == StatusCode::OK, "a watch is answered {status}");
+        watching.spawn(see(stream, Arc::clone(events)));
+    }
+    Ok(watching)
+}
+
+/// Until all events are seen.
+async fn see(mut stream: RecvStream, events: Arc<Events>) -> Result<Watched> {
+    let mut times = Vec::with_capacity(events.seen.len());
+    let mut lines = Lines::default();
+    while times.len() < events.seen.len() {
+        let Some(chunk) = chunk(&mut stream).await? else {
+            bail!("a watch ended after {} events", times.len());
+        };
+        lines.take(chunk, |line| {
+            if let Some(event) = event(line)? {
+                times.push(events.is_seen(event)?);
+            }
+            Ok(())
+        })?;
+    }
+    Ok((times, stream))
+}
+
+async fn collect(
+    watching: &mut JoinSet<Result<Watched>>,
+) -> Result<(Vec<Duration>, Vec<RecvStream>)> {
+    let (mut times, mut streams) = (vec![], vec![]);
+    while let Some(done) = timeout(PATIENCE, watching.join_next())
+        .await
+        .context("events do not arrive")?
+    {
+        let (seen, stream) = done??;
+        times.extend(seen);
+        streams.push(stream);
+    }
+    Ok((times, streams))
+}
+
+/// The number of the event that a line tells of. Bookmarks tell of none.
+fn event(line: &[u8]) -> Result<Option<usize>> {
+    ensure!(
+        !line.starts_with(b"{\"type\":\"ERROR\""),
+        "a watch failed: {}",
+        String::from_utf8_lossy(line)
+    );
+    let Some(mark) = memmem::find(line, STAMP) else {
+        return Ok(None);
+    };
+    let rest = line.get(mark + STAMP.len()..).unwrap_or_default();
+    let number = &rest[..memchr::memchr(b'"', rest).context("a line that was cut off")?];
+    Ok(Some(std::str::from_utf8(number)?.parse()?))
+}
+
+/// All events, each writer its own.
+async fn write(
+    client: &Client,
+    collection: &str,
+    versions: &mut [u64],
+    events: &Arc<Events>,
+) -> Result<()> {
+    let mut writers = JoinSet::new();
+    for (writer, version) in versions.iter().enumerate() {
+        let path = format!("{collection}/{}", objects::name(writer));
+        let (sender, events) = (client.sender(writer)?, Arc::clone(events));
+        writers.spawn(write_one(sender, path, writer, *version, events));
+    }
+    for (writer, version) in timeout(PATIENCE, all(writers))
+        .await
+        .context("the server hangs")??
+    {
+        versions[writer] = version;
+    }
+    Ok(())
+}
+
+/// The last version that was written.
+async fn write_one(
+    sender: Sender,
+    path: String,
+    writer: usize,
+    mut version: u64,
+    events: Arc<Events>,
+) -> Result<Vec<(usize, u64)>> {
+    for event in (writer..events.written.len()).step_by(WRITERS) {
+        let body = objects::configmap(writer, Some(version), &format!("event-{event:08}"));
+        let request = sender.prepare(Method::PUT, &path, Some(body))?;
+        // Given back by the last watcher that sees it.
+        events.on_their_way.acquire().await?.forget();
+        events.is_written(event);
+        let answer = sender.send(request).await?;
+        answer.expect(StatusCode::OK)?;
+        version = answer.version()?;
+        if events.watchers == 0 {
+            events.on_their_way.add_permits(1);
+        }
+    }
+    Ok(vec![(writer, version)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::Quantiles;
+    use crate::report::Unit;
+
+    #[test]
+    fn lines_are_found_across_chunks() {
+        let mut lines = Lines::default();
+        let mut found = vec![];
+        for chunk in ["{\"a\"", ":1}\n{\"b\":2}\n{", "", "\"c\":3}", "\n"] {
+            let chunk = Bytes::from_static(chunk.as_bytes());
+            let keep = |line: &[u8]| {
+                found.push(String::from_utf8(line.to_vec())?);
+                Ok(())
+            };
+            lines.take(chunk, keep).unwrap();
+        }
+        assert_eq!(found, ["{\"a\":1}", "{\"b\":2}", "{\"c\":3}"]);
+    }
+
+    #[test]
+    fn a_line_tells_of_its_event_a_bookmark_of_none_and_an_error_fails() {
+        let change = br#"{"type":"MODIFIED","object":{"data":{"stamp":"event-00000012"}}}"#;
+        assert_eq!(event(change).unwrap(), Some(12));
+        let bookmark = br#"{"type":"BOOKMARK","object":{"metadata":{}}}"#;
+        assert_eq!(event(bookmark).unwrap(), None);
+        let error = event(br#"{"type":"ERROR","object":{"code":410}}"#).unwrap_err();
+        assert!(error.to_string().contains("410"));
+    }
+
+    #[test]
+    fn what_the_writes_cost_is_told_apart() {
+        let measured = |count, millis| Measured {
+            count,
+            wall: Duration::from_secs(1),
+            quiet: Duration::from_secs(1),
+            cpu: Duration::from_millis(millis),
+            caller: Duration::ZERO,
+            times: Quantiles::of(vec![]),
+        };
+        let figures = figures(&measured(20_000, 160), &measured(2_000, 200), 200);
+        let found = ["write cpu", "told cpu", "told net"]
+            .map(|name| Unit::Time.format(figures.get(name).unwrap()));
+        assert_eq!(found, ["100 us", "8.0 us", "7.0 us"]);
+    }
+}

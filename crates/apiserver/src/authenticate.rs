@@ -1,0 +1,68 @@
+//! Who asks.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use insula_access::{Credential, TokenFile, settle};
+use insula_core::{Principal, Space};
+
+use crate::status::{Refusal, Result};
+
+/// What proves who asks.
+#[derive(Debug, Default)]
+pub struct Authenticator {
+    /// Tokens that were given in a file.
+    pub tokens: Option<TokenFile>,
+    /// Where they belong whose credential names no tenant.
+    pub default_tenant: Option<Space>,
+}
+
+/// What a connection proved when it was made.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    certificate: Option<Result<Arc<Principal>>>,
+}
+
+impl Authenticator {
+    /// What the client's certificate proves, once per connection. The handshake has
+    /// verified that it is from a CA that is trusted for clients.
+    pub fn peer(&self, certificate: Option<&[u8]>) -> Peer {
+        let certificate = certificate.map(|der| {
+            let credential = insula_access::certificate::read(der);
+            let credential = credential.map_err(|error| {
+                tracing::debug!(%error, "a client certificate is refused");
+                Refusal::unauthorized()
+            })?;
+            self.settle(credential)
+        });
+        Peer { certificate }
+    }
+
+    /// Who asks: as the connection's certificate says, or as the request's token says.
+    pub fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Arc<Principal>> {
+        if let Some(principal) = &peer.certificate {
+            return principal.clone();
+        }
+        let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let token = header.and_then(bearer).ok_or_else(Refusal::unauthorized)?;
+        let known = self.tokens.as_ref().and_then(|tokens| tokens.find(token));
+        self.settle(known.ok_or_else(Refusal::unauthorized)?.clone())
+    }
+
+    /// Whom a token belongs to.
+    pub fn token(&self, token: &str) -> Option<Arc<Principal>> {
+        let known = self.tokens.as_ref()?.find(token)?;
+        self.settle(known.clone()).ok()
+    }
+
+    fn settle(&self, credential: Credential) -> Result<Arc<Principal>> {
+        let principal = settle(credential, self.default_tenant.as_ref());
+        principal.map(Arc::new).map_err(|error| Refusal::no_tenant(&error.to_string()))
+    }
+}
+
+fn bearer(header: &str) -> Option<&str> {
+    let (scheme, token) = header.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}

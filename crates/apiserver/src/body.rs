@@ -1,0 +1,127 @@
+//! Bodies of answers: whole, made piece by piece, or without end.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::Stream;
+use http_body::{Frame, SizeHint};
+use insula_kinds::Kind;
+
+use crate::cache::Stored;
+
+/// What an answer carries.
+pub enum Body {
+    /// These bytes.
+    Whole(Option<Bytes>),
+    /// A list, put together as fast as the client takes it, so that a large list to a slow
+    /// client holds no copy of it.
+    List(List),
+    /// Pieces until the stream ends.
+    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+/// A JSON list of cached objects.
+pub struct List {
+    kind: &'static Kind,
+    head: Bytes,
+    items: std::vec::IntoIter<Arc<Stored>>,
+    first: bool,
+    tail: Option<Bytes>,
+    left: u64,
+}
+
+/// How much of a list is put together at once: large enough that the cost of a piece is
+/// lost in it, small enough that a thousand slow clients hold little.
+const PIECE: usize = 128 << 10;
+
+impl Body {
+    /// Nothing.
+    pub const fn empty() -> Self {
+        Self::Whole(None)
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self::Whole(Some(bytes))
+    }
+}
+
+impl List {
+    /// `head`, the items without their kinds, `tail`.
+    pub fn new(kind: &'static Kind, head: Bytes, items: Vec<Arc<Stored>>, tail: Bytes) -> Self {
+        let commas = items.len().saturating_sub(1);
+        let bodies: usize = items.iter().map(|item| item.item(kind).len() + 1).sum();
+        let left = (head.len() + bodies + commas + tail.len()) as u64;
+        Self { kind, head, items: items.into_iter(), first: true, tail: Some(tail), left }
+    }
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.left == 0 {
+            return None;
+        }
+        let room = usize::try_from(self.left).unwrap_or(PIECE).min(PIECE + (8 << 10));
+        let mut piece = BytesMut::with_capacity(room);
+        piece.put_slice(&std::mem::take(&mut self.head));
+        while piece.len() < PIECE {
+            let Some(object) = self.items.next() else {
+                piece.put_slice(&self.tail.take().unwrap_or_default());
+                break;
+            };
+            piece.put_slice(if self.first { b"{" } else { b",{" });
+            self.first = false;
+            piece.put_slice(&object.item(self.kind));
+        }
+        self.left = self.left.saturating_sub(piece.len() as u64);
+        Some(piece.freeze())
+    }
+
+    /// All of it.
+    pub fn collect(mut self) -> Bytes {
+        let mut whole = BytesMut::with_capacity(usize::try_from(self.left).unwrap_or(0));
+        while let Some(piece) = self.next() {
+            whole.put_slice(&piece);
+        }
+        whole.freeze()
+    }
+
+    /// How many bytes are left.
+    pub const fn len(&self) -> u64 {
+        self.left
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let next = match &mut *self {
+            Self::Whole(bytes) => Poll::Ready(bytes.take()),
+            Self::List(list) => Poll::Ready(list.next()),
+            Self::Stream(stream) => stream.as_mut().poll_next(context),
+        };
+        next.map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.is_none(),
+            Self::List(list) => list.left == 0,
+            Self::Stream(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
+            Self::List(list) => SizeHint::with_exact(list.left),
+            Self::Stream(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Every object once, as it is sent.
+//!
+//! One feed from the store keeps it; requests only read. It is never ahead of the store,
+//! and [`Cache::reach`] waits until it is not behind what a caller has seen.
+
+mod collection;
+mod entry;
+mod feed;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use insula_core::{Layout, Revision, Space, TenantName};
+use insula_kinds::{KindId, kinds};
+use tokio::sync::Notify;
+
+pub use collection::{Change, Collection, Cursor, Event, Lost, Snapshot, frame};
+pub use entry::{Stored, with_revision, without_revision};
+pub use feed::{Feed, load};
+
+/// All collections of all spaces.
+#[derive(Debug)]
+pub struct Cache {
+    layout: Layout,
+    shelves: Vec<Shelf>,
+    /// Everything that happened after it is told to watchers.
+    start: Revision,
+    /// When tenants came about that did so after the start: their spaces have no history
+    /// before that, even if there was another tenant of that name.
+    births: RwLock<HashMap<TenantName, Revision>>,
+    applied: AtomicU64,
+    advanced: Notify,
+    progress_wanted: Notify,
+}
+
+/// The collections of one kind.
+#[derive(Debug)]
+struct Shelf {
+    spaces: RwLock<HashMap<Space, Arc<Collection>>>,
+    /// What happened in all spaces, for those who watch all.
+    everywhere: Arc<Collection>,
+}
+
+impl Cache {
+    fn new(layout: Layout, at: Revision) -> Self {
+        let shelf = |_| Shelf {
+            spaces: RwLock::default(),
+            everywhere: Arc::new(Collection::new(at)),
+        };
+        Self {
+            layout,
+            shelves: kinds().iter().map(shelf).collect(),
+            start: at,
+            births: RwLock::default(),
+            applied: AtomicU64::new(at.get()),
+            advanced: Notify::new(),
+            progress_wanted: Notify::new(),
+        }
+    }
+
+    /// The objects of a kind in a space, if there ever was one.
+    pub fn find(&self, kind: KindId, space: &Space) -> Option<Arc<Collection>> {
+        let spaces = self.shelf(kind).spaces.read().unwrap_or_else(PoisonError::into_inner);
+        spaces.get(space).cloned()
+    }
+
+    /// The objects of a kind in a space.
+    pub fn collection(&self, kind: KindId, space: &Space) -> Arc<Collection> {
+        if let Some(found) = self.find(kind, space) {
+            return found;
+        }
+        let mut spaces = self.shelf(kind).spaces.write().unwrap_or_else(PoisonError::into_inner);
+        let floor = self.first_of(space);
+        let made = spaces.entry(space.clone());
+        Arc::clone(made.or_insert_with(|| Arc::new(Collection::new(floor))))
+    }
+
+    /// The objects of a kind in every space, in the order of the store's keys.
+    pub fn everywhere(&self, kind: KindId) -> Vec<(Space, Arc<Collection>)> {
+        let spaces = self.shelf(kind).spaces.read().unwrap_or_else(PoisonError::into_inner);
+        let all = spaces.iter().map(|(space, of)| (space.clone(), Arc::clone(of)));
+        let mut all: Vec<_> = all.collect();
+        drop(spaces);
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        all
+    }
+
+    /// What happens to objects of a kind in every space: a log without objects.
+    pub fn log_of_all(&self, kind: KindId) -> &Arc<Collection> {
+        &self.shelf(kind).everywhere
+    }
+
+    /// Everything up to this revision is in it.
+    pub fn applied(&self) -> Revision {
+        Revision::new(self.applied.load(Ordering::Acquire))
+    }
+
+    /// Waits until everything up to `revision` is in it.
+    pub async fn reach(&self, revision: Revision) {
+        while self.applied() < revision {
+            let advanced = self.advanced.notified();
+            if self.applied() >= revision {
+                return;
+            }
+            self.progress_wanted.notify_one();
+            advanced.await;
+        }
+    }
+
+    /// Is notified whenever more is in it.
+    pub const fn advanced(&self) -> &Notify {
+        &self.advanced
+    }
+
+    fn shelf(&self, kind: KindId) -> &Shelf {
+        &self.shelves[kind.index()]
+    }
+
+    fn advance(&self, revision: Revision) {
+        self.applied.fetch_max(revision.get(), Ordering::AcqRel);
+        self.advanced.notify_waiters();
+    }
+
+    /// The revision after which everything that happened in the space is known.
+    fn first_of(&self, space: &Space) -> Revision {
+        let births = self.births.read().unwrap_or_else(PoisonError::into_inner);
+        let birth = space.tenant().and_then(|tenant| births.get(tenant));
+        birth.copied().unwrap_or(self.start)
+    }
+
+    fn born(&self, tenant: &str, revision: Revision) {
+        // Nothing that was made under the name of a former tenant is left to this one.
+        self.close(tenant);
+        if let Ok(tenant) = TenantName::parse(tenant) {
+            let mut births = self.births.write().unwrap_or_else(PoisonError::into_inner);
+            births.insert(tenant, revision);
+        }
+    }
+
+    /// Forgets a tenant's space: its watches end, its memory is given back.
+    fn close(&self, tenant: &str) {
+        let Ok(tenant) = TenantName::parse(tenant) else {
+            return;
+        };
+        let space = Space::Tenant(tenant.clone());
+        for shelf in &self.shelves {
+            let mut spaces = shelf.spaces.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(collection) = spaces.remove(&space) {
+                collection.close();
+            }
+        }
+        let mut births = self.births.write().unwrap_or_else(PoisonError::into_inner);
+        births.remove(&tenant);
+    }
+}

@@ -1,0 +1,207 @@
+//! One object in the cache: its bytes, once.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use insula_core::Revision;
+use insula_kinds::{Kind, Object};
+use serde::Deserialize;
+use serde::de::{self, IgnoredAny, MapAccess, Visitor};
+
+/// An object as it is sent, with its resourceVersion in it.
+#[derive(Debug)]
+pub struct Stored {
+    /// `namespace/name`, or `name` where there are no namespaces: the order of lists.
+    pub key: Arc<str>,
+    /// The revision of its last change.
+    pub revision: Revision,
+    /// The JSON, beginning with `{"kind":"…","apiVersion":"…",`.
+    pub body: Bytes,
+    labels: OnceLock<Labels>,
+}
+
+/// The labels of an object, few and sorted.
+pub type Labels = Box<[(Box<str>, Box<str>)]>;
+
+impl Stored {
+    /// The object that the store holds as `value`, as of `revision`.
+    pub fn new(key: Arc<str>, revision: Revision, value: &[u8]) -> Self {
+        Self {
+            key,
+            revision,
+            body: with_revision(value, revision),
+            labels: OnceLock::new(),
+        }
+    }
+
+    /// An object that was not stored, and so has no resourceVersion.
+    pub const fn unsaved(key: Arc<str>, body: Bytes) -> Self {
+        Self { key, revision: Revision::ZERO, body, labels: OnceLock::new() }
+    }
+
+    /// The same object as it was last seen, at the revision of its deletion.
+    pub fn deleted(&self, revision: Revision) -> Self {
+        let without = without_revision(&self.body);
+        Self::new(Arc::clone(&self.key), revision, &without)
+    }
+
+    /// Its namespace; `None` where there are no namespaces.
+    pub fn namespace(&self) -> Option<&str> {
+        self.key.split_once('/').map(|(namespace, _)| namespace)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.key.rsplit('/').next().unwrap_or(&self.key)
+    }
+
+    /// The JSON without `kind` and `apiVersion`, as items of lists are: what comes after
+    /// the opening brace.
+    pub fn item(&self, kind: &Kind) -> Bytes {
+        self.body.slice(head_length(kind)..)
+    }
+
+    /// The value of a label. Labels are read once, when somebody first selects by them.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        let labels = self.labels.get_or_init(|| read_labels(&self.body));
+        let found = labels.binary_search_by(|(key, _)| key.as_ref().cmp(name)).ok()?;
+        Some(&labels[found].1)
+    }
+
+    /// The whole object as a tree.
+    pub fn tree(&self) -> Object {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// How much memory it holds, roughly.
+    pub fn weight(&self) -> usize {
+        self.body.len() + self.key.len() + size_of::<Self>()
+    }
+}
+
+/// How many bytes `{"kind":"…","apiVersion":"…",` has.
+fn head_length(kind: &Kind) -> usize {
+    r#"{"kind":"","apiVersion":"","#.len() + kind.kind.len() + kind.api_version().len()
+}
+
+/// Where the resourceVersion goes: right after the uid, which every stored object has and
+/// whose fields before it cannot hold this text (names and paths have no quotes).
+fn after_uid(json: &[u8]) -> Option<usize> {
+    const MARK: &[u8] = br#""uid":""#;
+    let at = json.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
+    let end = json[at..].iter().position(|byte| *byte == b'"')?;
+    Some(at + end + 1)
+}
+
+/// The JSON with its resourceVersion.
+pub fn with_revision(json: &[u8], revision: Revision) -> Bytes {
+    let Some(at) = after_uid(json) else {
+        return Bytes::copy_from_slice(json);
+    };
+    let member = format!(r#","resourceVersion":"{revision}""#);
+    let mut whole = Vec::with_capacity(json.len() + member.len());
+    whole.extend_from_slice(&json[..at]);
+    whole.extend_from_slice(member.as_bytes());
+    whole.extend_from_slice(&json[at..]);
+    whole.into()
+}
+
+/// The JSON as the store holds it.
+pub fn without_revision(json: &[u8]) -> Bytes {
+    const MARK: &[u8] = br#","resourceVersion":""#;
+    let found = after_uid(json).filter(|at| json[*at..].starts_with(MARK));
+    let Some(at) = found else {
+        return Bytes::copy_from_slice(json);
+    };
+    let from = at + MARK.len();
+    let length = json[from..].iter().position(|byte| *byte == b'"');
+    let end = length.map_or(json.len(), |length| from + length + 1);
+    [&json[..at], &json[end..]].concat().into()
+}
+
+/// Reads the labels and stops: what comes after the metadata is not looked at.
+fn read_labels(json: &[u8]) -> Labels {
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    match Top::deserialize(&mut reader) {
+        Ok(Top(labels)) => labels,
+        Err(_) => Box::default(),
+    }
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    labels: std::collections::BTreeMap<Box<str>, Box<str>>,
+}
+
+struct Top(Labels);
+
+impl<'de> Deserialize<'de> for Top {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Top;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Top, A::Error> {
+                let mut labels = Labels::default();
+                while let Some(member) = map.next_key::<&str>()? {
+                    if member == "metadata" {
+                        let metadata: Metadata = map.next_value()?;
+                        labels = metadata.labels.into_iter().collect();
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(Top(labels))
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insula_kinds::kinds;
+
+    const OBJECT: &str = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u-1","labels":{"b":"2","a":"1"}},"data":{"uid":"x"}}"#;
+
+    fn stored() -> Stored {
+        Stored::new("n/a".into(), Revision::new(7), OBJECT.as_bytes())
+    }
+
+    #[test]
+    fn the_resource_version_comes_right_after_the_uid() {
+        let body = stored().body;
+        let text = std::str::from_utf8(&body).unwrap();
+        assert!(text.contains(r#""uid":"u-1","resourceVersion":"7","labels""#), "{text}");
+        assert_eq!(without_revision(&body), OBJECT);
+    }
+
+    #[test]
+    fn a_deletion_shows_the_last_state_at_its_own_revision() {
+        let deleted = stored().deleted(Revision::new(9));
+        let text = std::str::from_utf8(&deleted.body).unwrap();
+        assert!(text.contains(r#""resourceVersion":"9""#) && !text.contains(r#":"7""#));
+    }
+
+    #[test]
+    fn an_item_of_a_list_has_no_kind() {
+        let id = kinds().find("", "v1", "configmaps").unwrap();
+        let item = stored().item(kinds().get(id));
+        assert!(item.starts_with(br#""metadata":{"name":"a""#), "{item:?}");
+    }
+
+    #[test]
+    fn labels_are_found_by_name() {
+        let stored = stored();
+        assert_eq!(stored.label("a"), Some("1"));
+        assert_eq!(stored.label("b"), Some("2"));
+        assert_eq!(stored.label("c"), None);
+        assert_eq!((stored.namespace(), stored.name()), (Some("n"), "a"));
+    }
+}

@@ -1,0 +1,191 @@
+//! From a body to an object of the kind that the path names.
+
+use bytes::Bytes;
+use insula_kinds::decode::{self, DecodeError, Identity};
+use insula_kinds::{Kind, Object, TypeId, Value, kinds, protobuf};
+
+use crate::negotiate::Media;
+use crate::query::FieldValidation;
+use crate::status::{Refusal, Result};
+
+/// The largest body.
+pub const MAX_BODY: usize = 3 << 20;
+
+/// A body and what it is written in.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// The format.
+    pub media: Media,
+    /// The bytes.
+    pub body: Bytes,
+}
+
+/// An object as the caller wrote it, and what is to be said about that.
+#[derive(Debug)]
+pub struct Written {
+    /// The object, without what the type does not know.
+    pub object: Object,
+    /// What was left out.
+    pub warnings: Vec<String>,
+}
+
+/// What a body must hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected<'a> {
+    /// The group, empty for the core.
+    pub group: &'a str,
+    /// `v1` or `group/version`.
+    pub api_version: &'a str,
+    /// The kind.
+    pub kind: &'a str,
+    /// Its type.
+    pub of: TypeId,
+}
+
+impl<'a> From<&'a Kind> for Expected<'a> {
+    fn from(kind: &'a Kind) -> Self {
+        Self {
+            group: &kind.group,
+            api_version: kind.api_version(),
+            kind: &kind.kind,
+            of: kind.type_id(),
+        }
+    }
+}
+
+/// The object in a body.
+pub fn read(sent: &Sent, expected: Expected<'_>, validation: FieldValidation) -> Result<Written> {
+    let decoded = match sent.media {
+        Media::Json => decode::json(expected.of, &sent.body),
+        Media::Yaml => decode::yaml(expected.of, &sent.body),
+        Media::Protobuf => return from_protobuf(sent, expected),
+    };
+    let decoded = match decoded {
+        Ok(decoded) => decoded,
+        Err(error) => return Err(refuse(sent, expected, &error)),
+    };
+    let named = |member: &str| decoded.object.get(member).and_then(Value::as_str);
+    check_identity(named("apiVersion"), named("kind"), expected)?;
+    let warnings = settle(decoded.problems, validation).map_err(|problems| {
+        let version = version_of(expected.api_version);
+        let kind = expected.kind;
+        Refusal::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding \
+             error: {problems}"
+        ))
+    })?;
+    Ok(Written { object: decoded.object, warnings })
+}
+
+/// What is to be done about unknown and duplicate fields: warnings, or a refusal with all
+/// of them.
+pub fn settle(problems: Vec<String>, validation: FieldValidation) -> Result<Vec<String>, String> {
+    match validation {
+        FieldValidation::Ignore => Ok(Vec::new()),
+        FieldValidation::Warn => Ok(problems),
+        FieldValidation::Strict if problems.is_empty() => Ok(problems),
+        FieldValidation::Strict => Err(problems.join(", ")),
+    }
+}
+
+fn from_protobuf(sent: &Sent, expected: Expected<'_>) -> Result<Written> {
+    let unreadable = |error: protobuf::Error| {
+        Refusal::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {error}",
+            expected.kind
+        ))
+    };
+    let envelope = protobuf::open(&sent.body).map_err(unreadable)?;
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let (version, kind) = (given(envelope.api_version), given(envelope.kind));
+    check_identity(version.as_deref(), kind.as_deref(), expected)?;
+    let object = protobuf::decode(expected.of, envelope.raw).map_err(unreadable)?;
+    Ok(Written { object, warnings: Vec::new() })
+}
+
+fn refuse(sent: &Sent, expected: Expected<'_>, error: &DecodeError) -> Refusal {
+    let identity = match sent.media {
+        Media::Yaml => decode::identity_yaml(&sent.body),
+        _ => decode::identity_json(&sent.body),
+    };
+    match identity {
+        Err(syntax) => Refusal::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {syntax} ({})",
+            expected.kind,
+            excerpt(&sent.body),
+        )),
+        Ok(Identity { api_version, kind }) => {
+            let wrong = check_identity(api_version.as_deref(), kind.as_deref(), expected);
+            wrong.err().unwrap_or_else(|| unhandled(expected, error))
+        }
+    }
+}
+
+fn unhandled(expected: Expected<'_>, error: &DecodeError) -> Refusal {
+    let (kind, version) = (expected.kind, version_of(expected.api_version));
+    let message = format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {error}");
+    Refusal::bad_request(message)
+}
+
+/// Whether a body is of the kind that the path names.
+fn check_identity(
+    api_version: Option<&str>,
+    kind: Option<&str>,
+    expected: Expected<'_>,
+) -> Result<()> {
+    let api_version = api_version.filter(|text| !text.is_empty());
+    let kind = kind.filter(|text| !text.is_empty()).unwrap_or(expected.kind);
+    let given = api_version.unwrap_or(expected.api_version);
+    if given == expected.api_version && kind == expected.kind {
+        return Ok(());
+    }
+    let (group, version) = given.split_once('/').unwrap_or(("", given));
+    let known = kinds().of_kind(group, version, kind).is_some();
+    if given != expected.api_version && (known || kind == expected.kind) {
+        let wanted = expected.api_version;
+        return Err(Refusal::bad_request(format!(
+            "the API version in the data ({given}) does not match the expected API version \
+             ({wanted})"
+        )));
+    }
+    let as_a = format!("{kind} in version \"{version}\" cannot be handled as a {}", expected.kind);
+    if known {
+        let package = if expected.group.is_empty() { "core" } else { first_label(expected.group) };
+        return Err(Refusal::bad_request(format!(
+            "{as_a}: converting ({version}.{kind}) to ({package}.{}): unknown conversion",
+            expected.kind
+        )));
+    }
+    Err(Refusal::bad_request(format!(
+        "{as_a}: no kind \"{kind}\" is registered for version \"{given}\" in scheme \
+         \"pkg/api/legacyscheme/scheme.go:30\""
+    )))
+}
+
+fn first_label(group: &str) -> &str {
+    group.split('.').next().unwrap_or(group)
+}
+
+fn version_of(api_version: &str) -> &str {
+    api_version.rsplit('/').next().unwrap_or(api_version)
+}
+
+/// The first bytes of a body, as Go shows them: text if it is, hexadecimal if not.
+fn excerpt(body: &[u8]) -> String {
+    const MOST: usize = 30;
+    if body.is_empty() {
+        return "<empty>".to_owned();
+    }
+    let start = &body[..body.len().min(MOST)];
+    let more = if body.len() > MOST { " ..." } else { "" };
+    let printable = body.first() == Some(&b'{') || start.iter().any(|byte| *byte == b' ');
+    match std::str::from_utf8(start) {
+        Ok(text) if printable && text.chars().all(|letter| !letter.is_control()) => {
+            format!("{text}{more}")
+        }
+        _ => {
+            let hex: String = start.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{hex}{more}")
+        }
+    }
+}

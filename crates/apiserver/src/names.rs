@@ -1,0 +1,36 @@
+//! Names that the server makes up.
+
+use uuid::Uuid;
+
+/// No vowels and none that look alike, so that no words come about.
+const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// The longest prefix that leaves room for the five letters in a DNS label.
+const LONGEST_PREFIX: usize = 58;
+
+/// The prefix with five random letters.
+pub fn generated(prefix: &str) -> String {
+    let mut end = prefix.len().min(LONGEST_PREFIX);
+    while !prefix.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut name = prefix[..end].to_owned();
+    let random = Uuid::new_v4();
+    let letters = random.as_bytes()[..5].iter();
+    name.extend(letters.map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()])));
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generated_name_is_the_prefix_and_five_letters() {
+        let name = generated("web-");
+        assert_eq!((name.len(), &name[..4]), (9, "web-"));
+        assert!(name[4..].bytes().all(|byte| ALPHABET.contains(&byte)), "{name}");
+        assert_eq!(generated(&"x".repeat(80)).len(), 63);
+        assert_ne!(generated("a"), generated("a"));
+    }
+}

@@ -1,0 +1,176 @@
+//! The parameters of a request.
+
+use insula_core::Revision;
+use insula_kinds::FieldError;
+use percent_encoding::percent_decode_str;
+use serde_json::json;
+
+use crate::status::{Refusal, Result};
+
+/// The query of a URL, decoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads `a=1&b=2`.
+    pub fn parse(text: &str) -> Self {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty());
+        Self(pairs.map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(name), decode(value))
+        }).collect())
+    }
+
+    /// The first value of a parameter; an empty one is as good as none.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.all(name).find(|value| !value.is_empty())
+    }
+
+    /// Every value of a parameter.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let named = self.0.iter().filter(move |(found, _)| found == name);
+        named.map(|(_, value)| value.as_str())
+    }
+
+    /// Whether a parameter is there with any value but `false` and `0`.
+    pub fn flag(&self, name: &str) -> bool {
+        let value = self.all(name).next();
+        value.is_some_and(|value| value != "false" && value != "0")
+    }
+
+    /// Whether a parameter is there, and which of the two it says.
+    pub fn choice(&self, name: &str) -> Option<bool> {
+        self.all(name).next()?;
+        Some(self.flag(name))
+    }
+
+    /// A number.
+    pub fn integer(&self, name: &str) -> Result<Option<i64>> {
+        let Some(text) = self.get(name) else {
+            return Ok(None);
+        };
+        let parsed = text.parse().map(Some);
+        parsed.map_err(|_| {
+            let text = insula_kinds::field::quote(text);
+            Refusal::bad_request(format!("strconv.ParseInt: parsing {text}: invalid syntax"))
+        })
+    }
+}
+
+fn decode(text: &str) -> String {
+    let spaced = text.replace('+', " ");
+    percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+}
+
+/// A resourceVersion in a parameter, or what is wrong with it.
+pub fn revision(text: &str) -> Result<Revision, String> {
+    text.parse::<u64>().map(Revision::new).map_err(|_| {
+        let quoted = insula_kinds::field::quote(text);
+        format!(
+            "resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: \
+             invalid syntax"
+        )
+    })
+}
+
+/// How a write is to be carried out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// Everything but the commit.
+    pub dry_run: bool,
+    /// What to do about unknown and duplicate fields.
+    pub validation: FieldValidation,
+}
+
+/// What to do about unknown and duplicate fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// Drop them.
+    Ignore,
+    /// Drop them and say so.
+    #[default]
+    Warn,
+    /// Refuse.
+    Strict,
+}
+
+impl WriteOptions {
+    /// Reads and checks them; `options` is the name that errors use, such as
+    /// `CreateOptions`.
+    pub fn read(query: &Query, options: &str) -> Result<Self> {
+        let mut errors = Vec::new();
+        let dry_run = dry_run(query.all("dryRun"), &mut errors);
+        let manager = query.get("fieldManager").unwrap_or_default();
+        if manager.len() > 128 {
+            errors.push(FieldError::too_long("fieldManager", 128));
+        }
+        let control = manager.chars().enumerate().find(|(_, letter)| letter.is_control());
+        if let Some((at, letter)) = control {
+            let detail = format!("invalid character U+{:04X} (at position {at})", letter as u32);
+            errors.push(FieldError::invalid_text("fieldManager", manager, &detail));
+        }
+        let validation = match query.get("fieldValidation") {
+            None | Some("Warn") => FieldValidation::Warn,
+            Some("Ignore") => FieldValidation::Ignore,
+            Some("Strict") => FieldValidation::Strict,
+            Some(other) => {
+                let known = ["", "Ignore", "Strict", "Warn"];
+                let value = json!(other);
+                errors.push(FieldError::not_supported("fieldValidation", &value, &known));
+                FieldValidation::Warn
+            }
+        };
+        if errors.is_empty() {
+            Ok(Self { dry_run, validation })
+        } else {
+            Err(Refusal::invalid_options(options, &errors))
+        }
+    }
+}
+
+/// Whether `dryRun` says `All`, which is all it can say.
+pub fn dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut Vec<FieldError>) -> bool {
+    let values: Vec<&str> = values.filter(|value| !value.is_empty()).collect();
+    if values.iter().any(|value| *value != "All") {
+        errors.push(FieldError::not_supported("dryRun", &json!(values), &["All"]));
+    }
+    !values.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_is_set_by_anything_but_false_and_zero() {
+        for (text, set) in
+            [("watch=true", true), ("watch=abc", true), ("watch=", true), ("watch", true),
+             ("watch=false", false), ("watch=0", false), ("", false)]
+        {
+            assert_eq!(Query::parse(text).flag("watch"), set, "{text}");
+        }
+    }
+
+    #[test]
+    fn options_are_refused_as_kubernetes_refuses_them() {
+        let refused = |text| {
+            let options = WriteOptions::read(&Query::parse(text), "CreateOptions");
+            options.unwrap_err().message().to_owned()
+        };
+        assert_eq!(
+            refused("dryRun=Foo"),
+            "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Foo\"]: \
+             supported values: \"All\""
+        );
+        assert_eq!(
+            refused("fieldManager=%01"),
+            "CreateOptions.meta.k8s.io \"\" is invalid: fieldManager: Invalid value: \"\\x01\": \
+             invalid character U+0001 (at position 0)"
+        );
+        assert_eq!(
+            refused("fieldValidation=Foo"),
+            "CreateOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \
+             \"Foo\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""
+        );
+    }
+}

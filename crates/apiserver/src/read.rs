@@ -1,0 +1,28 @@
+//! Reading: one object, many, and as they change.
+
+mod get;
+mod list;
+mod select;
+mod watch;
+
+use std::time::Duration;
+
+use insula_core::Revision;
+
+pub use get::get;
+pub use list::{Listing, collect, list};
+pub use select::Selection;
+pub use watch::watch;
+
+use crate::registry::Registry;
+use crate::status::{Refusal, Result};
+
+/// How long a reader waits for a revision that has not happened yet.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Waits until the cache is not older than `revision`.
+async fn not_older(registry: &Registry, revision: Revision) -> Result<()> {
+    let cache = registry.cache();
+    let reached = tokio::time::timeout(PATIENCE, cache.reach(revision)).await;
+    reached.map_err(|_| Refusal::future(revision, cache.applied()))
+}

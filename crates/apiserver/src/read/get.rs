@@ -1,0 +1,38 @@
+//! One object.
+
+use insula_core::Revision;
+
+use super::not_older;
+use crate::authorize::Granted;
+use crate::body::Body;
+use crate::query::{self, Query};
+use crate::registry::{Address, Registry};
+use crate::status::{Refusal, Result};
+use crate::view::View;
+
+/// The object that the path names.
+pub async fn get(registry: &Registry, granted: &Granted, query: &Query, view: &View) -> Result<Body> {
+    let path = granted.path();
+    let kind = path.of();
+    let name = path.name.clone().unwrap_or_default();
+    match query.get("resourceVersion") {
+        None => {
+            registry.catch_up().await?;
+        }
+        Some(text) => {
+            let revision = query::revision(text).map_err(Refusal::plain_error)?;
+            if revision > Revision::ZERO {
+                not_older(registry, revision).await?;
+            }
+        }
+    }
+    let address = Address {
+        kind: kind.storage(),
+        space: granted.space()?.clone(),
+        namespace: path.namespace.clone(),
+        name,
+    };
+    let found = registry.cached(&address);
+    let object = found.ok_or_else(|| Refusal::not_found(kind, &address.name))?;
+    view.object(&object)
+}

@@ -1,0 +1,60 @@
+//! Which objects a reader wants.
+
+use insula_kinds::selector::{FieldSelector, LabelSelector};
+use insula_kinds::{Kind, Object};
+
+use crate::cache::Stored;
+use crate::query::Query;
+use crate::status::{Refusal, Result};
+use crate::view::View;
+
+/// The selectors of a request.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    labels: LabelSelector,
+    fields: FieldSelector,
+    kind: &'static Kind,
+    /// Every field that is selected by is in the object's key.
+    fields_in_key: bool,
+}
+
+impl Selection {
+    /// Reads `labelSelector` and `fieldSelector`.
+    pub fn read(query: &Query, kind: &'static Kind) -> Result<Self> {
+        let labels = LabelSelector::parse(query.get("labelSelector").unwrap_or(""));
+        let labels = labels.map_err(Refusal::bad_request)?;
+        let fields = FieldSelector::parse(kind, query.get("fieldSelector").unwrap_or(""));
+        let fields = fields.map_err(Refusal::bad_request)?;
+        let in_key = |field: &str| matches!(field, "metadata.name" | "metadata.namespace");
+        let fields_in_key = fields.requirements().iter().all(|wanted| in_key(&wanted.field));
+        Ok(Self { labels, fields, kind, fields_in_key })
+    }
+
+    /// Whether it chooses everything.
+    pub fn is_everything(&self) -> bool {
+        self.labels.is_everything() && self.fields.is_everything()
+    }
+
+    /// The one name that can be chosen, if there is only one.
+    pub fn name(&self) -> Option<&str> {
+        self.fields.name()
+    }
+
+    /// Whether it chooses the object.
+    pub fn chooses(&self, view: &View, object: &Stored) -> bool {
+        if !self.labels.is_everything() && !self.labels.matches(|name| object.label(name)) {
+            return false;
+        }
+        if self.fields.is_everything() {
+            return true;
+        }
+        if self.fields_in_key {
+            return self.fields.matches(|field| match field {
+                "metadata.name" => object.name().into(),
+                _ => object.namespace().unwrap_or("").into(),
+            });
+        }
+        let tree: Object = view.tree(object);
+        self.fields.matches_object(self.kind, &tree)
+    }
+}

@@ -1,0 +1,373 @@
+//! Objects as they change.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use insula_core::{Revision, Spaces};
+use insula_kinds::FieldError;
+use serde_json::json;
+use tokio::time::{Instant, Sleep};
+
+use super::{Selection, not_older};
+use crate::authorize::Granted;
+use crate::body::Body;
+use crate::cache::{Change, Collection, Cursor, Event, Lost, Stored};
+use crate::query::{self, Query};
+use crate::registry::Registry;
+use crate::status::{Refusal, Result};
+use crate::view::View;
+
+/// How a watch begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// With everything that is there, as of now or not older than this revision; `marked`
+    /// says where that ends.
+    State { at_least: Option<Revision>, marked: bool },
+    /// With what happens from now on.
+    Now,
+    /// With what happened after this revision.
+    After(Revision),
+}
+
+/// One watch: a cursor on a log.
+struct Watcher {
+    registry: Arc<Registry>,
+    collection: Arc<Collection>,
+    cursor: Cursor,
+    /// Events up to this one are not told.
+    after: Revision,
+    view: View,
+    selection: Selection,
+    prefix: String,
+    initial: std::vec::IntoIter<Arc<Stored>>,
+    /// The bookmark that ends what was there at the start.
+    initial_end: Option<Revision>,
+    bookmarks: Option<Bookmarks>,
+    deadline: Instant,
+    timer: Pin<Box<Sleep>>,
+    first: bool,
+    over: bool,
+}
+
+struct Bookmarks {
+    due: Instant,
+    told: Revision,
+}
+
+/// How often a quiet watcher is told how far it is.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+
+/// The last bookmark comes so long before the end that it arrives.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+
+/// How many events are looked at, at once.
+const BATCH: usize = 256;
+
+/// How many bytes are sent at once.
+const PIECE: usize = 64 << 10;
+
+/// A stream of what happens to the objects that path and selectors choose.
+pub async fn watch(
+    registry: &Arc<Registry>,
+    granted: &Granted,
+    query: &Query,
+    view: View,
+) -> Result<Body> {
+    let path = granted.path();
+    let selection = Selection::read(query, path.of())?;
+    let start = start(query)?;
+    let timeout = timeout(query)?;
+    let begun = begin(registry, granted, start).await;
+    let begun = match begun {
+        Ok(begun) => begun,
+        // A watch that cannot begin there says so as an event, and ends.
+        Err(refusal @ Refusal { code: 410 | 504, .. }) => {
+            let line = view.error(&refusal);
+            return Ok(Body::Stream(Box::pin(stream::iter([line]))));
+        }
+        Err(refusal) => return Err(refusal),
+    };
+    let now = Instant::now();
+    let bookmarks = query.flag("allowWatchBookmarks").then(|| Bookmarks {
+        due: bookmark_due(now, now + timeout),
+        told: begun.after,
+    });
+    let marked = matches!(start, Start::State { marked: true, .. }) && bookmarks.is_some();
+    let watcher = Watcher {
+        registry: Arc::clone(registry),
+        collection: begun.collection,
+        cursor: begun.cursor,
+        after: begun.after,
+        view,
+        selection,
+        prefix: path.namespace.as_ref().map(|of| format!("{of}/")).unwrap_or_default(),
+        initial: begun.objects.into_iter(),
+        initial_end: marked.then_some(begun.revision),
+        bookmarks,
+        deadline: now + timeout,
+        timer: Box::pin(tokio::time::sleep_until(now + timeout)),
+        first: true,
+        over: false,
+    };
+    let stream = stream::unfold(watcher, |mut watcher| async move {
+        let piece = watcher.next().await?;
+        Some((piece, watcher))
+    });
+    Ok(Body::Stream(Box::pin(stream)))
+}
+
+/// Where a watch begins.
+struct Begun {
+    collection: Arc<Collection>,
+    cursor: Cursor,
+    objects: Vec<Arc<Stored>>,
+    /// The revision that the objects are of.
+    revision: Revision,
+    after: Revision,
+}
+
+async fn begin(registry: &Registry, granted: &Granted, start: Start) -> Result<Begun> {
+    match start {
+        Start::State { at_least: None, .. } | Start::Now => {
+            registry.catch_up().await?;
+        }
+        Start::State { at_least: Some(revision), .. } => not_older(registry, revision).await?,
+        Start::After(_) => {}
+    }
+    let (kind, cache) = (granted.path().of().storage(), registry.cache());
+    let applied = cache.applied();
+    let (collection, all) = match granted.spaces() {
+        Spaces::One(space) => (cache.collection(kind, space), false),
+        Spaces::All => (Arc::clone(cache.log_of_all(kind)), true),
+    };
+    let after = match start {
+        Start::After(revision) => revision,
+        Start::Now | Start::State { .. } => applied,
+    };
+    if !matches!(start, Start::State { .. }) {
+        let lost = |lost| too_old(lost, after);
+        let cursor = collection.after(after).map_err(lost)?;
+        return Ok(Begun { collection, cursor, objects: Vec::new(), revision: after, after });
+    }
+    let prefix = granted.path().namespace.as_ref().map(|of| format!("{of}/"));
+    let prefix = prefix.unwrap_or_default();
+    if all {
+        // First the place in the log, then the objects: what changes in between is told
+        // once more, and nothing is left out.
+        let cursor = collection.after(applied).map_err(|lost| too_old(lost, applied))?;
+        let spaces = cache.everywhere(kind).into_iter();
+        let objects = spaces.flat_map(|(_, of)| of.snapshot(&prefix, None).objects).collect();
+        return Ok(Begun { collection, cursor, objects, revision: applied, after: applied });
+    }
+    let snapshot = collection.snapshot(&prefix, None);
+    let revision = applied.max(snapshot.last);
+    Ok(Begun {
+        collection,
+        cursor: snapshot.cursor,
+        objects: snapshot.objects,
+        revision,
+        // The cursor alone says what is new: it is the place of this very snapshot.
+        after: Revision::ZERO,
+    })
+}
+
+fn too_old(lost: Lost, asked: Revision) -> Refusal {
+    match lost {
+        Lost::Passed(floor) => {
+            Refusal::expired(format!("too old resource version: {asked} ({floor})"))
+        }
+        Lost::Closed => Refusal::expired("the space that was watched is gone"),
+    }
+}
+
+/// Where the parameters say that it begins.
+fn start(query: &Query) -> Result<Start> {
+    let text = query.get("resourceVersion");
+    let matching = query.get("resourceVersionMatch");
+    let initial = query.choice("sendInitialEvents");
+    let mut errors = Vec::new();
+    let mut forbid = |why: &str| errors.push(FieldError::forbidden("resourceVersionMatch", why));
+    match (initial, matching) {
+        (Some(_), Some("NotOlderThan")) | (None, None) => {}
+        (Some(_), None) => {
+            forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+        }
+        (Some(_), Some(other)) => {
+            forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+            let value = json!(other);
+            let known = ["NotOlderThan"];
+            errors.push(FieldError::not_supported("resourceVersionMatch", &value, &known));
+        }
+        (None, Some(_)) => {
+            forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+        }
+    }
+    if !errors.is_empty() {
+        return Err(Refusal::invalid_options("ListOptions", &errors));
+    }
+    let revision = text.map(query::revision).transpose().map_err(Refusal::plain_error)?;
+    let given = revision.filter(|revision| *revision > Revision::ZERO);
+    Ok(match (initial, revision) {
+        (Some(true), _) => Start::State { at_least: given, marked: true },
+        (Some(false), _) => given.map_or(Start::Now, Start::After),
+        (None, None) => Start::State { at_least: None, marked: false },
+        (None, Some(_)) => match given {
+            Some(revision) => Start::After(revision),
+            None => Start::State { at_least: Some(Revision::ZERO), marked: false },
+        },
+    })
+}
+
+/// What was asked for, or half an hour to an hour: not all at the same moment.
+fn timeout(query: &Query) -> Result<Duration> {
+    let asked = query.integer("timeoutSeconds")?.filter(|seconds| *seconds > 0);
+    Ok(match asked {
+        Some(seconds) => Duration::from_secs(seconds.unsigned_abs()).min(Duration::from_secs(86_400)),
+        None => {
+            let spread = uuid::Uuid::new_v4().as_u128() % 1800;
+            Duration::from_secs(1800 + spread as u64)
+        }
+    })
+}
+
+fn bookmark_due(now: Instant, deadline: Instant) -> Instant {
+    let last = deadline.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(deadline);
+    let next = now + BOOKMARK_EVERY;
+    if now < last { next.min(last) } else { next }
+}
+
+impl Watcher {
+    /// The next bytes to send; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if self.over {
+                return None;
+            }
+            if let Some(piece) = self.initial_piece() {
+                return Some(piece);
+            }
+            // Asked for before the log is read, so that nothing is missed in between.
+            let collection = Arc::clone(&self.collection);
+            let changed = collection.changed().notified();
+            let registry = Arc::clone(&self.registry);
+            let closing = registry.closing().told().notified();
+            let applied = self.registry.cache().applied();
+            match self.events() {
+                Err(lost) => {
+                    self.over = true;
+                    return Some(self.view.error(&too_old(lost, self.after)));
+                }
+                Ok(Some(piece)) => return Some(piece),
+                Ok(None) => {}
+            }
+            let now = Instant::now();
+            if now >= self.deadline || registry.closing().is_closed() {
+                return None;
+            }
+            if let Some(bookmark) = self.bookmark(now, applied) {
+                return Some(bookmark);
+            }
+            self.set_timer();
+            tokio::select! {
+                () = changed => {}
+                () = closing => {}
+                () = self.timer.as_mut() => {}
+            }
+        }
+    }
+
+    /// What was there at the start, and its end mark.
+    fn initial_piece(&mut self) -> Option<Bytes> {
+        let mut piece = BytesMut::new();
+        while piece.len() < PIECE {
+            let Some(object) = self.initial.next() else {
+                break;
+            };
+            if self.selection.is_everything() || self.selection.chooses(&self.view, &object) {
+                let line = self.view.event_of(Change::Added, &object, self.first);
+                piece.extend_from_slice(&line);
+                self.first = false;
+            }
+        }
+        if self.initial.len() == 0
+            && let Some(revision) = self.initial_end.take()
+        {
+            piece.extend_from_slice(&self.view.bookmark(revision, true));
+            if let Some(bookmarks) = &mut self.bookmarks {
+                bookmarks.told = revision;
+            }
+        }
+        (!piece.is_empty()).then(|| piece.freeze())
+    }
+
+    /// What happened since; `None` if nothing that is to be told.
+    fn events(&mut self) -> Result<Option<Bytes>, Lost> {
+        loop {
+            let mut events = Vec::new();
+            self.collection.read_on(&mut self.cursor, BATCH, &mut events)?;
+            if events.is_empty() {
+                return Ok(None);
+            }
+            let mut lines = Vec::new();
+            for event in &events {
+                lines.extend(self.line(event));
+            }
+            match lines.len() {
+                0 => {}
+                1 => return Ok(lines.pop()),
+                _ => return Ok(Some(lines.concat().into())),
+            }
+        }
+    }
+
+    /// The event as this watcher sees it: who enters its selection is added, who leaves it
+    /// is deleted.
+    fn line(&mut self, event: &Event) -> Option<Bytes> {
+        if event.revision <= self.after || !event.object.key.starts_with(&self.prefix) {
+            return None;
+        }
+        let line = if self.selection.is_everything() {
+            self.view.event(event, event.change, &event.object, self.first)
+        } else {
+            let chosen = |object: &Stored| self.selection.chooses(&self.view, object);
+            let before = event.before.as_deref().is_some_and(chosen);
+            let now = event.change != Change::Deleted && chosen(&event.object);
+            let change = match (before, now) {
+                (false, false) => return None,
+                (false, true) => Change::Added,
+                (true, true) => Change::Modified,
+                (true, false) => Change::Deleted,
+            };
+            match (change, event.change, &event.before) {
+                (Change::Deleted, Change::Modified, Some(before)) => {
+                    let left = before.deleted(event.revision);
+                    self.view.event_of(Change::Deleted, &left, self.first)
+                }
+                _ => self.view.event(event, change, &event.object, self.first),
+            }
+        };
+        self.first = false;
+        Some(line)
+    }
+
+    fn bookmark(&mut self, now: Instant, applied: Revision) -> Option<Bytes> {
+        let bookmarks = self.bookmarks.as_mut().filter(|bookmarks| bookmarks.due <= now)?;
+        bookmarks.due = bookmark_due(now, self.deadline);
+        if applied <= bookmarks.told {
+            return None;
+        }
+        bookmarks.told = applied;
+        Some(self.view.bookmark(applied, false))
+    }
+
+    fn set_timer(&mut self) {
+        let bookmark = self.bookmarks.as_ref().map(|bookmarks| bookmarks.due);
+        let due = bookmark.unwrap_or(self.deadline).min(self.deadline);
+        if self.timer.deadline() != due {
+            self.timer.as_mut().reset(due);
+        }
+    }
+}

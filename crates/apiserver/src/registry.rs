@@ -1,0 +1,238 @@
+//! Objects behind the pipeline: the store for what is written, the cache for what is read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use insula_core::{Layout, Place, ResourceName, Revision, Space};
+use insula_kinds::{Kind, KindId, kinds};
+use insula_store::{Key, Outcome, Store, Transaction};
+use tokio::sync::Notify;
+
+use crate::cache::{Cache, Collection, Stored};
+use crate::status::{Refusal, Result};
+use crate::token::Tokens;
+
+/// Where objects are.
+pub struct Registry {
+    store: Arc<dyn Store>,
+    cache: Arc<Cache>,
+    layout: Layout,
+    tokens: Tokens,
+    closing: Closing,
+}
+
+/// That the server stops, for those who would go on for ever.
+#[derive(Debug, Default)]
+pub struct Closing {
+    closed: AtomicBool,
+    told: Notify,
+}
+
+impl Closing {
+    /// Whether it does.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Is notified when it does.
+    pub const fn told(&self) -> &Notify {
+        &self.told
+    }
+}
+
+/// One object, whether it is there or not.
+#[derive(Clone, Debug)]
+pub struct Address {
+    /// The kind as which it is stored.
+    pub kind: KindId,
+    /// Its space.
+    pub space: Space,
+    /// Its namespace, if the kind has any.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+impl Address {
+    /// The kind's entry in the table.
+    pub fn of(&self) -> &'static Kind {
+        kinds().get(self.kind)
+    }
+
+    /// `namespace/name` or `name`.
+    pub fn within(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("{namespace}/{}", self.name),
+            None => self.name.clone(),
+        }
+    }
+
+    /// The full path: what `metadata.selfLink` says.
+    pub fn self_link(&self) -> String {
+        let kind = self.of();
+        let mut path = match kind.group.as_str() {
+            "" => format!("/api/{}", kind.version),
+            group => format!("/apis/{group}/{}", kind.version),
+        };
+        if let Some(tenant) = self.space.tenant() {
+            path.push_str("/tenants/");
+            path.push_str(tenant.as_str());
+        }
+        if let Some(namespace) = &self.namespace {
+            path.push_str("/namespaces/");
+            path.push_str(namespace);
+        }
+        format!("{path}/{}/{}", kind.resource, self.name)
+    }
+}
+
+impl Registry {
+    /// Over a store and the cache that follows it.
+    pub fn new(store: Arc<dyn Store>, cache: Arc<Cache>, layout: Layout, secret: &[u8]) -> Self {
+        Self { store, cache, layout, tokens: Tokens::new(secret), closing: Closing::default() }
+    }
+
+    /// Ends all watches.
+    pub fn close(&self) {
+        self.closing.closed.store(true, Ordering::Release);
+        self.closing.told.notify_waiters();
+    }
+
+    /// Whether the server stops.
+    pub const fn closing(&self) -> &Closing {
+        &self.closing
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Makes and checks continue tokens.
+    pub const fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    /// How keys are made.
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The key of an object.
+    pub fn key(&self, address: &Address) -> Key {
+        let kind = address.of();
+        let resource = ResourceName { group: &kind.group, resource: &kind.resource };
+        let place = Place {
+            space: address.space.clone(),
+            namespace: address.namespace.as_deref(),
+            name: &address.name,
+        };
+        self.layout.key(resource, &place).into()
+    }
+
+    /// Waits until the cache shows everything that was acknowledged before the call.
+    pub async fn catch_up(&self) -> Result<Revision> {
+        let revision = self.store.revision().await?;
+        self.cache.reach(revision).await;
+        Ok(revision)
+    }
+
+    /// The object as the cache has it, which may be behind.
+    pub fn cached(&self, address: &Address) -> Option<Arc<Stored>> {
+        let collection = self.cache.find(address.kind, &address.space)?;
+        collection.get(&address.within())
+    }
+
+    /// The object as it is, with everything that was acknowledged before the call.
+    pub async fn fresh(&self, address: &Address) -> Result<Option<Arc<Stored>>> {
+        self.catch_up().await?;
+        Ok(self.cached(address))
+    }
+
+    /// The collection of a kind in a space.
+    pub fn collection(&self, kind: KindId, space: &Space) -> Arc<Collection> {
+        self.cache.collection(kind, space)
+    }
+
+    /// Carries out a transaction.
+    pub async fn commit(&self, transaction: Transaction) -> Result<Outcome> {
+        Ok(self.store.commit(transaction).await?)
+    }
+
+    /// The object that the store holds there, past the cache.
+    pub async fn stored(&self, address: &Address) -> Result<Option<Arc<Stored>>> {
+        let entry = self.store.get(&self.key(address)).await?;
+        Ok(entry.map(|entry| {
+            Arc::new(Stored::new(address.within().into(), entry.modified, &entry.value))
+        }))
+    }
+}
+
+/// The state of a tenant, from its object.
+#[derive(Clone, Debug)]
+pub struct TenantState {
+    /// The object.
+    pub object: Arc<Stored>,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+}
+
+impl Registry {
+    /// The tenant's object, as the cache has it.
+    pub fn tenant(&self, name: &str) -> Option<TenantState> {
+        let address = tenant_address(name);
+        let object = self.cached(&address)?;
+        let terminating = is_terminating(&object);
+        Some(TenantState { object, terminating })
+    }
+
+    /// The tenant's object, after everything that was acknowledged before the call if the
+    /// cache does not have it.
+    pub async fn find_tenant(&self, name: &str) -> Result<Option<TenantState>> {
+        if let Some(found) = self.tenant(name) {
+            return Ok(Some(found));
+        }
+        self.catch_up().await?;
+        Ok(self.tenant(name))
+    }
+}
+
+/// Whether the object is being deleted.
+pub fn is_terminating(object: &Stored) -> bool {
+    // Names and uids cannot hold this text, and what comes before the metadata's end is
+    // the server's own writing but for labels and annotations, which come after it.
+    const MARK: &[u8] = br#","deletionTimestamp":""#;
+    let head = &object.body[..object.body.len().min(1024)];
+    head.windows(MARK.len()).any(|window| window == MARK)
+        && object.tree().get("metadata").is_some_and(|meta| meta.get("deletionTimestamp").is_some())
+}
+
+/// Where a tenant's object is.
+pub fn tenant_address(name: &str) -> Address {
+    Address { kind: core_kind("tenants"), space: Space::System, namespace: None, name: name.to_owned() }
+}
+
+/// Where a namespace's object is.
+pub fn namespace_address(space: &Space, name: &str) -> Address {
+    Address {
+        kind: core_kind("namespaces"),
+        space: space.clone(),
+        namespace: None,
+        name: name.to_owned(),
+    }
+}
+
+/// A kind of the core group, which is in the table.
+pub fn core_kind(resource: &str) -> KindId {
+    kinds().find("", "v1", resource).expect("it is in the table")
+}
+
+/// What a missing tenant is answered with.
+pub fn no_such_tenant(name: &str) -> Refusal {
+    Refusal::not_found(kinds().get(core_kind("tenants")), name)
+}

@@ -1,0 +1,405 @@
+//! The life of a request, from top to bottom.
+//!
+//! ```text
+//! accept        TLS, limits, deadline                                 server.rs
+//! route         path -> verb, resource, namespace, name, space        route.rs
+//! authenticate  certificate | token -> Principal                      authenticate.rs
+//! locate        Principal + URL -> Space                              locate.rs
+//! authorize     may they enter? -> Granted                            authorize.rs
+//! decode        negotiate, bounded, strict or warn                    negotiate.rs, intake.rs
+//! read          get | list | watch from the cache                     read/
+//! write         until committed or refused                            write/
+//! encode        object | Table | PartialObjectMetadata | list | event view.rs
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, VARY, WARNING,
+};
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use insula_core::{Space, Spaces, Verb};
+use uuid::Uuid;
+
+use crate::authenticate::{Authenticator, Peer};
+use crate::authorize::{Granted, authorize, authorize_document};
+use crate::body::Body;
+use crate::documents::{self, Documents};
+use crate::intake::{MAX_BODY, Sent};
+use crate::locate::locate;
+use crate::metrics::Metrics;
+use crate::negotiate::{self, Accepted, Media};
+use crate::query::Query;
+use crate::registry::Registry;
+use crate::review;
+use crate::route::{Document, ResourcePath, Target, route};
+use crate::status::{Refusal, Result};
+use crate::subresource;
+use crate::view::{self, View};
+use crate::write::{self, Deleted, Done, PatchFormat};
+use crate::read;
+
+/// Everything that requests are answered with.
+pub struct App {
+    /// Objects.
+    pub registry: Arc<Registry>,
+    /// Who is who.
+    pub authenticator: Authenticator,
+    /// Discovery and schemas.
+    pub documents: Documents,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// What issues tokens of service accounts.
+    pub issuer: Option<crate::service_account::Issuer>,
+}
+
+/// What an answer is made of, before it goes out.
+pub struct Answer {
+    status: StatusCode,
+    content_type: &'static str,
+    body: Body,
+    warnings: Vec<String>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// How long a request may take that says nothing about it.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A body is compressed if it is larger than this.
+const WORTH_COMPRESSING: usize = 128 << 10;
+
+/// Answers one request.
+pub async fn serve<B>(app: &App, peer: &Peer, request: Request<B>) -> Response<Body>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (parts, body) = request.into_parts();
+    let query = Query::parse(parts.uri.query().unwrap_or(""));
+    let audit_id = audit_id(&parts);
+    let deadline = deadline(&query);
+    let answered = match deadline {
+        Err(refusal) => Err(refusal),
+        Ok(deadline) => {
+            let answer = answer(app, peer, &parts, &query, body);
+            let in_time = tokio::time::timeout(deadline, answer).await;
+            in_time.unwrap_or_else(|_| Err(Refusal::timeout()))
+        }
+    };
+    let answer = answered.unwrap_or_else(|refusal| refused(&parts, &query, &refusal));
+    app.metrics.count(&parts.method, answer.status);
+    answer.respond(audit_id)
+}
+
+/// The stages, in their order.
+async fn answer<B>(
+    app: &App,
+    peer: &Peer,
+    parts: &Parts,
+    query: &Query,
+    body: B,
+) -> Result<Answer>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let path = parts.uri.path();
+    let route = route(&parts.method, path, query.flag("watch"));
+    if let Ok(route) = &route
+        && let Target::Document(open @ (Document::Health(_) | Document::Version)) = &route.target
+    {
+        return documents::open(app, open, query);
+    }
+    let principal = app.authenticator.authenticate(peer, &parts.headers)?;
+    let route = route?;
+    let spaces = locate(&principal, route.named);
+    match route.target {
+        Target::Document(document) => {
+            let Spaces::One(space) = spaces else {
+                return Err(Refusal::no_such_path());
+            };
+            authorize_document(&app.registry, &principal, &space, path).await?;
+            documents::answer(app, &document, &space, parts, query)
+        }
+        Target::Resource(resource) => {
+            let granted = authorize(&app.registry, principal, spaces, resource).await?;
+            let accepted = negotiate::accepted(&parts.headers, query)?;
+            if granted.path().verb.reads() {
+                return read(app, &granted, query, accepted).await;
+            }
+            let body = receive(body).await?;
+            write(app, &granted, parts, query, accepted, body).await
+        }
+    }
+}
+
+async fn read(app: &App, granted: &Granted, query: &Query, accepted: Accepted) -> Result<Answer> {
+    let path = granted.path();
+    let registry = &app.registry;
+    let view = View::new(path.kind, accepted, query)?;
+    if let Some(name) = &path.subresource {
+        return subresource::get(app, granted, name, query, accepted).await;
+    }
+    let body = match path.verb {
+        Verb::Watch => {
+            if accepted.media == Media::Yaml {
+                return Err(Refusal::no_such_form(
+                    "only the following media types are accepted: \
+                     application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
+                ));
+            }
+            let body = read::watch(registry, granted, query, view).await?;
+            let mut answer = Answer::new(StatusCode::OK, body);
+            answer.content_type = match accepted.media {
+                Media::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+                _ => "application/json",
+            };
+            return Ok(answer);
+        }
+        Verb::List => read::list(registry, granted, query, &view).await?,
+        _ => read::get(registry, granted, query, &view).await?,
+    };
+    Ok(Answer::new(StatusCode::OK, body).of(accepted))
+}
+
+async fn write(
+    app: &App,
+    granted: &Granted,
+    parts: &Parts,
+    query: &Query,
+    accepted: Accepted,
+    body: Bytes,
+) -> Result<Answer> {
+    let path = granted.path();
+    let registry = &app.registry;
+    let view = View::new(path.kind, accepted, query)?;
+    if path.verb == Verb::Patch {
+        let format = PatchFormat::parse(negotiate::content_type(&parts.headers))?;
+        if path.subresource.as_deref() == Some("scale") {
+            return subresource::patch_scale(app, granted, query, accepted, format, &body).await;
+        }
+        let done = write::patch(registry, granted, query, format, &body).await?;
+        return Ok(Answer::done(&view, done)?.of(accepted));
+    }
+    let sent = Sent { media: negotiate::sent(&parts.headers)?, body };
+    if let Some(answer) = subresource::write(app, granted, query, accepted, &sent).await? {
+        return Ok(answer);
+    }
+    match path.verb {
+        Verb::Create if review::is_review(path.of()) => {
+            review::answer(app, granted, query, accepted, &sent)
+        }
+        Verb::Create => {
+            let done = write::create(registry, granted, query, &sent).await?;
+            Ok(Answer::done(&view, done)?.of(accepted))
+        }
+        Verb::Update => {
+            let done = write::update(registry, granted, query, &sent).await?;
+            Ok(Answer::done(&view, done)?.of(accepted))
+        }
+        Verb::Delete => {
+            let deleted = write::delete(registry, granted, query, &sent).await?;
+            Ok(Answer::new(StatusCode::OK, deleted_body(&view, path, deleted)?).of(accepted))
+        }
+        _ => {
+            let listing =
+                write::delete_collection(registry, granted, query, &sent, &view).await?;
+            let body = view.list(listing.objects, &listing.meta)?;
+            Ok(Answer::new(StatusCode::OK, body).of(accepted))
+        }
+    }
+}
+
+/// What a deletion is answered with: the object, or that it is gone.
+fn deleted_body(view: &View, path: &ResourcePath, deleted: Deleted) -> Result<Body> {
+    let kind = path.of();
+    if !deleted.gone || kind.delete_returns_object {
+        return view.object(&deleted.object);
+    }
+    let tree = deleted.object.tree();
+    let uid = tree.get("metadata").and_then(|metadata| metadata.get("uid"));
+    Ok(view.clone().whole().success(kind, deleted.object.name(), uid))
+}
+
+/// Reads a body, but no more of it than any object may have.
+async fn receive<B>(body: B) -> Result<Bytes>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    match Limited::new(body, MAX_BODY).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            Err(Refusal::too_large(&format!("limit is {MAX_BODY}")))
+        }
+        Err(error) => Err(Refusal::bad_request(format!("the body could not be read: {error}"))),
+    }
+}
+
+/// How long the request may take: `timeout=32s`, up to the limit.
+fn deadline(query: &Query) -> Result<Duration> {
+    let Some(text) = query.get("timeout") else {
+        return Ok(DEADLINE);
+    };
+    let Some(asked) = go_duration(text) else {
+        let quoted = insula_kinds::field::quote(text);
+        return Err(Refusal::bad_request(format!(
+            "invalid timeout specified in the request URL - time: invalid duration {quoted}"
+        )));
+    };
+    Ok(if asked.is_zero() { DEADLINE } else { asked.min(DEADLINE) })
+}
+
+/// A duration such as `1m30s`.
+fn go_duration(text: &str) -> Option<Duration> {
+    let mut total = 0.0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+        let number: f64 = rest[..end].parse().ok()?;
+        rest = &rest[end..];
+        let unit = rest.find(|letter: char| letter.is_ascii_digit()).unwrap_or(rest.len());
+        total += number
+            * match &rest[..unit] {
+                "ns" => 1e-9,
+                "us" | "µs" => 1e-6,
+                "ms" => 1e-3,
+                "s" => 1.0,
+                "m" => 60.0,
+                "h" => 3600.0,
+                _ => return None,
+            };
+        rest = &rest[unit..];
+    }
+    Duration::try_from_secs_f64(total).ok()
+}
+
+fn audit_id(parts: &Parts) -> HeaderValue {
+    let given = parts.headers.get("audit-id").cloned();
+    given.unwrap_or_else(|| {
+        let mut text = [0; 36];
+        let text = Uuid::new_v4().hyphenated().encode_lower(&mut text);
+        HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("-"))
+    })
+}
+
+/// A refusal, in the format that the caller accepts.
+fn refused(parts: &Parts, query: &Query, refusal: &Refusal) -> Answer {
+    let status = StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let accepted = negotiate::accepted(&parts.headers, query).unwrap_or(negotiate::PLAIN);
+    let mut answer = match refusal.plain {
+        Some(text) => {
+            let mut answer = Answer::new(status, Bytes::from_static(text.as_bytes()).into());
+            answer.content_type = "text/plain; charset=utf-8";
+            answer
+        }
+        None => {
+            let body = view::finish(accepted, View::of_status(accepted).status(refusal));
+            Answer::new(status, body.into()).of(Accepted { gzip: false, ..accepted })
+        }
+    };
+    if let Some(seconds) = refusal.retry_after {
+        answer = answer.header(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if status == StatusCode::FORBIDDEN {
+        let name = HeaderName::from_static("x-content-type-options");
+        answer = answer.header(name, HeaderValue::from_static("nosniff"));
+    }
+    answer
+}
+
+impl Answer {
+    /// With a body of JSON.
+    pub const fn new(status: StatusCode, body: Body) -> Self {
+        Self {
+            status,
+            content_type: Media::Json.as_str(),
+            body,
+            warnings: Vec::new(),
+            headers: Vec::new(),
+        }
+    }
+
+    /// In the format that the body was made in, compressed if that was asked for.
+    #[must_use]
+    pub fn of(mut self, accepted: Accepted) -> Self {
+        self.content_type = accepted.media.as_str();
+        if accepted.gzip {
+            self.compress();
+        }
+        self
+    }
+
+    /// With a content type of its own.
+    #[must_use]
+    pub const fn typed(mut self, content_type: &'static str) -> Self {
+        self.content_type = content_type;
+        self
+    }
+
+    /// With a header more.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// With what the caller should know.
+    #[must_use]
+    pub fn warned(mut self, warnings: Vec<String>) -> Self {
+        self.warnings = warnings;
+        self
+    }
+
+    /// What became of a write.
+    pub fn done(view: &View, done: Done) -> Result<Self> {
+        let status = if done.created { StatusCode::CREATED } else { StatusCode::OK };
+        Ok(Self::new(status, view.object(&done.object)?).warned(done.warnings))
+    }
+
+    fn compress(&mut self) {
+        let whole = match std::mem::replace(&mut self.body, Body::empty()) {
+            Body::Whole(Some(bytes)) => bytes,
+            Body::List(list) => list.collect(),
+            other => {
+                self.body = other;
+                return;
+            }
+        };
+        if whole.len() <= WORTH_COMPRESSING {
+            self.body = whole.into();
+            return;
+        }
+        self.body = documents::gzip(&whole).into();
+        self.headers.push((CONTENT_ENCODING, HeaderValue::from_static("gzip")));
+        self.headers.push((VARY, HeaderValue::from_static("Accept-Encoding")));
+    }
+
+    fn respond(self, audit_id: HeaderValue) -> Response<Body> {
+        let mut response = Response::new(self.body);
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(HeaderName::from_static("audit-id"), audit_id);
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        for warning in &self.warnings {
+            let text = insula_kinds::field::quote(warning);
+            if let Ok(value) = HeaderValue::from_str(&format!("299 - {text}")) {
+                headers.append(WARNING, value);
+            }
+        }
+        for (name, value) in self.headers {
+            headers.insert(name, value);
+        }
+        response
+    }
+}
+
+/// The space that a document is about.
+pub fn serves(space: &Space, kind: &insula_kinds::Kind) -> bool {
+    space.is_system() || !kind.system_only
+}

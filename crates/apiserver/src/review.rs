@@ -1,0 +1,112 @@
+//! Questions that are asked by creating an object which is answered and not kept.
+
+use http::StatusCode;
+use insula_core::{Principal, Spaces};
+use insula_kinds::{Kind, Object, Value};
+use serde_json::json;
+
+use crate::authorize::Granted;
+use crate::intake::{self, Sent};
+use crate::negotiate::Accepted;
+use crate::query::{Query, WriteOptions};
+use crate::request::{Answer, App};
+use crate::status::{Refusal, Result};
+use crate::view::View;
+
+/// Whether objects of the kind are questions.
+pub fn is_review(kind: &Kind) -> bool {
+    kind.verbs == ["create"] && kind.kind.ends_with("Review")
+}
+
+/// Answers the question in the body.
+pub fn answer(
+    app: &App,
+    granted: &Granted,
+    query: &Query,
+    accepted: Accepted,
+    sent: &Sent,
+) -> Result<Answer> {
+    let options = WriteOptions::read(query, "CreateOptions")?;
+    let kind = granted.path().of();
+    let written = intake::read(sent, kind.into(), options.validation)?;
+    let mut review = written.object;
+    let status = match kind.kind.as_str() {
+        "SelfSubjectReview" => whoami(granted.principal()),
+        "TokenReview" => token_review(app, granted, &review)?,
+        "SelfSubjectAccessReview" => allowed(granted, &review),
+        "SelfSubjectRulesReview" => rules(),
+        // Who may do what is decided by the space alone so far: whoever belongs to it may.
+        _ => others_allowed(granted, &review),
+    };
+    review.insert("status".to_owned(), status);
+    if kind.kind == "SelfSubjectReview" {
+        let now = insula_kinds::time::now();
+        review.insert("metadata".to_owned(), json!({"creationTimestamp": now}));
+    }
+    let view = View::of_status(accepted);
+    let body = view.value(kind.api_version(), &kind.kind, kind.type_id(), &review);
+    Ok(Answer::new(StatusCode::CREATED, body).of(accepted).warned(written.warnings))
+}
+
+fn whoami(principal: &Principal) -> Value {
+    json!({"userInfo": user_info(principal)})
+}
+
+/// What a principal is called; the tenant is among the extras, where stock clients show it.
+fn user_info(principal: &Principal) -> Value {
+    let mut info = json!({
+        "username": principal.user,
+        "groups": principal.groups,
+        "extra": {"insula.dev/tenant": [principal.home.to_string()]},
+    });
+    if let Some(uid) = &principal.uid {
+        info["uid"] = uid.as_str().into();
+    }
+    info
+}
+
+fn token_review(app: &App, granted: &Granted, review: &Object) -> Result<Value> {
+    let token = review.get("spec").and_then(|spec| spec.get("token")).and_then(Value::as_str);
+    let Some(token) = token.filter(|token| !token.is_empty()) else {
+        return Err(Refusal::bad_request("token is required for TokenReview in authentication"));
+    };
+    let found = app.authenticator.token(token);
+    // Somebody of another space is nobody here.
+    let found = found.filter(|found| match granted.spaces() {
+        Spaces::One(space) => found.home == *space,
+        Spaces::All => false,
+    });
+    Ok(match found {
+        Some(principal) => json!({"authenticated": true, "user": user_info(&principal)}),
+        None => json!({"user": {}, "error": "the token is not known"}),
+    })
+}
+
+fn allowed(granted: &Granted, review: &Object) -> Value {
+    let resource = review
+        .get("spec")
+        .and_then(|spec| spec.get("resourceAttributes"))
+        .and_then(|attributes| attributes.get("resource"))
+        .and_then(Value::as_str);
+    let refused = !granted.principal().is_system()
+        && resource.is_some_and(|name| {
+            insula_kinds::kinds().iter().any(|(_, kind)| kind.resource == name && kind.system_only)
+        });
+    json!({"allowed": !refused})
+}
+
+fn others_allowed(granted: &Granted, review: &Object) -> Value {
+    let groups = review.get("spec").and_then(|spec| spec.get("groups"));
+    let masters = groups.and_then(Value::as_array).is_some_and(|groups| {
+        groups.iter().any(|group| group == insula_core::MASTERS)
+    });
+    json!({"allowed": masters && granted.principal().is_system()})
+}
+
+fn rules() -> Value {
+    json!({
+        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        "incomplete": false,
+    })
+}

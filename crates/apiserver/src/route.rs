@@ -1,0 +1,269 @@
+//! From a path to what it names. Nothing is looked up that belongs to a space.
+
+use http::Method;
+use insula_core::{ALL, Space, Spaces, Verb};
+use insula_kinds::{Kind, KindId, kinds};
+use percent_encoding::percent_decode_str;
+
+use crate::status::{Refusal, Result};
+
+/// What a request names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The spaces that the path names, if it names any.
+    pub named: Option<Spaces>,
+    /// What is asked for there.
+    pub target: Target,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Objects.
+    Resource(ResourcePath),
+    /// Something about the server.
+    Document(Document),
+}
+
+/// Objects of a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourcePath {
+    /// Their kind.
+    pub kind: KindId,
+    /// What is to be done.
+    pub verb: Verb,
+    /// The namespace in the path.
+    pub namespace: Option<String>,
+    /// The name in the path.
+    pub name: Option<String>,
+    /// The subresource in the path.
+    pub subresource: Option<String>,
+}
+
+/// Something about the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Document {
+    /// `/api`.
+    Api,
+    /// `/apis`.
+    Apis,
+    /// `/apis/{group}`.
+    Group(String),
+    /// `/api/v1` or `/apis/{group}/{version}`.
+    Resources {
+        /// The group.
+        group: String,
+        /// The version.
+        version: String,
+    },
+    /// `/openapi/v2`.
+    OpenApiV2,
+    /// `/openapi/v3`.
+    OpenApiV3,
+    /// `/openapi/v3/{path}`.
+    OpenApiV3Part(String),
+    /// `/version`.
+    Version,
+    /// `/healthz`, `/livez`, `/readyz`.
+    Health(&'static str),
+    /// `/metrics`.
+    Metrics,
+    /// `/`.
+    Index,
+}
+
+impl ResourcePath {
+    /// The kind's entry in the table.
+    pub fn of(&self) -> &'static Kind {
+        kinds().get(self.kind)
+    }
+}
+
+/// Parses method, path and query into a route.
+pub fn route(method: &Method, path: &str, watch: bool) -> Result<Route> {
+    let decoded: Vec<String> = path
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .map(decode)
+        .collect::<Result<_>>()?;
+    let segments: Vec<&str> = decoded.iter().map(String::as_str).collect();
+    match segments.as_slice() {
+        ["tenants", tenant, rest @ ..] => {
+            let prefix = Space::parse(tenant).map_err(|_| Refusal::no_such_path())?;
+            let below = below_prefix(method, rest, watch)?;
+            inside(below, prefix)
+        }
+        rest => below_prefix(method, rest, watch),
+    }
+}
+
+/// A path below a server prefix names that space, and may say so once more but no other.
+fn inside(route: Route, prefix: Space) -> Result<Route> {
+    match &route.named {
+        None => {}
+        Some(Spaces::One(named)) if *named == prefix => {}
+        Some(_) => return Err(Refusal::no_such_resource()),
+    }
+    Ok(Route { named: Some(Spaces::One(prefix)), ..route })
+}
+
+fn below_prefix(method: &Method, segments: &[&str], watch: bool) -> Result<Route> {
+    let document = match segments {
+        [] => Document::Index,
+        ["api"] => Document::Api,
+        ["apis"] => Document::Apis,
+        ["apis", group] => Document::Group((*group).to_owned()),
+        ["api", "v1"] => resources("", "v1")?,
+        ["apis", group, version] => resources(group, version)?,
+        ["openapi", "v2"] => Document::OpenApiV2,
+        ["openapi", "v3"] => Document::OpenApiV3,
+        ["openapi", "v3", rest @ ..] => Document::OpenApiV3Part(rest.join("/")),
+        ["version"] => Document::Version,
+        ["healthz", ..] => Document::Health("healthz"),
+        ["livez", ..] => Document::Health("livez"),
+        ["readyz", ..] => Document::Health("readyz"),
+        ["metrics"] => Document::Metrics,
+        ["api", "v1", rest @ ..] => return resource(method, "", "v1", rest, watch),
+        ["apis", group, version, rest @ ..] => {
+            return resource(method, group, version, rest, watch);
+        }
+        _ => return Err(Refusal::no_such_path()),
+    };
+    if method != Method::GET && method != Method::HEAD {
+        return Err(Refusal::method_not_allowed());
+    }
+    Ok(Route { named: None, target: Target::Document(document) })
+}
+
+fn resources(group: &str, version: &str) -> Result<Document> {
+    if !kinds().serves(group, version) {
+        return Err(Refusal::no_such_path());
+    }
+    Ok(Document::Resources { group: group.to_owned(), version: version.to_owned() })
+}
+
+fn resource(
+    method: &Method,
+    group: &str,
+    version: &str,
+    segments: &[&str],
+    watch: bool,
+) -> Result<Route> {
+    if !kinds().serves(group, version) {
+        return Err(Refusal::no_such_path());
+    }
+    let (segments, watch) = match segments {
+        ["watch", rest @ ..] if !rest.is_empty() => (rest, true),
+        rest => (rest, watch),
+    };
+    let (named, segments) = take_space(group, version, segments)?;
+    let (namespace, segments) = take_namespace(group, segments);
+    let (resource, name, subresource) = match segments {
+        [resource] => (*resource, None, None),
+        [resource, name] => (*resource, Some(*name), None),
+        [resource, name, subresource] => (*resource, Some(*name), Some(*subresource)),
+        _ => return Err(Refusal::no_such_resource()),
+    };
+    let kind = kinds().find(group, version, resource).ok_or_else(Refusal::no_such_resource)?;
+    let verb = verb(method, name.is_some(), watch)?;
+    let path = ResourcePath {
+        kind,
+        verb,
+        namespace: namespace.map(str::to_owned),
+        name: name.map(str::to_owned),
+        subresource: subresource.map(str::to_owned),
+    };
+    check(&path, named.as_ref())?;
+    Ok(Route { named, target: Target::Resource(path) })
+}
+
+/// `tenants/{t}/…` names a space, unless it is the path of an object called `tenants`.
+fn take_space<'a, 'b>(
+    group: &str,
+    version: &str,
+    segments: &'b [&'a str],
+) -> Result<(Option<Spaces>, &'b [&'a str])> {
+    let ["tenants", tenant, rest @ ..] = segments else {
+        return Ok((None, segments));
+    };
+    let is_object = match rest {
+        [] => true,
+        [subresource] => kinds()
+            .find(group, version, "tenants")
+            .is_some_and(|kind| kinds().get(kind).subresource(subresource).is_some()),
+        _ => false,
+    };
+    if is_object {
+        return Ok((None, segments));
+    }
+    if *tenant == ALL {
+        return Ok((Some(Spaces::All), rest));
+    }
+    let space = Space::parse(tenant).map_err(|_| Refusal::no_such_resource())?;
+    Ok((Some(Spaces::One(space)), rest))
+}
+
+/// `namespaces/{n}/…` names a namespace, unless it is the path of the namespace itself.
+fn take_namespace<'a, 'b>(
+    group: &str,
+    segments: &'b [&'a str],
+) -> (Option<&'a str>, &'b [&'a str]) {
+    match segments {
+        ["namespaces", _, "status" | "finalize"] if group.is_empty() => (None, segments),
+        ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (Some(namespace), rest),
+        _ => (None, segments),
+    }
+}
+
+fn verb(method: &Method, named: bool, watch: bool) -> Result<Verb> {
+    Ok(match (method.as_str(), named) {
+        ("GET", true) => Verb::Get,
+        ("GET", false) if watch => Verb::Watch,
+        ("GET", false) => Verb::List,
+        ("POST", _) => Verb::Create,
+        ("PUT", true) => Verb::Update,
+        ("PATCH", true) => Verb::Patch,
+        ("DELETE", true) => Verb::Delete,
+        ("DELETE", false) => Verb::DeleteCollection,
+        _ => return Err(Refusal::method_not_allowed()),
+    })
+}
+
+/// Whether the kind serves this at all.
+fn check(path: &ResourcePath, named: Option<&Spaces>) -> Result<()> {
+    let kind = path.of();
+    if path.namespace.is_some() && !kind.namespaced() {
+        return Err(Refusal::no_such_resource());
+    }
+    let needs_namespace = kind.namespaced()
+        && path.namespace.is_none()
+        && (path.name.is_some() || !matches!(path.verb, Verb::List | Verb::Watch));
+    if needs_namespace && path.name.is_some() {
+        return Err(Refusal::no_such_resource());
+    }
+    let verb = path.verb.as_str();
+    let served = match &path.subresource {
+        Some(name) => {
+            let found = kind.subresource(name).ok_or_else(Refusal::no_such_resource)?;
+            found.verbs.iter().any(|can| can == verb)
+        }
+        None => kind.can(verb) && (path.verb != Verb::Create || path.name.is_none()),
+    };
+    if needs_namespace || !served {
+        return Err(Refusal::method_not_allowed());
+    }
+    if named == Some(&Spaces::All) && !matches!(path.verb, Verb::List | Verb::Watch) {
+        return Err(Refusal::method_not_allowed());
+    }
+    Ok(())
+}
+
+/// A segment as text. One that holds a slash once decoded names nothing.
+fn decode(segment: &str) -> Result<String> {
+    let decoded = percent_decode_str(segment).decode_utf8();
+    let decoded = decoded.map_err(|_| Refusal::bad_request("the path is not UTF-8"))?;
+    if decoded.contains('/') || decoded == "." || decoded == ".." {
+        return Err(Refusal::no_such_resource());
+    }
+    Ok(decoded.into_owned())
+}

@@ -1,0 +1,131 @@
+//! How many of them there are to be.
+
+use bytes::Bytes;
+use http::StatusCode;
+use insula_kinds::{FieldError, Kind, Object, TypeId, Value, prepare, types};
+
+use super::parent;
+use crate::authorize::Granted;
+use crate::intake::{self, Expected, Sent};
+use crate::negotiate::Accepted;
+use crate::query::{FieldValidation, Query, WriteOptions};
+use crate::request::{Answer, App};
+use crate::status::{Refusal, Result};
+use crate::view::View;
+use crate::write::{self, Modified, Modify, PatchFormat, modify, patched};
+
+/// The scale of the object that the path names.
+pub async fn get(app: &App, granted: &Granted, accepted: Accepted) -> Result<Answer> {
+    let address = parent(granted)?;
+    let kind = granted.path().of();
+    let found = app.registry.fresh(&address).await?;
+    let object = found.ok_or_else(|| Refusal::not_found(kind, &address.name))?;
+    show(kind, &object.tree(), accepted, Vec::new())
+}
+
+/// Replaces it.
+pub async fn update(
+    app: &App,
+    granted: &Granted,
+    query: &Query,
+    accepted: Accepted,
+    sent: &Sent,
+) -> Result<Answer> {
+    let options = WriteOptions::read(query, "UpdateOptions")?;
+    let written = intake::read(sent, expected(), options.validation)?;
+    let name = granted.path().name.as_deref().unwrap_or("");
+    let given = text(&written.object, "name");
+    if given != Some(name) {
+        return Err(Refusal::bad_request(match given {
+            None => format!(
+                "the name of the object ({name} based on URL) was undeterminable: name must be \
+                 provided"
+            ),
+            Some(given) => format!(
+                "the name of the object ({given}) does not match the name on the URL ({name})"
+            ),
+        }));
+    }
+    let warnings = written.warnings;
+    change(app, granted, options.dry_run, accepted, |_| {
+        Ok(Modified { object: written.object.clone(), warnings: warnings.clone() })
+    })
+    .await
+}
+
+/// Patches it.
+pub async fn patch(
+    app: &App,
+    granted: &Granted,
+    query: &Query,
+    accepted: Accepted,
+    format: PatchFormat,
+    body: &Bytes,
+) -> Result<Answer> {
+    let options = write::read_options(query)?;
+    change(app, granted, options.dry_run, accepted, |scale| {
+        patched(scale_type(), scale, format, body, FieldValidation::Warn)
+    })
+    .await
+}
+
+async fn change(
+    app: &App,
+    granted: &Granted,
+    dry_run: bool,
+    accepted: Accepted,
+    mut make: impl FnMut(&Object) -> Result<Modified>,
+) -> Result<Answer> {
+    let address = parent(granted)?;
+    let kind = granted.path().of();
+    let request = Modify { kind, address: &address, subresource: Some("scale"), whole: false, dry_run };
+    let done = modify(&app.registry, request, |current| {
+        let scale = prepare::scale_of(kind, current).ok_or_else(Refusal::no_such_resource)?;
+        let Modified { object: wanted, warnings } = make(&scale)?;
+        let mut object = current.clone();
+        for member in ["uid", "resourceVersion"] {
+            if let (Some(asked), Some(is)) = (text(&wanted, member), text(&scale, member))
+                && asked != is
+                && asked != "0"
+            {
+                return Err(Refusal::modified(kind, &address.name));
+            }
+        }
+        prepare::apply_scale(kind, &mut object, replicas(&wanted, &address.name)?);
+        Ok(Modified { object, warnings })
+    })
+    .await?;
+    let done = done.ok_or_else(|| Refusal::not_found(kind, &address.name))?;
+    show(kind, &done.object.tree(), accepted, done.warnings)
+}
+
+fn replicas(scale: &Object, name: &str) -> Result<i64> {
+    let replicas = scale.get("spec").and_then(|spec| spec.get("replicas"));
+    let replicas = replicas.and_then(Value::as_i64).unwrap_or(0);
+    if replicas < 0 {
+        let why = "must be greater than or equal to 0";
+        let error = FieldError::invalid("spec.replicas", &replicas.into(), why);
+        return Err(Refusal::invalid_named("Scale", "autoscaling", name, &[error]));
+    }
+    Ok(replicas)
+}
+
+fn show(kind: &Kind, object: &Object, accepted: Accepted, warnings: Vec<String>) -> Result<Answer> {
+    let scale = prepare::scale_of(kind, object).ok_or_else(Refusal::no_such_resource)?;
+    let view = View::of_status(accepted);
+    let body = view.value("autoscaling/v1", "Scale", scale_type(), &scale);
+    Ok(Answer::new(StatusCode::OK, body).of(accepted).warned(warnings))
+}
+
+fn expected() -> Expected<'static> {
+    Expected { group: "autoscaling", api_version: "autoscaling/v1", kind: "Scale", of: scale_type() }
+}
+
+fn scale_type() -> TypeId {
+    types().find("api.autoscaling.v1.Scale").expect("it is in the table")
+}
+
+fn text<'a>(object: &'a Object, member: &str) -> Option<&'a str> {
+    let text = object.get("metadata")?.get(member)?.as_str()?;
+    (!text.is_empty()).then_some(text)
+}

@@ -1,0 +1,29 @@
+//! Writing: until committed or refused, load, apply, default, prepare, validate, commit.
+
+mod create;
+mod delete;
+mod metadata;
+mod modify;
+mod patch;
+mod update;
+
+use std::sync::Arc;
+
+pub use create::{create, create_object, encoded};
+pub use delete::{DeleteOptions, Deleted, delete, delete_collection, remove};
+pub use modify::{Modified, Modify, modify};
+pub use patch::{PatchFormat, patch, patched, read_options};
+pub use update::update;
+
+use crate::cache::Stored;
+
+/// What became of a write.
+#[derive(Debug)]
+pub struct Done {
+    /// The object as it is now.
+    pub object: Arc<Stored>,
+    /// Whether it came about by this write.
+    pub created: bool,
+    /// What the caller should know.
+    pub warnings: Vec<String>,
+}

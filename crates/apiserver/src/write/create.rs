@@ -1,0 +1,257 @@
+//! A new object.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use insula_core::Space;
+use insula_kinds::{FieldError, Kind, KindId, Object, Value, convert, defaults, encode, kinds, prepare, time, validate};
+use insula_store::{Expect, Outcome, Transaction};
+use uuid::Uuid;
+
+use super::{Done, metadata};
+use crate::authorize::Granted;
+use crate::cache::Stored;
+use crate::intake::{self, Sent};
+use crate::allocate::Allocator;
+use crate::names;
+use crate::query::{Query, WriteOptions};
+use crate::registry::{Address, Registry, core_kind, is_terminating, namespace_address, no_such_tenant, tenant_address};
+use crate::status::{Refusal, Result};
+use crate::tenants;
+
+/// How many names are tried for a `generateName`.
+const NAMES_TRIED: usize = 8;
+
+/// Creates the object in the body.
+pub async fn create(
+    registry: &Registry,
+    granted: &Granted,
+    query: &Query,
+    sent: &Sent,
+) -> Result<Done> {
+    let options = WriteOptions::read(query, "CreateOptions")?;
+    let path = granted.path();
+    let written = intake::read(sent, path.of().into(), options.validation)?;
+    let namespace = path.namespace.as_deref();
+    let space = granted.space()?;
+    let created =
+        create_object(registry, path.kind, space, namespace, written.object, options.dry_run).await?;
+    Ok(Done { object: created, created: true, warnings: written.warnings })
+}
+
+/// Creates an object of `kind`, as it was read.
+pub async fn create_object(
+    registry: &Registry,
+    kind: KindId,
+    space: &Space,
+    namespace: Option<&str>,
+    mut object: Object,
+    dry_run: bool,
+) -> Result<Arc<Stored>> {
+    let kind = kinds().get(kind);
+    let revision = metadata::text(&object, "resourceVersion").unwrap_or("0");
+    if revision != "0" {
+        let why = "resourceVersion should not be set on objects to be created";
+        return Err(Refusal::plain_error(why));
+    }
+    defaults::apply(kind, &mut object);
+    let stored = kinds().get(kind.storage());
+    convert::convert(kind, stored, &mut object);
+    let generate = match metadata::text(&object, "name") {
+        Some(_) => None,
+        None => metadata::text(&object, "generateName").map(str::to_owned),
+    };
+    for attempt in 0..NAMES_TRIED {
+        let mut draft = object.clone();
+        if let Some(prefix) = &generate {
+            let name = names::generated(prefix);
+            metadata::of(&mut draft).insert("name".to_owned(), name.into());
+        }
+        let address = Address {
+            kind: kind.storage(),
+            space: space.clone(),
+            namespace: namespace.map(str::to_owned),
+            name: metadata::text(&draft, "name").unwrap_or("").to_owned(),
+        };
+        let refusal = match commit(registry, kind, &address, draft, dry_run).await {
+            Err(refusal) if refusal.reason() == "AlreadyExists" && generate.is_some() => refusal,
+            done => return done,
+        };
+        if attempt + 1 == NAMES_TRIED {
+            tracing::debug!(%refusal, "no name was free");
+            return Err(Refusal::no_name_found(kind, &address.name));
+        }
+    }
+    Err(Refusal::internal("no name was tried"))
+}
+
+async fn commit(
+    registry: &Registry,
+    kind: &'static Kind,
+    address: &Address,
+    mut object: Object,
+    dry_run: bool,
+) -> Result<Arc<Stored>> {
+    let stored = address.of();
+    let mut gate = Gate::open(registry, stored, address).await?;
+    let now = time::now();
+    complete(registry, kind, address, &mut object, &now)?;
+    let errors = validate_new(stored, kind, &object);
+    if !errors.is_empty() {
+        return Err(Refusal::invalid(kind, &address.name, &errors));
+    }
+    let value = encoded(stored, &object);
+    if dry_run {
+        if registry.fresh(address).await?.is_some() {
+            return Err(Refusal::already_exists(kind, &address.name));
+        }
+        return Ok(Arc::new(Stored::unsaved(address.within().into(), value)));
+    }
+    loop {
+        let mut transaction = Transaction::create(registry.key(address), value.clone());
+        transaction = gate.guard(registry, transaction);
+        let names_apart = transaction.checks().len();
+        if address.kind == core_kind("namespaces") {
+            transaction = tenants::keep_apart_from_tenants(registry, transaction, address);
+            transaction = tenants::furnish_namespace(registry, transaction, address, &now);
+        } else if address.kind == core_kind("tenants") {
+            transaction = tenants::keep_apart_from_namespaces(registry, transaction, address);
+            transaction = tenants::furnish(registry, transaction, &address.name, &now)?;
+        }
+        match registry.commit(transaction).await? {
+            Outcome::Committed(revision) => {
+                return Ok(Arc::new(Stored::new(address.within().into(), revision, &value)));
+            }
+            Outcome::Unchanged(_) => return Err(Refusal::internal("a creation changed nothing")),
+            Outcome::Conflict(conflict) if conflict.check == 0 => {
+                return Err(Refusal::already_exists(kind, &address.name));
+            }
+            Outcome::Conflict(conflict) if conflict.check == names_apart => {
+                return Err(tenants::name_taken(kind, &address.name));
+            }
+            // The tenant or the namespace is no longer as it was: look again.
+            Outcome::Conflict(conflict) => {
+                registry.cache().reach(conflict.revision).await;
+                gate = Gate::open(registry, stored, address).await?;
+            }
+        }
+    }
+}
+
+/// Everything that the server adds to a new object.
+fn complete(
+    registry: &Registry,
+    kind: &Kind,
+    address: &Address,
+    object: &mut Object,
+    now: &str,
+) -> Result<()> {
+    let stored = address.of();
+    metadata::place(object, kind, address)?;
+    stamp(object, now);
+    let uid = metadata::text(object, "uid").unwrap_or("").to_owned();
+    let mut allocator = Allocator::new(registry, &address.space);
+    let (ips, ports) = allocator.parts();
+    let mut cluster_ip = || ips.next();
+    let mut node_port = || ports.next();
+    let mut with = prepare::Creation {
+        uid: &uid,
+        now,
+        cluster_ip: &mut cluster_ip,
+        node_port: &mut node_port,
+    };
+    prepare::create(stored, object, &mut with);
+    if address.kind == core_kind("pods") {
+        prepare::admit_service_account(object);
+    }
+    Ok(())
+}
+
+/// The object as it is stored.
+pub fn encoded(kind: &Kind, object: &Object) -> Bytes {
+    let mut out = Vec::with_capacity(1024);
+    encode::json(kind.api_version(), &kind.kind, kind.type_id(), object, &mut out);
+    out.into()
+}
+
+/// What the server says about every new object.
+fn stamp(object: &mut Object, now: &str) {
+    let metadata = metadata::of(object);
+    for member in
+        ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "managedFields"]
+    {
+        metadata.remove(member);
+    }
+    metadata.insert("uid".to_owned(), Uuid::new_v4().to_string().into());
+    metadata.insert("creationTimestamp".to_owned(), now.into());
+}
+
+/// Validates as the version that was written; what is stored is the same.
+fn validate_new(stored: &Kind, kind: &Kind, object: &Object) -> Vec<FieldError> {
+    if stored.group == kind.group {
+        return validate::create(stored, object);
+    }
+    let mut written = object.clone();
+    convert::convert(stored, kind, &mut written);
+    validate::create(kind, &written)
+}
+
+/// What must hold while an object comes about: its space and its namespace are there and
+/// not going away. The transaction itself checks it, so that nothing is created into what
+/// was deleted a moment ago.
+struct Gate {
+    tenant: Option<(Address, Arc<Stored>)>,
+    namespace: Option<(Address, Arc<Stored>)>,
+}
+
+impl Gate {
+    async fn open(registry: &Registry, kind: &Kind, address: &Address) -> Result<Self> {
+        let mut gate = Self { tenant: None, namespace: None };
+        if let Some(tenant) = address.space.tenant() {
+            let name = tenant.as_str();
+            let found = registry.find_tenant(name).await?;
+            let found = found.ok_or_else(|| no_such_tenant(name))?;
+            if found.terminating {
+                let why = format!(
+                    "unable to create new content in tenant {name} because it is being terminated"
+                );
+                return Err(Refusal::not_allowed(kind, &address.name, &why));
+            }
+            gate.tenant = Some((tenant_address(name), found.object));
+        }
+        if let Some(name) = &address.namespace {
+            let namespace = namespace_address(&address.space, name);
+            let found = match registry.cached(&namespace) {
+                Some(found) => Some(found),
+                None => registry.fresh(&namespace).await?,
+            };
+            let missing = || Refusal::not_found(kinds().get(core_kind("namespaces")), name);
+            let found = found.ok_or_else(missing)?;
+            if is_terminating(&found) {
+                return Err(namespace_terminating(kind, &address.name, name));
+            }
+            gate.namespace = Some((namespace, found));
+        }
+        Ok(gate)
+    }
+
+    fn guard(&self, registry: &Registry, mut transaction: Transaction) -> Transaction {
+        for (address, seen) in [&self.tenant, &self.namespace].into_iter().flatten() {
+            let unchanged = Expect::At(seen.revision);
+            transaction = transaction.check(registry.key(address), unchanged);
+        }
+        transaction
+    }
+}
+
+fn namespace_terminating(kind: &Kind, name: &str, namespace: &str) -> Refusal {
+    let why = format!(
+        "unable to create new content in namespace {namespace} because it is being terminated"
+    );
+    let cause = format!("namespace {namespace} is being terminated");
+    Refusal::not_allowed(kind, name, &why).cause(
+        "NamespaceTerminating",
+        &cause,
+        "metadata.namespace",
+    )
+}

@@ -1,0 +1,369 @@
+//! An object gone, or on its way.
+
+use std::sync::Arc;
+
+use insula_core::{Revision, SYSTEM, Space};
+use insula_kinds::{FieldError, Kind, Object, Value, kinds, time, types};
+use insula_store::{Outcome, Transaction};
+use serde_json::json;
+
+use super::create::encoded;
+use super::metadata;
+use crate::authorize::Granted;
+use crate::cache::Stored;
+use crate::intake::{self, Expected, Sent};
+use crate::negotiate::Media;
+use crate::query::{self, FieldValidation, Query};
+use crate::read::{Listing, collect};
+use crate::registry::{Address, Registry, core_kind};
+use crate::status::{Refusal, Result};
+use crate::tenants::NAMESPACES;
+use crate::view::View;
+
+/// How an object is to be deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeleteOptions {
+    /// Everything but the commit.
+    pub dry_run: bool,
+    grace: Option<i64>,
+    uid: Option<String>,
+    revision: Option<String>,
+}
+
+/// What became of a deletion.
+#[derive(Debug)]
+pub struct Deleted {
+    /// The object as it was, or as it is while it is on its way.
+    pub object: Arc<Stored>,
+    /// Whether it is gone.
+    pub gone: bool,
+}
+
+impl DeleteOptions {
+    /// From the body if there is one, else from the query.
+    pub fn read(query: &Query, sent: &Sent) -> Result<Self> {
+        let object = match sent.body.is_empty() {
+            true => from_query(query)?,
+            false => from_body(sent)?,
+        };
+        let mut errors = Vec::new();
+        let text = |member: &str| object.get(member).and_then(Value::as_str);
+        let policy = text("propagationPolicy").filter(|policy| !policy.is_empty());
+        if let (Some(policy), Some(_)) = (policy, object.get("orphanDependents")) {
+            let why = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(FieldError::invalid_text("propagationPolicy", policy, why));
+        } else if let Some(policy) = policy
+            && !["Foreground", "Background", "Orphan"].contains(&policy)
+        {
+            let known = ["Foreground", "Background", "Orphan", "nil"];
+            let value = json!(policy);
+            errors.push(FieldError::not_supported("propagationPolicy", &value, &known));
+        }
+        let dry_run = object.get("dryRun").and_then(Value::as_array).into_iter().flatten();
+        let dry_run = query::dry_run(dry_run.filter_map(Value::as_str), &mut errors);
+        if !errors.is_empty() {
+            return Err(Refusal::invalid_options("DeleteOptions", &errors));
+        }
+        let precondition = |member: &str| {
+            let found = object.get("preconditions")?.get(member)?.as_str()?;
+            Some(found.to_owned())
+        };
+        Ok(Self {
+            dry_run,
+            grace: object.get("gracePeriodSeconds").and_then(Value::as_i64),
+            uid: precondition("uid"),
+            revision: precondition("resourceVersion"),
+        })
+    }
+
+    /// Only this object, and only if it is still so.
+    pub fn exactly(object: &Stored) -> Self {
+        Self { revision: Some(object.revision.to_string()), ..Self::default() }
+    }
+}
+
+fn from_query(query: &Query) -> Result<Object> {
+    let mut object = Object::new();
+    if let Some(seconds) = query.integer("gracePeriodSeconds")? {
+        object.insert("gracePeriodSeconds".to_owned(), seconds.into());
+    }
+    if let Some(policy) = query.get("propagationPolicy") {
+        object.insert("propagationPolicy".to_owned(), policy.into());
+    }
+    if let Some(orphan) = query.choice("orphanDependents") {
+        object.insert("orphanDependents".to_owned(), orphan.into());
+    }
+    let dry_run: Vec<&str> = query.all("dryRun").collect();
+    object.insert("dryRun".to_owned(), dry_run.into());
+    Ok(object)
+}
+
+fn from_body(sent: &Sent) -> Result<Object> {
+    let of = types().find("apimachinery.pkg.apis.meta.v1.DeleteOptions");
+    let of = of.ok_or_else(|| Refusal::internal("DeleteOptions is not in the table"))?;
+    // Any group's version will do: clients send that of the object.
+    let identity = match sent.media {
+        Media::Json => insula_kinds::decode::identity_json(&sent.body),
+        Media::Yaml => insula_kinds::decode::identity_yaml(&sent.body),
+        Media::Protobuf => {
+            let read = insula_kinds::protobuf::open(&sent.body)
+                .and_then(|envelope| insula_kinds::protobuf::decode(of, envelope.raw));
+            return read.map_err(|error| Refusal::bad_request(error.to_string()));
+        }
+    };
+    let version = identity.ok().and_then(|identity| {
+        let kind = identity.kind.clone();
+        if let Some(kind) = kind.filter(|kind| kind != "DeleteOptions" && !kind.is_empty()) {
+            return Some(Err(kind));
+        }
+        identity.api_version.map(Ok)
+    });
+    let version = match version {
+        Some(Err(kind)) => {
+            return Err(Refusal::bad_request(format!(
+                "no kind \"{kind}\" is registered for version \"v1\" in scheme \
+                 \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
+            )));
+        }
+        Some(Ok(version)) => version,
+        None => "v1".to_owned(),
+    };
+    let expected =
+        Expected { group: "", api_version: &version, kind: "DeleteOptions", of };
+    Ok(intake::read(sent, expected, FieldValidation::Ignore)?.object)
+}
+
+/// Deletes the object that the path names.
+pub async fn delete(
+    registry: &Registry,
+    granted: &Granted,
+    query: &Query,
+    sent: &Sent,
+) -> Result<Deleted> {
+    let options = DeleteOptions::read(query, sent)?;
+    let path = granted.path();
+    let kind = path.of();
+    let address = Address {
+        kind: kind.storage(),
+        space: granted.space()?.clone(),
+        namespace: path.namespace.clone(),
+        name: path.name.clone().unwrap_or_default(),
+    };
+    let deleted = remove(registry, kind, &address, &options).await?;
+    deleted.ok_or_else(|| Refusal::not_found(kind, &address.name))
+}
+
+/// Deletes the objects that path and selectors choose, and says which they were.
+pub async fn delete_collection(
+    registry: &Registry,
+    granted: &Granted,
+    query: &Query,
+    sent: &Sent,
+    view: &View,
+) -> Result<Listing> {
+    let options = DeleteOptions::read(query, sent)?;
+    let listing = collect(registry, granted, query, view).await?;
+    let kind = granted.path().of();
+    for object in &listing.objects {
+        let address = Address {
+            kind: kind.storage(),
+            space: granted.space()?.clone(),
+            namespace: object.namespace().map(str::to_owned),
+            name: object.name().to_owned(),
+        };
+        remove(registry, kind, &address, &options).await?;
+    }
+    Ok(listing)
+}
+
+/// Deletes an object, or marks it. `None` if there is no such object.
+pub async fn remove(
+    registry: &Registry,
+    kind: &Kind,
+    address: &Address,
+    options: &DeleteOptions,
+) -> Result<Option<Deleted>> {
+    refuse_the_immortal(registry, kind, address)?;
+    let mut current = registry.cached(address);
+    let mut certain = false;
+    loop {
+        let Some(object) = current else {
+            if certain {
+                return Ok(None);
+            }
+            certain = true;
+            current = registry.fresh(address).await?;
+            continue;
+        };
+        match attempt(registry, kind, address, options, &object).await {
+            Ok(Ok(deleted)) => return Ok(Some(deleted)),
+            Ok(Err(lost_at)) => {
+                registry.cache().reach(lost_at).await;
+                current = registry.cached(address);
+            }
+            Err(refusal) if certain => return Err(refusal),
+            Err(_) => {
+                certain = true;
+                current = registry.fresh(address).await?;
+            }
+        }
+    }
+}
+
+/// One attempt; the inner error is the revision at which somebody else changed it.
+async fn attempt(
+    registry: &Registry,
+    kind: &Kind,
+    address: &Address,
+    options: &DeleteOptions,
+    current: &Arc<Stored>,
+) -> Result<Result<Deleted, Revision>> {
+    let mut object = current.tree();
+    check_preconditions(kind, address, options, current, &object)?;
+    let key = registry.key(address);
+    let transaction = match mark(address.of(), &mut object, options) {
+        Mark::Remove => Transaction::remove(key, current.revision),
+        Mark::Unchanged => {
+            return Ok(Ok(Deleted { object: Arc::clone(current), gone: false }));
+        }
+        Mark::Changed => {
+            metadata::of(&mut object).remove("resourceVersion");
+            let value = encoded(address.of(), &object);
+            if options.dry_run {
+                let object = Stored::new(Arc::clone(&current.key), current.revision, &value);
+                return Ok(Ok(Deleted { object: Arc::new(object), gone: false }));
+            }
+            let transaction = Transaction::update(key, current.revision, value.clone());
+            return Ok(match registry.commit(transaction).await? {
+                Outcome::Committed(revision) | Outcome::Unchanged(revision) => {
+                    let object = Stored::new(Arc::clone(&current.key), revision, &value);
+                    Ok(Deleted { object: Arc::new(object), gone: false })
+                }
+                Outcome::Conflict(conflict) => Err(conflict.revision),
+            });
+        }
+    };
+    let gone = Deleted { object: Arc::clone(current), gone: true };
+    if options.dry_run {
+        return Ok(Ok(gone));
+    }
+    Ok(match registry.commit(transaction).await? {
+        Outcome::Committed(_) | Outcome::Unchanged(_) => Ok(gone),
+        Outcome::Conflict(conflict) => Err(conflict.revision),
+    })
+}
+
+fn check_preconditions(
+    kind: &Kind,
+    address: &Address,
+    options: &DeleteOptions,
+    current: &Stored,
+    object: &Object,
+) -> Result<()> {
+    let is = metadata::text(object, "uid").unwrap_or("");
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != is) {
+        let why = format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({is}). The \
+             object might have been deleted and then recreated"
+        );
+        return Err(Refusal::precondition(kind, &address.name, &why));
+    }
+    let is = current.revision.to_string();
+    if let Some(revision) = options.revision.as_deref().filter(|revision| *revision != is) {
+        let why = format!(
+            "the ResourceVersion in the precondition ({revision}) does not match the \
+             ResourceVersion in record ({is}). The object might have been modified"
+        );
+        return Err(Refusal::precondition(kind, &address.name, &why));
+    }
+    Ok(())
+}
+
+enum Mark {
+    /// Nothing holds it: it goes at once.
+    Remove,
+    /// It is marked, and goes when what holds it lets go.
+    Changed,
+    /// It was marked before.
+    Unchanged,
+}
+
+/// Marks the object if something holds it.
+fn mark(kind: &Kind, object: &mut Object, options: &DeleteOptions) -> Mark {
+    let is_pod = kind.kind == "Pod" && kind.group.is_empty();
+    let grace = if is_pod { pod_grace(object, options) } else { 0 };
+    let held = grace > 0
+        || metadata::finalizers(object).next().is_some()
+        || metadata::spec_finalizers(object).next().is_some() && holds_by_spec(kind);
+    if !held {
+        return Mark::Remove;
+    }
+    let marked = object.get("metadata").and_then(|of| of.get("deletionTimestamp")).is_some();
+    let was = object.get("metadata").and_then(|of| of.get("deletionGracePeriodSeconds"));
+    let was = was.and_then(Value::as_i64).unwrap_or(0);
+    if marked && (!is_pod || grace >= was) {
+        return Mark::Unchanged;
+    }
+    let of = metadata::of(object);
+    of.insert("deletionTimestamp".to_owned(), after(grace).into());
+    if !holds_by_spec(kind) {
+        of.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+    }
+    if let Some(generation) = of.get("generation").and_then(Value::as_i64).filter(|_| !marked) {
+        of.insert("generation".to_owned(), (generation + 1).into());
+    }
+    if holds_by_spec(kind) {
+        let status = object.entry("status").or_insert_with(|| json!({}));
+        if let Some(status) = status.as_object_mut() {
+            status.insert("phase".to_owned(), "Terminating".into());
+        }
+    }
+    Mark::Changed
+}
+
+/// Namespaces and tenants wait for their content, which `spec.finalizers` stands for.
+fn holds_by_spec(kind: &Kind) -> bool {
+    kind.group.is_empty() && matches!(kind.kind.as_str(), "Namespace" | "Tenant")
+}
+
+/// How long a pod has to end: as long as was said, or as it says itself; a pod that runs
+/// nowhere has nothing to end.
+fn pod_grace(pod: &Object, options: &DeleteOptions) -> i64 {
+    let member = |part: &str, name: &str| pod.get(part).and_then(|of| of.get(name)).cloned();
+    let own = member("spec", "terminationGracePeriodSeconds").and_then(|value| value.as_i64());
+    let asked = options.grace.or(own).unwrap_or(30);
+    let phase = member("status", "phase");
+    let phase = phase.as_ref().and_then(Value::as_str).unwrap_or("");
+    let node = member("spec", "nodeName");
+    let scheduled = node.as_ref().and_then(Value::as_str).is_some_and(|node| !node.is_empty());
+    if !scheduled || phase == "Succeeded" || phase == "Failed" {
+        return 0;
+    }
+    if asked < 0 { 1 } else { asked }
+}
+
+fn after(seconds: i64) -> String {
+    let now = jiff::Timestamp::now().as_second() + seconds;
+    jiff::Timestamp::from_second(now).map_or_else(|_| time::now(), |at| at.to_string())
+}
+
+/// What every space needs stays.
+fn refuse_the_immortal(registry: &Registry, kind: &Kind, address: &Address) -> Result<()> {
+    if address.kind == core_kind("namespaces") && NAMESPACES.contains(&address.name.as_str()) {
+        let going = match &address.space {
+            Space::System => false,
+            Space::Tenant(tenant) => {
+                registry.tenant(tenant.as_str()).is_none_or(|tenant| tenant.terminating)
+            }
+        };
+        if !going {
+            let why = "this namespace may not be deleted";
+            return Err(Refusal::not_allowed(kind, &address.name, why));
+        }
+    }
+    if address.kind == core_kind("tenants") && address.name == SYSTEM {
+        let why = "this tenant may not be deleted";
+        return Err(Refusal::not_allowed(kinds().get(address.kind), &address.name, why));
+    }
+    Ok(())
+}

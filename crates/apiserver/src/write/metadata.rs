@@ -1,0 +1,97 @@
+//! The metadata that is the server's: it is filled in where it is missing and refused
+//! where it is different.
+
+use insula_kinds::{Kind, Object, Value};
+
+use crate::registry::Address;
+use crate::status::{Refusal, Result};
+
+/// The metadata of an object, which it gets if it has none.
+pub fn of(object: &mut Object) -> &mut Object {
+    let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Object::new()));
+    if !metadata.is_object() {
+        *metadata = Value::Object(Object::new());
+    }
+    metadata.as_object_mut().expect("it was made one")
+}
+
+/// A text member of the metadata; empty is none.
+pub fn text<'a>(object: &'a Object, member: &str) -> Option<&'a str> {
+    let text = object.get("metadata")?.get(member)?.as_str()?;
+    (!text.is_empty()).then_some(text)
+}
+
+/// Fills in namespace, tenant and selfLink.
+pub fn place(object: &mut Object, kind: &Kind, address: &Address) -> Result<()> {
+    let metadata = of(object);
+    match &address.namespace {
+        None => {
+            metadata.remove("namespace");
+        }
+        Some(namespace) => {
+            let why = "the namespace of the provided object does not match the namespace sent on \
+                       the request";
+            own(metadata, "namespace", namespace, why)?;
+        }
+    }
+    match address.space.tenant() {
+        Some(tenant) => {
+            let why = "the tenant of the provided object does not match the tenant sent on the \
+                       request";
+            own(metadata, "tenant", tenant.as_str(), why)?;
+        }
+        // What the system space calls itself is accepted, and not kept.
+        None => match metadata.remove("tenant") {
+            Some(Value::String(text)) if !text.is_empty() && text != "system" => {
+                let why = "the tenant of the provided object does not match the tenant sent on \
+                           the request";
+                return Err(Refusal::bad_request(why));
+            }
+            _ => {}
+        },
+    }
+    let link = address.self_link();
+    // An object of another version of the same kind may carry that version's path.
+    if metadata.get("selfLink").and_then(Value::as_str).is_some_and(|given| {
+        !given.is_empty() && given != link && given != link_in(kind, address)
+    }) {
+        let why = "the selfLink of the provided object does not match the path of the object";
+        return Err(Refusal::bad_request(why));
+    }
+    metadata.insert("selfLink".to_owned(), link.into());
+    Ok(())
+}
+
+fn link_in(kind: &Kind, address: &Address) -> String {
+    let stored = address.of();
+    let stored = format!("/{}/", stored.api_version());
+    address.self_link().replacen(&stored, &format!("/{}/", kind.api_version()), 1)
+}
+
+fn own(metadata: &mut Object, member: &str, is: &str, why: &str) -> Result<()> {
+    let given = metadata.get(member).and_then(Value::as_str).unwrap_or("");
+    if !given.is_empty() && given != is {
+        return Err(Refusal::bad_request(why));
+    }
+    if given.is_empty() {
+        metadata.insert(member.to_owned(), is.into());
+    }
+    Ok(())
+}
+
+/// The finalizers of an object.
+pub fn finalizers(object: &Object) -> impl Iterator<Item = &str> {
+    let list = object.get("metadata").and_then(|metadata| metadata.get("finalizers"));
+    strings(list)
+}
+
+/// The finalizers in the specification of a namespace or a tenant.
+pub fn spec_finalizers(object: &Object) -> impl Iterator<Item = &str> {
+    let list = object.get("spec").and_then(|spec| spec.get("finalizers"));
+    strings(list)
+}
+
+fn strings(list: Option<&Value>) -> impl Iterator<Item = &str> {
+    let items = list.and_then(Value::as_array).into_iter().flatten();
+    items.filter_map(Value::as_str)
+}

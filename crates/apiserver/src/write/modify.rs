@@ -1,0 +1,213 @@
+//! A change to an object that is there: the loop that every update, patch and subresource
+//! goes through.
+
+use std::sync::Arc;
+
+use insula_core::Revision;
+use insula_kinds::{FieldError, Kind, Object, convert, defaults, prepare, time, validate};
+use insula_store::{Expect, Outcome, Transaction};
+use serde_json::json;
+
+use super::create::encoded;
+use super::{Done, metadata};
+use crate::allocate;
+use crate::cache::{Stored, without_revision};
+use crate::registry::{Address, Registry};
+use crate::status::{Refusal, Result};
+
+/// What is to be changed, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Modify<'a> {
+    /// The kind in the version that the caller speaks.
+    pub kind: &'static Kind,
+    /// The object.
+    pub address: &'a Address,
+    /// The subresource that is written, if it is one.
+    pub subresource: Option<&'a str>,
+    /// Whether the object must say which version it was made from, where the kind demands
+    /// it: updates must, patches need not.
+    pub whole: bool,
+    /// Everything but the commit.
+    pub dry_run: bool,
+}
+
+/// What the object is to become.
+#[derive(Debug)]
+pub struct Modified {
+    /// The object, in the version that the caller speaks.
+    pub object: Object,
+    /// What the caller should know.
+    pub warnings: Vec<String>,
+}
+
+/// Changes an object: `make` is shown what is there and says what it is to become, as often
+/// as it takes. `None` if there is no such object.
+pub async fn modify(
+    registry: &Registry,
+    request: Modify<'_>,
+    mut make: impl FnMut(&Object) -> Result<Modified>,
+) -> Result<Option<Done>> {
+    // What the cache has is nearly always what is there. If it leads to a refusal, or to
+    // nothing, the refusal must not be about the past: look again before saying so.
+    let mut current = registry.cached(request.address);
+    let mut certain = false;
+    loop {
+        let attempt = match &current {
+            None => Ok(Attempt::Missing),
+            Some(current) => attempt(registry, &request, current, &mut make).await,
+        };
+        match attempt {
+            Ok(Attempt::Done(done)) => return Ok(Some(done)),
+            Ok(Attempt::Lost(at)) => {
+                registry.cache().reach(at).await;
+                current = registry.cached(request.address);
+            }
+            Ok(Attempt::Missing) if certain => return Ok(None),
+            Err(refusal) if certain => return Err(refusal),
+            Ok(Attempt::Missing) | Err(_) => {
+                let seen = current.as_ref().map(|object| object.revision);
+                current = registry.fresh(request.address).await?;
+                certain = true;
+                let now = current.as_ref().map(|object| object.revision);
+                if now == seen {
+                    return attempt.map(|_| None);
+                }
+            }
+        }
+    }
+}
+
+enum Attempt {
+    Done(Done),
+    /// Somebody else changed it at this revision.
+    Lost(Revision),
+    Missing,
+}
+
+async fn attempt(
+    registry: &Registry,
+    request: &Modify<'_>,
+    current: &Arc<Stored>,
+    make: &mut impl FnMut(&Object) -> Result<Modified>,
+) -> Result<Attempt> {
+    let (kind, stored, name) = (request.kind, request.address.of(), &request.address.name);
+    let mut old = current.tree();
+    let mut shown = old.clone();
+    convert::convert(stored, kind, &mut shown);
+    let Modified { object: mut new, warnings } = make(&shown)?;
+    check_preconditions(registry, request, current, &old, &new)?;
+    defaults::apply(kind, &mut new);
+    convert::convert(kind, stored, &mut new);
+    settle_metadata(request, &old, &mut new)?;
+    prepare::update(stored, request.subresource, &old, &mut new);
+    prepare::date(stored, request.subresource, &old, &mut new, &time::now());
+    allocate::for_update(registry, request.address, &mut new);
+    let errors = validate::update(stored, request.subresource, &old, &new);
+    if !errors.is_empty() {
+        return Err(Refusal::invalid(kind, name, &errors));
+    }
+    metadata::of(&mut new).remove("resourceVersion");
+    metadata::of(&mut old).remove("resourceVersion");
+    let value = encoded(stored, &new);
+    let done = |object| Ok(Attempt::Done(Done { object, created: false, warnings }));
+    if is_released(&new) {
+        // The last finalizer is gone: so is the object. Watchers see it as it was before.
+        let last = Stored::new(Arc::clone(&current.key), current.revision, &value);
+        if !request.dry_run {
+            let key = registry.key(request.address);
+            let transaction = Transaction::remove(key, current.revision);
+            if let Outcome::Conflict(conflict) = registry.commit(transaction).await? {
+                return Ok(Attempt::Lost(conflict.revision));
+            }
+        }
+        return done(Arc::new(last));
+    }
+    if value == without_revision(&current.body) {
+        return done(Arc::clone(current));
+    }
+    if request.dry_run {
+        return done(Arc::new(Stored::new(Arc::clone(&current.key), current.revision, &value)));
+    }
+    let transaction = Transaction::new()
+        .check(registry.key(request.address), Expect::At(current.revision))
+        .put(registry.key(request.address), value.clone());
+    match registry.commit(transaction).await? {
+        Outcome::Committed(revision) | Outcome::Unchanged(revision) => {
+            done(Arc::new(Stored::new(Arc::clone(&current.key), revision, &value)))
+        }
+        Outcome::Conflict(conflict) => Ok(Attempt::Lost(conflict.revision)),
+    }
+}
+
+/// Whether the object is the one, and in the version, that the caller means.
+fn check_preconditions(
+    registry: &Registry,
+    request: &Modify<'_>,
+    current: &Stored,
+    old: &Object,
+    new: &Object,
+) -> Result<()> {
+    let (kind, name) = (request.kind, &request.address.name);
+    if let Some(uid) = metadata::text(new, "uid") {
+        let is = metadata::text(old, "uid").unwrap_or("");
+        if uid != is && request.whole {
+            let key = registry.key(request.address);
+            let key = String::from_utf8_lossy(&key);
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, \
+                 AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in \
+                 object meta: {is}"
+            );
+            return Err(Refusal::conflict(kind, name, &why));
+        }
+    }
+    match metadata::text(new, "resourceVersion").unwrap_or("0") {
+        "0" => {
+            if request.whole && !kind.unconditional_update {
+                let why = "must be specified for an update";
+                let error = FieldError::invalid("metadata.resourceVersion", &json!(0), why);
+                return Err(Refusal::invalid_resource(kind, name, &[error]));
+            }
+        }
+        text => {
+            let revision: u64 = text.parse().map_err(|_| {
+                let quoted = insula_kinds::field::quote(text);
+                Refusal::plain_error(format!("strconv.ParseUint: parsing {quoted}: invalid syntax"))
+            })?;
+            if revision != current.revision.get() {
+                return Err(Refusal::modified(kind, name));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The parts of the metadata that are the server's.
+fn settle_metadata(request: &Modify<'_>, old: &Object, new: &mut Object) -> Result<()> {
+    metadata::place(new, request.kind, request.address)?;
+    let kept = metadata::of(new);
+    kept.remove("managedFields");
+    if kept.get("name").and_then(insula_kinds::Value::as_str).unwrap_or("").is_empty() {
+        kept.insert("name".to_owned(), request.address.name.as_str().into());
+    }
+    if let Some(was) = old.get("metadata").and_then(insula_kinds::Value::as_object) {
+        for member in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
+        {
+            if let (false, Some(value)) = (kept.contains_key(member), was.get(member)) {
+                kept.insert(member.to_owned(), value.clone());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether an object that is being deleted has nothing left to wait for.
+fn is_released(object: &Object) -> bool {
+    let deleting = metadata::text(object, "deletionTimestamp").is_some();
+    let grace = object.get("metadata").and_then(|of| of.get("deletionGracePeriodSeconds"));
+    let waits = grace.and_then(insula_kinds::Value::as_i64).unwrap_or(0) > 0;
+    deleting
+        && !waits
+        && metadata::finalizers(object).next().is_none()
+        && metadata::spec_finalizers(object).next().is_none()
+}

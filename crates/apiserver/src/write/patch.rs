@@ -1,0 +1,153 @@
+//! A part of an object.
+
+use bytes::Bytes;
+use insula_kinds::patch::{self as patches, PatchError};
+use insula_kinds::{FieldError, Kind, Object, TypeId, Value, decode};
+
+use super::{Done, Modified, Modify, metadata, modify};
+use crate::authorize::Granted;
+use crate::intake;
+use crate::query::{FieldValidation, Query, WriteOptions};
+use crate::registry::{Address, Registry};
+use crate::status::{Refusal, Result};
+
+/// How a patch is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchFormat {
+    /// RFC 6902.
+    Json,
+    /// RFC 7386.
+    Merge,
+    /// Kubernetes' own, which merges lists by keys.
+    Strategic,
+}
+
+impl PatchFormat {
+    /// From a `Content-Type` without parameters.
+    pub fn parse(content_type: &str) -> Result<Self> {
+        match content_type {
+            "application/json-patch+json" => Ok(Self::Json),
+            "application/merge-patch+json" => Ok(Self::Merge),
+            "application/strategic-merge-patch+json" => Ok(Self::Strategic),
+            _ => Err(Refusal::unsupported_patch()),
+        }
+    }
+}
+
+/// Patches the object that the path names, or what the subresource is of it.
+pub async fn patch(
+    registry: &Registry,
+    granted: &Granted,
+    query: &Query,
+    format: PatchFormat,
+    body: &Bytes,
+) -> Result<Done> {
+    let options = read_options(query)?;
+    let path = granted.path();
+    let kind = path.of();
+    let address = Address {
+        kind: kind.storage(),
+        space: granted.space()?.clone(),
+        namespace: path.namespace.clone(),
+        name: path.name.clone().unwrap_or_default(),
+    };
+    let request = Modify {
+        kind,
+        address: &address,
+        subresource: path.subresource.as_deref(),
+        whole: false,
+        dry_run: options.dry_run,
+    };
+    let make = |current: &Object| {
+        let modified = patched(kind.type_id(), current, format, body, options.validation)?;
+        check_name(&modified.object, &address)?;
+        check_resource_version(kind, &address, current, &modified.object)?;
+        Ok(modified)
+    };
+    let done = modify(registry, request, make).await?;
+    done.ok_or_else(|| Refusal::not_found(kind, &address.name))
+}
+
+/// The options of a patch.
+pub fn read_options(query: &Query) -> Result<WriteOptions> {
+    if query.choice("force").is_some() {
+        let why = "may not be specified for non-apply patch";
+        let error = FieldError::forbidden("force", why);
+        return Err(Refusal::invalid_options("PatchOptions", &[error]));
+    }
+    WriteOptions::read(query, "PatchOptions")
+}
+
+/// What a patch makes of an object of this type.
+pub fn patched(
+    of: TypeId,
+    current: &Object,
+    format: PatchFormat,
+    body: &[u8],
+    validation: FieldValidation,
+) -> Result<Modified> {
+    let mut tree = current.clone();
+    let problems = match format {
+        PatchFormat::Strategic => patches::strategic(of, &mut tree, body).map_err(refuse)?,
+        PatchFormat::Json | PatchFormat::Merge => {
+            let mut document = Value::Object(std::mem::take(&mut tree));
+            let problems = match format {
+                PatchFormat::Json => patches::json(&mut document, body),
+                _ => patches::merge(&mut document, body),
+            };
+            let problems = problems.map_err(refuse)?;
+            tree = match document {
+                Value::Object(object) => object,
+                _ => return Err(Refusal::unprocessable()),
+            };
+            problems
+        }
+    };
+    let text = || Value::Object(tree.clone()).to_string();
+    let wrong = |why: &str, text: String| {
+        let error = FieldError::invalid_text("patch", &text, why);
+        Refusal::invalid_patch(&[error])
+    };
+    let decoded = decode::value(of, Value::Object(tree.clone()));
+    let decoded = decoded.map_err(|error| wrong(&error.to_string(), text()))?;
+    let mut all = problems;
+    all.extend(decoded.problems);
+    let warnings = intake::settle(all, validation)
+        .map_err(|problems| wrong(&format!("strict decoding error: {problems}"), text()))?;
+    Ok(Modified { object: decoded.object, warnings })
+}
+
+fn refuse(error: PatchError) -> Refusal {
+    match error {
+        PatchError::BadRequest(why) => Refusal::bad_request(why),
+        PatchError::Unprocessable => Refusal::unprocessable(),
+        PatchError::TooLarge(why) => Refusal::too_large(why.trim_start_matches("Request entity too large: ")),
+        PatchError::Internal(why) => Refusal::plain_error(why),
+    }
+}
+
+fn check_name(object: &Object, address: &Address) -> Result<()> {
+    let name = &address.name;
+    match metadata::text(object, "name") {
+        Some(given) if given == name => Ok(()),
+        given => Err(Refusal::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({name})",
+            given.unwrap_or("")
+        ))),
+    }
+}
+
+/// A patch that names a version is meant for that version only.
+fn check_resource_version(
+    kind: &Kind,
+    address: &Address,
+    current: &Object,
+    new: &Object,
+) -> Result<()> {
+    let (was, is) =
+        (metadata::text(current, "resourceVersion"), metadata::text(new, "resourceVersion"));
+    if is.is_some() && was != is {
+        return Err(Refusal::modified(kind, &address.name));
+    }
+    Ok(())
+}

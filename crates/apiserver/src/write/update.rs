@@ -1,0 +1,89 @@
+//! An object in whole.
+
+use insula_kinds::Object;
+
+use super::{Done, Modified, Modify, create_object, metadata, modify};
+use crate::authorize::Granted;
+use crate::intake::{self, Sent};
+use crate::query::{Query, WriteOptions};
+use crate::registry::{Address, Registry};
+use crate::status::{Refusal, Result};
+
+/// Replaces the object that the path names, or what the subresource is of it.
+pub async fn update(
+    registry: &Registry,
+    granted: &Granted,
+    query: &Query,
+    sent: &Sent,
+) -> Result<Done> {
+    let options = WriteOptions::read(query, "UpdateOptions")?;
+    let path = granted.path();
+    let kind = path.of();
+    let written = intake::read(sent, kind.into(), options.validation)?;
+    let address = Address {
+        kind: kind.storage(),
+        space: granted.space()?.clone(),
+        namespace: path.namespace.clone(),
+        name: path.name.clone().unwrap_or_default(),
+    };
+    check_names(&written.object, &address)?;
+    let request = Modify {
+        kind,
+        address: &address,
+        subresource: path.subresource.as_deref(),
+        whole: true,
+        dry_run: options.dry_run,
+    };
+    let make = |_: &Object| {
+        let (object, warnings) = (written.object.clone(), written.warnings.clone());
+        Ok(Modified { object, warnings })
+    };
+    if let Some(done) = modify(registry, request, make).await? {
+        return Ok(done);
+    }
+    if !kind.create_on_update || path.subresource.is_some() {
+        return Err(Refusal::not_found(kind, &address.name));
+    }
+    create_instead(registry, granted, &address, written, options.dry_run).await
+}
+
+/// What is not there comes about, for the kinds that are written so.
+async fn create_instead(
+    registry: &Registry,
+    granted: &Granted,
+    address: &Address,
+    written: intake::Written,
+    dry_run: bool,
+) -> Result<Done> {
+    let path = granted.path();
+    if let Some(uid) = metadata::text(&written.object, "uid") {
+        let key = registry.key(address);
+        let key = String::from_utf8_lossy(&key);
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, \
+             AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object \
+             meta: "
+        );
+        return Err(Refusal::conflict(path.of(), &address.name, &why));
+    }
+    let mut object = written.object;
+    metadata::of(&mut object).remove("resourceVersion");
+    let namespace = address.namespace.as_deref();
+    let created =
+        create_object(registry, path.kind, &address.space, namespace, object, dry_run).await?;
+    Ok(Done { object: created, created: true, warnings: written.warnings })
+}
+
+/// The object must be the one that the path names.
+fn check_names(object: &Object, address: &Address) -> Result<()> {
+    let name = &address.name;
+    match metadata::text(object, "name") {
+        None => Err(Refusal::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        ))),
+        Some(given) if given != name => Err(Refusal::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        ))),
+        Some(_) => Ok(()),
+    }
+}

@@ -1,0 +1,32 @@
+//! Events: the same fields under other names.
+
+use crate::Object;
+
+/// The names in the core, and in the group of events.
+const NAMES: [(&str, &str); 7] = [
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+pub(super) fn to_new(event: &mut Object) {
+    for (old, new) in NAMES {
+        rename(event, old, new);
+    }
+}
+
+pub(super) fn to_old(event: &mut Object) {
+    for (old, new) in NAMES {
+        rename(event, new, old);
+    }
+}
+
+fn rename(event: &mut Object, from: &str, to: &str) {
+    if let Some(value) = event.remove(from) {
+        event.insert(to.to_owned(), value);
+    }
+}

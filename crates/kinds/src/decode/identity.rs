@@ -1,0 +1,140 @@
+//! What a document says it is.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::{DecodeError, scan, utf8};
+
+/// The kind and version that a document claims.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// `apiVersion`, if it is there and not null.
+    pub api_version: Option<String>,
+    /// `kind`, if it is there and not null.
+    pub kind: Option<String>,
+}
+
+/// What a JSON document says it is. Its syntax is checked to the end.
+pub fn identity_json(text: &[u8]) -> Result<Identity, DecodeError> {
+    let text = utf8(text)?;
+    serde_json::from_str(text)
+        .map(|Claim(identity)| identity)
+        .map_err(|error| {
+            let fault = scan::fault(text.as_bytes());
+            DecodeError::not_json(&fault.unwrap_or_else(|| super::lowered(&error)))
+        })
+}
+
+/// Reads an [`Identity`] and nothing else.
+pub(super) struct Claim(pub(super) Identity);
+
+impl<'de> Deserialize<'de> for Claim {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(ClaimVisitor).map(Self)
+    }
+}
+
+struct ClaimVisitor;
+
+/// What Go calls the struct into which it reads the claim.
+const GO_STRUCT: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+
+impl<'de> Visitor<'de> for ClaimVisitor {
+    type Value = Identity;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Identity, E> {
+        Ok(Identity::default())
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Identity, E> {
+        Err(no_object("bool"))
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Identity, E> {
+        Err(no_object("number"))
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<Identity, E> {
+        Err(no_object("number"))
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Identity, E> {
+        Err(no_object("number"))
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<Identity, E> {
+        Err(no_object("string"))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<Identity, A::Error> {
+        Err(no_object("array"))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Identity, A::Error> {
+        let mut identity = Identity::default();
+        while let Some(member) = map.next_key::<Member>()? {
+            match member {
+                Member::ApiVersion => identity.api_version = text(&mut map, "apiVersion")?,
+                Member::Kind => identity.kind = text(&mut map, "kind")?,
+                Member::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(identity)
+    }
+}
+
+enum Member {
+    ApiVersion,
+    Kind,
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Member {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Name;
+        impl Visitor<'_> for Name {
+            type Value = Member;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name")
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<Member, E> {
+                Ok(match name {
+                    "apiVersion" => Member::ApiVersion,
+                    "kind" => Member::Kind,
+                    _ => Member::Other,
+                })
+            }
+        }
+        from.deserialize_str(Name)
+    }
+}
+
+/// A member that must be text or null.
+fn text<'de, A: MapAccess<'de>>(map: &mut A, name: &str) -> Result<Option<String>, A::Error> {
+    let found = match map.next_value::<serde_json::Value>()? {
+        serde_json::Value::Null => return Ok(None),
+        serde_json::Value::String(text) => return Ok(Some(text)),
+        serde_json::Value::Bool(_) => "bool",
+        serde_json::Value::Number(_) => "number",
+        serde_json::Value::Array(_) => "array",
+        serde_json::Value::Object(_) => "object",
+    };
+    Err(A::Error::custom(format!(
+        "json: cannot unmarshal {found} into Go struct field .{name} of type string"
+    )))
+}
+
+fn no_object<E: Error>(found: &str) -> E {
+    E::custom(format!(
+        "json: cannot unmarshal {found} into Go value of type {GO_STRUCT}"
+    ))
+}

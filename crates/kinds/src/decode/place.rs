@@ -1,0 +1,177 @@
+//! Where in a document the decoder is.
+//!
+//! A place is a chain of steps on the stack: it costs nothing until something is wrong
+//! there and its path is printed.
+
+use std::cell::{Cell, RefCell};
+use std::fmt::Write;
+
+use super::DecodeError;
+use crate::field::quote;
+use crate::types::{Shape, Type, TypeId, types};
+
+/// What was found so far.
+#[derive(Default)]
+pub(super) struct Session {
+    pub(super) problems: RefCell<Vec<String>>,
+    /// The first thing that is wrong; the error that serde carries says only that there
+    /// is one.
+    pub(super) fault: RefCell<Option<DecodeError>>,
+    /// The number that the fault names, as far as serde knows it.
+    pub(super) number: Cell<Option<f64>>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Place<'p> {
+    session: &'p Session,
+    parent: Option<&'p Place<'p>>,
+    step: Step<'p>,
+    pub(super) depth: usize,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Step<'p> {
+    /// The document.
+    Root,
+    /// Something that Go decodes apart: it reports no problems and errors name no path
+    /// to it.
+    Apart,
+    /// A member of a struct.
+    Field(&'static Type, &'static str),
+    /// A value of a map.
+    Key(&'p str),
+    /// An element of a list.
+    Index(usize),
+}
+
+/// Go stops collecting problems here.
+const MAX_PROBLEMS: usize = 100;
+
+impl<'p> Place<'p> {
+    pub(super) fn root(session: &'p Session) -> Self {
+        Self {
+            session,
+            parent: None,
+            step: Step::Root,
+            depth: 0,
+        }
+    }
+
+    pub(super) fn child(&'p self, step: Step<'p>) -> Self {
+        Self {
+            session: self.session,
+            parent: Some(self),
+            step,
+            // What Go decodes apart is still the same value of the document.
+            depth: self.depth + usize::from(!matches!(step, Step::Apart)),
+        }
+    }
+
+    pub(super) fn is_root(&self) -> bool {
+        matches!(self.step, Step::Root)
+    }
+
+    /// Notes a field that Kubernetes would warn about.
+    pub(super) fn report(&self, problem: &str, name: &str) {
+        let Some(mut path) = self.path() else { return };
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(name);
+        let mut problems = self.session.problems.borrow_mut();
+        let problem = format!("{problem} {}", quote(&path));
+        if problems.len() < MAX_PROBLEMS && !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+
+    /// Notes what is wrong here.
+    pub(super) fn fail(&self, fault: DecodeError) {
+        self.session.fault.borrow_mut().get_or_insert(fault);
+    }
+
+    /// Notes that something of the wrong JSON type is here.
+    pub(super) fn mismatch(&self, found: &str, shape: &Shape) {
+        let wanted = go_type(shape);
+        let (owner, path) = self.go_path();
+        let target = match owner {
+            None => format!("value of type {wanted}"),
+            Some(owner) => format!("struct field {}.{path} of type {wanted}", owner.kind()),
+        };
+        let text = format!("json: cannot unmarshal {found} into Go {target}");
+        self.fail(DecodeError::Type(text));
+    }
+
+    /// Notes that a number is here that its Go type cannot hold.
+    pub(super) fn bad_number(&self, number: f64, printed: &str, shape: &Shape) {
+        self.session.number.set(Some(number));
+        self.mismatch(&format!("number {printed}"), shape);
+    }
+
+    /// `spec.containers[0]`, or nothing where problems are not reported.
+    fn path(&self) -> Option<String> {
+        let mut path = match self.parent {
+            Some(parent) => parent.path()?,
+            None => String::new(),
+        };
+        let dot = if path.is_empty() { "" } else { "." };
+        // Writing to a String cannot fail.
+        let _ = match self.step {
+            Step::Root => Ok(()),
+            Step::Apart => return None,
+            Step::Field(_, name) => write!(path, "{dot}{name}"),
+            Step::Key(key) => write!(path, "{dot}{key}"),
+            Step::Index(index) => write!(path, "[{index}]"),
+        };
+        Some(path)
+    }
+
+    /// The innermost struct and the names of fields down to here.
+    fn go_path(&self) -> (Option<&'static Type>, String) {
+        let mut names = Vec::new();
+        let mut innermost = None;
+        let mut place = Some(self);
+        while let Some(at) = place {
+            match at.step {
+                Step::Apart => break,
+                Step::Field(owner, name) => {
+                    innermost = innermost.or(Some(owner));
+                    names.push(name);
+                }
+                Step::Root | Step::Key(_) | Step::Index(_) => {}
+            }
+            place = at.parent;
+        }
+        names.reverse();
+        (innermost, names.join("."))
+    }
+}
+
+/// The type as Go prints it, as far as the table knows it: names of types that are
+/// nothing but text are not in it.
+fn go_type(shape: &Shape) -> String {
+    match shape {
+        Shape::String => "string".to_owned(),
+        Shape::Bool => "bool".to_owned(),
+        Shape::Int32 => "int32".to_owned(),
+        Shape::Int64 => "int64".to_owned(),
+        Shape::Float64 => "float64".to_owned(),
+        Shape::Bytes => "[]uint8".to_owned(),
+        Shape::Time => "v1.Time".to_owned(),
+        Shape::MicroTime => "v1.MicroTime".to_owned(),
+        Shape::Quantity => "resource.Quantity".to_owned(),
+        Shape::IntOrString => "intstr.IntOrString".to_owned(),
+        Shape::Raw => "runtime.RawExtension".to_owned(),
+        Shape::Struct(id) => struct_name(*id),
+        Shape::List(of) | Shape::WrappedList(of) => format!("[]{}", go_type(of)),
+        Shape::Map(of) if **of == Shape::Quantity => "v1.ResourceList".to_owned(),
+        Shape::Map(of) => format!("map[string]{}", go_type(of)),
+    }
+}
+
+/// `v1.Deployment` of `api.apps.v1.Deployment`.
+fn struct_name(id: TypeId) -> String {
+    let name = types().get(id).name;
+    let package = name.rsplit('.').nth(1).unwrap_or_default();
+    format!("{package}.{}", types().get(id).kind())
+}

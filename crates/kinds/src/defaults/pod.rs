@@ -1,0 +1,202 @@
+//! Pods and what they are made of, wherever it occurs.
+
+use serde_json::Value;
+
+use super::{Rule, image, resources, tree};
+use crate::Object;
+
+/// Where pods of long ago held what is now `initContainers`.
+const OUTLIVED: [&str; 4] = [
+    "pod.beta.kubernetes.io/init-containers",
+    "pod.alpha.kubernetes.io/init-containers",
+    "pod.beta.kubernetes.io/init-container-statuses",
+    "pod.alpha.kubernetes.io/init-container-statuses",
+];
+
+pub(super) const RULES: &[Rule] = &[
+    Rule::run("api.core.v1.Pod", pod),
+    Rule::run("api.core.v1.Pod", drop_outlived),
+    Rule::run("api.core.v1.PodTemplateSpec", drop_outlived),
+    Rule::run("api.core.v1.PodSpec", service_account),
+    Rule::run("api.core.v1.PodStatus", |status| {
+        let address = |ip: &str| serde_json::json!({"ip": ip});
+        align(status, ["podIP", "podIPs"], address, |first| {
+            first.get("ip")
+        });
+    }),
+    Rule::run("api.core.v1.NodeSpec", |spec| {
+        align(
+            spec,
+            ["podCIDR", "podCIDRs"],
+            |cidr| cidr.into(),
+            |cidr| Some(cidr),
+        );
+    }),
+    Rule::set(
+        "api.core.v1.PodSpec",
+        &[
+            ("dnsPolicy", r#""ClusterFirst""#),
+            ("restartPolicy", r#""Always""#),
+            ("securityContext", "{}"),
+            ("terminationGracePeriodSeconds", "30"),
+            ("schedulerName", r#""default-scheduler""#),
+        ],
+    ),
+    Rule::set(
+        "api.core.v1.Container",
+        &[
+            ("terminationMessagePath", r#""/dev/termination-log""#),
+            ("terminationMessagePolicy", r#""File""#),
+        ],
+    ),
+    Rule::run("api.core.v1.Container", container),
+    Rule::set(
+        "api.core.v1.EphemeralContainerCommon",
+        &[
+            ("terminationMessagePath", r#""/dev/termination-log""#),
+            ("terminationMessagePolicy", r#""File""#),
+        ],
+    ),
+    Rule::run("api.core.v1.EphemeralContainerCommon", container),
+    Rule::set(
+        "api.core.v1.Probe",
+        &[
+            ("timeoutSeconds", "1"),
+            ("periodSeconds", "10"),
+            ("successThreshold", "1"),
+            ("failureThreshold", "3"),
+        ],
+    ),
+    Rule::set(
+        "api.core.v1.HTTPGetAction",
+        &[("path", r#""/""#), ("scheme", r#""HTTP""#)],
+    ),
+    Rule::set("api.core.v1.GRPCAction", &[("service", r#""""#)]),
+    Rule::set("api.core.v1.FileKeySelector", &[("optional", "false")]),
+    Rule::set(
+        "api.core.v1.ObjectFieldSelector",
+        &[("apiVersion", r#""v1""#)],
+    ),
+    Rule::run("api.core.v1.Volume", volume),
+    Rule::set("api.core.v1.HostPathVolumeSource", &[("type", r#""""#)]),
+    Rule::set("api.core.v1.SecretVolumeSource", &[("defaultMode", "420")]),
+    Rule::set(
+        "api.core.v1.ConfigMapVolumeSource",
+        &[("defaultMode", "420")],
+    ),
+    Rule::set(
+        "api.core.v1.DownwardAPIVolumeSource",
+        &[("defaultMode", "420")],
+    ),
+    Rule::set(
+        "api.core.v1.ProjectedVolumeSource",
+        &[("defaultMode", "420")],
+    ),
+    Rule::set(
+        "api.core.v1.ServiceAccountTokenProjection",
+        &[("expirationSeconds", "3600")],
+    ),
+    Rule::set(
+        "api.core.v1.AzureDiskVolumeSource",
+        &[("readOnly", "false")],
+    ),
+];
+
+/// What holds for a Pod only, not for a template of one.
+fn pod(pod: &mut Object) {
+    let spec = tree::child_mut(pod, "spec");
+    let host_network = tree::truth(spec, "hostNetwork");
+    for containers in ["containers", "initContainers"] {
+        for container in tree::items_mut(spec, containers) {
+            request_limits(container);
+            if host_network {
+                open_host_ports(container);
+            }
+        }
+    }
+    resources::complete_pod(spec);
+    tree::fill(spec, "enableServiceLinks", true);
+    // Templates keep a negative period, since they always did.
+    if tree::number(spec, "terminationGracePeriodSeconds") < 0 {
+        spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
+    }
+}
+
+fn drop_outlived(holder: &mut Object) {
+    let annotations = tree::existing_mut(holder, "metadata")
+        .and_then(|metadata| tree::existing_mut(metadata, "annotations"));
+    if let Some(annotations) = annotations {
+        annotations.retain(|key, _| !OUTLIVED.contains(&key.as_str()));
+    }
+}
+
+/// The account has two names for one thing; the newer one wins.
+fn service_account(spec: &mut Object) {
+    if tree::empty(spec, "serviceAccountName") {
+        tree::copy_if_set(spec, "serviceAccount", "serviceAccountName");
+    }
+    tree::copy_if_set(spec, "serviceAccountName", "serviceAccount");
+}
+
+/// Keeps one value and the list of which it is the first in step: the value wins, since
+/// writers that know no list write the value only.
+fn align(
+    object: &mut Object,
+    [one, many]: [&str; 2],
+    wrap: fn(&str) -> Value,
+    unwrap: fn(&Value) -> Option<&Value>,
+) {
+    let first = tree::list(object, many).first().and_then(unwrap).cloned();
+    match (tree::text(object, one), first) {
+        ("", Some(first)) => {
+            object.insert(one.to_owned(), first);
+        }
+        ("", None) => {}
+        (value, first) if first.as_ref().and_then(Value::as_str) != Some(value) => {
+            let list = vec![wrap(value)];
+            object.insert(many.to_owned(), list.into());
+        }
+        _ => {}
+    }
+}
+
+/// Who limits a resource and requests none requests the limit.
+fn request_limits(container: &mut Object) {
+    let Some(resources) = tree::existing_mut(container, "resources") else {
+        return;
+    };
+    let Some(limits) = tree::child(resources, "limits").cloned() else {
+        return;
+    };
+    let requests = tree::child_mut(resources, "requests");
+    for (resource, amount) in limits {
+        requests.entry(resource).or_insert(amount);
+    }
+}
+
+/// On the host's network a container's port is the host's.
+fn open_host_ports(container: &mut Object) {
+    for port in tree::items_mut(container, "ports") {
+        let number = tree::number(port, "containerPort");
+        tree::fill_empty(port, "hostPort", number);
+    }
+}
+
+fn container(container: &mut Object) {
+    let policy = image::pull_policy(tree::text(container, "image"));
+    tree::fill_empty(container, "imagePullPolicy", policy);
+}
+
+/// A volume from nowhere is an empty directory.
+fn volume(volume: &mut Object) {
+    let sourced = volume
+        .iter()
+        .any(|(json, value)| json != "name" && !value.is_null());
+    if !sourced {
+        volume.insert("emptyDir".to_owned(), Value::Object(Object::new()));
+    }
+    if let Some(source) = tree::existing_mut(volume, "image") {
+        let policy = image::pull_policy(tree::text(source, "reference"));
+        tree::fill_empty(source, "pullPolicy", policy);
+    }
+}

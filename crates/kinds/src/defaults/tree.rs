@@ -1,0 +1,151 @@
+//! Reading and writing objects as Go sees them: what is not there is zero.
+
+use serde_json::Value;
+
+use crate::Object;
+
+/// Whether Go would hold the zero value: nothing, false, 0, or empty.
+pub(crate) fn zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    }
+}
+
+/// Whether the field holds nothing; a pointer to zero is something, a plain zero is not.
+pub(crate) fn unset(object: &Object, json: &str, pointer: bool) -> bool {
+    match object.get(json) {
+        None | Some(Value::Null) => true,
+        Some(value) => !pointer && zero(value),
+    }
+}
+
+/// Whether the field is absent or zero.
+pub(crate) fn empty(object: &Object, json: &str) -> bool {
+    object.get(json).is_none_or(zero)
+}
+
+/// Whether the field is there, be it zero.
+pub(crate) fn given(object: &Object, json: &str) -> bool {
+    !unset(object, json, true)
+}
+
+/// Sets a pointer that is nil.
+pub(crate) fn fill(object: &mut Object, json: &str, value: impl Into<Value>) {
+    if !given(object, json) {
+        object.insert(json.to_owned(), value.into());
+    }
+}
+
+/// Sets a plain value that is zero.
+pub(crate) fn fill_empty(object: &mut Object, json: &str, value: impl Into<Value>) {
+    if empty(object, json) {
+        object.insert(json.to_owned(), value.into());
+    }
+}
+
+/// The text of a field, empty if there is none.
+pub(crate) fn text<'a>(object: &'a Object, json: &str) -> &'a str {
+    object.get(json).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The number of a field, 0 if there is none.
+pub(crate) fn number(object: &Object, json: &str) -> i64 {
+    object.get(json).and_then(Value::as_i64).unwrap_or_default()
+}
+
+/// The truth of a field, false if there is none.
+pub(crate) fn truth(object: &Object, json: &str) -> bool {
+    object
+        .get(json)
+        .and_then(Value::as_bool)
+        .unwrap_or_default()
+}
+
+/// The object in a field.
+pub(crate) fn child<'a>(object: &'a Object, json: &str) -> Option<&'a Object> {
+    object.get(json).and_then(Value::as_object)
+}
+
+/// The object in a field; it is made if there is none.
+pub(crate) fn child_mut<'a>(object: &'a mut Object, json: &str) -> &'a mut Object {
+    let value = object.entry(json).or_insert(Value::Null);
+    if !value.is_object() {
+        *value = Value::Object(Object::new());
+    }
+    match value {
+        Value::Object(child) => child,
+        _ => unreachable!("it was just made an object"),
+    }
+}
+
+/// The object in a field, if it is there, to be changed.
+pub(crate) fn existing_mut<'a>(object: &'a mut Object, json: &str) -> Option<&'a mut Object> {
+    object.get_mut(json).and_then(Value::as_object_mut)
+}
+
+/// The elements of a list.
+pub(crate) fn list<'a>(object: &'a Object, json: &str) -> &'a [Value] {
+    object
+        .get(json)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+/// The objects in a list.
+pub(crate) fn items<'a>(object: &'a Object, json: &str) -> impl Iterator<Item = &'a Object> {
+    list(object, json).iter().filter_map(Value::as_object)
+}
+
+/// The objects in a list, to be changed.
+pub(crate) fn items_mut<'a>(
+    object: &'a mut Object,
+    json: &str,
+) -> impl Iterator<Item = &'a mut Object> {
+    let items = object.get_mut(json).and_then(Value::as_array_mut);
+    items.into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+/// Makes a field what it is in another object: there, or not there.
+pub(crate) fn copy(from: &Object, to: &mut Object, json: &str) {
+    match from.get(json) {
+        Some(value) => to.insert(json.to_owned(), value.clone()),
+        None => to.remove(json),
+    };
+}
+
+/// Adds a text to a list unless it is there.
+pub(crate) fn include(object: &mut Object, json: &str, text: &str) {
+    let value = object.entry(json).or_insert(Value::Null);
+    match value {
+        Value::Array(items) if items.iter().any(|item| item == text) => {}
+        Value::Array(items) => items.push(Value::from(text)),
+        other => *other = Value::from(vec![text]),
+    }
+}
+
+/// Makes one field what another is, if that is not zero.
+pub(crate) fn copy_if_set(object: &mut Object, from: &str, to: &str) {
+    if let Some(value) = object.get(from).filter(|value| !zero(value)).cloned() {
+        object.insert(to.to_owned(), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pointer_to_zero_is_set_and_a_plain_zero_is_not() {
+        let object = json!({"a": 0, "b": null});
+        let object = object.as_object().unwrap();
+        assert!(!unset(object, "a", true));
+        assert!(unset(object, "a", false));
+        assert!(unset(object, "b", true) && unset(object, "c", true));
+    }
+}

@@ -1,0 +1,247 @@
+//! OpenAPI version 2 in protobuf, in the messages of gnostic: older kubectls and some
+//! operators read nothing else.
+
+use super::v2::{Document, document};
+use crate::{Kind, Value};
+
+/// The document of all kinds that `filter` lets through, in protobuf.
+pub fn v2_protobuf(filter: &dyn Fn(&Kind) -> bool) -> Vec<u8> {
+    let Document {
+        swagger,
+        info,
+        paths,
+        definitions,
+        security_definitions,
+        security,
+    } = document(filter);
+    let mut out = Message::default();
+    out.text(1, swagger);
+    out.nested(2, |out| {
+        out.member(1, &info["title"]);
+        out.member(2, &info["version"]);
+    });
+    out.nested(8, |out| out.named(2, &paths, path_item));
+    out.nested(9, |out| out.named(1, &definitions, schema));
+    for requirement in items(&security) {
+        out.nested(12, |out| {
+            out.named(1, members(requirement), |out, scopes| out.texts(1, scopes));
+        });
+    }
+    out.nested(13, |out| {
+        out.named(1, members(&security_definitions), |out, scheme| {
+            out.nested(2, |out| {
+                out.member(1, &scheme["type"]);
+                out.member(2, &scheme["name"]);
+                out.member(3, &scheme["in"]);
+            });
+        });
+    });
+    out.0
+}
+
+fn path_item(out: &mut Message, item: &Value) {
+    const METHODS: [(&str, u64); 7] = [
+        ("get", 2),
+        ("put", 3),
+        ("post", 4),
+        ("delete", 5),
+        ("options", 6),
+        ("head", 7),
+        ("patch", 8),
+    ];
+    for (method, number) in METHODS {
+        if let Some(found) = item.get(method) {
+            out.nested(number, |out| operation(out, found));
+        }
+    }
+    parameters(out, 9, item);
+}
+
+fn operation(out: &mut Message, operation: &Value) {
+    out.texts(1, &operation["tags"]);
+    out.member(5, &operation["operationId"]);
+    out.texts(6, &operation["produces"]);
+    out.texts(7, &operation["consumes"]);
+    parameters(out, 8, operation);
+    out.nested(9, |out| {
+        out.named(1, members(&operation["responses"]), |out, found| {
+            out.nested(1, |out| response(out, found));
+        });
+    });
+    out.texts(10, &operation["schemes"]);
+    extensions(out, 13, operation);
+}
+
+fn response(out: &mut Message, response: &Value) {
+    out.member(1, &response["description"]);
+    if let Some(found) = response.get("schema") {
+        out.nested(2, |out| out.nested(1, |out| schema(out, found)));
+    }
+}
+
+fn parameters(out: &mut Message, number: u64, of: &Value) {
+    for found in items(&of["parameters"]) {
+        // A parameter, not a reference to one.
+        out.nested(number, |out| out.nested(1, |out| parameter(out, found)));
+    }
+}
+
+fn parameter(out: &mut Message, parameter: &Value) {
+    if parameter["in"] == "body" {
+        return out.nested(1, |out| {
+            out.member(2, &parameter["name"]);
+            out.member(3, &parameter["in"]);
+            out.flag(4, &parameter["required"]);
+            out.nested(5, |out| schema(out, &parameter["schema"]));
+        });
+    }
+    // Parameters in queries and in paths have different numbers for the same things.
+    let (kind, kind_number, unique_number) = match parameter["in"] == "query" {
+        true => (3, 6, 20),
+        false => (4, 5, 19),
+    };
+    out.nested(2, |out| {
+        out.nested(kind, |out| {
+            out.flag(1, &parameter["required"]);
+            out.member(2, &parameter["in"]);
+            out.member(4, &parameter["name"]);
+            out.member(kind_number, &parameter["type"]);
+            out.flag(unique_number, &parameter["uniqueItems"]);
+        });
+    });
+}
+
+fn schema(out: &mut Message, of: &Value) {
+    out.member(1, &of["$ref"]);
+    out.member(2, &of["format"]);
+    out.member(4, &of["description"]);
+    out.texts(19, &of["required"]);
+    if let Some(values) = of.get("additionalProperties") {
+        out.nested(21, |out| out.nested(1, |out| schema(out, values)));
+    }
+    if let Some(kind) = of.get("type") {
+        out.nested(22, |out| out.member(1, kind));
+    }
+    if let Some(items) = of.get("items") {
+        out.nested(23, |out| out.nested(1, |out| schema(out, items)));
+    }
+    if let Some(properties) = of.get("properties") {
+        out.nested(25, |out| out.named(1, members(properties), schema));
+    }
+    extensions(out, 31, of);
+}
+
+/// What Kubernetes adds, as YAML, which JSON is.
+fn extensions(out: &mut Message, number: u64, of: &Value) {
+    let members = members(of);
+    for (name, value) in members.filter(|(name, _)| name.starts_with("x-")) {
+        out.nested(number, |out| {
+            out.text(1, name);
+            out.nested(2, |out| out.text(2, &format!("{value}\n")));
+        });
+    }
+}
+
+fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
+fn items(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// A message that is written.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn text(&mut self, number: u64, text: &str) {
+        self.bytes(number, text.as_bytes());
+    }
+
+    /// The text of a member, if it is there.
+    fn member(&mut self, number: u64, value: &Value) {
+        if let Some(text) = value.as_str() {
+            self.text(number, text);
+        }
+    }
+
+    fn texts(&mut self, number: u64, values: &Value) {
+        for value in items(values) {
+            self.member(number, value);
+        }
+    }
+
+    fn flag(&mut self, number: u64, value: &Value) {
+        if value == true {
+            self.varint(number << 3);
+            self.varint(1);
+        }
+    }
+
+    fn nested(&mut self, number: u64, write: impl FnOnce(&mut Self)) {
+        let mut inner = Self::default();
+        write(&mut inner);
+        self.bytes(number, &inner.0);
+    }
+
+    /// Members as a list of names and values.
+    fn named<'a>(
+        &mut self,
+        number: u64,
+        members: impl IntoIterator<Item = (&'a String, &'a Value)>,
+        write: impl Fn(&mut Self, &Value),
+    ) {
+        for (name, value) in members {
+            self.nested(number, |out| {
+                out.text(1, name);
+                out.nested(2, |out| write(out, value));
+            });
+        }
+    }
+
+    fn bytes(&mut self, number: u64, bytes: &[u8]) {
+        const LENGTH_DELIMITED: u64 = 2;
+        self.varint(number << 3 | LENGTH_DELIMITED);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_schema_is_written_field_by_field() {
+        let mut out = Message::default();
+        let properties = json!({"type": "object", "x-a": [1], "required": ["b"]});
+        schema(&mut out, &properties);
+        let wanted = [
+            &[0x9a, 0x01, 1, b'b'][..],
+            &[0xb2, 0x01, 8, 0x0a, 6],
+            b"object",
+            &[0xfa, 0x01, 13, 0x0a, 3],
+            b"x-a",
+            &[0x12, 6, 0x12, 4],
+            b"[1]\n",
+        ];
+        assert_eq!(out.0, wanted.concat());
+    }
+
+    #[test]
+    fn numbers_take_as_many_bytes_as_they_need() {
+        let mut out = Message::default();
+        out.varint(300);
+        assert_eq!(out.0, [0xac, 0x02]);
+    }
+}

@@ -1,0 +1,138 @@
+//! OpenAPI version 2: one document for all.
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::operation::{Body, Operation, Parameter, Place};
+use super::path::{Path, of_kind};
+use super::schema::{Dialect, Names, gvk_value, reference, schemas};
+use super::v3::code_text;
+use super::{VERSION, discovery};
+use crate::{Kind, Object, Value, kinds};
+
+/// The document of all kinds that `filter` lets through.
+pub fn v2_document(filter: &dyn Fn(&Kind) -> bool) -> Vec<u8> {
+    serde_json::to_vec(&document(filter)).expect("values are always JSON")
+}
+
+pub(super) fn document(filter: &dyn Fn(&Kind) -> bool) -> Document {
+    let paths = paths(filter);
+    let names = Names::new(filter);
+    Document {
+        swagger: "2.0",
+        info: json!({"title": "Kubernetes", "version": VERSION}),
+        paths: paths.iter().map(path_item).collect(),
+        definitions: schemas(&paths, &names, Dialect::V2),
+        security_definitions: json!({
+            "BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"},
+        }),
+        security: json!([{"BearerToken": []}]),
+    }
+}
+
+fn paths(filter: &dyn Fn(&Kind) -> bool) -> Vec<Path> {
+    let mut paths = vec![discovery::api(), discovery::apis(), discovery::version()];
+    // Kinds of a version follow each other in the table, and so do versions of a group.
+    let mut last = None;
+    let mut last_group = None;
+    for (_, kind) in kinds().iter().filter(|(_, kind)| filter(kind)) {
+        if last_group.replace(&kind.group) != Some(&kind.group) && !kind.group.is_empty() {
+            paths.push(discovery::group(&kind.group));
+        }
+        if last.replace(kind.api_version()) != Some(kind.api_version()) {
+            paths.push(discovery::api_version(&kind.group, &kind.version));
+        }
+        paths.extend(of_kind(kind));
+    }
+    paths
+}
+
+/// A document with its members in the usual order.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Document {
+    pub(super) swagger: &'static str,
+    pub(super) info: Value,
+    pub(super) paths: Object,
+    pub(super) definitions: Object,
+    pub(super) security_definitions: Value,
+    pub(super) security: Value,
+}
+
+fn path_item(path: &Path) -> (String, Value) {
+    let mut item = Object::new();
+    for operation in &path.operations {
+        let value = operation_value(operation, &path.tag);
+        item.insert(operation.method.to_owned(), value);
+    }
+    if !path.parameters.is_empty() {
+        let parameters: Value = path.parameters.iter().map(parameter).collect();
+        item.insert("parameters".to_owned(), parameters);
+    }
+    (path.path.clone(), Value::Object(item))
+}
+
+fn operation_value(operation: &Operation, tag: &str) -> Value {
+    let body = body(operation.body).into_iter();
+    let parameters: Vec<_> = body
+        .chain(operation.parameters.iter().map(parameter))
+        .collect();
+    let mut value = json!({
+        "tags": [tag],
+        "operationId": operation.id,
+        "schemes": ["https"],
+        "consumes": operation.body.media_types(),
+        "produces": operation.answer.media_types(),
+        "responses": responses(operation),
+    });
+    if !parameters.is_empty() {
+        value["parameters"] = parameters.into();
+    }
+    if !operation.action.is_empty() {
+        value["x-kubernetes-action"] = operation.action.into();
+    }
+    if let Some(kind) = &operation.kind {
+        value["x-kubernetes-group-version-kind"] = gvk_value(kind);
+    }
+    value
+}
+
+fn body(body: Body) -> Option<Value> {
+    let schema = reference(body.type_name()?, Dialect::V2);
+    let mut value = json!({"name": "body", "in": "body", "schema": schema});
+    if body.required() {
+        value["required"] = true.into();
+    }
+    Some(value)
+}
+
+fn responses(operation: &Operation) -> Value {
+    let schema = match operation.answer.type_name() {
+        Some(name) => reference(name, Dialect::V2),
+        None => json!({"type": "string"}),
+    };
+    let mut responses = Object::new();
+    for code in operation.codes {
+        let response = json!({"description": code_text(*code), "schema": schema});
+        responses.insert(code.to_string(), response);
+    }
+    let unauthorized = json!({"description": code_text(401)});
+    responses.insert("401".to_owned(), unauthorized);
+    Value::Object(responses)
+}
+
+fn parameter(parameter: &Parameter) -> Value {
+    let mut value = json!({
+        "name": parameter.name,
+        "type": parameter.kind,
+        "uniqueItems": true,
+    });
+    match parameter.place {
+        Place::Query => value["in"] = "query".into(),
+        Place::Path => {
+            value["in"] = "path".into();
+            value["required"] = true.into();
+        }
+    }
+    value
+}

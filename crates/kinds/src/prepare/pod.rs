@@ -1,0 +1,388 @@
+//! Pods: what the server decides when one is made, bound, extended or resized.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{push, reset};
+use crate::Object;
+use crate::defaults::tree;
+use crate::kind::Kind;
+use crate::quantity::Quantity;
+
+pub(super) fn create(pod: &mut Object, now: &str) {
+    let spec = tree::child_mut(pod, "spec");
+    tolerate(spec);
+    if tree::empty(spec, "priorityClassName") {
+        give_priority(spec, Priority::default());
+    }
+    read_app_armor(pod);
+    spell_out_label_keys(pod);
+    let spec = tree::child_mut(pod, "spec");
+    let mut status = Object::new();
+    status.insert("phase".to_owned(), "Pending".into());
+    status.insert("qosClass".to_owned(), quality(spec).into());
+    if !tree::empty(spec, "schedulingGates") {
+        let gated = json!({
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        });
+        set_condition(&mut status, gated, now);
+    }
+    pod.insert("status".to_owned(), Value::Object(status));
+}
+
+/// What a class gives to its pods.
+#[derive(Clone, Copy, Debug)]
+pub struct Priority<'a> {
+    /// The name of the class; empty if no class is named.
+    pub class: &'a str,
+    /// The number.
+    pub value: i64,
+    /// Whether its pods may take the place of others.
+    pub preemption: &'a str,
+}
+
+impl Default for Priority<'_> {
+    fn default() -> Self {
+        Self {
+            class: "",
+            value: 0,
+            preemption: "PreemptLowerPriority",
+        }
+    }
+}
+
+/// Writes the priority that a pod's class gives, or that of the default class. It comes
+/// before [`super::create`], which cannot look classes up and gives 0 to a pod without.
+pub fn admit_priority(pod: &mut Object, priority: Priority<'_>) {
+    give_priority(tree::child_mut(pod, "spec"), priority);
+}
+
+fn give_priority(spec: &mut Object, priority: Priority<'_>) {
+    if !priority.class.is_empty() {
+        spec.insert("priorityClassName".to_owned(), priority.class.into());
+    }
+    tree::fill(spec, "priority", priority.value);
+    tree::fill(spec, "preemptionPolicy", priority.preemption);
+}
+
+/// A pod that names no account runs as `default`. Pods that mirror files of a node have
+/// no account.
+pub fn admit_service_account(pod: &mut Object) {
+    let mirror = tree::child(pod, "metadata")
+        .and_then(|metadata| tree::child(metadata, "annotations"))
+        .is_some_and(|annotations| annotations.contains_key("kubernetes.io/config.mirror"));
+    if !mirror {
+        let spec = tree::child_mut(pod, "spec");
+        tree::fill_empty(spec, "serviceAccountName", "default");
+        tree::copy_if_set(spec, "serviceAccountName", "serviceAccount");
+    }
+}
+
+/// A pod stays for a while on a node that is lost, unless it says otherwise.
+fn tolerate(spec: &mut Object) {
+    for trouble in ["not-ready", "unreachable"] {
+        let key = format!("node.kubernetes.io/{trouble}");
+        let tolerated = tree::items(spec, "tolerations").any(|toleration| {
+            let of = tree::text(toleration, "key");
+            let effect = tree::text(toleration, "effect");
+            (of.is_empty() || of == key) && matches!(effect, "" | "NoExecute")
+        });
+        if !tolerated {
+            let toleration = json!({
+                "key": key,
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": 300,
+            });
+            push(spec, "tolerations", toleration);
+        }
+    }
+}
+
+/// The quality of service follows from what is requested and limited: all of it and
+/// alike, some of it, or nothing.
+fn quality(spec: &Object) -> &'static str {
+    let empty = Object::new();
+    let own = tree::child(spec, "resources");
+    let containers: Vec<&Object> = match own {
+        Some(own) => vec![own],
+        None => tree::items(spec, "containers")
+            .chain(tree::items(spec, "initContainers"))
+            .map(|container| tree::child(container, "resources").unwrap_or(&empty))
+            .collect(),
+    };
+    let mut requests = BTreeMap::new();
+    let mut limits = BTreeMap::new();
+    let mut guaranteed = true;
+    for resources in containers {
+        sum(&mut requests, resources, "requests");
+        let limited = sum(&mut limits, resources, "limits");
+        // A pod that has resources of its own and no limits is judged by its requests.
+        let judged = own.is_none() || !tree::empty(resources, "limits");
+        guaranteed &= limited == 2 || !judged;
+    }
+    if requests.is_empty() && limits.is_empty() {
+        "BestEffort"
+    } else if guaranteed && requests == limits {
+        "Guaranteed"
+    } else {
+        "Burstable"
+    }
+}
+
+/// Adds the processor and memory of a list, and says how many of the two it has.
+fn sum(total: &mut BTreeMap<&'static str, Quantity>, resources: &Object, list: &str) -> usize {
+    let mut found = 0;
+    for resource in ["cpu", "memory"] {
+        let amount = tree::child(resources, list)
+            .and_then(|list| list.get(resource))
+            .and_then(Value::as_str)
+            .and_then(|amount| amount.parse::<Quantity>().ok())
+            .filter(|amount| *amount > Quantity::ZERO);
+        if let Some(amount) = amount {
+            let total = total.entry(resource).or_insert(Quantity::ZERO);
+            *total = total.plus(amount);
+            found += 1;
+        }
+    }
+    found
+}
+
+/// Profiles were annotations before they were fields.
+fn read_app_armor(pod: &mut Object) {
+    let annotations = tree::child(pod, "metadata")
+        .and_then(|metadata| tree::child(metadata, "annotations"))
+        .cloned();
+    let Some(annotations) = annotations else {
+        return;
+    };
+    let spec = tree::child_mut(pod, "spec");
+    let windows = tree::child(spec, "os").is_some_and(|os| tree::text(os, "name") == "windows");
+    if windows {
+        return;
+    }
+    let of_pod = tree::child(spec, "securityContext")
+        .and_then(|context| context.get("appArmorProfile"))
+        .cloned();
+    for containers in ["containers", "initContainers", "ephemeralContainers"] {
+        for container in tree::items_mut(spec, containers) {
+            let name = tree::text(container, "name");
+            let key = format!("container.apparmor.security.beta.kubernetes.io/{name}");
+            let profile = app_armor_profile(tree::text(&annotations, &key));
+            let set = tree::child(container, "securityContext")
+                .is_some_and(|context| tree::given(context, "appArmorProfile"));
+            if let (Some(profile), false) = (profile, set)
+                && of_pod.as_ref() != Some(&profile)
+            {
+                let context = tree::child_mut(container, "securityContext");
+                context.insert("appArmorProfile".to_owned(), profile);
+            }
+        }
+    }
+}
+
+fn app_armor_profile(annotation: &str) -> Option<Value> {
+    match annotation {
+        "unconfined" => Some(json!({"type": "Unconfined"})),
+        "runtime/default" => Some(json!({"type": "RuntimeDefault"})),
+        other => {
+            let profile = other.strip_prefix("localhost/")?;
+            let valid = !profile.is_empty() && profile.len() < 4096 && profile.trim() == profile;
+            valid.then(|| json!({"type": "Localhost", "localhostProfile": profile}))
+        }
+    }
+}
+
+/// Terms that match by the pod's own labels are written out with their values, since the
+/// labels may change later.
+fn spell_out_label_keys(pod: &mut Object) {
+    let labels = tree::child(pod, "metadata")
+        .and_then(|metadata| tree::child(metadata, "labels"))
+        .cloned()
+        .unwrap_or_default();
+    let spec = tree::child_mut(pod, "spec");
+    for constraint in tree::items_mut(spec, "topologySpreadConstraints") {
+        spell_out(constraint, &labels, &[("matchLabelKeys", "In")]);
+    }
+    let Some(affinity) = tree::existing_mut(spec, "affinity") else {
+        return;
+    };
+    let keys = [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")];
+    for side in ["podAffinity", "podAntiAffinity"] {
+        let Some(side) = tree::existing_mut(affinity, side) else {
+            continue;
+        };
+        for term in tree::items_mut(side, "requiredDuringSchedulingIgnoredDuringExecution") {
+            spell_out(term, &labels, &keys);
+        }
+        for weighted in tree::items_mut(side, "preferredDuringSchedulingIgnoredDuringExecution") {
+            if let Some(term) = tree::existing_mut(weighted, "podAffinityTerm") {
+                spell_out(term, &labels, &keys);
+            }
+        }
+    }
+}
+
+fn spell_out(term: &mut Object, labels: &Object, keys: &[(&str, &str)]) {
+    let mut expressions = Vec::new();
+    for (field, operator) in keys {
+        for key in tree::list(term, field).iter().filter_map(Value::as_str) {
+            if let Some(value) = labels.get(key) {
+                expressions.push(json!({"key": key, "operator": operator, "values": [value]}));
+            }
+        }
+    }
+    // A term without a selector matches nothing, and goes on to.
+    if let Some(selector) = tree::existing_mut(term, "labelSelector") {
+        for expression in expressions {
+            push(selector, "matchExpressions", expression);
+        }
+    }
+}
+
+pub(super) fn update(kind: &Kind, subresource: Option<&str>, old: &Object, pod: &mut Object) {
+    match subresource {
+        Some("ephemeralcontainers") => take_ephemeral_containers(old, pod),
+        Some("resize") => take_resources(old, pod),
+        Some("status") => {
+            reset::apply(kind, subresource, old, pod);
+            keep_status(old, pod);
+        }
+        _ => {
+            reset::apply(kind, subresource, old, pod);
+            keep_given(old, pod);
+        }
+    }
+}
+
+/// What the server gave at the creation, a client may leave out.
+fn keep_given(old: &Object, pod: &mut Object) {
+    let empty = Object::new();
+    let before = tree::child(old, "spec").unwrap_or(&empty);
+    let spec = tree::child_mut(pod, "spec");
+    for field in ["priority", "preemptionPolicy"] {
+        if !tree::given(spec, field) {
+            tree::copy(before, spec, field);
+        }
+    }
+    tolerate(spec);
+}
+
+/// A status neither forgets the pod's quality nor which generation it has seen.
+fn keep_status(old: &Object, pod: &mut Object) {
+    let empty = Object::new();
+    let before = tree::child(old, "status").unwrap_or(&empty);
+    let status = tree::child_mut(pod, "status");
+    for field in ["qosClass", "observedGeneration"] {
+        if tree::empty(status, field) {
+            tree::copy(before, status, field);
+        }
+    }
+    let mut seen: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
+    for condition in tree::items(before, "conditions") {
+        let generation = tree::number(condition, "observedGeneration");
+        seen.entry(tree::text(condition, "type"))
+            .or_default()
+            .insert(0, generation);
+    }
+    for condition in tree::items_mut(status, "conditions") {
+        let generation = seen
+            .get_mut(tree::text(condition, "type"))
+            .and_then(Vec::pop)
+            .filter(|generation| *generation != 0);
+        if let Some(generation) = generation {
+            tree::fill_empty(condition, "observedGeneration", generation);
+        }
+    }
+}
+
+fn take_ephemeral_containers(old: &Object, pod: &mut Object) {
+    let written =
+        tree::existing_mut(pod, "spec").and_then(|spec| spec.remove("ephemeralContainers"));
+    restore(old, pod);
+    let spec = tree::child_mut(pod, "spec");
+    spec.remove("ephemeralContainers");
+    spec.extend(written.map(|written| ("ephemeralContainers".to_owned(), written)));
+}
+
+/// Takes the resources of containers only. Containers that came, went or moved are taken
+/// as they are, and refused later.
+fn take_resources(old: &Object, pod: &mut Object) {
+    let empty = Object::new();
+    let before = tree::child(old, "spec").unwrap_or(&empty);
+    let spec = tree::child_mut(pod, "spec").clone();
+    let count = |spec: &Object, list: &str| tree::list(spec, list).len();
+    let lists = ["containers", "initContainers"];
+    if lists
+        .iter()
+        .any(|list| count(before, list) != count(&spec, list))
+    {
+        return;
+    }
+    restore(old, pod);
+    let restored = tree::child_mut(pod, "spec");
+    tree::copy(&spec, restored, "resources");
+    for list in lists {
+        let names = |spec: &Object| -> Vec<String> {
+            let names = tree::items(spec, list).map(|container| tree::text(container, "name"));
+            names.map(str::to_owned).collect()
+        };
+        if names(&spec) != names(before) {
+            tree::copy(&spec, restored, list);
+            continue;
+        }
+        let written = tree::items(&spec, list);
+        for (container, written) in tree::items_mut(restored, list).zip(written) {
+            tree::copy(written, container, "resources");
+            tree::copy(written, container, "resizePolicy");
+        }
+    }
+}
+
+fn restore(old: &Object, pod: &mut Object) {
+    tree::copy(old, pod, "spec");
+    tree::copy(old, pod, "status");
+    reset::metadata(old, pod);
+}
+
+/// Binds a pod to the node that a binding names, and takes over its labels and
+/// annotations. Whether the pod may be bound is the caller's question.
+pub fn bind(pod: &mut Object, binding: &Object, now: &str) {
+    let target = tree::child(binding, "target");
+    let node = target.map(|target| tree::text(target, "name"));
+    let node = node.unwrap_or_default();
+    tree::child_mut(pod, "spec").insert("nodeName".to_owned(), node.into());
+    let written = tree::child(binding, "metadata");
+    for map in ["annotations", "labels"] {
+        if let Some(written) = written.and_then(|metadata| tree::child(metadata, map)) {
+            let metadata = tree::child_mut(pod, "metadata");
+            tree::child_mut(metadata, map).extend(written.clone());
+        }
+    }
+    let status = tree::child_mut(pod, "status");
+    status.remove("nominatedNodeName");
+    let scheduled = json!({"type": "PodScheduled", "status": "True"});
+    set_condition(status, scheduled, now);
+}
+
+/// Sets a condition; it keeps the time of its last change if its status does not change.
+fn set_condition(status: &mut Object, condition: Value, now: &str) {
+    let Value::Object(mut condition) = condition else {
+        return;
+    };
+    let of = tree::text(&condition, "type").to_owned();
+    condition.insert("lastTransitionTime".to_owned(), now.into());
+    let is = |existing: &&mut Object| tree::text(existing, "type") == of;
+    if let Some(existing) = tree::items_mut(status, "conditions").find(is) {
+        if tree::text(existing, "status") == tree::text(&condition, "status") {
+            tree::copy(existing, &mut condition, "lastTransitionTime");
+        }
+        *existing = condition;
+        return;
+    }
+    push(status, "conditions", Value::Object(condition));
+}

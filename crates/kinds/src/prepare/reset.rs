@@ -1,0 +1,59 @@
+//! What a write leaves as it was, by the table of kinds.
+
+use crate::Object;
+use crate::defaults::tree;
+use crate::kind::Kind;
+
+/// Whether a write to the object, or to the subresource, leaves the field alone.
+pub(super) fn keeps(kind: &Kind, subresource: Option<&str>, field: &str) -> bool {
+    let kept = kind.reset_fields.get(subresource.unwrap_or("main"));
+    kept.is_some_and(|kept| kept.iter().any(|path| path == field))
+}
+
+/// Puts back all that the write leaves alone.
+pub(super) fn apply(kind: &Kind, subresource: Option<&str>, old: &Object, new: &mut Object) {
+    let kept = kind.reset_fields.get(subresource.unwrap_or("main"));
+    for path in kept.into_iter().flatten() {
+        match path.split_once('.') {
+            None if path == "metadata" => metadata(old, new),
+            None => tree::copy(old, new, path),
+            Some((parent, field)) => copy_below(old, new, parent, field),
+        }
+    }
+}
+
+/// Puts back a field of a field.
+pub(super) fn copy_below(old: &Object, new: &mut Object, parent: &str, field: &str) {
+    match tree::child(old, parent) {
+        Some(before) => tree::copy(before, tree::child_mut(new, parent), field),
+        None => {
+            if let Some(now) = tree::existing_mut(new, parent) {
+                now.remove(field);
+            }
+        }
+    }
+}
+
+/// Puts back the metadata that a client writes, since a status has none of its own.
+pub(super) fn metadata(old: &Object, new: &mut Object) {
+    for field in [
+        "labels",
+        "annotations",
+        "finalizers",
+        "ownerReferences",
+        "deletionTimestamp",
+        "generation",
+    ] {
+        copy_below(old, new, "metadata", field);
+    }
+}
+
+/// Puts back all metadata except what guards and records the write itself.
+pub(super) fn all_metadata(old: &Object, new: &mut Object) {
+    let mut kept = tree::child(old, "metadata").cloned().unwrap_or_default();
+    let written = tree::child_mut(new, "metadata");
+    for field in ["managedFields", "resourceVersion"] {
+        tree::copy(written, &mut kept, field);
+    }
+    *written = kept;
+}

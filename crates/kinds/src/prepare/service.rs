@@ -1,0 +1,277 @@
+//! Services: addresses and ports are given by the server and kept for life.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::Creation;
+use crate::Object;
+use crate::defaults::{reachable_from_outside, tree};
+
+const NONE: &str = "None";
+
+pub(super) fn create(service: &mut Object, with: &mut Creation<'_>) {
+    let spec = tree::child_mut(service, "spec");
+    if !tree::empty(spec, "clusterIP") && tree::empty(spec, "clusterIPs") {
+        let address = tree::text(spec, "clusterIP").to_owned();
+        spec.insert("clusterIPs".to_owned(), json!([address]));
+    }
+    if tree::text(spec, "type") == "ExternalName" {
+        spec.remove("internalTrafficPolicy");
+    }
+    allocate(service, with);
+}
+
+/// Gives a service the addresses and ports that its type needs and that it does not have.
+/// A creation does it by itself; after an update it gives what a new type needs.
+pub fn allocate(service: &mut Object, with: &mut Creation<'_>) {
+    let spec = tree::child_mut(service, "spec");
+    if needs_address(spec) {
+        if tree::empty(spec, "clusterIP") {
+            let address = (with.cluster_ip)();
+            spec.insert("clusterIPs".to_owned(), json!([address]));
+            spec.insert("clusterIP".to_owned(), address.into());
+        }
+        fill_families(spec);
+    }
+    allocate_ports(spec, with);
+    if needs_health_check(spec) && tree::empty(spec, "healthCheckNodePort") {
+        let port = (with.node_port)();
+        spec.insert("healthCheckNodePort".to_owned(), port.into());
+    }
+}
+
+pub(super) fn update(old: &Object, service: &mut Object) {
+    let empty = Object::new();
+    let before = tree::child(old, "spec").unwrap_or(&empty);
+    let spec = tree::child_mut(service, "spec");
+    keep_given(before, spec);
+    pair_addresses(before, spec);
+    if needs_address(spec) && !tree::empty(spec, "clusterIP") {
+        if !tree::given(spec, "ipFamilyPolicy") {
+            tree::copy(before, spec, "ipFamilyPolicy");
+        }
+        fill_families(spec);
+    }
+    drop_unneeded(before, spec);
+    if tree::text(spec, "type") == "ExternalName" {
+        spec.remove("internalTrafficPolicy");
+    }
+    if tree::text(spec, "type") != "LoadBalancer"
+        && let Some(status) = tree::existing_mut(service, "status")
+    {
+        status.remove("loadBalancer");
+    }
+}
+
+/// What a client leaves out is what the server gave before.
+fn keep_given(before: &Object, spec: &mut Object) {
+    if needs_address(before) && needs_address(spec) {
+        for field in ["clusterIP", "clusterIPs"] {
+            if tree::empty(spec, field) {
+                tree::copy(before, spec, field);
+            }
+        }
+    }
+    if takes_ports(before) && takes_ports(spec) {
+        keep_ports(before, spec);
+    }
+    if needs_health_check(before)
+        && needs_health_check(spec)
+        && tree::empty(spec, "healthCheckNodePort")
+    {
+        tree::copy(before, spec, "healthCheckNodePort");
+    }
+}
+
+/// Ports are recognised by name; a number that another port of the service took over is
+/// not given back.
+fn keep_ports(before: &Object, spec: &mut Object) {
+    let taken = node_ports(spec);
+    let given: BTreeMap<&str, i64> = tree::items(before, "ports")
+        .map(|port| (tree::text(port, "name"), tree::number(port, "nodePort")))
+        .collect();
+    for port in tree::items_mut(spec, "ports") {
+        let number = given.get(tree::text(port, "name")).copied();
+        let number = number.filter(|number| *number != 0 && !taken.contains(number));
+        if let Some(number) = number {
+            tree::fill_empty(port, "nodePort", number);
+        }
+    }
+}
+
+/// The address and the list of which it is the first follow one another.
+fn pair_addresses(before: &Object, spec: &mut Object) {
+    let (was, is) = (
+        tree::text(before, "clusterIP"),
+        tree::text(spec, "clusterIP"),
+    );
+    if was == is || !same_list(before, spec, "clusterIPs") {
+        return;
+    }
+    if is.is_empty() {
+        spec.remove("clusterIPs");
+    } else {
+        let address = is.to_owned();
+        spec.insert("clusterIPs".to_owned(), json!([address]));
+    }
+}
+
+/// Takes back what a new type has no use for, unless the client changed it, which is
+/// refused later.
+fn drop_unneeded(before: &Object, spec: &mut Object) {
+    let same = |spec: &Object, field: &str| {
+        before.get(field).filter(|value| !tree::zero(value))
+            == spec.get(field).filter(|value| !tree::zero(value))
+    };
+    if needs_address(before) && !needs_address(spec) {
+        if same(spec, "clusterIP") && same_list(before, spec, "clusterIPs") {
+            spec.remove("clusterIP");
+            spec.remove("clusterIPs");
+        }
+        for field in ["ipFamilies", "ipFamilyPolicy"] {
+            if same(spec, field) {
+                spec.remove(field);
+            }
+        }
+    }
+    if has_ports(before) && !has_ports(spec) && node_ports(spec).is_subset(&node_ports(before)) {
+        for port in tree::items_mut(spec, "ports") {
+            port.remove("nodePort");
+        }
+    }
+    let balanced = |spec: &Object| tree::text(spec, "type") == "LoadBalancer";
+    for (field, needs) in [
+        (
+            "healthCheckNodePort",
+            needs_health_check as fn(&Object) -> bool,
+        ),
+        ("allocateLoadBalancerNodePorts", balanced),
+        ("loadBalancerClass", balanced),
+        ("externalTrafficPolicy", reachable_from_outside),
+    ] {
+        if needs(before) && !needs(spec) && same(spec, field) {
+            spec.remove(field);
+        }
+    }
+}
+
+/// The families of a service are those of its addresses.
+fn fill_families(spec: &mut Object) {
+    let headless = tree::text(spec, "clusterIP") == NONE;
+    let free = headless && tree::empty(spec, "selector");
+    // Without a selector its endpoints may be anything, so it promises both.
+    let policy = if free {
+        "RequireDualStack"
+    } else {
+        "SingleStack"
+    };
+    tree::fill(spec, "ipFamilyPolicy", policy);
+    let mut families: Vec<Value> = tree::list(spec, "ipFamilies").to_vec();
+    if !headless {
+        let addresses = tree::list(spec, "clusterIPs").iter();
+        let addresses = addresses.filter_map(Value::as_str).skip(families.len());
+        families.extend(addresses.map(|address| Value::from(family(address))));
+    }
+    if families.is_empty() {
+        families.push("IPv4".into());
+    }
+    let single = tree::text(spec, "ipFamilyPolicy") == "SingleStack";
+    if free && !single && families.len() == 1 {
+        let other = if families[0] == "IPv4" {
+            "IPv6"
+        } else {
+            "IPv4"
+        };
+        families.push(other.into());
+    }
+    spec.insert("ipFamilies".to_owned(), families.into());
+}
+
+fn family(address: &str) -> &'static str {
+    if address.contains(':') {
+        "IPv6"
+    } else {
+        "IPv4"
+    }
+}
+
+/// Ports of the service that are the same, for other protocols, share a port of the nodes.
+fn allocate_ports(spec: &mut Object, with: &mut Creation<'_>) {
+    if !takes_ports(spec) {
+        return;
+    }
+    let mut given: BTreeMap<i64, i64> = BTreeMap::new();
+    for port in tree::items(spec, "ports") {
+        let number = tree::number(port, "nodePort");
+        if number != 0 {
+            given.entry(tree::number(port, "port")).or_insert(number);
+        }
+    }
+    for port in tree::items_mut(spec, "ports") {
+        if tree::empty(port, "nodePort") {
+            let number = given
+                .entry(tree::number(port, "port"))
+                .or_insert_with(|| (with.node_port)().into());
+            port.insert("nodePort".to_owned(), (*number).into());
+        }
+    }
+}
+
+fn needs_address(spec: &Object) -> bool {
+    tree::text(spec, "type") != "ExternalName"
+}
+
+fn has_ports(spec: &Object) -> bool {
+    matches!(tree::text(spec, "type"), "NodePort" | "LoadBalancer")
+}
+
+/// Whether ports are taken from the nodes; a balancer may do without.
+fn takes_ports(spec: &Object) -> bool {
+    let without = spec.get("allocateLoadBalancerNodePorts") == Some(&Value::Bool(false));
+    match tree::text(spec, "type") {
+        "NodePort" => true,
+        "LoadBalancer" => !without,
+        _ => false,
+    }
+}
+
+fn needs_health_check(spec: &Object) -> bool {
+    tree::text(spec, "type") == "LoadBalancer"
+        && tree::text(spec, "externalTrafficPolicy") == "Local"
+}
+
+fn node_ports(spec: &Object) -> BTreeSet<i64> {
+    tree::items(spec, "ports")
+        .map(|port| tree::number(port, "nodePort"))
+        .filter(|number| *number != 0)
+        .collect()
+}
+
+fn same_list(left: &Object, right: &Object, field: &str) -> bool {
+    tree::list(left, field) == tree::list(right, field)
+}
+
+/// Endpoints say where they are in fields of their own; the old map is not written, and
+/// a node's name that only it holds moves.
+pub(super) fn drop_topology(slice: &mut Object, old: Option<&Object>) {
+    const HOST: &str = "kubernetes.io/hostname";
+    let endpoints = |slice: &Object| tree::list(slice, "endpoints").to_vec();
+    if old.is_some_and(|old| endpoints(old) == endpoints(slice)) {
+        return;
+    }
+    let host = |endpoint: &Object| {
+        let topology = tree::child(endpoint, "deprecatedTopology")?;
+        Some(tree::text(topology, HOST).to_owned()).filter(|host| !host.is_empty())
+    };
+    let known: BTreeSet<String> = old
+        .into_iter()
+        .flat_map(|old| tree::items(old, "endpoints").filter_map(host))
+        .collect();
+    for endpoint in tree::items_mut(slice, "endpoints") {
+        if let Some(host) = host(endpoint).filter(|host| known.contains(host)) {
+            tree::fill(endpoint, "nodeName", host);
+        }
+        endpoint.remove("deprecatedTopology");
+    }
+}

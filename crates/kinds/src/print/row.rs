@@ -1,0 +1,265 @@
+//! An object that is printed, and how its fields are read.
+
+use crate::time::{Precision, human_duration, parse};
+use crate::{Object, Value};
+
+const NONE: &str = "<none>";
+
+/// An object that is printed, and when.
+pub(super) struct Row<'a> {
+    object: &'a Object,
+    now: i64,
+}
+
+impl<'a> Row<'a> {
+    pub(super) fn new(object: &'a Object, now: i64) -> Self {
+        Self { object, now }
+    }
+
+    /// The field at the path, whose steps are separated by dots.
+    pub(super) fn at(&self, path: &str) -> At<'a> {
+        let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+        let found = At(self.object.get(first));
+        if rest.is_empty() {
+            found
+        } else {
+            found.at(rest)
+        }
+    }
+
+    /// The name of the object.
+    pub(super) fn name(&self) -> Value {
+        self.text("metadata.name")
+    }
+
+    /// The text at the path, empty if there is none.
+    pub(super) fn text(&self, path: &str) -> Value {
+        Value::from(self.at(path).text())
+    }
+
+    /// The number at the path, 0 if there is none.
+    pub(super) fn number(&self, path: &str) -> Value {
+        Value::from(self.at(path).number())
+    }
+
+    /// Whether it is true at the path.
+    pub(super) fn flag(&self, path: &str) -> Value {
+        Value::from(self.at(path).is_true())
+    }
+
+    /// How many items or members there are at the path.
+    pub(super) fn count(&self, path: &str) -> Value {
+        Value::from(self.at(path).len())
+    }
+
+    /// How long ago the object was created.
+    pub(super) fn age(&self) -> Value {
+        Value::from(self.since(self.at("metadata.creationTimestamp")))
+    }
+
+    /// When the object was created.
+    pub(super) fn created_at(&self) -> Value {
+        let created = self.at("metadata.creationTimestamp").text();
+        // A time that was never set is Go's first second.
+        let created = if created.is_empty() {
+            "0001-01-01T00:00:00Z"
+        } else {
+            created
+        };
+        Value::from(created)
+    }
+
+    /// Whether somebody asked to delete the object.
+    pub(super) fn deleting(&self) -> bool {
+        self.at("metadata.deletionTimestamp").exists()
+    }
+
+    /// The annotation, empty if there is none.
+    pub(super) fn annotation(&self, name: &str) -> &'a str {
+        self.at("metadata.annotations").get(name).text()
+    }
+
+    /// How long ago that was.
+    pub(super) fn since(&self, time: At<'_>) -> String {
+        match time.seconds() {
+            Some(then) => human_duration(self.now.saturating_sub(then)),
+            None => "<unknown>".to_owned(),
+        }
+    }
+}
+
+/// A value that may be missing; what has another form than expected counts as missing.
+#[derive(Clone, Copy)]
+pub(super) struct At<'a>(Option<&'a Value>);
+
+impl<'a> At<'a> {
+    /// The member called so, dots and all.
+    pub(super) fn get(self, name: &str) -> Self {
+        Self(self.0.and_then(|value| value.get(name)))
+    }
+
+    /// The field at the path, whose steps are separated by dots.
+    pub(super) fn at(self, path: &str) -> Self {
+        path.split('.').fold(self, |at, name| at.get(name))
+    }
+
+    /// Whether it is there.
+    pub(super) fn exists(self) -> bool {
+        self.0.is_some_and(|value| !value.is_null())
+    }
+
+    /// Itself, if it is there.
+    pub(super) fn if_exists(self) -> Option<Self> {
+        self.exists().then_some(self)
+    }
+
+    /// Its text.
+    pub(super) fn text(self) -> &'a str {
+        self.0.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Its text, or `other` if that is empty.
+    pub(super) fn text_or(self, other: &'a str) -> &'a str {
+        match self.text() {
+            "" => other,
+            text => text,
+        }
+    }
+
+    /// Its text, or `<none>`.
+    pub(super) fn text_or_none(self) -> &'a str {
+        self.text_or(NONE)
+    }
+
+    /// Its text, or `other` if it is not there at all.
+    pub(super) fn set_or(self, other: &'a str) -> &'a str {
+        if self.exists() { self.text() } else { other }
+    }
+
+    /// Its number.
+    pub(super) fn number(self) -> i64 {
+        self.0.and_then(Value::as_i64).unwrap_or_default()
+    }
+
+    /// Whether it is true.
+    pub(super) fn is_true(self) -> bool {
+        self.flag() == Some(true)
+    }
+
+    /// Whether it is true or false, if it is there.
+    pub(super) fn flag(self) -> Option<bool> {
+        self.0.and_then(Value::as_bool)
+    }
+
+    /// Its text or its number, as text.
+    pub(super) fn int_or_string(self) -> String {
+        match self.0 {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Number(number)) => number.to_string(),
+            _ => String::new(),
+        }
+    }
+
+    /// A quantity; what is missing is zero.
+    pub(super) fn quantity(self) -> String {
+        match self.int_or_string() {
+            text if text.is_empty() => "0".to_owned(),
+            text => text,
+        }
+    }
+
+    /// Its time in seconds since 1970.
+    pub(super) fn seconds(self) -> Option<i64> {
+        // A fraction, where there is one, is dropped.
+        let time = parse(self.text(), Precision::Seconds).ok()?;
+        Some(time.seconds)
+    }
+
+    /// Its items.
+    pub(super) fn items(self) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator {
+        let items = self.0.and_then(Value::as_array);
+        items
+            .map_or(&[][..], Vec::as_slice)
+            .iter()
+            .map(|item| Self(Some(item)))
+    }
+
+    /// Its members in the order of their names.
+    pub(super) fn members(self) -> impl Iterator<Item = (&'a str, Self)> {
+        let members = self.0.and_then(Value::as_object).into_iter().flatten();
+        let mut members: Vec<_> = members
+            .map(|(name, value)| (name.as_str(), Self(Some(value))))
+            .collect();
+        members.sort_unstable_by_key(|(name, _)| *name);
+        members.into_iter()
+    }
+
+    /// How many items or members it has.
+    pub(super) fn len(self) -> usize {
+        match self.0 {
+            Some(Value::Array(items)) => items.len(),
+            Some(Value::Object(members)) => members.len(),
+            _ => 0,
+        }
+    }
+
+    /// The first item whose `type` is this.
+    pub(super) fn of_type(self, name: &str) -> Self {
+        let mut found = self.items().filter(|item| item.get("type").text() == name);
+        found.next().unwrap_or(Self(None))
+    }
+
+    /// Whether the first condition of the type is true.
+    pub(super) fn has_true(self, condition: &str) -> bool {
+        self.of_type(condition).get("status").text() == "True"
+    }
+
+    /// The texts of its items, with commas between them.
+    pub(super) fn joined(self) -> String {
+        let texts: Vec<_> = self.items().map(Self::text).collect();
+        texts.join(",")
+    }
+
+    /// Its members as `name=value` with commas between them, or `<none>`.
+    pub(super) fn labels(self) -> String {
+        let labels = self.members();
+        let labels: Vec<_> = labels
+            .map(|(name, value)| format!("{name}={}", value.text()))
+            .collect();
+        match labels.is_empty() {
+            true => NONE.to_owned(),
+            false => labels.join(","),
+        }
+    }
+
+    /// The names of its containers, and their images.
+    pub(super) fn containers(self) -> [Value; 2] {
+        ["name", "image"].map(|member| {
+            let texts: Vec<_> = self.items().map(|item| item.get(member).text()).collect();
+            Value::from(texts.join(","))
+        })
+    }
+}
+
+/// The texts with commas between them; those after the first `most` are only counted.
+pub(super) fn with_more(mut texts: Vec<String>, most: usize, comma: &str) -> String {
+    let more = texts.len().saturating_sub(most);
+    texts.truncate(most);
+    let shown = texts.join(comma);
+    match more {
+        0 => shown,
+        more => format!("{shown} + {more} more..."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        let texts = |count| (0..count).map(|number| number.to_string()).collect();
+        assert_eq!(with_more(texts(3), 3, ","), "0,1,2");
+        assert_eq!(with_more(texts(5), 3, ","), "0,1,2 + 2 more...");
+    }
+}

@@ -1,0 +1,174 @@
+//! What messages travel in.
+
+use super::Error;
+use super::encode::encode;
+use super::wire::{BYTES, Reader, field_length, put_bytes, put_nested, put_tag, put_varint};
+use crate::Object;
+use crate::types::types;
+
+/// What every body and every object in an event begins with.
+const MAGIC: &[u8] = b"k8s\0";
+
+/// An opened body: a message and what it says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope<'a> {
+    /// `v1`, `apps/v1`; may be empty.
+    pub api_version: &'a str,
+    /// The kind; may be empty.
+    pub kind: &'a str,
+    /// The message.
+    pub raw: &'a [u8],
+}
+
+/// Opens a body.
+///
+/// # Errors
+///
+/// If it does not begin with `k8s\0` or no envelope follows.
+pub fn open(body: &[u8]) -> Result<Envelope<'_>, Error> {
+    if body.is_empty() {
+        return Err(Error::NoData);
+    }
+    let message = body.strip_prefix(MAGIC).ok_or(Error::NoMagic)?;
+    if message.is_empty() {
+        return Err(Error::NoBody);
+    }
+    let mut envelope = Envelope {
+        api_version: "",
+        kind: "",
+        raw: &[],
+    };
+    let mut reader = Reader::new(message);
+    while let Some(tag) = reader.tag("Unknown")? {
+        match (tag.number, tag.wire) {
+            (1, BYTES) => read_type(reader.bytes()?, &mut envelope)?,
+            (2, BYTES) => envelope.raw = reader.bytes()?,
+            (1, wire) => return Err(wrong(wire, "TypeMeta")),
+            (2, wire) => return Err(wrong(wire, "Raw")),
+            _ => reader.skip(tag.wire)?,
+        }
+    }
+    Ok(envelope)
+}
+
+/// Puts a message in an envelope.
+pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(raw.len() + api_version.len() + kind.len() + 24);
+    seal_into(api_version, kind, raw, &mut out);
+    out
+}
+
+/// Appends a message in an envelope.
+pub fn seal_into(api_version: &str, kind: &str, raw: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(MAGIC);
+    put_nested(out, 1, |out| {
+        put_bytes(out, 1, api_version.as_bytes());
+        put_bytes(out, 2, kind.as_bytes());
+    });
+    put_bytes(out, 2, raw);
+    // The encoding and the type of the content: always there, always empty.
+    put_bytes(out, 3, b"");
+    put_bytes(out, 4, b"");
+}
+
+/// A frame of a watch: its length and an event with a sealed object.
+pub fn watch_frame(event_type: &str, sealed_object: &[u8]) -> Vec<u8> {
+    let object = field_length(1, sealed_object.len());
+    let length = field_length(1, event_type.len()) + field_length(2, object);
+    let mut frame = Vec::with_capacity(4 + length);
+    // An object has far less than 4 GiB.
+    frame.extend_from_slice(&(length as u32).to_be_bytes());
+    put_bytes(&mut frame, 1, event_type.as_bytes());
+    put_tag(&mut frame, 2, BYTES);
+    put_varint(&mut frame, object as u64);
+    put_bytes(&mut frame, 1, sealed_object);
+    frame
+}
+
+/// The message of a list of messages.
+pub fn list<'a>(list_meta: &Object, items: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_nested(&mut out, 1, |out| {
+        if let Some(meta) = types().find("apimachinery.pkg.apis.meta.v1.ListMeta") {
+            encode(meta, list_meta, out);
+        }
+    });
+    for item in items {
+        put_bytes(&mut out, 2, item);
+    }
+    out
+}
+
+fn read_type<'a>(message: &'a [u8], envelope: &mut Envelope<'a>) -> Result<(), Error> {
+    let mut reader = Reader::new(message);
+    while let Some(tag) = reader.tag("TypeMeta")? {
+        match (tag.number, tag.wire) {
+            (1, BYTES) => envelope.api_version = name(reader.bytes()?, "apiVersion")?,
+            (2, BYTES) => envelope.kind = name(reader.bytes()?, "kind")?,
+            (1, wire) => return Err(wrong(wire, "APIVersion")),
+            (2, wire) => return Err(wrong(wire, "Kind")),
+            _ => reader.skip(tag.wire)?,
+        }
+    }
+    Ok(())
+}
+
+fn name<'a>(bytes: &'a [u8], field: &str) -> Result<&'a str, Error> {
+    std::str::from_utf8(bytes).map_err(|_| Error::OutOfRange(field.to_owned()))
+}
+
+fn wrong(wire: u8, field: &str) -> Error {
+    Error::WrongWireType {
+        wire,
+        field: field.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_sealed_is_opened() {
+        let sealed = seal("apps/v1", "Deployment", b"abc");
+        let wanted = b"k8s\0\x0a\x15\x0a\x07apps/v1\x12\x0aDeployment\x12\x03abc\x1a\x00\x22\x00";
+        assert_eq!(sealed, wanted);
+        let envelope = open(&sealed).unwrap();
+        assert_eq!(envelope.api_version, "apps/v1");
+        assert_eq!(envelope.kind, "Deployment");
+        assert_eq!(envelope.raw, b"abc");
+    }
+
+    #[test]
+    fn what_is_no_envelope_is_refused_in_gos_words() {
+        let refused = |body: &[u8]| open(body).unwrap_err().to_string();
+        assert_eq!(refused(b""), "empty data");
+        assert_eq!(refused(b"k8s\0"), "empty body");
+        assert_eq!(
+            refused(b"{}"),
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+        );
+        assert_eq!(refused(b"k8s\0\x0a\x09a"), "unexpected EOF");
+        assert_eq!(
+            refused(b"k8s\0\x10\x01"),
+            "proto: wrong wireType = 0 for field Raw"
+        );
+    }
+
+    #[test]
+    fn a_frame_states_its_length() {
+        let frame = watch_frame("ADDED", b"xyz");
+        assert_eq!(frame, b"\0\0\0\x0e\x0a\x05ADDED\x12\x05\x0a\x03xyz");
+        let large = watch_frame("ADDED", &[0; 1000]);
+        assert_eq!(u32::from_be_bytes([0, 0, 3, 245]) as usize, large.len() - 4);
+    }
+
+    #[test]
+    fn a_list_is_its_items_one_after_the_other() {
+        let meta = json!({"resourceVersion": "7"});
+        let items: [&[u8]; 2] = [b"a", b""];
+        let list = list(meta.as_object().unwrap(), items.into_iter());
+        assert_eq!(list, b"\x0a\x07\x0a\x00\x12\x017\x1a\x00\x12\x01a\x12\x00");
+    }
+}

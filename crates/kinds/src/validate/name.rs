@@ -1,0 +1,119 @@
+//! What objects may be called.
+
+use super::text::{self, Faults};
+use super::tree::Node;
+use crate::Kind;
+
+/// The rule for the names of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    Subdomain,
+    Label,
+    PathSegment,
+    Tenant,
+    Definition,
+    ApiService,
+    IpAddress,
+}
+
+/// What is wrong with `name` as the name of `object`.
+pub(super) fn name(kind: &Kind, object: &Node<'_>, name: &str) -> Faults {
+    match rule(kind) {
+        Rule::Subdomain => text::dns_subdomain(name),
+        Rule::Label => text::dns_label(name),
+        Rule::PathSegment => text::path_segment(name),
+        Rule::Tenant => tenant(name),
+        Rule::Definition => definition(object, name),
+        Rule::ApiService => api_service(object, name),
+        Rule::IpAddress => ip_address(name),
+    }
+}
+
+/// What is wrong with `prefix` as the beginning of a name.
+pub(super) fn generate_name(kind: &Kind, object: &Node<'_>, prefix: &str) -> Faults {
+    match rule(kind) {
+        Rule::Subdomain => text::dns_subdomain(&masked(prefix)),
+        Rule::Label => text::dns_label(&masked(prefix)),
+        Rule::Tenant => text::dns_label(&masked(prefix)),
+        Rule::PathSegment => text::path_segment_prefix(prefix),
+        _ => name(kind, object, prefix),
+    }
+}
+
+fn rule(kind: &Kind) -> Rule {
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Namespace" | "Service") | ("apps", "StatefulSet") => Rule::Label,
+        ("", "Tenant") => Rule::Tenant,
+        ("rbac.authorization.k8s.io", _)
+        // Kubernetes never gave these a rule of their own.
+        | ("policy", "PodDisruptionBudget") => Rule::PathSegment,
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => Rule::Definition,
+        ("apiregistration.k8s.io", "APIService") => Rule::ApiService,
+        ("networking.k8s.io", "IPAddress") => Rule::IpAddress,
+        _ => Rule::Subdomain,
+    }
+}
+
+/// `all` stands for every tenant in paths.
+fn tenant(name: &str) -> Faults {
+    let mut faults = text::dns_label(name);
+    if name == "all" {
+        faults.push("is not an acceptable tenant name".to_owned());
+    }
+    faults
+}
+
+fn definition(object: &Node<'_>, name: &str) -> Faults {
+    let spec = object.get("spec");
+    let plural = spec.get("names").get("plural").text();
+    let wanted = format!("{plural}.{}", spec.get("group").text());
+    if name == wanted {
+        return Vec::new();
+    }
+    vec![r#"must be spec.names.plural+"."+spec.group"#.to_owned()]
+}
+
+fn api_service(object: &Node<'_>, name: &str) -> Faults {
+    let faults = text::path_segment(name);
+    if !faults.is_empty() {
+        return faults;
+    }
+    let spec = object.get("spec");
+    let wanted = format!(
+        "{}.{}",
+        spec.get("version").text(),
+        spec.get("group").text()
+    );
+    if name == wanted {
+        return Vec::new();
+    }
+    let wanted = crate::field::quote(&wanted);
+    vec![format!(
+        r#"must be `spec.version+"."+spec.group`: {wanted}"#
+    )]
+}
+
+fn ip_address(name: &str) -> Faults {
+    match name.parse::<std::net::IpAddr>() {
+        Ok(address) if address.to_string() == name => Vec::new(),
+        Ok(address) => vec![format!(
+            "must be in canonical form ({})",
+            crate::field::quote(&address.to_string())
+        )],
+        Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
+    }
+}
+
+/// A prefix may end with a dash because more follows.
+fn masked(prefix: &str) -> String {
+    match prefix.strip_suffix('-') {
+        // What precedes the dash is replaced with it: only ASCII passes anyway.
+        Some(rest) if !rest.is_empty() => {
+            let mut rest = rest.to_owned();
+            rest.pop();
+            rest.push('a');
+            rest
+        }
+        _ => prefix.to_owned(),
+    }
+}

@@ -1,0 +1,291 @@
+//! The forms that text can be required to have; each says what is wrong in Kubernetes'
+//! own sentences.
+
+/// The sentences, none if all is well.
+pub(crate) type Faults = Vec<String>;
+
+const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
+const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
+const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
+const QUALIFIED_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+
+/// `lo..hi` as the sentence that names a range.
+pub(crate) fn range(lo: i64, hi: i64) -> String {
+    format!("must be between {lo} and {hi}, inclusive")
+}
+
+/// A rule with its expression and examples, as all of them are worded.
+pub(crate) fn pattern(rule: &str, expression: &str, examples: &[&str]) -> String {
+    if examples.is_empty() {
+        return format!("{rule} (regex used for validation is '{expression}')");
+    }
+    let examples: Vec<_> = examples.iter().map(|text| format!("'{text}', ")).collect();
+    let examples = examples.join(" or ");
+    format!("{rule} (e.g. {examples}regex used for validation is '{expression}')")
+}
+
+/// A DNS label: letters, digits and `-`, up to 63 of them.
+pub(crate) fn dns_label(text: &str) -> Faults {
+    let mut faults = no_more_than(63, text);
+    if !is_label(text) {
+        faults.push(if is_subdomain(text) {
+            "must not contain dots".to_owned()
+        } else {
+            pattern(
+                "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character",
+                LABEL,
+                &["my-name", "123-abc"],
+            )
+        });
+    }
+    faults
+}
+
+/// A DNS label that begins with a letter.
+pub(crate) fn dns1035_label(text: &str) -> Faults {
+    let mut faults = no_more_than(63, text);
+    if !is_label(text) || !text.starts_with(|first: char| first.is_ascii_lowercase()) {
+        faults.push(pattern(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character",
+            "[a-z]([-a-z0-9]*[a-z0-9])?",
+            &["my-name", "abc-123"],
+        ));
+    }
+    faults
+}
+
+/// DNS labels joined by dots, up to 253 bytes.
+pub(crate) fn dns_subdomain(text: &str) -> Faults {
+    let mut faults = no_more_than(253, text);
+    if !is_subdomain(text) {
+        faults.push(pattern(SUBDOMAIN_RULE, SUBDOMAIN, &["example.com"]));
+    }
+    faults
+}
+
+/// A subdomain below `*.`.
+pub(crate) fn wildcard_subdomain(text: &str) -> Faults {
+    let mut faults = no_more_than(253, text);
+    if !text.strip_prefix("*.").is_some_and(is_subdomain) {
+        faults.push(pattern(
+            "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character",
+            &format!(r"\*\.{SUBDOMAIN}"),
+            &["*.example.com"],
+        ));
+    }
+    faults
+}
+
+/// A name with an optional subdomain before `/`: a label's key.
+pub(crate) fn qualified_name(text: &str) -> Faults {
+    let mut faults = Vec::new();
+    let mut parts = text.split('/');
+    let name = match (parts.next(), parts.next(), parts.next()) {
+        (Some(name), None, None) => name,
+        (Some(prefix), Some(name), None) => {
+            qualified_prefix(prefix, &mut faults);
+            name
+        }
+        _ => {
+            let rule = pattern(QUALIFIED_RULE, QUALIFIED, &["MyName", "my.name", "123-abc"]);
+            return vec![format!(
+                "a valid label key {rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            )];
+        }
+    };
+    if name.is_empty() {
+        faults.push("name part must be non-empty".to_owned());
+    } else if name.len() > 63 {
+        faults.push("name part must be no more than 63 bytes".to_owned());
+    }
+    if !is_qualified(name) {
+        let rule = pattern(QUALIFIED_RULE, QUALIFIED, &["MyName", "my.name", "123-abc"]);
+        faults.push(format!("name part {rule}"));
+    }
+    faults
+}
+
+fn qualified_prefix(prefix: &str, faults: &mut Faults) {
+    if prefix.is_empty() {
+        faults.push("prefix part must be non-empty".to_owned());
+        return;
+    }
+    if prefix.len() > 253 {
+        faults.push("prefix part must be no more than 253 bytes".to_owned());
+    }
+    if !is_subdomain(prefix) {
+        let rule = pattern(SUBDOMAIN_RULE, SUBDOMAIN, &["example.com"]);
+        faults.push(format!("prefix part {rule}"));
+    }
+}
+
+/// A label's value.
+pub(crate) fn label_value(text: &str) -> Faults {
+    let mut faults = Vec::new();
+    if text.len() > 63 {
+        faults.push("must be no more than 63 bytes".to_owned());
+    }
+    if !text.is_empty() && !is_qualified(text) {
+        faults.push(pattern(
+            &format!(
+                "a valid label must be an empty string or {}",
+                &QUALIFIED_RULE["must ".len()..]
+            ),
+            &format!("({QUALIFIED})?"),
+            &["MyValue", "my_value", "12345"],
+        ));
+    }
+    faults
+}
+
+/// What can stand between two slashes of a URL.
+pub(crate) fn path_segment(text: &str) -> Faults {
+    if text == "." || text == ".." {
+        return vec![format!("may not be '{text}'")];
+    }
+    path_segment_prefix(text)
+}
+
+/// What can begin a [`path_segment`].
+pub(crate) fn path_segment_prefix(text: &str) -> Faults {
+    let unsafe_parts = ["/", "%"].into_iter().filter(|part| text.contains(part));
+    unsafe_parts
+        .map(|part| format!("may not contain '{part}'"))
+        .collect()
+}
+
+/// The key of a ConfigMap or a Secret.
+pub(crate) fn config_key(text: &str) -> Faults {
+    let mut faults = no_more_than(253, text);
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if text.is_empty() || !text.bytes().all(allowed) {
+        faults.push(pattern(
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+            "[-._a-zA-Z0-9]+",
+            &["key.name", "KEY_NAME", "key-name"],
+        ));
+    }
+    if text == "." || text == ".." {
+        faults.push(format!("must not be '{text}'"));
+    } else if text.starts_with("..") {
+        faults.push("must not start with '..'".to_owned());
+    }
+    faults
+}
+
+/// The name of an environment variable.
+pub(crate) fn env_name(text: &str) -> Faults {
+    let printable = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'=';
+    let mut faults = Vec::new();
+    if text.is_empty() {
+        faults.push("environment variable name must be non-empty".to_owned());
+    }
+    if !text.bytes().all(printable) {
+        faults.push("a valid environment variable name must consist only of printable ASCII characters other than '='".to_owned());
+    }
+    faults
+}
+
+/// A C identifier.
+pub(crate) fn c_identifier(text: &str) -> Faults {
+    let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+    let mut bytes = text.bytes();
+    if bytes.next().is_some_and(letter) && bytes.all(|byte| letter(byte) || byte.is_ascii_digit()) {
+        return Vec::new();
+    }
+    vec![pattern(
+        "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'",
+        "[A-Za-z_][A-Za-z0-9_]*",
+        &["my_name", "MY_NAME", "MyName"],
+    )]
+}
+
+/// The name of a port (RFC 6335).
+pub(crate) fn port_name(text: &str) -> Faults {
+    let mut faults = no_more_than(15, text);
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if text.is_empty() || !text.bytes().all(allowed) {
+        faults.push(
+            "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned(),
+        );
+    }
+    if !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        faults.push("must contain at least one letter (a-z)".to_owned());
+    }
+    if text.contains("--") {
+        faults.push("must not contain consecutive hyphens".to_owned());
+    }
+    if text.starts_with('-') || text.ends_with('-') {
+        faults.push("must not begin or end with a hyphen".to_owned());
+    }
+    faults
+}
+
+/// The number of a port.
+pub(crate) fn port_number(port: i64) -> Faults {
+    if (1..=65535).contains(&port) {
+        Vec::new()
+    } else {
+        vec![range(1, 65535)]
+    }
+}
+
+/// A user's or a group's number.
+pub(crate) fn posix_id(id: i64) -> Faults {
+    if (0..=i64::from(i32::MAX)).contains(&id) {
+        Vec::new()
+    } else {
+        vec![range(0, i64::from(i32::MAX))]
+    }
+}
+
+/// Digits and `%`.
+pub(crate) fn percent(text: &str) -> Faults {
+    let digits = text.strip_suffix('%').unwrap_or_default();
+    if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Vec::new();
+    }
+    vec![pattern(
+        "a valid percent string must be a numeric string followed by an ending '%'",
+        "[0-9]+%",
+        &["1%", "93%"],
+    )]
+}
+
+/// The name of an HTTP header.
+pub(crate) fn header_name(text: &str) -> Faults {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if !text.is_empty() && text.bytes().all(allowed) {
+        return Vec::new();
+    }
+    vec![pattern(
+        "a valid HTTP header must consist of alphanumeric characters or '-'",
+        "[-A-Za-z0-9]+",
+        &["X-Header-Name"],
+    )]
+}
+
+fn no_more_than(limit: usize, text: &str) -> Faults {
+    if text.len() > limit {
+        vec![format!("must be no more than {limit} characters")]
+    } else {
+        Vec::new()
+    }
+}
+
+fn is_label(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+fn is_subdomain(text: &str) -> bool {
+    text.split('.').all(is_label)
+}
+
+fn is_qualified(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    edge(bytes.first()) && edge(bytes.last()) && text.bytes().all(inner)
+}

@@ -1,0 +1,254 @@
+//! Laws of the codec that hold for whatever it is given.
+
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+use insula_kinds::{Form, Kind, Object, Shape, TypeId, Value, decode, encode, kinds, types};
+use proptest::prelude::*;
+
+/// What a real API server writes, one object per line.
+const OBJECTS: &str = include_str!("data/codec/objects.jsonl");
+
+fn written(kind: &Kind, object: &Object) -> Vec<u8> {
+    let mut out = Vec::new();
+    let of = kind.type_id();
+    encode::json(kind.api_version(), &kind.kind, of, object, &mut out);
+    out
+}
+
+fn normal(kind: &Kind, object: &Object) -> Object {
+    let mut object = object.clone();
+    encode::normalize(kind.type_id(), &mut object);
+    object
+}
+
+/// What is written is read as it was, and written again as it was.
+fn is_stable(kind: &Kind, object: &Object) -> Result<(), TestCaseError> {
+    let once = written(kind, object);
+    prop_assert!(serde_json::from_slice::<Value>(&once).is_ok());
+    let again = decode::json(kind.type_id(), &once).unwrap();
+    prop_assert_eq!(&again.problems, &Vec::<String>::new());
+    let twice = written(kind, &again.object);
+    prop_assert_eq!(
+        String::from_utf8_lossy(&once),
+        String::from_utf8_lossy(&twice)
+    );
+    let mut left = normal(kind, object);
+    let mut right = normal(kind, &again.object);
+    for object in [&mut left, &mut right] {
+        object.remove("kind");
+        object.remove("apiVersion");
+    }
+    prop_assert_eq!(&left, &right);
+    prop_assert_eq!(written(kind, &left), once);
+    Ok(())
+}
+
+/// Choices, made by bytes; when they run out, the first choice is made.
+struct Choices<'a>(std::slice::Iter<'a, u8>);
+
+impl Choices<'_> {
+    fn of(&mut self, count: usize) -> usize {
+        usize::from(self.0.next().copied().unwrap_or(0)) % count
+    }
+
+    fn value(&mut self, shape: &Shape, depth: usize) -> Value {
+        let pick = |choices: &mut Self, from: &[&str]| Value::from(from[choices.of(from.len())]);
+        match shape {
+            Shape::String => pick(self, &["", "a", "<&>", "é\u{2028}\"\\\n", "0"]),
+            Shape::Bool => Value::from(self.of(2) == 1),
+            Shape::Int32 => Value::from([0, 1, i32::MIN, i32::MAX][self.of(4)]),
+            Shape::Int64 => Value::from([0, 1, i64::MIN, i64::MAX][self.of(4)]),
+            Shape::Float64 => Value::from([0.0, 1.0, -1.5, 1e300, 1e-9, 1e17][self.of(6)]),
+            Shape::Bytes => pick(self, &["", "YQ==", "YWI=", "YWJj", "YR=="]),
+            Shape::Time => pick(
+                self,
+                &[
+                    "2026-11-16T00:00:00Z",
+                    "0001-01-01T00:00:00Z",
+                    "2026-01-01T00:00:00.5+01:00",
+                ],
+            ),
+            Shape::MicroTime => pick(
+                self,
+                &[
+                    "2026-11-16T00:00:00.000000Z",
+                    "2026-11-16T00:00:00.123456-01:00",
+                ],
+            ),
+            Shape::Quantity => pick(self, &["0", "1.5Gi", "1000m", "1e3", "0.1Ki", "-3n"]),
+            Shape::IntOrString => {
+                [Value::from(0), Value::from(5), Value::from("25%")][self.of(3)].clone()
+            }
+            Shape::Raw => {
+                let raw = serde_json::json!([null, {"b": null, "a": [1.5, "<"]}, [], false, "x"]);
+                raw[self.of(5)].clone()
+            }
+            Shape::List(of) | Shape::WrappedList(of) => {
+                let length = if depth > 8 { 0 } else { self.of(3) };
+                (0..length).map(|_| self.element(of, depth + 1)).collect()
+            }
+            Shape::Map(of) => {
+                let length = if depth > 8 { 0 } else { self.of(3) };
+                let entries = (0..length).map(|n| {
+                    let key = ["a", "b<c", "é"][n].to_owned();
+                    (key, self.element(of, depth + 1))
+                });
+                Value::Object(entries.collect())
+            }
+            Shape::Struct(id) if types().get(*id).form == Form::Either => {
+                let field = &types().get(*id).fields[self.of(2)];
+                self.value(&field.shape, depth + 1)
+            }
+            Shape::Struct(id) => Value::Object(self.object(*id, depth)),
+        }
+    }
+
+    fn element(&mut self, shape: &Shape, depth: usize) -> Value {
+        match self.of(8) {
+            7 => Value::Null,
+            _ => self.value(shape, depth),
+        }
+    }
+
+    fn object(&mut self, of: TypeId, depth: usize) -> Object {
+        let mut object = Object::new();
+        if depth > 8 {
+            return object;
+        }
+        for field in types().members(of) {
+            match self.of(3) {
+                0 => {}
+                1 if self.of(8) == 7 => {
+                    object.insert(field.json.to_owned(), Value::Null);
+                }
+                _ => {
+                    let value = self.value(&field.shape, depth + 1);
+                    object.insert(field.json.to_owned(), value);
+                }
+            }
+        }
+        object
+    }
+}
+
+#[test]
+fn objects_of_every_kind_are_stable() {
+    let mut runner = proptest::test_runner::TestRunner::default();
+    let bytes = proptest::collection::vec(any::<u8>(), 0..400);
+    let test = |bytes: Vec<u8>| {
+        for (_, kind) in kinds().iter() {
+            let object = Choices(bytes.iter()).object(kind.type_id(), 0);
+            let decoded = decode::value(kind.type_id(), Value::Object(object.clone())).unwrap();
+            prop_assert_eq!(&decoded.problems, &Vec::<String>::new());
+            let text = serde_json::to_vec(&object).unwrap();
+            let from_text = decode::json(kind.type_id(), &text).unwrap();
+            prop_assert_eq!(&from_text, &decoded);
+            is_stable(kind, &decoded.object)?;
+        }
+        Ok(())
+    };
+    runner.run(&bytes, test).unwrap();
+}
+
+/// A real object with a few bytes of it replaced, taken away or put in.
+fn broken() -> impl Strategy<Value = Vec<u8>> {
+    let lines: Vec<_> = OBJECTS.lines().collect();
+    let tokens = [
+        "",
+        "\"",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "null",
+        "1",
+        "1.5",
+        "-",
+        "\\",
+        "\"a\":",
+        "\u{2028}",
+        "true",
+        "1e999",
+        "\"\\ud800\"",
+        "99999999999999999999",
+    ];
+    let edit = (
+        any::<prop::sample::Index>(),
+        0usize..4,
+        prop::sample::select(tokens.to_vec()),
+    );
+    let edits = proptest::collection::vec(edit, 0..4);
+    (prop::sample::select(lines), edits).prop_map(|(line, edits)| {
+        let mut text = line.as_bytes().to_vec();
+        for (at, cut, token) in edits {
+            let at = at.index(text.len());
+            let end = (at + cut).min(text.len());
+            text.splice(at..end, token.bytes());
+        }
+        text
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn broken_objects_are_refused_or_stable(text in broken(), which in any::<prop::sample::Index>()) {
+        let of_its_own = decode::identity_json(&text).ok().and_then(|identity| {
+            let version = identity.api_version?;
+            let (group, version) = version.split_once('/').unwrap_or(("", &version));
+            kinds().of_kind(group, version, &identity.kind?)
+        });
+        let any = kinds().iter().nth(which.index(kinds().iter().count())).unwrap().0;
+        for id in of_its_own.into_iter().chain([any]) {
+            let kind = kinds().get(id);
+            match decode::json(kind.type_id(), &text) {
+                Ok(decoded) => is_stable(kind, &decoded.object)?,
+                Err(error) => prop_assert!(!error.to_string().is_empty()),
+            }
+            if let Ok(decoded) = decode::yaml(kind.type_id(), &text) {
+                is_stable(kind, &decoded.object)?;
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_decoded_or_refused(text in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let of = types().find("api.core.v1.Pod").unwrap();
+        let _ = decode::identity_json(&text);
+        let _ = decode::identity_yaml(&text);
+        let _ = decode::json(of, &text);
+        let _ = decode::yaml(of, &text);
+        prop_assert!(!decode::excerpt(&text).is_empty());
+    }
+
+    #[test]
+    fn what_serde_takes_for_json_is_json_to_the_scanner(text in broken()) {
+        let of = types().find("api.core.v1.Pod").unwrap();
+        let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(&text).is_ok();
+        let refused = matches!(decode::json(of, &text), Err(decode::DecodeError::Syntax(_)));
+        // Strings with half a character and numbers without bounds are JSON, but no values.
+        let odd = text.windows(3).any(|bytes| bytes == b"\\ud" || bytes == b"999");
+        prop_assert!(is_json != refused || odd);
+    }
+
+    #[test]
+    fn any_text_is_a_quantity_or_is_none(text in "[-+]?[0-9.]{0,40}[eEinumkKMGTP]{0,2}[-+]?[0-9]{0,20}") {
+        if let Ok(canonical) = insula_kinds::quantity::canonical(&text) {
+            let again = insula_kinds::quantity::canonical(&canonical);
+            prop_assert_eq!(again, Ok(canonical));
+        }
+    }
+
+    #[test]
+    fn any_text_is_a_time_or_is_none(text in "[0-9]{4}-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]([.,][0-9]{1,12})?(Z|[-+][0-2][0-9]:[0-5][0-9]|é)") {
+        use insula_kinds::time::{Precision, canonical};
+        for precision in [Precision::Seconds, Precision::Micros] {
+            if let Ok(Some(once)) = canonical(&text, precision) && !once.starts_with('-') {
+                prop_assert_eq!(canonical(&once, precision).unwrap().unwrap(), once.clone());
+            }
+        }
+    }
+}
