@@ -124,11 +124,7 @@ pub fn date(kind: &Kind, subresource: Option<&str>, old: &Object, new: &mut Obje
 
 fn create_metadata(kind: &Kind, object: &mut Object, with: &Creation<'_>) {
     let metadata = tree::child_mut(object, "metadata");
-    for server in [
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-    ] {
+    for server in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
         metadata.remove(server);
     }
     if !kind.namespaced() {
@@ -164,7 +160,6 @@ fn update_metadata(kind: &Kind, old: &Object, new: &mut Object) {
     if !kind.namespaced() {
         metadata.remove("namespace");
     }
-    metadata.remove("selfLink");
 }
 
 fn tracks_generation(kind: &Kind) -> bool {

@@ -1,0 +1,200 @@
+//! A whole API server in the test's own process, and clients for it.
+
+mod client;
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use insula_access::{Authority, TokenFile, Validity};
+use insula_apiserver::service_account::Issuer;
+use insula_apiserver::{Options, Registry, Server};
+use insula_core::{Layout, Space};
+use insula_store::Store;
+use insula_store::embedded::{self, Embedded};
+use insula_store::etcd::{self, Etcd};
+use insula_store::memory::Memory;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub use client::{Answer, Client, Lines};
+
+use crate::etcd::EtcdServer;
+
+/// A server on a free port, with a store of its own. It ends with this value.
+pub struct TestServer {
+    address: std::net::SocketAddr,
+    ca: CertificateDer<'static>,
+    registry: Arc<Registry>,
+    stop: Option<oneshot::Sender<()>>,
+    served: Option<JoinHandle<()>>,
+    // After everything that uses them.
+    _folder: Option<TempDir>,
+    _etcd: Option<EtcdServer>,
+}
+
+/// What keeps a test server's objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// In memory.
+    Memory,
+    /// In a folder that is removed afterwards.
+    Embedded,
+    /// In a real etcd.
+    Etcd,
+}
+
+/// How a test server is to be.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// Where they belong whose credential names no tenant.
+    pub default_tenant: Option<Space>,
+    /// Lines of a token file, beside those that every test server has.
+    pub tokens: String,
+}
+
+/// Every test server knows these tokens: `system` is a system administrator, `NAME` for each
+/// of these is an administrator of that tenant, and `stray` belongs nowhere.
+const TENANTS: [&str; 6] = ["t1", "t2", "t3", "tenant-a", "sample-tenant-1", "ghost"];
+
+impl TestServer {
+    /// One that keeps its objects in memory.
+    pub async fn start() -> anyhow::Result<Self> {
+        let started = Self::start_on(Engine::Memory, Setup::default()).await?;
+        started.context("memory is always there")
+    }
+
+    /// One with this store. `None`, and a loud word about it, if etcd is not installed.
+    pub async fn start_on(engine: Engine, setup: Setup) -> anyhow::Result<Option<Self>> {
+        let (mut folder, mut peer) = (None, None);
+        let store: Arc<dyn Store> = match engine {
+            Engine::Memory => Arc::new(Memory::new()),
+            Engine::Embedded => {
+                let made = folder.insert(tempfile::tempdir()?);
+                let options = embedded::Options::default();
+                Arc::new(Embedded::open(made.path().to_owned(), options).await?)
+            }
+            Engine::Etcd => {
+                let Some(started) = EtcdServer::start() else {
+                    return Ok(None);
+                };
+                let url = peer.insert(started).endpoint();
+                Arc::new(Etcd::connect(etcd::Options::new(vec![url])).await?)
+            }
+        };
+        let mut server = Self::over(store, setup).await?;
+        server._folder = folder;
+        server._etcd = peer;
+        Ok(Some(server))
+    }
+
+    /// One over a store that is the test's.
+    pub async fn over(store: Arc<dyn Store>, setup: Setup) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = listener.local_addr()?;
+        let validity = Validity::starting(SystemTime::now(), Duration::from_secs(86_400));
+        let authority = Authority::make("insula test", validity)?;
+        let key = rcgen::KeyPair::generate()?;
+        let names = ["localhost".to_owned(), address.ip().to_string()];
+        let certificate = authority.issue_server(&names, &key, validity)?;
+        let signer = rcgen::KeyPair::generate()?;
+        let options = Options {
+            listener,
+            certificates: vec![CertificateDer::from_pem_slice(certificate.as_bytes())?],
+            key: PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())?,
+            client_cas: vec![CertificateDer::from_pem_slice(
+                authority.certificate_pem().as_bytes(),
+            )?],
+            tokens: Some(TokenFile::parse(&tokens(&setup.tokens))?),
+            default_tenant: setup.default_tenant,
+            layout: Layout::default(),
+            issuer: Some(Issuer::new(signer.serialized_der(), "https://insula.test")?),
+            secret: b"test".to_vec(),
+        };
+        let server = Server::start(store, options).await?;
+        let registry = server.registry();
+        let (stop, stopped) = oneshot::channel();
+        let (ready, is_ready) = oneshot::channel();
+        let served = tokio::spawn(async move {
+            let ready = || drop(ready.send(()));
+            let stopped = async { drop(stopped.await) };
+            if let Err(error) = server.serve(ready, stopped).await {
+                // The test that needs the server fails at the same time.
+                tracing::error!(%error, "the test server failed");
+            }
+        });
+        is_ready.await.context("the server did not become ready")?;
+        Ok(Self {
+            address,
+            ca: CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes())?,
+            registry,
+            stop: Some(stop),
+            served: Some(served),
+            _folder: None,
+            _etcd: None,
+        })
+    }
+
+    /// `https://127.0.0.1:…`.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// What its objects are behind.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// A client with this token.
+    pub async fn client(&self, token: &str) -> anyhow::Result<Client> {
+        Client::connect(self.address, &self.ca, token).await
+    }
+
+    /// A system administrator.
+    pub async fn system(&self) -> anyhow::Result<Client> {
+        self.client("system").await
+    }
+
+    /// An administrator of a tenant, which is made if it is not there.
+    pub async fn tenant(&self, name: &str) -> anyhow::Result<Client> {
+        let system = self.system().await?;
+        let tenant = serde_json::json!({
+            "apiVersion": "v1", "kind": "Tenant", "metadata": {"name": name},
+        });
+        let made = system.post("/api/v1/tenants", &tenant).await?;
+        anyhow::ensure!(matches!(made.status, 201 | 409), "{made:?}");
+        self.client(name).await
+    }
+
+    /// Stops it, and waits until it has.
+    pub async fn stop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            stop.send(()).ok();
+        }
+        if let Some(served) = self.served.take() {
+            served.await.ok();
+        }
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        if let Some(served) = &self.served {
+            served.abort();
+        }
+    }
+}
+
+fn tokens(more: &str) -> String {
+    let mut text = String::from("system,admin,0,\"system:masters,tenant:system\"\n");
+    text.push_str("stray,stray,9,\"people\"\n");
+    for name in TENANTS {
+        text.push_str(&format!("{name},admin,1,\"tenant:{name}\"\n"));
+    }
+    text.push_str(more);
+    text
+}

@@ -1,0 +1,230 @@
+//! A client that shows everything an answer has.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method, Request};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// One HTTP/2 connection with one token.
+#[derive(Clone, Debug)]
+pub struct Client {
+    sender: SendRequest<Full<Bytes>>,
+    token: String,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// The HTTP code.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// The lines of an answer that does not end, such as a watch.
+#[derive(Debug)]
+pub struct Lines {
+    /// The HTTP code.
+    pub status: u16,
+    body: Incoming,
+    read: BytesMut,
+}
+
+/// A test that waits longer than this has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Client {
+    /// Connects, trusting `ca`.
+    pub async fn connect(
+        address: SocketAddr,
+        ca: &CertificateDer<'static>,
+        token: &str,
+    ) -> anyhow::Result<Self> {
+        let mut roots = RootCertStore::empty();
+        roots.add(ca.clone())?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let stream = TcpStream::connect(address).await?;
+        let name = ServerName::from(address.ip());
+        let stream = TlsConnector::from(Arc::new(config))
+            .connect(name, stream)
+            .await?;
+        let (sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+                .await?;
+        // It ends when the client is dropped.
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(Self {
+            sender,
+            token: token.to_owned(),
+        })
+    }
+
+    /// Sends a request with these headers beside the token.
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> anyhow::Result<Answer> {
+        let answer = async {
+            let response = self.start(method, path, headers, body.into()).await?;
+            let (parts, body) = response.into_parts();
+            let body = body.collect().await?.to_bytes();
+            Ok(Answer {
+                status: parts.status.as_u16(),
+                headers: parts.headers,
+                body,
+            })
+        };
+        tokio::time::timeout(PATIENCE, answer)
+            .await
+            .context("no answer came in time")?
+    }
+
+    /// GET.
+    pub async fn get(&self, path: &str) -> anyhow::Result<Answer> {
+        self.send(Method::GET, path, &[], Bytes::new()).await
+    }
+
+    /// GET, accepting this.
+    pub async fn accept(&self, path: &str, accept: &str) -> anyhow::Result<Answer> {
+        self.send(Method::GET, path, &[("accept", accept)], Bytes::new())
+            .await
+    }
+
+    /// POST of JSON.
+    pub async fn post(&self, path: &str, object: &Value) -> anyhow::Result<Answer> {
+        self.json(Method::POST, path, object).await
+    }
+
+    /// PUT of JSON.
+    pub async fn put(&self, path: &str, object: &Value) -> anyhow::Result<Answer> {
+        self.json(Method::PUT, path, object).await
+    }
+
+    /// PATCH; `format` is `json`, `merge` or `strategic-merge`.
+    pub async fn patch(&self, path: &str, format: &str, patch: &Value) -> anyhow::Result<Answer> {
+        let content_type = format!("application/{format}-patch+json");
+        let headers = [("content-type", content_type.as_str())];
+        self.send(Method::PATCH, path, &headers, patch.to_string())
+            .await
+    }
+
+    /// DELETE without options.
+    pub async fn delete(&self, path: &str) -> anyhow::Result<Answer> {
+        self.send(Method::DELETE, path, &[], Bytes::new()).await
+    }
+
+    /// GET of a watch; the lines come as they are sent.
+    pub async fn watch(&self, path: &str) -> anyhow::Result<Lines> {
+        let response = self.start(Method::GET, path, &[], Bytes::new()).await?;
+        let status = response.status().as_u16();
+        Ok(Lines {
+            status,
+            body: response.into_body(),
+            read: BytesMut::new(),
+        })
+    }
+
+    async fn json(&self, method: Method, path: &str, object: &Value) -> anyhow::Result<Answer> {
+        let headers = [("content-type", "application/json")];
+        self.send(method, path, &headers, object.to_string()).await
+    }
+
+    async fn start(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> anyhow::Result<http::Response<Incoming>> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("https://insula.test{path}"));
+        if !self.token.is_empty() {
+            request = request.header("authorization", format!("Bearer {}", self.token));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(body))?;
+        let mut sender = self.sender.clone();
+        sender.ready().await?;
+        Ok(sender.send_request(request).await?)
+    }
+}
+
+impl Answer {
+    /// The body as JSON; null if it is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// A header as text; empty if it is not there.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or("")
+    }
+
+    /// The message of a `Status`.
+    pub fn message(&self) -> String {
+        self.json()["message"].as_str().unwrap_or("").to_owned()
+    }
+}
+
+impl Lines {
+    /// The next line; `None` at the end.
+    pub async fn next(&mut self) -> anyhow::Result<Option<Value>> {
+        let line = tokio::time::timeout(PATIENCE, self.line()).await;
+        let line = line.context("no line came in time")??;
+        Ok(line.map(|line| serde_json::from_slice(&line).unwrap_or_default()))
+    }
+
+    /// Whether nothing comes for this long.
+    pub async fn is_quiet_for(&mut self, time: Duration) -> bool {
+        tokio::time::timeout(time, self.line()).await.is_err()
+    }
+
+    async fn line(&mut self) -> anyhow::Result<Option<Bytes>> {
+        loop {
+            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
+                return Ok(Some(self.read.split_to(end + 1).freeze()));
+            }
+            match self.body.frame().await {
+                None => return Ok((!self.read.is_empty()).then(|| self.read.split().freeze())),
+                Some(frame) => {
+                    if let Ok(data) = frame?.into_data() {
+                        self.read.extend_from_slice(&data);
+                    }
+                }
+            }
+        }
+    }
+}
