@@ -129,6 +129,20 @@ fn errors_are_worded_as_go_words_them() {
 }
 
 #[test]
+fn quantities_have_their_canonical_text() {
+    let selector = types().find("api.core.v1.ResourceFieldSelector").unwrap();
+    let with = |text: &str| {
+        let mut message = vec![0x1a, text.len() as u8 + 2, 0x0a, text.len() as u8];
+        message.extend_from_slice(text.as_bytes());
+        protobuf::decode(selector, &message).map(|tree| tree["divisor"].clone())
+    };
+    assert_eq!(with("1000m"), Ok(json!("1")));
+    assert_eq!(with("2048Ki"), Ok(json!("2Mi")));
+    assert!(matches!(with("much"), Err(Error::Quantity(_))));
+    assert!(matches!(with(""), Err(Error::Quantity(_))));
+}
+
+#[test]
 fn no_message_nests_without_end() {
     let schema = types().find("apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps");
     let mut message = Vec::new();
