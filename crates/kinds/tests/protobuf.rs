@@ -5,7 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use insula_kinds::protobuf::{self, Error};
-use insula_kinds::{Object, TypeId, Value, types};
+use insula_kinds::{Form, Object, TypeId, Value, types};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -187,7 +187,8 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic(which in any::<prop::sample::Index>(), bytes in any::<Vec<u8>>()) {
-        let all: Vec<_> = types().iter().map(|(id, _)| id).collect();
+        let objects = types().iter().filter(|(_, of)| of.form == Form::Object);
+        let all: Vec<_> = objects.map(|(id, _)| id).collect();
         let of = all[which.index(all.len())];
         // Whatever is not refused is read and written the same from then on.
         if let Ok(tree) = protobuf::decode(of, &bytes) {
@@ -201,10 +202,10 @@ proptest! {
         which in any::<prop::sample::Index>(),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
-        let vectors = vectors();
+        let mut vectors = vectors();
+        vectors.retain(|vector| vector.name != "empty delete options");
         let vector = &vectors[which.index(vectors.len())];
         let mut raw = protobuf::open(&vector.sealed).unwrap().raw.to_vec();
-        prop_assume!(!raw.is_empty());
         for (at, byte) in damage {
             let at = at.index(raw.len());
             raw[at] = byte;

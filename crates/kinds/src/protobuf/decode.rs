@@ -290,6 +290,7 @@ impl Decoder {
             Shape::Bool => Value::Bool(false),
             Shape::Int32 | Shape::Int64 | Shape::Float64 | Shape::IntOrString => Value::from(0),
             Shape::Quantity => Value::from("0"),
+            Shape::List(_) | Shape::WrappedList(_) => Value::Array(Vec::new()),
             _ => Value::Null,
         };
         if let Shape::Struct(id) = shape {
