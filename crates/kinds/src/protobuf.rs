@@ -11,6 +11,8 @@ mod envelope;
 mod plan;
 mod wire;
 
+use crate::quantity::QuantityError;
+
 pub use decode::decode;
 pub use encode::encode;
 pub use envelope::{Envelope, list, open, seal, seal_into, watch_frame};
@@ -52,6 +54,9 @@ pub enum Error {
     /// Fields are numbered from one.
     #[error("proto: {0}: illegal tag 0 (wire type {1})")]
     IllegalTag(&'static str, u8),
+    /// Text that should be a quantity is none.
+    #[error(transparent)]
+    Quantity(#[from] QuantityError),
     /// JSON text in the message does not parse.
     #[error("raw JSON in field {0} is not valid")]
     NotJson(String),

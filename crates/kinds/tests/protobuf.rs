@@ -5,7 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use insula_kinds::protobuf::{self, Error};
-use insula_kinds::{Object, TypeId, Value, types};
+use insula_kinds::{Form, Object, TypeId, Value, types};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -129,6 +129,20 @@ fn errors_are_worded_as_go_words_them() {
 }
 
 #[test]
+fn quantities_have_their_canonical_text() {
+    let selector = types().find("api.core.v1.ResourceFieldSelector").unwrap();
+    let with = |text: &str| {
+        let mut message = vec![0x1a, text.len() as u8 + 2, 0x0a, text.len() as u8];
+        message.extend_from_slice(text.as_bytes());
+        protobuf::decode(selector, &message).map(|tree| tree["divisor"].clone())
+    };
+    assert_eq!(with("1000m"), Ok(json!("1")));
+    assert_eq!(with("2048Ki"), Ok(json!("2Mi")));
+    assert!(matches!(with("much"), Err(Error::Quantity(_))));
+    assert!(matches!(with(""), Err(Error::Quantity(_))));
+}
+
+#[test]
 fn no_message_nests_without_end() {
     let schema = types().find("apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps");
     let mut message = Vec::new();
@@ -173,7 +187,8 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic(which in any::<prop::sample::Index>(), bytes in any::<Vec<u8>>()) {
-        let all: Vec<_> = types().iter().map(|(id, _)| id).collect();
+        let objects = types().iter().filter(|(_, of)| of.form == Form::Object);
+        let all: Vec<_> = objects.map(|(id, _)| id).collect();
         let of = all[which.index(all.len())];
         // Whatever is not refused is read and written the same from then on.
         if let Ok(tree) = protobuf::decode(of, &bytes) {
@@ -187,10 +202,10 @@ proptest! {
         which in any::<prop::sample::Index>(),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
-        let vectors = vectors();
+        let mut vectors = vectors();
+        vectors.retain(|vector| vector.name != "empty delete options");
         let vector = &vectors[which.index(vectors.len())];
         let mut raw = protobuf::open(&vector.sealed).unwrap().raw.to_vec();
-        prop_assume!(!raw.is_empty());
         for (at, byte) in damage {
             let at = at.index(raw.len());
             raw[at] = byte;

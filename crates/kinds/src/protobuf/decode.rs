@@ -8,8 +8,8 @@ use serde_json::{Number, Value};
 use super::Error;
 use super::plan::{Plan, Zero, is_wrapped, left_out, plan};
 use super::wire::{BYTES, FIXED64, Reader, Tag, VARINT};
-use crate::Object;
 use crate::types::{Field, Form, Shape, TypeId};
+use crate::{Object, quantity};
 
 /// How deep the tree may be. Less than what the parser of JSON takes, so that what was
 /// read here can be written as JSON, wrapped in a list, and read again.
@@ -269,7 +269,7 @@ impl Decoder {
             Shape::Bytes => Ok(Value::String(STANDARD.encode(bytes))),
             Shape::Time => time(field, bytes, Precision::Seconds),
             Shape::MicroTime => time(field, bytes, Precision::Micros),
-            Shape::Quantity => quantity(field, bytes),
+            Shape::Quantity => read_quantity(field, bytes),
             Shape::IntOrString => int_or_string(field, bytes),
             Shape::Raw => {
                 let value = raw(field, bytes)?;
@@ -290,6 +290,7 @@ impl Decoder {
             Shape::Bool => Value::Bool(false),
             Shape::Int32 | Shape::Int64 | Shape::Float64 | Shape::IntOrString => Value::from(0),
             Shape::Quantity => Value::from("0"),
+            Shape::List(_) | Shape::WrappedList(_) => Value::Array(Vec::new()),
             _ => Value::Null,
         };
         if let Shape::Struct(id) = shape {
@@ -378,9 +379,9 @@ fn numbers(field: &Field, message: &[u8]) -> Result<[i64; 2], Error> {
     Ok(numbers)
 }
 
-fn quantity(field: &Field, message: &[u8]) -> Result<Value, Error> {
+fn read_quantity(field: &Field, message: &[u8]) -> Result<Value, Error> {
     Ok(match only_field(field, message)? {
-        Some(bytes) => Value::String(text(bytes)),
+        Some(bytes) => Value::String(quantity::canonical(&text(bytes))?),
         None => Value::from("0"),
     })
 }
