@@ -10,7 +10,7 @@ fn a_client_cannot_choose_what_only_the_server_knows() {
     let sent = json!({"metadata": {
         "name": "a", "namespace": "n", "uid": "mine", "creationTimestamp": "1999-01-01T00:00:00Z",
         "deletionTimestamp": "1999-01-01T00:00:00Z", "deletionGracePeriodSeconds": 3,
-        "selfLink": "/a", "generation": 7,
+        "generation": 7,
     }});
     let map = created(kind("", "configmaps"), sent.clone());
     let wanted = json!({
