@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::name;
 use super::text;
 use super::tree::Node;
-use crate::{FieldError, Kind, Object};
+use crate::{FieldError, Kind};
 
 const IMMUTABLE: &str = "field is immutable";
 /// 256 KiB, of keys and values together.
@@ -293,9 +293,4 @@ pub(super) fn selector(selector: &Node<'_>, errors: &mut Vec<FieldError>) {
             }
         }
     }
-}
-
-/// The labels of a template, as an object.
-pub(super) fn labels_of<'a>(object: &Node<'a>) -> Option<&'a Object> {
-    object.get("metadata").get("labels").object()
 }

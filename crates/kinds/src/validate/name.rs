@@ -67,10 +67,11 @@ fn definition(object: &Node<'_>, name: &str) -> Faults {
     let spec = object.get("spec");
     let plural = spec.get("names").get("plural").text();
     let wanted = format!("{plural}.{}", spec.get("group").text());
-    if name == wanted {
-        return Vec::new();
+    let mut faults = text::dns_subdomain(name);
+    if name != wanted {
+        faults.push(r#"must be spec.names.plural+"."+spec.group"#.to_owned());
     }
-    vec![r#"must be spec.names.plural+"."+spec.group"#.to_owned()]
+    faults
 }
 
 fn api_service(object: &Node<'_>, name: &str) -> Faults {
