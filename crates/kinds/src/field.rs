@@ -73,6 +73,11 @@ impl FieldError {
         Self::new(Fault::Invalid, field, body)
     }
 
+    /// Its value is not allowed, and there is no more to say.
+    pub fn invalid_without_detail(field: impl Into<String>, printed: &str) -> Self {
+        Self::new(Fault::Invalid, field, format!("Invalid value: {printed}"))
+    }
+
     /// It is not allowed, whatever its value.
     pub fn invalid_whatever(field: impl Into<String>, detail: &str) -> Self {
         Self::new(Fault::Invalid, field, with("Invalid value", detail))
@@ -80,12 +85,18 @@ impl FieldError {
 
     /// Its value is none of `supported`, which are named in this order.
     pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
+        Self::not_supported_printed(field, &Printed(value).to_string(), supported)
+    }
+
+    /// Its value is none of `supported`; `printed` is how Go prints it.
+    pub fn not_supported_printed(
+        field: impl Into<String>,
+        printed: &str,
+        supported: &[&str],
+    ) -> Self {
         let known: Vec<_> = supported.iter().map(|text| format!("\"{text}\"")).collect();
         let known = known.join(", ");
-        let body = format!(
-            "Unsupported value: {}: supported values: {known}",
-            Printed(value)
-        );
+        let body = format!("Unsupported value: {printed}: supported values: {known}");
         Self::new(Fault::NotSupported, field, body)
     }
 

@@ -25,7 +25,7 @@ mod workload;
 use std::collections::HashSet;
 
 use crate::{FieldError, Kind, Object};
-use rules::rules;
+use rules::{Order, rules};
 use tree::Node;
 
 /// What is wrong with an object that is to be created.
@@ -57,23 +57,33 @@ pub fn update(
     let (old, new) = (Node::root(old), Node::root(new));
     let mut errors = Vec::new();
     meta::update(&old, &new, &mut errors);
-    // Kubernetes asks twice, once for all kinds and once for this one; clients see it in
-    // the causes, which are not deduplicated.
-    meta::update_again(kind, &old, &new, &mut errors);
+    // Kubernetes asks several times, once for all kinds and then for this one; clients see
+    // it in the causes, which are not deduplicated.
+    if rules.metas > 1 {
+        meta::update_again(kind, &old, &new, &mut errors);
+    }
     if let Some(subresource) = subresource {
-        let known = rules
-            .subresources
-            .iter()
-            .find(|known| known.0 == subresource);
-        if let Some((_, change)) = known {
+        let mut known = rules.subresources.iter();
+        if let Some((_, change)) = known.find(|known| known.0 == subresource) {
             change(&old, &new, &mut errors);
         }
         return errors;
     }
+    if rules.metas > 2 {
+        meta::create(kind, &new, &mut errors);
+    }
+    let whole = rules.whole.filter(|_| rules.order != Order::ChangeOnly);
+    if rules.order == Order::WholeFirst
+        && let Some(whole) = whole
+    {
+        whole(&new, &mut errors);
+    }
     if let Some(change) = rules.change {
         change(&old, &new, &mut errors);
     }
-    if let Some(whole) = rules.whole.filter(|_| !rules.only_change) {
+    if rules.order == Order::ChangeFirst
+        && let Some(whole) = whole
+    {
         whole(&new, &mut errors);
     }
     errors

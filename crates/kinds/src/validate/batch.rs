@@ -1,6 +1,9 @@
 //! Jobs: pods that end.
 
 mod schedule;
+mod status;
+
+pub(super) use status::job_status;
 
 use super::check::{self, Errors};
 use super::meta;
@@ -384,28 +387,6 @@ fn job_template(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     };
     if !super::tree::same(&fixed(&before), &fixed(&after)) {
         errors.push(after.invalid(check::IMMUTABLE));
-    }
-}
-
-/// The status of a Job.
-pub(super) fn job_status(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
-    let (before, after) = (old.get("status"), new.get("status"));
-    let counts = ["active", "succeeded", "failed", "ready", "terminating"];
-    check::all_nonnegative(&after, &counts, errors);
-    let is = |status: &Node<'_>, kind: &str| {
-        let mut conditions = status.get("conditions").items();
-        conditions.any(|of| of.get("type").text() == kind && of.get("status").text() == "True")
-    };
-    let conditions = after.path.field("conditions").to_string();
-    if is(&after, "Complete") && is(&after, "Failed") {
-        let detail = "cannot set Complete=True and Failed=true conditions";
-        errors.push(FieldError::invalid_whatever(conditions.as_str(), detail));
-    }
-    for kind in ["Failed", "Complete", "FailureTarget"] {
-        if is(&before, kind) && !is(&after, kind) {
-            let detail = format!("cannot disable the terminal {kind}=True condition");
-            errors.push(FieldError::invalid_whatever(conditions.as_str(), &detail));
-        }
     }
 }
 

@@ -146,19 +146,20 @@ pub(super) fn number_of(node: &Node<'_>) -> i64 {
 
 /// An IP address.
 pub(super) fn ip(node: &Node<'_>, errors: &mut Errors) {
-    match node.text().parse::<IpAddr>() {
+    form(node, ip_faults, errors);
+}
+
+/// What is wrong with an IP address.
+pub(super) fn ip_faults(text: &str) -> Faults {
+    let fault = match text.parse::<IpAddr>() {
         Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
-            errors.push(node.invalid_text("must not be an IPv4-mapped IPv6 address"));
+            "must not be an IPv4-mapped IPv6 address"
         }
-        Ok(_) => {}
-        Err(_) if has_leading_zeros(node.text()) => {
-            errors.push(node.invalid_text("must not have leading 0s"));
-        }
-        Err(_) => {
-            let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-            errors.push(node.invalid_text(detail));
-        }
-    }
+        Ok(_) => return Vec::new(),
+        Err(_) if has_leading_zeros(text) => "must not have leading 0s",
+        Err(_) => "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+    };
+    vec![fault.to_owned()]
 }
 
 /// Octets such as `010` were once read as decimal.

@@ -353,7 +353,16 @@ fn taints(object: &Node<'_>, errors: &mut Errors) {
         pod::taint_effect(&effect, errors);
         if !seen.insert((key.text(), effect.text())) {
             let detail = "taints must be unique by key and effect pair";
-            errors.push(taint.duplicate().and(detail));
+            let text = |field| serde_json::Value::from(taint.get(field).text());
+            let printed = format!(
+                r#"{{"Key":{},"Value":{},"Effect":{},"TimeAdded":{}}}"#,
+                text("key"),
+                text("value"),
+                text("effect"),
+                taint.get("timeAdded").value()
+            );
+            let place = taint.path.to_string();
+            errors.push(FieldError::duplicate_printed(place, &printed).and(detail));
         }
     }
 }

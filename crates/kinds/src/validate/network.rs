@@ -11,6 +11,7 @@ use super::check::{self, Errors};
 use super::meta;
 use super::text;
 use super::tree::Node;
+use crate::FieldError;
 
 /// The protocols of ports.
 pub(super) const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
@@ -120,7 +121,7 @@ fn slice_ports(ports: &Node<'_>, errors: &mut Errors) {
         check::form_if_any(&name, text::dns_label, errors);
         if !names.insert(name.text()) {
             let place = name.path.to_string();
-            errors.push(crate::FieldError::duplicate(place, &name.text().into()));
+            errors.push(FieldError::duplicate(place, &name.text().into()));
         }
         check::one_of(&port.get("protocol"), PROTOCOLS, errors);
         app_protocol(&port, errors);
@@ -421,7 +422,7 @@ pub(super) fn network_policy(object: &Node<'_>, errors: &mut Errors) {
 }
 
 fn policy_port(item: &Node<'_>, errors: &mut Errors) {
-    check::one_of_if_any(&item.get("protocol"), PROTOCOLS, errors);
+    check::one_of_if_any(&item.get("protocol"), &["TCP", "UDP", "SCTP"], errors);
     let (port, end) = (item.get("port"), item.get("endPort"));
     let detail = if !port.is_set() {
         "may not be specified when `port` is not specified"
@@ -512,11 +513,24 @@ pub(super) fn ip_address(object: &Node<'_>, errors: &mut Errors) {
 
 /// An IPAddress that is changed.
 pub(super) fn ip_address_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
-    let parent = |of: &Node<'_>| of.get("spec").get("parentRef").value().clone();
-    if parent(old) != parent(new) {
-        let parent = new.get("spec").get("parentRef");
-        errors.push(parent.invalid(check::IMMUTABLE));
+    let parent = new.get("spec").get("parentRef");
+    if parent.same(&old.get("spec").get("parentRef")) {
+        return;
     }
+    let text = |field| serde_json::Value::from(parent.get(field).text());
+    let printed = format!(
+        r#"{{"Group":{},"Resource":{},"Namespace":{},"Name":{}}}"#,
+        text("group"),
+        text("resource"),
+        text("namespace"),
+        text("name")
+    );
+    let place = parent.path.to_string();
+    errors.push(FieldError::invalid_printed(
+        place,
+        &printed,
+        check::IMMUTABLE,
+    ));
 }
 
 /// A ServiceCIDR.
@@ -524,6 +538,11 @@ pub(super) fn service_cidr(object: &Node<'_>, errors: &mut Errors) {
     let cidrs = object.get("spec").get("cidrs");
     if cidrs.is_empty() {
         errors.push(cidrs.required("at least one CIDR required"));
+        return;
+    }
+    if cidrs.list().len() > 2 {
+        errors.push(cidrs.invalid("may only hold up to 2 values"));
+        return;
     }
     for cidr in cidrs.items() {
         check::cidr(&cidr, errors);
@@ -533,13 +552,26 @@ pub(super) fn service_cidr(object: &Node<'_>, errors: &mut Errors) {
         .map(|cidr| cidr.text().contains(':'))
         .collect();
     if cidrs.list().len() > families.len() {
-        let detail = "may specify no more than one IP for each IP family";
+        let detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
         errors.push(cidrs.invalid(detail));
     }
 }
 
 /// A ServiceCIDR that is changed.
 pub(super) fn service_cidr_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
-    let (old, new) = (old.get("spec"), new.get("spec"));
-    check::immutable(&old.get("cidrs"), &new.get("cidrs"), errors);
+    let (had, has) = (old.get("spec").get("cidrs"), new.get("spec").get("cidrs"));
+    match (had.list().len(), has.list().len()) {
+        (before, after) if before == after => {
+            for (old, new) in had.items().zip(has.items()) {
+                check::immutable(&old, &new, errors);
+            }
+        }
+        (1, 2) => {
+            if let (Some(old), Some(new)) = (had.items().next(), has.items().next()) {
+                check::immutable(&old, &new, errors);
+            }
+            service_cidr(new, errors);
+        }
+        _ => errors.push(has.invalid(check::IMMUTABLE)),
+    }
 }

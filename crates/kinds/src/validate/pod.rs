@@ -166,7 +166,12 @@ pub(super) fn pod_spec(spec: &Node<'_>, pod: Option<&Node<'_>>, errors: &mut Err
         amount::resource_value(&overhead, resource, errors);
     }
     if spec.get("os").is_set() {
-        check::one_of(&spec.get("os").get("name"), &["linux", "windows"], errors);
+        let name = spec.get("os").get("name");
+        if check::some(&name, errors) {
+            // Kubernetes names the structure.
+            let name = name.at(spec.path.field("os"));
+            check::one_of_if_any(&name, &["linux", "windows"], errors);
+        }
     }
 }
 

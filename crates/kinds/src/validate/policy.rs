@@ -185,14 +185,23 @@ pub(super) fn signing_request(object: &Node<'_>, errors: &mut Errors) {
         errors.push(seconds.invalid(detail));
     }
     conditions(&object.get("status").get("conditions"), errors);
+    let certificate = object.get("status").get("certificate");
+    if !certificate.is_empty() && !is_pem(certificate.text(), "CERTIFICATE") {
+        let detail = "must contain at least one CERTIFICATE PEM block";
+        errors.push(certificate.invalid_as(&"<certificate data>".into(), detail));
+    }
 }
 
 /// Whether base64 holds a PEM block of the kind.
 fn is_pem(base64: &str, kind: &str) -> bool {
     use base64::Engine as _;
     let bytes = base64::engine::general_purpose::STANDARD.decode(base64);
-    let begin = format!("-----BEGIN {kind}-----");
-    bytes.is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(&begin))
+    let Ok(bytes) = bytes else {
+        return false;
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let place = |edge| text.find(&format!("-----{edge} {kind}-----"));
+    matches!((place("BEGIN"), place("END")), (Some(begin), Some(end)) if begin < end)
 }
 
 fn signer_name(signer: &Node<'_>, errors: &mut Errors) {
@@ -265,11 +274,6 @@ pub(super) fn signing_request_update(old: &Node<'_>, new: &Node<'_>, errors: &mu
 /// The status of a CertificateSigningRequest.
 pub(super) fn signing_request_status(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     signing_changes(old, new, "certificate", errors);
-    let certificate = new.get("status").get("certificate");
-    if !certificate.is_empty() && !is_pem(certificate.text(), "CERTIFICATE") {
-        let detail = "must contain at least one CERTIFICATE PEM block";
-        errors.push(certificate.invalid_as(&"<certificate data>".into(), detail));
-    }
 }
 
 /// The approval of a CertificateSigningRequest.
@@ -279,7 +283,7 @@ pub(super) fn signing_request_approval(old: &Node<'_>, new: &Node<'_>, errors: &
 
 /// Approvals and certificates each have their own way of being set.
 fn signing_changes(old: &Node<'_>, new: &Node<'_>, may_set: &str, errors: &mut Errors) {
-    conditions(&new.get("status").get("conditions"), errors);
+    signing_request(new, errors);
     let place = new.get("status").get("conditions");
     let of = |object: &Node<'_>, kind: &str| {
         let conditions = object.get("status").get("conditions");

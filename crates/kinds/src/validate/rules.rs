@@ -14,10 +14,13 @@ pub(super) struct Rules {
     pub whole: Option<Whole>,
     /// What holds when it is created, instead.
     pub create: Option<Whole>,
-    /// What holds when it is changed, and before the rules of the whole.
+    /// What holds when it is changed.
     pub change: Option<Change>,
-    /// Whether a change is judged by `change` only.
-    pub only_change: bool,
+    /// How a change is judged.
+    pub order: Order,
+    /// How often the metadata of a change is judged: by all kinds, by this kind, and by
+    /// this kind as if the object were new. Clients see it in the causes.
+    pub metas: u8,
     /// Subresources and what holds when they are changed.
     pub subresources: &'static [(&'static str, Change)],
     /// It is never stored, and its metadata has no rules.
@@ -26,11 +29,23 @@ pub(super) struct Rules {
     pub plain: bool,
 }
 
+/// How a change is judged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// As a whole, and then as a change.
+    WholeFirst,
+    /// As a change, and then as a whole.
+    ChangeFirst,
+    /// As a change only.
+    ChangeOnly,
+}
+
 const NONE: Rules = Rules {
     whole: None,
     create: None,
     change: None,
-    only_change: false,
+    order: Order::WholeFirst,
+    metas: 2,
     subresources: &[],
     transient: false,
     plain: false,
@@ -59,13 +74,26 @@ impl Rules {
         }
     }
 
+    /// The change comes first.
+    const fn first(self, change: Change) -> Self {
+        Self {
+            change: Some(change),
+            order: Order::ChangeFirst,
+            ..self
+        }
+    }
+
     /// The change says all.
     const fn only(self, change: Change) -> Self {
         Self {
             change: Some(change),
-            only_change: true,
+            order: Order::ChangeOnly,
             ..self
         }
+    }
+
+    const fn metas(self, metas: u8) -> Self {
+        Self { metas, ..self }
     }
 
     const fn sub(self, subresources: &'static [(&'static str, Change)]) -> Self {
@@ -93,27 +121,30 @@ pub(super) fn rules(kind: &Kind) -> Rules {
 fn core_rules(kind: &str) -> Rules {
     match kind {
         "Binding" => transient(core::binding),
-        "ConfigMap" => whole(core::config_map).with(core::config_map_update),
-        "Endpoints" => whole(network::endpoints),
+        "ConfigMap" => whole(core::config_map)
+            .first(core::config_map_update)
+            .metas(3),
+        "Endpoints" => whole(network::endpoints).metas(3),
         "Event" => Rules {
             plain: true,
+            metas: 1,
             ..whole(core::event)
         },
         "LimitRange" => whole(core::limit_range),
         "Namespace" => Rules {
-            create: Some(core::namespace),
             subresources: &[
                 ("status", core::phase),
                 ("finalize", core::namespace_finalize),
             ],
-            ..NONE
+            ..whole(core::namespace).metas(3)
         },
-        "Node" => whole(core::node).only(core::node_update),
-        "PersistentVolume" => whole(storage::volume).with(storage::volume_update),
+        "Node" => whole(core::node).with(core::node_update).metas(3),
+        "PersistentVolume" => whole(storage::volume).with(storage::volume_update).metas(3),
         "PersistentVolumeClaim" => whole(storage::claim)
             .only(storage::claim_update)
+            .metas(3)
             .sub(&[("status", storage::claim_status)]),
-        "Pod" => whole(pod::create).only(pod::update).sub(&[
+        "Pod" => whole(pod::create).only(pod::update).metas(3).sub(&[
             ("status", pod::status),
             ("ephemeralcontainers", pod::ephemeral_containers),
             ("resize", pod::resize),
@@ -125,7 +156,8 @@ fn core_rules(kind: &str) -> Rules {
         "ResourceQuota" => whole(core::resource_quota)
             .only(core::resource_quota_update)
             .sub(&[("status", core::quota_status)]),
-        "Secret" => whole(core::secret).with(core::secret_update),
+        "Secret" => whole(core::secret).first(core::secret_update).metas(3),
+        "ServiceAccount" => NONE.metas(3),
         "Service" => whole(network::service)
             .only(network::service_update)
             .sub(&[("status", network::service_status)]),
@@ -138,11 +170,11 @@ fn core_rules(kind: &str) -> Rules {
 
 fn apps_rules(kind: &str) -> Rules {
     match kind {
-        "ControllerRevision" => {
-            whole(workload::controller_revision).only(workload::controller_revision_update)
-        }
+        "ControllerRevision" => whole(workload::controller_revision)
+            .only(workload::controller_revision_update)
+            .metas(3),
         "DaemonSet" => whole(workload::daemon_set)
-            .with(workload::keeps_selector)
+            .first(workload::keeps_selector)
             .sub(&[("status", workload::daemon_set_status)]),
         "Deployment" => whole(workload::deployment)
             .only(workload::deployment_update)
@@ -161,7 +193,8 @@ fn batch_rules(kind: &str) -> Rules {
     match kind {
         "CronJob" => whole(batch::cron_job).only(batch::cron_job_update),
         "Job" => whole(batch::job)
-            .only(batch::job_update)
+            .with(batch::job_update)
+            .metas(3)
             .sub(&[("status", batch::job_status)]),
         _ => NONE,
     }
@@ -172,10 +205,16 @@ fn network_rules(kind: &str) -> Rules {
         "EndpointSlice" => whole(network::endpoint_slice).with(network::endpoint_slice_update),
         "Ingress" => Rules {
             create: Some(network::ingress_create),
-            ..whole(network::ingress).sub(&[("status", network::ingress_status)])
+            ..whole(network::ingress)
+                .metas(3)
+                .sub(&[("status", network::ingress_status)])
         },
-        "IngressClass" => whole(network::ingress_class).with(network::ingress_class_update),
-        "IPAddress" => whole(network::ip_address).only(network::ip_address_update),
+        "IngressClass" => whole(network::ingress_class)
+            .first(network::ingress_class_update)
+            .metas(3),
+        "IPAddress" => whole(network::ip_address)
+            .with(network::ip_address_update)
+            .metas(3),
         "NetworkPolicy" => whole(network::network_policy),
         "ServiceCIDR" => whole(network::service_cidr).only(network::service_cidr_update),
         _ => NONE,
@@ -186,20 +225,26 @@ fn storage_rules(kind: &str) -> Rules {
     match kind {
         "CSIDriver" => whole(storage::csi_driver).only(storage::csi_driver_update),
         "CSINode" => whole(storage::csi_node),
-        "CSIStorageCapacity" => whole(storage::csi_capacity).only(storage::csi_capacity_update),
-        "StorageClass" => whole(storage::class).only(storage::class_update),
+        "CSIStorageCapacity" => whole(storage::csi_capacity)
+            .with(storage::csi_capacity_update)
+            .metas(3),
+        "StorageClass" => whole(storage::class).with(storage::class_update).metas(3),
         "VolumeAttachment" => whole(storage::attachment).only(storage::attachment_update),
-        "VolumeAttributesClass" => whole(storage::attributes).only(storage::attributes_update),
+        "VolumeAttributesClass" => whole(storage::attributes)
+            .with(storage::attributes_update)
+            .metas(3),
         _ => NONE,
     }
 }
 
 fn rbac_rules(kind: &str) -> Rules {
     match kind {
-        "Role" => whole(rbac::role),
-        "ClusterRole" => whole(rbac::cluster_role),
-        "RoleBinding" => whole(rbac::role_binding).with(rbac::keeps_role),
-        "ClusterRoleBinding" => whole(rbac::cluster_role_binding).with(rbac::keeps_role),
+        "Role" => whole(rbac::role).metas(3),
+        "ClusterRole" => whole(rbac::cluster_role).metas(3),
+        "RoleBinding" => whole(rbac::role_binding).with(rbac::keeps_role).metas(3),
+        "ClusterRoleBinding" => whole(rbac::cluster_role_binding)
+            .with(rbac::keeps_role)
+            .metas(3),
         _ => NONE,
     }
 }
@@ -234,17 +279,21 @@ fn other_rules(kind: &Kind) -> Rules {
         ("autoscaling", "HorizontalPodAutoscaler") if kind.version == "v2" => {
             whole(policy::autoscaler).sub(&[("status", policy::autoscaler_status)])
         }
-        ("policy", "PodDisruptionBudget") => {
-            whole(policy::disruption_budget).sub(&[("status", policy::disruption_status)])
+        ("policy", "PodDisruptionBudget") => Rules {
+            plain: true,
+            ..whole(policy::disruption_budget)
         }
+        .metas(1)
+        .sub(&[("status", policy::disruption_status)]),
         ("scheduling.k8s.io", "PriorityClass") => {
             whole(policy::priority_class).only(policy::priority_class_update)
         }
         ("coordination.k8s.io", "Lease") => whole(policy::lease),
-        ("node.k8s.io", "RuntimeClass") => {
-            whole(policy::runtime_class).only(policy::runtime_class_update)
-        }
+        ("node.k8s.io", "RuntimeClass") => whole(policy::runtime_class)
+            .with(policy::runtime_class_update)
+            .metas(3),
         ("certificates.k8s.io", "CertificateSigningRequest") => whole(policy::signing_request)
+            .metas(3)
             .only(policy::signing_request_update)
             .sub(&[
                 ("status", policy::signing_request_status),

@@ -409,7 +409,27 @@ pub(super) fn attachment(object: &Node<'_>, errors: &mut Errors) {
 /// A VolumeAttachment that is changed.
 pub(super) fn attachment_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     attachment(new, errors);
-    check::immutable(&old.get("spec"), &new.get("spec"), errors);
+    let spec = new.get("spec");
+    if spec.same(&old.get("spec")) {
+        return;
+    }
+    let (text, source) = (
+        |field| Value::from(spec.get(field).text()),
+        spec.get("source"),
+    );
+    let printed = format!(
+        r#"{{"Attacher":{},"Source":{{"PersistentVolumeName":{},"InlineVolumeSpec":{}}},"NodeName":{}}}"#,
+        text("attacher"),
+        source.get("persistentVolumeName").value(),
+        source.get("inlineVolumeSpec").value(),
+        text("nodeName")
+    );
+    let place = spec.path.to_string();
+    errors.push(FieldError::invalid_printed(
+        place,
+        &printed,
+        check::IMMUTABLE,
+    ));
 }
 
 /// A CSIDriver.

@@ -5,6 +5,7 @@ use super::meta;
 use super::pod;
 use super::text;
 use super::tree::Node;
+use crate::FieldError;
 use crate::selector::LabelSelector;
 
 /// A Deployment.
@@ -127,12 +128,31 @@ fn deployment_strategy(strategy: &Node<'_>, errors: &mut Errors) {
 }
 
 /// Go prints the whole strategy of a kind that it does not know.
-fn unknown_strategy(strategy: &Node<'_>, known: &[&str]) -> crate::FieldError {
-    let printed = serde_json::json!({
-        "Type": strategy.get("type").text(),
-        "RollingUpdate": strategy.get("rollingUpdate").value(),
-    });
-    crate::FieldError::not_supported(strategy.path.to_string(), &printed, known)
+fn unknown_strategy(strategy: &Node<'_>, known: &[&str]) -> FieldError {
+    let rolling = strategy.get("rollingUpdate");
+    let rolling = if rolling.is_set() {
+        let (down, up) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
+        let (down, up) = (down.value(), up.value());
+        format!(r#"{{"MaxUnavailable":{down},"MaxSurge":{up}}}"#)
+    } else {
+        "null".to_owned()
+    };
+    let kind = serde_json::Value::from(strategy.get("type").text());
+    let printed = format!(r#"{{"Type":{kind},"RollingUpdate":{rolling}}}"#);
+    FieldError::not_supported_printed(strategy.path.to_string(), &printed, known)
+}
+
+/// How Go prints the way a StatefulSet rolls.
+fn printed_rolling(rolling: &Node<'_>) -> String {
+    if !rolling.is_set() {
+        return "null".to_owned();
+    }
+    let part = rolling.get("partition").int().unwrap_or_default();
+    let down = rolling.get("maxUnavailable");
+    format!(
+        r#"{{"Partition":{part},"MaxUnavailable":{}}}"#,
+        down.value()
+    )
 }
 
 /// A StatefulSet.
@@ -174,7 +194,9 @@ fn stateful_strategy(strategy: &Node<'_>, errors: &mut Errors) {
         "OnDelete" => {
             if rolling.is_set() {
                 let detail = "only allowed for updateStrategy 'RollingUpdate'";
-                errors.push(rolling.invalid(detail));
+                let printed = printed_rolling(&rolling);
+                let place = rolling.path.to_string();
+                errors.push(FieldError::invalid_printed(place, &printed, detail));
             }
         }
         "RollingUpdate" => {
@@ -188,7 +210,14 @@ fn stateful_strategy(strategy: &Node<'_>, errors: &mut Errors) {
                 check::not_above_100_percent(&down, errors);
             }
         }
-        _ => errors.push(strategy.invalid("must be 'RollingUpdate' or 'OnDelete'")),
+        _ => {
+            let kind = serde_json::Value::from(strategy.get("type").text());
+            let rolling = printed_rolling(&rolling);
+            let printed = format!(r#"{{"Type":{kind},"RollingUpdate":{rolling}}}"#);
+            let detail = "must be 'RollingUpdate' or 'OnDelete'";
+            let place = strategy.path.to_string();
+            errors.push(FieldError::invalid_printed(place, &printed, detail));
+        }
     }
 }
 
@@ -201,10 +230,29 @@ fn stateful_rest(spec: &Node<'_>, is_new: bool, errors: &mut Errors) {
     }
     required_selector(spec, "statefulset", errors);
     let (selector, template) = (spec.get("selector"), spec.get("template"));
-    if !is_blank(&selector) {
-        check::selects_template(&selector, &template.get("metadata").get("labels"), errors);
+    if selector
+        .object()
+        .is_some_and(|of| LabelSelector::from_object(of).is_err())
+    {
+        // Kubernetes has no more to say of it.
+        let printed = check::printed_selector(&selector);
+        let place = selector.path.to_string();
+        errors.push(FieldError::invalid_without_detail(place, &printed));
+    } else {
+        if !is_blank(&selector) {
+            let labels = template.get("metadata").get("labels");
+            check::selects_template(&selector, &labels, errors);
+        }
+        stateful_template(spec, &template, errors);
+        // They are judged twice.
+        let metadata = template.get("metadata");
+        let labels = metadata.get("labels").at(template.path.field("labels"));
+        meta::labels(&labels, errors);
+        let notes = metadata
+            .get("annotations")
+            .at(template.path.field("annotations"));
+        meta::annotations(&notes, errors);
     }
-    stateful_template(spec, &template, errors);
     runs_forever(&template, "StatefulSet", errors);
 }
 
@@ -436,12 +484,12 @@ fn counts(known: &Counts, ready: &str, object: &Node<'_>, errors: &mut Errors) {
     for part in known.parts {
         if count(part) > count("replicas") {
             let detail = "cannot be greater than status.replicas";
-            errors.push(status.get(part).invalid(detail));
+            errors.push(status.get(part).invalid_int(detail));
         }
     }
     if !known.parts.is_empty() && count("availableReplicas") > count("readyReplicas") {
         let detail = format!("cannot be greater than {ready}");
-        errors.push(status.get("availableReplicas").invalid(&detail));
+        errors.push(status.get("availableReplicas").invalid_int(&detail));
     }
 }
 

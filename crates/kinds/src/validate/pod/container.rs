@@ -254,6 +254,12 @@ pub(super) fn field_reference(reference: &Node<'_>, known: &[&str], errors: &mut
     if !check::some(&reference.get("apiVersion"), errors) || !check::some(&path, errors) {
         return;
     }
+    let version = reference.get("apiVersion").text();
+    if version != "v1" {
+        let detail = format!("error converting fieldPath: unsupported pod version: {version}");
+        errors.push(path.invalid(&detail));
+        return;
+    }
     let (field, subscript) = match path.text().strip_suffix("']") {
         Some(rest) => rest.split_once("['").unwrap_or((path.text(), "")),
         None => (path.text(), ""),

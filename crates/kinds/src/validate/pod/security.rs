@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::Context;
+use crate::FieldError;
 use crate::validate::check::{self, Errors};
 use crate::validate::tree::Node;
 
@@ -60,14 +61,43 @@ fn escalation(context: &Node<'_>, errors: &mut Errors) {
     }
     if context.get("privileged").is_true() {
         let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
-        errors.push(context.invalid(detail));
+        errors.push(invalid_context(context, detail));
     }
     for capability in context.get("capabilities").get("add").items() {
         if capability.text() == "CAP_SYS_ADMIN" {
             let detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
-            errors.push(context.invalid(detail));
+            errors.push(invalid_context(context, detail));
         }
     }
+}
+
+/// Go prints the fields of a structure that has no other names for them.
+fn invalid_context(context: &Node<'_>, detail: &str) -> FieldError {
+    let fields = [
+        ("capabilities", "Capabilities"),
+        ("privileged", "Privileged"),
+        ("seLinuxOptions", "SELinuxOptions"),
+        ("windowsOptions", "WindowsOptions"),
+        ("runAsUser", "RunAsUser"),
+        ("runAsGroup", "RunAsGroup"),
+        ("runAsNonRoot", "RunAsNonRoot"),
+        ("readOnlyRootFilesystem", "ReadOnlyRootFilesystem"),
+        ("allowPrivilegeEscalation", "AllowPrivilegeEscalation"),
+        ("procMount", "ProcMount"),
+        ("seccompProfile", "SeccompProfile"),
+        ("appArmorProfile", "AppArmorProfile"),
+    ];
+    let print = |(name, printed)| {
+        let node = context.get(name);
+        if name == "capabilities" && node.is_set() {
+            let (add, drop) = (node.get("add"), node.get("drop"));
+            let (add, drop) = (add.value(), drop.value());
+            return format!(r#""{printed}":{{"Add":{add},"Drop":{drop}}}"#);
+        }
+        format!(r#""{printed}":{}"#, node.value())
+    };
+    let printed = format!("{{{}}}", fields.map(print).join(","));
+    FieldError::invalid_printed(context.path.to_string(), &printed, detail)
 }
 
 fn sysctls(spec: &Node<'_>, sysctls: &Node<'_>, errors: &mut Errors) {

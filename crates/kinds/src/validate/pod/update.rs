@@ -208,11 +208,9 @@ const RESIZE: &str = "only cpu and memory resources are mutable";
 pub(in crate::validate) fn resize(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     metadata_and_spec(new, errors);
     let (before, after) = (old.get("spec"), new.get("spec"));
-    let class = quality(&after);
-    if quality(&before) != class {
+    if quality(&before) != quality(&after) {
         let detail = "Pod QOS Class may not change as a result of resizing";
-        let shown = old.get("status").get("qosClass").text();
-        let shown = if shown.is_empty() { class } else { shown };
+        let shown = new.get("status").get("qosClass").text();
         errors.push(after.invalid_as(&shown.into(), detail));
     }
     if !same_order(&before, &after, errors) {

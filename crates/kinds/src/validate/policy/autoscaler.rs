@@ -38,9 +38,15 @@ pub(in crate::validate) fn autoscaler(object: &Node<'_>, errors: &mut Errors) {
     if low.is_some_and(|low| high < low) {
         errors.push(most.invalid_int("must be greater than or equal to `minReplicas`"));
     }
-    reference(&spec.get("scaleTargetRef"), errors);
+    reference(&spec.get("scaleTargetRef"), true, errors);
     for metric in spec.get("metrics").items() {
         self::metric(&metric, errors);
+    }
+    let from_outside =
+        |metric: Node<'_>| ["Object", "External"].contains(&metric.get("type").text());
+    if low == Some(0) && !spec.get("metrics").items().any(from_outside) {
+        let detail = "must specify at least one Object or External metric to support scaling to zero replicas";
+        errors.push(spec.get("metrics").forbidden(detail));
     }
     for direction in ["scaleUp", "scaleDown"] {
         rules(&spec.get("behavior").get(direction), errors);
@@ -53,7 +59,7 @@ pub(in crate::validate) fn autoscaler_status(_old: &Node<'_>, new: &Node<'_>, er
     check::all_nonnegative(&new.get("status"), &counts, errors);
 }
 
-fn reference(reference: &Node<'_>, errors: &mut Errors) {
+fn reference(reference: &Node<'_>, grouped: bool, errors: &mut Errors) {
     for field in ["kind", "name"] {
         check::form_of_some(&reference.get(field), text::path_segment, errors);
     }
@@ -61,6 +67,11 @@ fn reference(reference: &Node<'_>, errors: &mut Errors) {
     if version.text().split('/').count() > 2 {
         let detail = format!("unexpected GroupVersion string: {}", version.text());
         errors.push(version.invalid(&detail));
+    } else if grouped
+        && !version.text().contains('/')
+        && reference.get("kind").text() != "ReplicationController"
+    {
+        errors.push(version.invalid_text("apiVersion must specify API group"));
     }
 }
 
@@ -103,7 +114,7 @@ fn source(member: &str, source: &Node<'_>, errors: &mut Errors) {
     let target = source.get("target");
     let has = |field| target.get(field).is_set();
     match member {
-        "object" => reference(&source.get("describedObject"), errors),
+        "object" => reference(&source.get("describedObject"), false, errors),
         "resource" | "containerResource" => {
             let name = source.get("name");
             if name.is_empty() {
