@@ -66,15 +66,49 @@ impl FieldError {
         Self::invalid(field, &Value::from(value), detail)
     }
 
+    /// Its value is not allowed; `printed` is how Go prints it, where that is not JSON with
+    /// sorted members.
+    pub fn invalid_printed(field: impl Into<String>, printed: &str, detail: &str) -> Self {
+        let body = format!("Invalid value: {printed}: {detail}");
+        Self::new(Fault::Invalid, field, body)
+    }
+
+    /// Its value is not allowed, and there is no more to say.
+    pub fn invalid_without_detail(field: impl Into<String>, printed: &str) -> Self {
+        Self::new(Fault::Invalid, field, format!("Invalid value: {printed}"))
+    }
+
+    /// It is not allowed, whatever its value.
+    pub fn invalid_whatever(field: impl Into<String>, detail: &str) -> Self {
+        Self::new(Fault::Invalid, field, with("Invalid value", detail))
+    }
+
     /// Its value is none of `supported`, which are named in this order.
     pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
+        Self::not_supported_printed(field, &Printed(value).to_string(), supported)
+    }
+
+    /// Its value is none of `supported`; `printed` is how Go prints it.
+    pub fn not_supported_printed(
+        field: impl Into<String>,
+        printed: &str,
+        supported: &[&str],
+    ) -> Self {
         let known: Vec<_> = supported.iter().map(|text| format!("\"{text}\"")).collect();
         let known = known.join(", ");
-        let body = format!(
-            "Unsupported value: {}: supported values: {known}",
-            Printed(value)
-        );
+        let body = format!("Unsupported value: {printed}: supported values: {known}");
         Self::new(Fault::NotSupported, field, body)
+    }
+
+    /// The server failed to judge it.
+    pub fn internal(field: impl Into<String>, detail: &str) -> Self {
+        Self::new(Fault::Internal, field, with("Internal error", detail))
+    }
+
+    /// The same error with more to say.
+    pub fn and(mut self, detail: &str) -> Self {
+        self.body = with(&self.body, detail);
+        self
     }
 
     /// It names what does not exist.
@@ -95,6 +129,12 @@ impl FieldError {
         )
     }
 
+    /// It is there twice; `printed` is how Go prints it.
+    pub fn duplicate_printed(field: impl Into<String>, printed: &str) -> Self {
+        let body = format!("Duplicate value: {printed}");
+        Self::new(Fault::Duplicate, field, body)
+    }
+
     /// It has more than `limit` bytes.
     pub fn too_long(field: impl Into<String>, limit: usize) -> Self {
         let unit = if limit == 1 { "byte" } else { "bytes" };
@@ -104,7 +144,8 @@ impl FieldError {
 
     /// It has more than `limit` items.
     pub fn too_many(field: impl Into<String>, actual: usize, limit: usize) -> Self {
-        let body = format!("Too many: {actual}: must have at most {limit} items");
+        let unit = if limit == 1 { "item" } else { "items" };
+        let body = format!("Too many: {actual}: must have at most {limit} {unit}");
         Self::new(Fault::TooMany, field, body)
     }
 
@@ -150,7 +191,14 @@ impl fmt::Display for Printed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::String(text) => f.write_str(&quote(text)),
-            other => write!(f, "{other}"),
+            // Go escapes what could end a script in HTML.
+            other => f.write_str(
+                &other
+                    .to_string()
+                    .replace('<', "\\u003c")
+                    .replace('>', "\\u003e")
+                    .replace('&', "\\u0026"),
+            ),
         }
     }
 }
@@ -172,6 +220,9 @@ pub fn quote(text: &str) -> String {
             '\x0c' => quoted.push_str("\\f"),
             low if u32::from(low) < 0x20 || low == '\x7f' => {
                 quoted.push_str(&format!("\\x{:02x}", u32::from(low)));
+            }
+            control if control.is_control() => {
+                quoted.push_str(&format!("\\u{:04x}", u32::from(control)));
             }
             other => quoted.push(other),
         }

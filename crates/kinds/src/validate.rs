@@ -4,36 +4,95 @@
 //! without unknown fields. What remains to be said are rules: those of metadata, which
 //! all kinds share, and those of one kind.
 
+mod admission;
+mod amount;
+mod batch;
+mod check;
+mod core;
 mod meta;
 mod name;
+mod network;
+mod pod;
+mod policy;
+mod rbac;
+mod review;
+mod rules;
+mod storage;
 pub(crate) mod text;
 mod tree;
+mod workload;
 
 use std::collections::HashSet;
 
 use crate::{FieldError, Kind, Object};
+use rules::{Order, rules};
 use tree::Node;
 
 /// What is wrong with an object that is to be created.
 pub fn create(kind: &Kind, object: &Object) -> Vec<FieldError> {
+    let rules = rules(kind);
+    let object = Node::root(object);
     let mut errors = Vec::new();
-    meta::create(kind, &Node::root(object), &mut errors);
+    if !rules.transient && !rules.plain {
+        meta::create(kind, &object, &mut errors);
+    }
+    if let Some(create) = rules.create.or(rules.whole) {
+        create(&object, &mut errors);
+    }
+    // Metadata is judged again for all kinds, if that of the kind says nothing.
+    if rules.plain && errors.is_empty() {
+        meta::create(kind, &object, &mut errors);
+    }
     errors
 }
 
 /// What is wrong with a change of an object, or of what `subresource` covers of it.
 pub fn update(
     kind: &Kind,
-    _subresource: Option<&str>,
+    subresource: Option<&str>,
     old: &Object,
     new: &Object,
 ) -> Vec<FieldError> {
+    let rules = rules(kind);
     let (old, new) = (Node::root(old), Node::root(new));
     let mut errors = Vec::new();
     meta::update(&old, &new, &mut errors);
-    // Kubernetes asks twice, once for all kinds and once for this one; clients see it in
-    // the causes, which are not deduplicated.
-    meta::update_again(kind, &old, &new, &mut errors);
+    // Kubernetes asks several times, once for all kinds and then for this one; clients see
+    // it in the causes, which are not deduplicated.
+    if rules.metas > 1 {
+        meta::update_again(kind, &old, &new, &mut errors);
+    }
+    if let Some(subresource) = subresource {
+        let mut known = rules.subresources.iter();
+        if let Some((_, change)) = known.find(|known| known.0 == subresource) {
+            change(&old, &new, &mut errors);
+        }
+        return errors;
+    }
+    if rules.metas > 2 {
+        meta::create(kind, &new, &mut errors);
+    }
+    let whole = rules.whole.filter(|_| rules.order != Order::ChangeOnly);
+    if rules.order == Order::WholeFirst
+        && let Some(whole) = whole
+    {
+        whole(&new, &mut errors);
+    }
+    if let Some(change) = rules.change {
+        change(&old, &new, &mut errors);
+    }
+    if rules.order == Order::ChangeFirst
+        && let Some(whole) = whole
+    {
+        whole(&new, &mut errors);
+    }
+    errors
+}
+
+/// What is wrong with a Scale, which stands for the size of any workload.
+pub fn scale(scale: &Object) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    policy::scale(&Node::root(scale), &mut errors);
     errors
 }
 

@@ -20,7 +20,7 @@ fn rows(table: &str) -> impl Iterator<Item = &str> {
 }
 
 fn object(value: Value) -> Object {
-    value.as_object().unwrap().clone()
+    value.as_object().expect("the test wrote an object").clone()
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::name;
 use super::text;
 use super::tree::Node;
-use crate::{FieldError, Kind, Object};
+use crate::{FieldError, Kind};
 
 const IMMUTABLE: &str = "field is immutable";
 /// 256 KiB, of keys and values together.
@@ -165,11 +165,34 @@ fn owners(owners: &Node<'_>, errors: &mut Vec<FieldError>) {
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {current}"
                 );
-                errors.push(owners.invalid(&detail));
+                let printed = printed_owners(owners);
+                let place = owners.path.to_string();
+                errors.push(FieldError::invalid_printed(place, &printed, &detail));
             }
             None => controller = Some(current),
         }
     }
+}
+
+/// The references with members in the order of Go.
+fn printed_owners(owners: &Node<'_>) -> String {
+    let order = [
+        "apiVersion",
+        "kind",
+        "name",
+        "uid",
+        "controller",
+        "blockOwnerDeletion",
+    ];
+    let print = |owner: Node<'_>| {
+        let members = order.iter().filter(|name| owner.get(name).is_set());
+        let members = members.map(|name| format!("\"{name}\":{}", owner.get(name).value()));
+        format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+    };
+    format!(
+        "[{}]",
+        owners.items().map(print).collect::<Vec<_>>().join(",")
+    )
 }
 
 /// One reference; Kubernetes does not say which of them is wrong.
@@ -293,9 +316,4 @@ pub(super) fn selector(selector: &Node<'_>, errors: &mut Vec<FieldError>) {
             }
         }
     }
-}
-
-/// The labels of a template, as an object.
-pub(super) fn labels_of<'a>(object: &Node<'a>) -> Option<&'a Object> {
-    object.get("metadata").get("labels").object()
 }

@@ -1,5 +1,8 @@
 //! What objects may be called.
 
+use std::net::IpAddr;
+
+use super::check;
 use super::text::{self, Faults};
 use super::tree::Node;
 use crate::Kind;
@@ -44,9 +47,10 @@ fn rule(kind: &Kind) -> Rule {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Namespace" | "Service") | ("apps", "StatefulSet") => Rule::Label,
         ("", "Tenant") => Rule::Tenant,
-        ("rbac.authorization.k8s.io", _)
+        ("rbac.authorization.k8s.io", _) | ("", "Event")
         // Kubernetes never gave these a rule of their own.
-        | ("policy", "PodDisruptionBudget") => Rule::PathSegment,
+        | ("policy", "PodDisruptionBudget")
+        | ("certificates.k8s.io", "CertificateSigningRequest") => Rule::PathSegment,
         ("apiextensions.k8s.io", "CustomResourceDefinition") => Rule::Definition,
         ("apiregistration.k8s.io", "APIService") => Rule::ApiService,
         ("networking.k8s.io", "IPAddress") => Rule::IpAddress,
@@ -67,10 +71,11 @@ fn definition(object: &Node<'_>, name: &str) -> Faults {
     let spec = object.get("spec");
     let plural = spec.get("names").get("plural").text();
     let wanted = format!("{plural}.{}", spec.get("group").text());
-    if name == wanted {
-        return Vec::new();
+    let mut faults = text::dns_subdomain(name);
+    if name != wanted {
+        faults.push(r#"must be spec.names.plural+"."+spec.group"#.to_owned());
     }
-    vec![r#"must be spec.names.plural+"."+spec.group"#.to_owned()]
+    faults
 }
 
 fn api_service(object: &Node<'_>, name: &str) -> Faults {
@@ -94,13 +99,14 @@ fn api_service(object: &Node<'_>, name: &str) -> Faults {
 }
 
 fn ip_address(name: &str) -> Faults {
-    match name.parse::<std::net::IpAddr>() {
-        Ok(address) if address.to_string() == name => Vec::new(),
-        Ok(address) => vec![format!(
-            "must be in canonical form ({})",
-            crate::field::quote(&address.to_string())
-        )],
-        Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
+    let faults = check::ip_faults(name);
+    let canonical = name.parse::<IpAddr>().map(|address| address.to_string());
+    match canonical {
+        Ok(canonical) if faults.is_empty() && canonical != name => {
+            let canonical = crate::field::quote(&canonical);
+            vec![format!("must be in canonical form ({canonical})")]
+        }
+        _ => faults,
     }
 }
 

@@ -64,6 +64,23 @@ pub(crate) fn dns_subdomain(text: &str) -> Faults {
     faults
 }
 
+/// A subdomain whose labels may hold and begin with `_`, as names to search do.
+pub(crate) fn dns_subdomain_with_underscore(text: &str) -> Faults {
+    let mut faults = no_more_than(253, text);
+    let is_label = |label: &str| {
+        let label = label.strip_prefix('_').unwrap_or(label);
+        is_label(&label.replace('_', "-"))
+    };
+    if !text.split('.').all(is_label) {
+        faults.push(pattern(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character",
+            r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*",
+            &["example.com"],
+        ));
+    }
+    faults
+}
+
 /// A subdomain below `*.`.
 pub(crate) fn wildcard_subdomain(text: &str) -> Faults {
     let mut faults = no_more_than(253, text);
@@ -185,20 +202,6 @@ pub(crate) fn env_name(text: &str) -> Faults {
         faults.push("a valid environment variable name must consist only of printable ASCII characters other than '='".to_owned());
     }
     faults
-}
-
-/// A C identifier.
-pub(crate) fn c_identifier(text: &str) -> Faults {
-    let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
-    let mut bytes = text.bytes();
-    if bytes.next().is_some_and(letter) && bytes.all(|byte| letter(byte) || byte.is_ascii_digit()) {
-        return Vec::new();
-    }
-    vec![pattern(
-        "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'",
-        "[A-Za-z_][A-Za-z0-9_]*",
-        &["my_name", "MY_NAME", "MyName"],
-    )]
 }
 
 /// The name of a port (RFC 6335).

@@ -258,7 +258,8 @@ impl<'a> Node<'a> {
     }
 }
 
-fn same(a: &Value, b: &Value) -> bool {
+/// Whether both are the same to Go's semantic equality.
+pub(super) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {
             let within = |a: &Object, b: &Object| {

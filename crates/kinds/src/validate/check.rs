@@ -1,0 +1,274 @@
+//! Small rules that many fields share.
+
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use super::text::{self, Faults};
+use super::tree::Node;
+use crate::FieldError;
+use crate::selector::LabelSelector;
+
+/// What is wrong so far.
+pub(super) type Errors = Vec<FieldError>;
+
+/// What changes are refused with.
+pub(super) const IMMUTABLE: &str = "field is immutable";
+
+const NEGATIVE: &str = "must be greater than or equal to 0";
+
+/// The text has the form.
+pub(super) fn form(node: &Node<'_>, rule: fn(&str) -> Faults, errors: &mut Errors) {
+    for fault in rule(node.text()) {
+        errors.push(node.invalid_text(&fault));
+    }
+}
+
+/// The text has the form, if there is any.
+pub(super) fn form_if_any(node: &Node<'_>, rule: fn(&str) -> Faults, errors: &mut Errors) {
+    if !node.is_empty() {
+        form(node, rule, errors);
+    }
+}
+
+/// The text is there and has the form.
+pub(super) fn form_of_some(node: &Node<'_>, rule: fn(&str) -> Faults, errors: &mut Errors) {
+    if some(node, errors) {
+        form(node, rule, errors);
+    }
+}
+
+/// It is there and not empty.
+pub(super) fn some(node: &Node<'_>, errors: &mut Errors) -> bool {
+    if node.is_empty() {
+        errors.push(node.required(""));
+    }
+    !node.is_empty()
+}
+
+/// The text is there and one of `known`, which errors name in this order.
+pub(super) fn one_of(node: &Node<'_>, known: &[&str], errors: &mut Errors) {
+    if some(node, errors) {
+        one_of_if_any(node, known, errors);
+    }
+}
+
+/// The text, if it is set, is one of `known`.
+pub(super) fn one_of_if_any(node: &Node<'_>, known: &[&str], errors: &mut Errors) {
+    if node.is_set() && !known.contains(&node.text()) {
+        errors.push(node.not_supported(known));
+    }
+}
+
+/// The integer is not negative.
+pub(super) fn nonnegative(node: &Node<'_>, errors: &mut Errors) {
+    if node.int().is_some_and(|number| number < 0) {
+        errors.push(node.invalid(NEGATIVE));
+    }
+}
+
+/// These members are not negative.
+pub(super) fn all_nonnegative<'a>(node: &Node<'a>, names: &[&'a str], errors: &mut Errors) {
+    for name in names {
+        nonnegative(&node.get(name), errors);
+    }
+}
+
+/// The integer is above zero.
+pub(super) fn positive(node: &Node<'_>, errors: &mut Errors) {
+    if node.int().unwrap_or_default() <= 0 {
+        errors.push(node.invalid_int("must be greater than zero"));
+    }
+}
+
+/// It is what it was.
+pub(super) fn immutable(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
+    if !new.same(old) {
+        errors.push(new.invalid(IMMUTABLE));
+    }
+}
+
+/// The number of a port.
+pub(super) fn port(node: &Node<'_>, errors: &mut Errors) {
+    for fault in text::port_number(node.int().unwrap_or_default()) {
+        errors.push(node.invalid_int(&fault));
+    }
+}
+
+/// The number or the name of a port.
+pub(super) fn port_or_name(node: &Node<'_>, errors: &mut Errors) {
+    match node.value() {
+        Value::String(_) => form(node, text::port_name, errors),
+        _ => port(node, errors),
+    }
+}
+
+/// A user's or a group's number.
+pub(super) fn posix_id(node: &Node<'_>, errors: &mut Errors) {
+    if let Some(id) = node.int() {
+        for fault in text::posix_id(id) {
+            errors.push(node.invalid(&fault));
+        }
+    }
+}
+
+/// A number that is not negative, or a percentage.
+pub(super) fn int_or_percent(node: &Node<'_>, errors: &mut Errors) {
+    match node.value() {
+        Value::String(percent) => {
+            for fault in text::percent(percent) {
+                errors.push(node.invalid(&fault));
+            }
+        }
+        _ => nonnegative(node, errors),
+    }
+}
+
+/// A percentage that is no more than 100 %.
+pub(super) fn not_above_100_percent(node: &Node<'_>, errors: &mut Errors) {
+    let percent = node.text().strip_suffix('%');
+    let percent = percent.and_then(|digits| digits.parse::<u64>().ok());
+    if percent.is_some_and(|percent| percent > 100) {
+        errors.push(node.invalid("must not be greater than 100%"));
+    }
+}
+
+/// The number, or that of the percentage.
+pub(super) fn number_of(node: &Node<'_>) -> i64 {
+    let percent = || {
+        node.text()
+            .trim_end_matches('%')
+            .parse()
+            .unwrap_or_default()
+    };
+    node.int().unwrap_or_else(percent)
+}
+
+/// An IP address.
+pub(super) fn ip(node: &Node<'_>, errors: &mut Errors) {
+    form(node, ip_faults, errors);
+}
+
+/// What is wrong with an IP address.
+pub(super) fn ip_faults(text: &str) -> Faults {
+    let fault = match text.parse::<IpAddr>() {
+        Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
+            "must not be an IPv4-mapped IPv6 address"
+        }
+        Ok(_) => return Vec::new(),
+        Err(_) if has_leading_zeros(text) => "must not have leading 0s",
+        Err(_) => "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+    };
+    vec![fault.to_owned()]
+}
+
+/// Octets such as `010` were once read as decimal.
+fn has_leading_zeros(address: &str) -> bool {
+    let octets: Vec<_> = address.split('.').collect();
+    octets.len() == 4
+        && octets.iter().all(|octet| {
+            octet.len() <= 3
+                && octet.bytes().all(|byte| byte.is_ascii_digit())
+                && octet.parse::<u8>().is_ok()
+        })
+}
+
+/// A block of addresses such as `10.0.0.0/8`.
+pub(super) fn cidr(node: &Node<'_>, errors: &mut Errors) {
+    let parsed = node.text().split_once('/').and_then(|(address, bits)| {
+        let address = address.parse::<IpAddr>().ok()?;
+        let bits = bits.parse::<u8>().ok()?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        (bits <= most).then_some((address, bits))
+    });
+    let Some((address, bits)) = parsed else {
+        let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+        errors.push(node.invalid_text(detail));
+        return;
+    };
+    if masked(address, bits) != address {
+        let detail = "must not have bits set beyond the prefix length";
+        errors.push(node.invalid_text(detail));
+    }
+}
+
+/// The address with what follows the first `bits` bits cleared.
+pub(super) fn masked(address: IpAddr, bits: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+            IpAddr::V4((u32::from(address) & mask).into())
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
+            IpAddr::V6((u128::from(address) & mask).into())
+        }
+    }
+}
+
+/// A path that stays below where it begins.
+pub(super) fn relative_path(node: &Node<'_>, errors: &mut Errors) {
+    if node.text().starts_with('/') {
+        errors.push(node.invalid_text("must be a relative path"));
+    }
+    no_backsteps(node, errors);
+}
+
+/// A relative path that no volume uses for itself.
+pub(super) fn free_path(node: &Node<'_>, errors: &mut Errors) {
+    relative_path(node, errors);
+    if node.text().starts_with("..") && !node.text().starts_with("../") {
+        errors.push(node.invalid_text("must not start with '..'"));
+    }
+}
+
+/// A path without `..`.
+pub(super) fn no_backsteps(node: &Node<'_>, errors: &mut Errors) {
+    if node.text().split('/').any(|part| part == "..") {
+        errors.push(node.invalid_text("must not contain '..'"));
+    }
+}
+
+/// A selector that selects the labels of the template, and is no empty one.
+pub(super) fn selects_template(selector: &Node<'_>, labels: &Node<'_>, errors: &mut Errors) {
+    let Some(selector) = selector.object() else {
+        // No selector selects nothing.
+        errors.push(labels.invalid(UNSELECTED));
+        return;
+    };
+    let Ok(selector) = LabelSelector::from_object(selector) else {
+        return;
+    };
+    if !selector.matches_labels(labels.object()) {
+        errors.push(labels.invalid(UNSELECTED));
+    }
+}
+
+const UNSELECTED: &str = "`selector` does not match template `labels`";
+
+/// A selector as Go prints it: `matchLabels` comes first.
+pub(super) fn printed_selector(selector: &Node<'_>) -> String {
+    let members = ["matchLabels", "matchExpressions"].into_iter();
+    let printed: Vec<_> = members
+        .filter(|name| !selector.get(name).is_empty())
+        .map(|name| format!("\"{name}\":{}", selector.get(name).value()))
+        .collect();
+    if selector.is_set() {
+        format!("{{{}}}", printed.join(","))
+    } else {
+        "null".to_owned()
+    }
+}
+
+/// The selector is what it was.
+pub(super) fn immutable_selector(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
+    if !new.same(old) {
+        errors.push(invalid_selector(new, IMMUTABLE));
+    }
+}
+
+/// The selector is wrong.
+pub(super) fn invalid_selector(selector: &Node<'_>, detail: &str) -> FieldError {
+    let printed = printed_selector(selector);
+    FieldError::invalid_printed(selector.path.to_string(), &printed, detail)
+}

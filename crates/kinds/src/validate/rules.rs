@@ -1,0 +1,306 @@
+//! Which rules each kind has, apart from those of metadata.
+
+use super::check::Errors;
+use super::tree::Node;
+use super::{admission, batch, core, network, pod, policy, rbac, review, storage, workload};
+use crate::Kind;
+
+type Whole = fn(&Node<'_>, &mut Errors);
+type Change = fn(&Node<'_>, &Node<'_>, &mut Errors);
+
+/// The rules of one kind.
+pub(super) struct Rules {
+    /// What holds whenever it is written, unless a change has other rules.
+    pub whole: Option<Whole>,
+    /// What holds when it is created, instead.
+    pub create: Option<Whole>,
+    /// What holds when it is changed.
+    pub change: Option<Change>,
+    /// How a change is judged.
+    pub order: Order,
+    /// How often the metadata of a change is judged: by all kinds, by this kind, and by
+    /// this kind as if the object were new. Clients see it in the causes.
+    pub metas: u8,
+    /// Subresources and what holds when they are changed.
+    pub subresources: &'static [(&'static str, Change)],
+    /// It is never stored, and its metadata has no rules.
+    pub transient: bool,
+    /// It has rules for names, but they come with those of the kind only.
+    pub plain: bool,
+}
+
+/// How a change is judged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// As a whole, and then as a change.
+    WholeFirst,
+    /// As a change, and then as a whole.
+    ChangeFirst,
+    /// As a change only.
+    ChangeOnly,
+}
+
+const NONE: Rules = Rules {
+    whole: None,
+    create: None,
+    change: None,
+    order: Order::WholeFirst,
+    metas: 2,
+    subresources: &[],
+    transient: false,
+    plain: false,
+};
+
+const fn whole(whole: Whole) -> Rules {
+    Rules {
+        whole: Some(whole),
+        ..NONE
+    }
+}
+
+const fn transient(whole: Whole) -> Rules {
+    Rules {
+        whole: Some(whole),
+        transient: true,
+        ..NONE
+    }
+}
+
+impl Rules {
+    const fn with(self, change: Change) -> Self {
+        Self {
+            change: Some(change),
+            ..self
+        }
+    }
+
+    /// The change comes first.
+    const fn first(self, change: Change) -> Self {
+        Self {
+            change: Some(change),
+            order: Order::ChangeFirst,
+            ..self
+        }
+    }
+
+    /// The change says all.
+    const fn only(self, change: Change) -> Self {
+        Self {
+            change: Some(change),
+            order: Order::ChangeOnly,
+            ..self
+        }
+    }
+
+    const fn metas(self, metas: u8) -> Self {
+        Self { metas, ..self }
+    }
+
+    const fn sub(self, subresources: &'static [(&'static str, Change)]) -> Self {
+        Self {
+            subresources,
+            ..self
+        }
+    }
+}
+
+/// The rules of the kind.
+pub(super) fn rules(kind: &Kind) -> Rules {
+    match kind.group.as_str() {
+        "" => core_rules(&kind.kind),
+        "apps" => apps_rules(&kind.kind),
+        "batch" => batch_rules(&kind.kind),
+        "networking.k8s.io" | "discovery.k8s.io" => network_rules(&kind.kind),
+        "storage.k8s.io" => storage_rules(&kind.kind),
+        "rbac.authorization.k8s.io" => rbac_rules(&kind.kind),
+        "admissionregistration.k8s.io" => admission_rules(&kind.kind),
+        _ => other_rules(kind),
+    }
+}
+
+fn core_rules(kind: &str) -> Rules {
+    match kind {
+        "Binding" => transient(core::binding),
+        "ConfigMap" => whole(core::config_map)
+            .first(core::config_map_update)
+            .metas(3),
+        "Endpoints" => whole(network::endpoints).metas(3),
+        "Event" => Rules {
+            plain: true,
+            metas: 1,
+            ..whole(core::event)
+        },
+        "LimitRange" => whole(core::limit_range),
+        "Namespace" => Rules {
+            subresources: &[
+                ("status", core::phase),
+                ("finalize", core::namespace_finalize),
+            ],
+            ..whole(core::namespace).metas(3)
+        },
+        "Node" => whole(core::node).with(core::node_update).metas(3),
+        "PersistentVolume" => whole(storage::volume).with(storage::volume_update).metas(3),
+        "PersistentVolumeClaim" => whole(storage::claim)
+            .only(storage::claim_update)
+            .metas(3)
+            .sub(&[("status", storage::claim_status)]),
+        "Pod" => whole(pod::create).only(pod::update).metas(3).sub(&[
+            ("status", pod::status),
+            ("ephemeralcontainers", pod::ephemeral_containers),
+            ("resize", pod::resize),
+        ]),
+        "PodTemplate" => whole(workload::pod_template),
+        "ReplicationController" => {
+            whole(workload::replication_controller).sub(&[("status", workload::replica_set_status)])
+        }
+        "ResourceQuota" => whole(core::resource_quota)
+            .only(core::resource_quota_update)
+            .sub(&[("status", core::quota_status)]),
+        "Secret" => whole(core::secret).first(core::secret_update).metas(3),
+        "ServiceAccount" => NONE.metas(3),
+        "Service" => whole(network::service)
+            .only(network::service_update)
+            .sub(&[("status", network::service_status)]),
+        "Tenant" => {
+            whole(core::tenant).sub(&[("status", core::phase), ("finalize", core::tenant_finalize)])
+        }
+        _ => NONE,
+    }
+}
+
+fn apps_rules(kind: &str) -> Rules {
+    match kind {
+        "ControllerRevision" => whole(workload::controller_revision)
+            .only(workload::controller_revision_update)
+            .metas(3),
+        "DaemonSet" => whole(workload::daemon_set)
+            .first(workload::keeps_selector)
+            .sub(&[("status", workload::daemon_set_status)]),
+        "Deployment" => whole(workload::deployment)
+            .only(workload::deployment_update)
+            .sub(&[("status", workload::deployment_status)]),
+        "ReplicaSet" => whole(workload::replica_set)
+            .only(workload::replica_set_update)
+            .sub(&[("status", workload::replica_set_status)]),
+        "StatefulSet" => whole(workload::stateful_set)
+            .only(workload::stateful_set_update)
+            .sub(&[("status", workload::stateful_set_status)]),
+        _ => NONE,
+    }
+}
+
+fn batch_rules(kind: &str) -> Rules {
+    match kind {
+        "CronJob" => whole(batch::cron_job).only(batch::cron_job_update),
+        "Job" => whole(batch::job)
+            .with(batch::job_update)
+            .metas(3)
+            .sub(&[("status", batch::job_status)]),
+        _ => NONE,
+    }
+}
+
+fn network_rules(kind: &str) -> Rules {
+    match kind {
+        "EndpointSlice" => whole(network::endpoint_slice).with(network::endpoint_slice_update),
+        "Ingress" => Rules {
+            create: Some(network::ingress_create),
+            ..whole(network::ingress)
+                .metas(3)
+                .sub(&[("status", network::ingress_status)])
+        },
+        "IngressClass" => whole(network::ingress_class)
+            .first(network::ingress_class_update)
+            .metas(3),
+        "IPAddress" => whole(network::ip_address)
+            .with(network::ip_address_update)
+            .metas(3),
+        "NetworkPolicy" => whole(network::network_policy),
+        "ServiceCIDR" => whole(network::service_cidr).only(network::service_cidr_update),
+        _ => NONE,
+    }
+}
+
+fn storage_rules(kind: &str) -> Rules {
+    match kind {
+        "CSIDriver" => whole(storage::csi_driver).only(storage::csi_driver_update),
+        "CSINode" => whole(storage::csi_node),
+        "CSIStorageCapacity" => whole(storage::csi_capacity)
+            .with(storage::csi_capacity_update)
+            .metas(3),
+        "StorageClass" => whole(storage::class).with(storage::class_update).metas(3),
+        "VolumeAttachment" => whole(storage::attachment).only(storage::attachment_update),
+        "VolumeAttributesClass" => whole(storage::attributes)
+            .with(storage::attributes_update)
+            .metas(3),
+        _ => NONE,
+    }
+}
+
+fn rbac_rules(kind: &str) -> Rules {
+    match kind {
+        "Role" => whole(rbac::role).metas(3),
+        "ClusterRole" => whole(rbac::cluster_role).metas(3),
+        "RoleBinding" => whole(rbac::role_binding).with(rbac::keeps_role).metas(3),
+        "ClusterRoleBinding" => whole(rbac::cluster_role_binding)
+            .with(rbac::keeps_role)
+            .metas(3),
+        _ => NONE,
+    }
+}
+
+fn admission_rules(kind: &str) -> Rules {
+    match kind {
+        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
+            whole(admission::webhooks)
+        }
+        "MutatingAdmissionPolicy" | "ValidatingAdmissionPolicy" => whole(admission::policy),
+        "MutatingAdmissionPolicyBinding" => whole(admission::policy_binding),
+        "ValidatingAdmissionPolicyBinding" => whole(admission::validating_binding),
+        _ => NONE,
+    }
+}
+
+fn other_rules(kind: &Kind) -> Rules {
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("events.k8s.io", "Event") => whole(core::new_event).only(core::new_event_update),
+        ("authentication.k8s.io", "TokenReview") => transient(review::token),
+        ("authentication.k8s.io", _) => Rules {
+            transient: true,
+            ..NONE
+        },
+        ("authorization.k8s.io", "SubjectAccessReview") => transient(review::subject_access),
+        ("authorization.k8s.io", "SelfSubjectAccessReview") => transient(review::self_access),
+        ("authorization.k8s.io", "LocalSubjectAccessReview") => transient(review::local_access),
+        ("authorization.k8s.io", _) => Rules {
+            transient: true,
+            ..NONE
+        },
+        ("autoscaling", "HorizontalPodAutoscaler") if kind.version == "v2" => {
+            whole(policy::autoscaler).sub(&[("status", policy::autoscaler_status)])
+        }
+        ("policy", "PodDisruptionBudget") => Rules {
+            plain: true,
+            ..whole(policy::disruption_budget)
+        }
+        .metas(1)
+        .sub(&[("status", policy::disruption_status)]),
+        ("scheduling.k8s.io", "PriorityClass") => {
+            whole(policy::priority_class).only(policy::priority_class_update)
+        }
+        ("coordination.k8s.io", "Lease") => whole(policy::lease),
+        ("node.k8s.io", "RuntimeClass") => whole(policy::runtime_class)
+            .with(policy::runtime_class_update)
+            .metas(3),
+        ("certificates.k8s.io", "CertificateSigningRequest") => whole(policy::signing_request)
+            .metas(3)
+            .only(policy::signing_request_update)
+            .sub(&[
+                ("status", policy::signing_request_status),
+                ("approval", policy::signing_request_approval),
+            ]),
+        ("apiregistration.k8s.io", "APIService") => whole(policy::api_service),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => whole(policy::definition),
+        _ => NONE,
+    }
+}
