@@ -95,11 +95,6 @@ impl List {
         }
         whole.freeze()
     }
-
-    /// How many bytes are left.
-    pub const fn len(&self) -> u64 {
-        self.left
-    }
 }
 
 impl http_body::Body for Body {

@@ -118,7 +118,7 @@ fn refuse(sent: &Sent, expected: Expected<'_>, error: &DecodeError) -> Refusal {
         Err(syntax) => Refusal::bad_request(format!(
             "the object provided is unrecognized (must be of type {}): {syntax} ({})",
             expected.kind,
-            excerpt(&sent.body),
+            decode::excerpt(&sent.body),
         )),
         Ok(Identity { api_version, kind }) => {
             let wrong = check_identity(api_version.as_deref(), kind.as_deref(), expected);
@@ -183,24 +183,4 @@ fn first_label(group: &str) -> &str {
 
 fn version_of(api_version: &str) -> &str {
     api_version.rsplit('/').next().unwrap_or(api_version)
-}
-
-/// The first bytes of a body, as Go shows them: text if it is, hexadecimal if not.
-fn excerpt(body: &[u8]) -> String {
-    const MOST: usize = 30;
-    if body.is_empty() {
-        return "<empty>".to_owned();
-    }
-    let start = &body[..body.len().min(MOST)];
-    let more = if body.len() > MOST { " ..." } else { "" };
-    let printable = body.first() == Some(&b'{') || start.iter().any(|byte| *byte == b' ');
-    match std::str::from_utf8(start) {
-        Ok(text) if printable && text.chars().all(|letter| !letter.is_control()) => {
-            format!("{text}{more}")
-        }
-        _ => {
-            let hex: String = start.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{hex}{more}")
-        }
-    }
 }

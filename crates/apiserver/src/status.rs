@@ -12,7 +12,8 @@ pub struct Refusal {
     pub code: u16,
     reason: &'static str,
     message: String,
-    details: Option<Value>,
+    /// Boxed, so that the way without refusals carries little.
+    details: Option<Box<Value>>,
     proceed: Option<String>,
     /// Seconds after which it makes sense to ask again.
     pub retry_after: Option<u32>,
@@ -42,7 +43,7 @@ impl Refusal {
             status["reason"] = self.reason.into();
         }
         if let Some(details) = &self.details {
-            status["details"] = details.clone();
+            status["details"] = details.as_ref().clone();
         }
         status
     }
@@ -149,7 +150,9 @@ impl Refusal {
         let found = validate::message(errors);
         let message = format!("{kind}.{group} \"{name}\" is invalid: {found}");
         let mut refusal = Self::new(422, "Invalid", message);
-        refusal.details = Some(json!({"name": name, "group": group, "kind": kind}));
+        refusal.details = Some(Box::new(
+            json!({"name": name, "group": group, "kind": kind}),
+        ));
         refusal.because(errors)
     }
 
@@ -158,7 +161,7 @@ impl Refusal {
         let found = validate::message(errors);
         let message = format!("{options}.meta.k8s.io \"\" is invalid: {found}");
         let mut refusal = Self::new(422, "Invalid", message);
-        refusal.details = Some(json!({"group": "meta.k8s.io", "kind": options}));
+        refusal.details = Some(Box::new(json!({"group": "meta.k8s.io", "kind": options})));
         refusal.because(errors)
     }
 
@@ -370,7 +373,7 @@ impl Refusal {
     }
 
     fn empty_details(mut self) -> Self {
-        self.details = Some(json!({}));
+        self.details = Some(Box::new(json!({})));
         self
     }
 
@@ -397,7 +400,7 @@ impl Refusal {
     }
 
     fn add_cause(&mut self, cause: Value) {
-        let details = self.details.get_or_insert_with(|| json!({}));
+        let details = self.details.get_or_insert_with(|| Box::new(json!({})));
         let causes = &mut details["causes"];
         match causes {
             Value::Array(causes) => causes.push(cause),
@@ -406,7 +409,7 @@ impl Refusal {
     }
 
     fn detail(&mut self, member: &str, value: Value) {
-        self.details.get_or_insert_with(|| json!({}))[member] = value;
+        self.details.get_or_insert_with(|| Box::new(json!({})))[member] = value;
     }
 }
 

@@ -142,11 +142,6 @@ impl Collection {
         )
     }
 
-    /// How many objects there are.
-    pub fn len(&self) -> usize {
-        self.read().objects.len()
-    }
-
     /// The revision of the last change.
     pub fn last(&self) -> Revision {
         self.read().last
