@@ -120,7 +120,9 @@ impl TestServer {
         let (stop, stopped) = oneshot::channel();
         let (ready, is_ready) = oneshot::channel();
         let served = tokio::spawn(async move {
-            let ready = || drop(ready.send(()));
+            let ready = || {
+                ready.send(()).ok();
+            };
             let stopped = async { drop(stopped.await) };
             if let Err(error) = server.serve(ready, stopped).await {
                 // The test that needs the server fails at the same time.
