@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+/// Selecting by type, the server reads every object: a list takes its time.
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+const SELECT: &str = "fieldSelector=type%3DOpaque";
 const END: &str = "zz-end";
 
 fn revision(object: &Value) -> u64 {
@@ -81,9 +84,9 @@ async fn follow(mut seen: Seen, mut watch: Lines, ends: usize) -> anyhow::Result
 
 /// Lists, and goes on from there.
 async fn list_and_watch(client: Client, path: String, ends: usize) -> anyhow::Result<Seen> {
-    let seen = Seen::of_list(&client.get(&path).await?.json())?;
+    let seen = Seen::of_list(&client.get(&format!("{path}?{SELECT}")).await?.json())?;
     let from = seen.revision;
-    let path = format!("{path}?watch=1&resourceVersion={from}");
+    let path = format!("{path}?{SELECT}&watch=1&resourceVersion={from}");
     let watch = client.watch(&path).await?;
     follow(seen, watch, ends).await
 }
@@ -92,7 +95,7 @@ async fn list_and_watch(client: Client, path: String, ends: usize) -> anyhow::Re
 async fn watch_list(client: Client, path: String, ends: usize) -> anyhow::Result<Seen> {
     let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
                  &allowWatchBookmarks=true";
-    let mut watch = client.watch(&format!("{path}?{query}")).await?;
+    let mut watch = client.watch(&format!("{path}?{SELECT}&{query}")).await?;
     let mut seen = Seen::default();
     loop {
         let event = watch.next().await?.unwrap_or_default();
@@ -117,15 +120,15 @@ async fn write(client: Client, writer: usize, rounds: usize) -> anyhow::Result<(
             0 => format!("own-{writer}-{}", round % 5),
             _ => format!("shared-{}", (round * 7 + writer) % 6),
         };
-        let path = format!("{MAPS}/{name}");
+        let path = format!("{SECRETS}/{name}");
         let answer = match (round + writer) % 4 {
             0 | 1 => {
-                let object =
-                    json!({"metadata": {"name": name}, "data": {"by": writer.to_string()}});
-                client.post(MAPS, &object).await?
+                let labels = json!({"by": writer.to_string()});
+                let object = json!({"metadata": {"name": name, "labels": labels}});
+                client.post(SECRETS, &object).await?
             }
             2 => {
-                let patch = json!({"data": {"round": format!("{writer}-{round}")}});
+                let patch = json!({"metadata": {"labels": {"round": format!("{writer}-{round}")}}});
                 client.patch(&path, "merge", &patch).await?
             }
             _ => client.delete(&path).await?,
@@ -144,7 +147,11 @@ async fn nothing_is_missed(engine: Engine, tenants: &[&str], path: &str) -> anyh
         return Ok(());
     };
     for tenant in tenants {
-        server.tenant(tenant).await?;
+        let client = server.tenant(tenant).await?;
+        for number in 0..200 {
+            let object = json!({"metadata": {"name": format!("ballast-{number}")}});
+            client.post(SECRETS, &object).await?;
+        }
     }
     let reader = match tenants {
         [one] => *one,
@@ -175,7 +182,7 @@ async fn nothing_is_missed(engine: Engine, tenants: &[&str], path: &str) -> anyh
     for tenant in tenants {
         let client = server.client(tenant).await?;
         let end = json!({"metadata": {"name": END}});
-        anyhow::ensure!(client.post(MAPS, &end).await?.status == 201);
+        anyhow::ensure!(client.post(SECRETS, &end).await?.status == 201);
     }
     let wanted = Seen::of_list(&reading.get(path).await?.json())?;
     while let Some(watched) = watchers.join_next().await {
@@ -186,22 +193,22 @@ async fn nothing_is_missed(engine: Engine, tenants: &[&str], path: &str) -> anyh
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_memory_nothing_is_missed_and_nothing_comes_twice() -> anyhow::Result<()> {
-    nothing_is_missed(Engine::Memory, &["t1"], MAPS).await
+    nothing_is_missed(Engine::Memory, &["t1"], SECRETS).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_disk_nothing_is_missed_and_nothing_comes_twice() -> anyhow::Result<()> {
-    nothing_is_missed(Engine::Embedded, &["t1"], MAPS).await
+    nothing_is_missed(Engine::Embedded, &["t1"], SECRETS).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_etcd_nothing_is_missed_and_nothing_comes_twice() -> anyhow::Result<()> {
-    nothing_is_missed(Engine::Etcd, &["t1"], MAPS).await
+    nothing_is_missed(Engine::Etcd, &["t1"], SECRETS).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn over_all_tenants_nothing_is_missed_and_nothing_comes_twice() -> anyhow::Result<()> {
-    let path = "/api/v1/tenants/all/configmaps";
+    let path = "/api/v1/tenants/all/secrets";
     nothing_is_missed(Engine::Memory, &["t1", "t2", "t3"], path).await
 }
 
