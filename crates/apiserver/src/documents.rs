@@ -1,23 +1,24 @@
 //! What the server says about itself: discovery, schemas, version, health.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use http::StatusCode;
 use http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, VARY,
+    CACHE_CONTROL, CONTENT_ENCODING, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LAST_MODIFIED,
+    LOCATION, VARY,
 };
 use http::request::Parts;
-use http::{HeaderMap, StatusCode};
 use insula_core::Space;
 use insula_kinds::discovery::{self, Catalog, Root};
 use insula_kinds::{Kind, openapi, protobuf};
 use serde_json::json;
 
 use crate::body::Body;
-use crate::negotiate::{self, Media};
+use crate::negotiate::{self, Media, OpenApiMedia};
 use crate::query::Query;
 use crate::request::{Answer, App, serves};
 use crate::route::Document;
@@ -30,16 +31,31 @@ use crate::view;
 pub struct Documents {
     /// What legacy discovery says the server's address is.
     address: String,
-    kept: Mutex<Vec<(Name, Weak<Made>)>>,
-    recent: Mutex<Vec<Arc<Made>>>,
+    kept: Mutex<Vec<(Name, Weak<Slot>)>>,
+    recent: Mutex<Vec<Arc<Slot>>>,
+    /// When these documents came about, which change with the program only.
+    since: Since,
 }
+
+/// A document, once somebody has made it: others who want it wait for that, and nobody else.
+type Slot = OnceLock<Made>;
 
 /// A document and what identifies its content.
 #[derive(Debug)]
 pub struct Made {
     body: Bytes,
-    compressed: std::sync::OnceLock<Bytes>,
+    compressed: OnceLock<Bytes>,
     hash: String,
+}
+
+/// A moment, as HTTP writes it.
+#[derive(Debug)]
+struct Since(jiff::Timestamp);
+
+impl Default for Since {
+    fn default() -> Self {
+        Self(jiff::Timestamp::now())
+    }
 }
 
 /// Which document, of which set of kinds.
@@ -53,12 +69,16 @@ struct Name {
 enum What {
     Aggregated(Root),
     V2,
+    V2Protobuf,
     V3Index,
     V3(String),
 }
 
 /// How many documents are kept though nobody holds them.
 const RECENT: usize = 16;
+
+/// A year, in seconds: what never changes may be kept so long.
+const YEAR: i64 = 365 * 86_400;
 
 /// What anybody may ask.
 pub fn open(app: &App, document: &Document, query: &Query) -> Result<Answer> {
@@ -118,13 +138,20 @@ pub fn answer(
             let found = Catalog::of(&filter).api_resource_list(group, version);
             legacy(found.ok_or_else(Refusal::no_such_path)?, parts, query)
         }
-        Document::OpenApiV2 => {
-            let made = documents.get(space, What::V2);
-            Ok(conditional(&made, parts, "application/json"))
-        }
+        Document::OpenApiV2 => Ok(match negotiate::openapi_v2(&parts.headers) {
+            Some(OpenApiMedia::Json) => {
+                documents.conditional(space, What::V2, parts, "application/json")
+            }
+            Some(OpenApiMedia::Protobuf) => documents.conditional(
+                space,
+                What::V2Protobuf,
+                parts,
+                "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+            ),
+            None => Answer::new(StatusCode::NOT_ACCEPTABLE, Body::empty()),
+        }),
         Document::OpenApiV3 => {
-            let made = documents.get(space, What::V3Index);
-            Ok(conditional(&made, parts, "text/plain; charset=utf-8"))
+            Ok(documents.conditional(space, What::V3Index, parts, "text/plain; charset=utf-8"))
         }
         Document::OpenApiV3Part(path) => documents.v3_part(path, space, parts, query),
         Document::Metrics => {
@@ -155,7 +182,8 @@ impl Documents {
     }
 
     fn aggregated(&self, root: Root, space: &Space, media: Media, parts: &Parts) -> Result<Answer> {
-        let made = self.get(space, What::Aggregated(root));
+        let slot = self.get(space, What::Aggregated(root));
+        let made = self.made(space, What::Aggregated(root), &slot);
         let (body, content_type) = match media {
             Media::Json => (
                 made.body.clone(),
@@ -193,7 +221,12 @@ impl Documents {
         if !openapi::v3_paths(&filter).iter().any(|known| known == path) {
             return Ok(Answer::new(StatusCode::NOT_FOUND, Body::empty()));
         }
-        let made = self.get(space, What::V3(path.to_owned()));
+        if !negotiate::accepts_json(&parts.headers) {
+            return Ok(Answer::new(StatusCode::NOT_ACCEPTABLE, Body::empty()));
+        }
+        let what = What::V3(path.to_owned());
+        let slot = self.get(space, what.clone());
+        let made = self.made(space, what.clone(), &slot);
         match query.get("hash") {
             Some(hash) if hash != made.hash => {
                 let right = format!("{}?hash={}", parts.uri.path(), made.hash);
@@ -203,35 +236,70 @@ impl Documents {
             }
             Some(_) => {
                 let forever = HeaderValue::from_static("public, immutable");
-                let answer = conditional(&made, parts, "application/json");
-                Ok(answer.header(CACHE_CONTROL, forever))
+                let answer = self.conditional(space, what, parts, "application/json");
+                let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(YEAR);
+                Ok(answer
+                    .header(CACHE_CONTROL, forever)
+                    .header(EXPIRES, Since(end).header()))
             }
-            None => Ok(conditional(&made, parts, "application/json")),
+            None => Ok(self.conditional(space, what, parts, "application/json")),
         }
     }
 
-    fn get(&self, space: &Space, what: What) -> Arc<Made> {
-        let name = Name {
-            system: space.is_system(),
-            what,
+    /// The document, or that it is what the caller has.
+    fn conditional(
+        &self,
+        space: &Space,
+        what: What,
+        parts: &Parts,
+        content_type: &'static str,
+    ) -> Answer {
+        let slot = self.get(space, what.clone());
+        let made = self.made(space, what, &slot);
+        let etag = quoted(&made.hash);
+        if parts.headers.get(IF_NONE_MATCH) == Some(&etag) {
+            return Answer::new(StatusCode::NOT_MODIFIED, Body::empty()).header(ETAG, etag);
+        }
+        let zipped = negotiate::gzip(&parts.headers);
+        let body = match zipped {
+            true => made.compressed.get_or_init(|| gzip(&made.body)).clone(),
+            false => made.body.clone(),
         };
+        let mut answer = Answer::new(StatusCode::OK, body.into()).typed(content_type);
+        if zipped {
+            answer = answer.header(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        answer
+            .header(ETAG, etag)
+            .header(LAST_MODIFIED, self.since.header())
+            .header(VARY, HeaderValue::from_static("Accept, Accept-Encoding"))
+    }
+
+    /// The place of a document, which stays as long as somebody holds it and a while after.
+    fn get(&self, space: &Space, what: What) -> Arc<Slot> {
+        let name = Name::of(space, what);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|(_, made)| made.strong_count() > 0);
+        kept.retain(|(_, slot)| slot.strong_count() > 0);
         let found = kept.iter().find(|(known, _)| *known == name);
-        let found = found.and_then(|(_, made)| made.upgrade());
-        let made = found.unwrap_or_else(|| {
-            let made = Arc::new(Made::new(self.make(&name)));
-            kept.push((name, Arc::downgrade(&made)));
-            made
+        let found = found.and_then(|(_, slot)| slot.upgrade());
+        let slot = found.unwrap_or_else(|| {
+            let slot = Arc::new(Slot::new());
+            kept.push((name, Arc::downgrade(&slot)));
+            slot
         });
         drop(kept);
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.retain(|held| !Arc::ptr_eq(held, &made));
-        recent.push(Arc::clone(&made));
+        recent.retain(|held| !Arc::ptr_eq(held, &slot));
+        recent.push(Arc::clone(&slot));
         if recent.len() > RECENT {
             recent.remove(0);
         }
-        made
+        slot
+    }
+
+    /// What is in that place, made if nobody has yet.
+    fn made<'a>(&self, space: &Space, what: What, slot: &'a Slot) -> &'a Made {
+        slot.get_or_init(|| Made::new(self.make(&Name::of(space, what))))
     }
 
     fn make(&self, name: &Name) -> Vec<u8> {
@@ -239,6 +307,7 @@ impl Documents {
         match &name.what {
             What::Aggregated(root) => Catalog::of(&filter).aggregated(*root).into_json(),
             What::V2 => openapi::v2_document(&filter),
+            What::V2Protobuf => openapi::v2_protobuf(&filter),
             What::V3(path) => openapi::v3_document(path, &filter).unwrap_or_default(),
             What::V3Index => {
                 let mut paths = serde_json::Map::new();
@@ -253,35 +322,31 @@ impl Documents {
     }
 }
 
+impl Name {
+    const fn of(space: &Space, what: What) -> Self {
+        Self {
+            system: space.is_system(),
+            what,
+        }
+    }
+}
+
+impl Since {
+    fn header(&self) -> HeaderValue {
+        let text = self.0.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("0"))
+    }
+}
+
 impl Made {
     fn new(body: Vec<u8>) -> Self {
         let hash = hash(&body);
         Self {
             body: body.into(),
-            compressed: std::sync::OnceLock::new(),
+            compressed: OnceLock::new(),
             hash,
         }
     }
-}
-
-/// The document, or that it is what the caller has.
-fn conditional(made: &Made, parts: &Parts, content_type: &'static str) -> Answer {
-    let etag = quoted(&made.hash);
-    if parts.headers.get(IF_NONE_MATCH) == Some(&etag) {
-        return Answer::new(StatusCode::NOT_MODIFIED, Body::empty()).header(ETAG, etag);
-    }
-    let zipped = accepts_gzip(&parts.headers);
-    let body = match zipped {
-        true => made.compressed.get_or_init(|| gzip(&made.body)).clone(),
-        false => made.body.clone(),
-    };
-    let mut answer = Answer::new(StatusCode::OK, body.into()).typed(content_type);
-    if zipped {
-        answer = answer.header(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    }
-    answer
-        .header(ETAG, etag)
-        .header(VARY, HeaderValue::from_static("Accept, Accept-Encoding"))
 }
 
 fn legacy(document: discovery::Document, parts: &Parts, query: &Query) -> Result<Answer> {
@@ -309,12 +374,6 @@ pub fn gzip(bytes: &[u8]) -> Bytes {
     // Writing to memory cannot fail.
     encoder.write_all(bytes).ok();
     encoder.finish().unwrap_or_default().into()
-}
-
-fn accepts_gzip(headers: &HeaderMap) -> bool {
-    let accepts = headers.get(HeaderName::from_static("accept-encoding"));
-    let accepts = accepts.and_then(|value| value.to_str().ok()).unwrap_or("");
-    accepts.split(',').any(|token| token.trim() == "gzip")
 }
 
 fn hash(bytes: &[u8]) -> String {

@@ -58,9 +58,7 @@ pub enum FormVersion {
 
 /// What the request accepts, from its headers and parameters.
 pub fn accepted(headers: &HeaderMap, query: &Query) -> Result<Accepted> {
-    let accept = headers.get_all(ACCEPT).iter();
-    let accept: Vec<&str> = accept.filter_map(|value| value.to_str().ok()).collect();
-    let accept = accept.join(",");
+    let accept = accept(headers);
     let mut clauses = clauses(&accept);
     if clauses.is_empty() {
         clauses.push(Clause {
@@ -97,13 +95,14 @@ pub const PLAIN: Accepted = Accepted {
 /// The clause of `Accept` that asks for aggregated discovery, if any does before a plain
 /// one: whether it is wanted.
 pub fn wants_aggregated(headers: &HeaderMap) -> Option<Media> {
-    let accept = headers.get(ACCEPT)?.to_str().ok()?;
-    for clause in clauses(accept) {
+    let accept = accept(headers);
+    for clause in clauses(&accept) {
         let parameter = |name| clause.parameter(name);
         match parameter("as") {
             Some("APIGroupDiscoveryList")
                 if parameter("g") == Some("apidiscovery.k8s.io")
-                    && parameter("v") == Some("v2") =>
+                    && parameter("v") == Some("v2")
+                    && matches!(clause.media(), Some(Media::Json | Media::Protobuf)) =>
             {
                 return clause.media();
             }
@@ -112,6 +111,47 @@ pub fn wants_aggregated(headers: &HeaderMap) -> Option<Media> {
         }
     }
     None
+}
+
+/// A format of OpenAPI's second version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenApiMedia {
+    /// `application/json`.
+    Json,
+    /// The messages of gnostic.
+    Protobuf,
+}
+
+/// The most wanted format of OpenAPI's second version that is served.
+pub fn openapi_v2(headers: &HeaderMap) -> Option<OpenApiMedia> {
+    let accept = accept(headers);
+    let clauses = clauses(&accept);
+    if clauses.is_empty() {
+        return Some(OpenApiMedia::Json);
+    }
+    clauses.iter().find_map(|clause| match clause.media {
+        "application/json" | "application/*" | "*/*" => Some(OpenApiMedia::Json),
+        "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+        | "application/com.github.proto-openapi.spec.v2@v1.0+protobuf" => {
+            Some(OpenApiMedia::Protobuf)
+        }
+        _ => None,
+    })
+}
+
+/// Whether JSON is accepted, of a document that is nothing else.
+pub fn accepts_json(headers: &HeaderMap) -> bool {
+    openapi_v2(headers) == Some(OpenApiMedia::Json)
+        || clauses(&accept(headers))
+            .iter()
+            .any(|clause| clause.media() == Some(Media::Json))
+}
+
+/// All of `Accept`.
+fn accept(headers: &HeaderMap) -> String {
+    let accept = headers.get_all(ACCEPT).iter();
+    let accept: Vec<&str> = accept.filter_map(|value| value.to_str().ok()).collect();
+    accept.join(",")
 }
 
 /// The format of the request's body.
@@ -231,7 +271,8 @@ fn pretty(headers: &HeaderMap, query: &Query) -> bool {
         .any(|browser| agent.starts_with(browser))
 }
 
-fn gzip(headers: &HeaderMap) -> bool {
+/// Whether the answer may be compressed.
+pub fn gzip(headers: &HeaderMap) -> bool {
     let accepts = headers.get_all(ACCEPT_ENCODING).iter();
     let mut tokens = accepts
         .filter_map(|value| value.to_str().ok())
@@ -244,7 +285,7 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn accept(text: &str) -> Result<(Media, Form)> {
+    fn accept_of(text: &str) -> Result<(Media, Form)> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_str(text).unwrap());
         accepted(&headers, &Query::default()).map(|accepted| (accepted.media, accepted.form))
@@ -273,17 +314,17 @@ mod tests {
                 Form::Metadata,
             ),
         ] {
-            assert_eq!(accept(text), Ok((media, form)), "{text}");
+            assert_eq!(accept_of(text), Ok((media, form)), "{text}");
         }
     }
 
     #[test]
     fn what_cannot_be_served_is_refused_in_two_ways() {
         for text in ["application/*", "text/html", "garbage"] {
-            assert_eq!(accept(text), Err(Refusal::not_acceptable()), "{text}");
+            assert_eq!(accept_of(text), Err(Refusal::not_acceptable()), "{text}");
         }
         let table = "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io";
-        let refusal = accept(table).unwrap_err();
+        let refusal = accept_of(table).unwrap_err();
         assert!(
             refusal
                 .message()

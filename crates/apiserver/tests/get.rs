@@ -236,6 +236,21 @@ async fn waiting_for_the_future_does_not_keep_the_server_busy() -> anyhow::Resul
 }
 
 #[tokio::test]
+async fn who_has_less_time_is_answered_sooner() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    let begun = Instant::now();
+    let path = format!("{MAPS}/a?resourceVersion=99999&timeout=200ms");
+    let refused = client.get(&path).await?;
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    let message = "Timeout: request did not complete within the allotted timeout";
+    assert_eq!((refused.status, refused.message().as_str()), (504, message));
+    assert_eq!(refused.json()["reason"], "Timeout");
+    assert_eq!(refused.json()["details"], json!({}));
+    Ok(())
+}
+
+#[tokio::test]
 async fn every_version_of_a_kind_shows_the_same_object() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;

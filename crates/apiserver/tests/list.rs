@@ -300,7 +300,16 @@ async fn a_tenant_never_sees_the_past_of_another_with_its_name() -> anyhow::Resu
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let of_the_first = map(&client, "secret").await?;
+    let mut watch = client.watch(&format!("{MAPS}?watch=1")).await?;
     remove_all_of(&server, "t1").await?;
+    // Who watched the first is told that it is gone, and learns nothing of the second.
+    let kinds: Vec<_> = watch
+        .rest()
+        .await?
+        .iter()
+        .map(|event| event["type"].clone())
+        .collect();
+    assert_eq!(kinds.last(), Some(&json!("ERROR")), "{kinds:?}");
     let second = server.tenant("t1").await?;
     for query in [
         format!("resourceVersion={of_the_first}&resourceVersionMatch=Exact"),

@@ -115,6 +115,27 @@ async fn each_change_is_told_with_the_object_as_it_became() -> anyhow::Result<()
 }
 
 #[tokio::test]
+async fn an_object_that_waited_for_a_finalizer_goes_as_it_last_was() -> anyhow::Result<()> {
+    let (_server, client) = start().await?;
+    let object = json!({"metadata": {"name": "a", "finalizers": ["x.io/f"]}});
+    assert_eq!(client.post(MAPS, &object).await?.status, 201);
+    let mut watch = client.watch(&format!("{MAPS}?watch=1")).await?;
+    client.delete(&format!("{MAPS}/a")).await?;
+    let patch = json!({"metadata": {"finalizers": null}});
+    let path = format!("{MAPS}/a");
+    assert_eq!(client.patch(&path, "merge", &patch).await?.status, 200);
+    for kind in ["ADDED", "MODIFIED", "DELETED"] {
+        let event = watch.next().await?.unwrap_or_default();
+        let metadata = &event["object"]["metadata"];
+        assert_eq!(event["type"], kind);
+        assert_eq!(metadata["finalizers"], json!(["x.io/f"]), "{kind}");
+        let dying = metadata.get("deletionTimestamp").is_some();
+        assert_eq!(dying, kind != "ADDED", "{kind}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_watch_is_of_its_namespace_and_of_its_tenant() -> anyhow::Result<()> {
     let (server, client) = start().await?;
     let other = server.tenant("t2").await?;

@@ -12,6 +12,8 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// Selecting by type, the server reads every object: a list takes its time.
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const SELECT: &str = "fieldSelector=type%3DOpaque";
+/// More would only make a slow machine slower.
+const WATCHERS: usize = 16;
 const END: &str = "zz-end";
 
 fn revision(object: &Value) -> u64 {
@@ -164,13 +166,11 @@ async fn nothing_is_missed(engine: Engine, tenants: &[&str], path: &str) -> anyh
     }
     let reading = server.client(reader).await?;
     loop {
-        let client = server.client(reader).await?;
-        watchers.spawn(list_and_watch(
-            client.clone(),
-            path.to_owned(),
-            tenants.len(),
-        ));
-        watchers.spawn(watch_list(client, path.to_owned(), tenants.len()));
+        if watchers.len() < WATCHERS {
+            let (client, ends) = (server.client(reader).await?, tenants.len());
+            watchers.spawn(list_and_watch(client.clone(), path.to_owned(), ends));
+            watchers.spawn(watch_list(client, path.to_owned(), ends));
+        }
         // As long as the writers write, more come.
         let more = tokio::time::timeout(Duration::from_millis(150), writers.join_next()).await;
         match more {

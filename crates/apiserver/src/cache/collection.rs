@@ -364,8 +364,10 @@ impl Event {
     }
 
     fn weight(&self) -> usize {
-        // The state before is the previous event's or nobody's: it is held by this one.
-        self.object.weight() + self.before.as_ref().map_or(0, |before| before.weight())
+        // The state before is the previous event's or nobody's: it is held by this one. The
+        // line for watchers is another copy, once there is one.
+        let before = self.before.as_ref().map_or(0, |before| before.weight());
+        self.object.weight() + self.object.body.len() + before
     }
 }
 

@@ -63,7 +63,7 @@ impl Stored {
     /// The JSON without `kind` and `apiVersion`, as items of lists are: what comes after
     /// the opening brace.
     pub fn item(&self, kind: &Kind) -> Bytes {
-        self.body.slice(head_length(kind)..)
+        self.body.slice(head_length(kind).min(self.body.len())..)
     }
 
     /// The value of a label. Labels are read once, when somebody first selects by them.

@@ -1,0 +1,297 @@
+//! What the server says that it serves, and how it is.
+
+use http::Method;
+use insula_kinds::{protobuf, types};
+use insula_testkit::server::{Client, TestServer};
+use serde_json::{Value, json};
+
+const RECORDED: &str = include_str!("../../kinds/tests/data/discovery/aggregated.json");
+const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// The resources of a group's version in an aggregated document.
+fn resources<'a>(document: &'a Value, group: &str, version: &str) -> Vec<&'a str> {
+    let groups = document["items"].as_array().into_iter().flatten();
+    let named = |item: &&Value| item["metadata"]["name"].as_str().unwrap_or("") == group;
+    let versions = groups
+        .filter(named)
+        .filter_map(|item| item["versions"].as_array());
+    versions
+        .flatten()
+        .filter(|found| found["version"] == version)
+        .filter_map(|found| found["resources"].as_array())
+        .flatten()
+        .filter_map(|resource| resource["resource"].as_str())
+        .collect()
+}
+
+#[tokio::test]
+async fn aggregated_discovery_is_that_of_a_real_server_and_tenants() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.system().await?;
+    let recorded: Value = serde_json::from_str(RECORDED)?;
+    for path in ["/api", "/apis"] {
+        let answer = client.accept(path, V2).await?;
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.header("content-type"), V2);
+        assert_eq!(answer.header("vary"), "Accept");
+        assert_eq!(answer.header("cache-control"), "public");
+        let mut found = answer.json();
+        if path == "/api" {
+            let core = found["items"][0]["versions"][0]["resources"].as_array_mut();
+            let core = core.map(|of| {
+                of.iter()
+                    .position(|one| one["resource"] == "tenants")
+                    .map(|at| of.remove(at))
+            });
+            let tenants = core.flatten().unwrap_or_default();
+            assert_eq!(tenants["scope"], "Cluster");
+            assert_eq!(tenants["singularResource"], "tenant");
+        }
+        assert_eq!(found, recorded[path], "{path}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_discovers_only_what_is_served_to_it() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
+    let found = tenant.accept("/api", V2).await?.json();
+    let core = resources(&found, "", "v1");
+    for there in ["configmaps", "namespaces", "pods", "serviceaccounts"] {
+        assert!(core.contains(&there), "{there}");
+    }
+    for gone in ["tenants", "nodes", "componentstatuses"] {
+        assert!(!core.contains(&gone), "{gone}");
+        assert_eq!(
+            tenant.get(&format!("/api/v1/{gone}")).await?.status,
+            403,
+            "{gone}"
+        );
+    }
+    // The system sees a tenant's through the tenant's own prefix, and its own without.
+    for (path, tenants) in [("/tenants/t1/api", false), ("/api", true)] {
+        let found = system.accept(path, V2).await?.json();
+        assert_eq!(
+            resources(&found, "", "v1").contains(&"tenants"),
+            tenants,
+            "{path}"
+        );
+    }
+    let groups = tenant.get("/apis").await?.json();
+    let names: Vec<_> = groups["groups"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|group| &group["name"])
+        .collect();
+    assert!(names.contains(&&json!("apps")));
+    assert!(!names.contains(&&json!("flowcontrol.apiserver.k8s.io")));
+    let missing = tenant.get("/apis/flowcontrol.apiserver.k8s.io").await?;
+    assert_eq!(
+        (missing.status, missing.text().as_str()),
+        (404, "404 page not found\n")
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_unchanged_document_is_not_sent_again() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
+    for path in ["/api", "/apis"] {
+        let first = tenant.accept(path, V2).await?;
+        let etag = first.header("etag").to_owned();
+        let quoted = etag.starts_with('"') && etag.ends_with('"') && etag.len() == 130;
+        assert!(quoted, "{etag}");
+        let again = async |client: &Client, etag: &str| {
+            let headers = [("accept", V2), ("if-none-match", etag)];
+            client.send(Method::GET, path, &headers, "").await
+        };
+        let same = again(&tenant, &etag).await?;
+        assert_eq!((same.status, same.body.len()), (304, 0));
+        assert_eq!(same.header("etag"), etag);
+        assert_eq!(same.header("vary"), "Accept");
+        assert_eq!(same.header("cache-control"), "public");
+        assert_eq!(again(&tenant, etag.trim_matches('"')).await?.status, 200);
+        // What the system discovers is another document.
+        assert_eq!(again(&system, &etag).await?.status, 200);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_first_form_that_is_served_is_chosen() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    let beta = V2.replace("v=v2", "v=v2beta1");
+    let client_go = format!("{V2},{beta},application/json");
+    let answer = client.accept("/apis", &client_go).await?;
+    assert_eq!(answer.json()["kind"], "APIGroupDiscoveryList");
+    let answer = client
+        .accept("/apis", &format!("{beta},application/json"))
+        .await?;
+    assert_eq!(answer.json()["kind"], "APIGroupList");
+    assert_eq!(answer.header("content-type"), "application/json");
+    let answer = client.accept("/apis", &beta).await?;
+    assert_eq!(answer.status, 406);
+    assert_eq!(
+        answer.message(),
+        "only the following media types are accepted: application/json, application/yaml, \
+         application/vnd.kubernetes.protobuf"
+    );
+    let sealed = V2.replace("application/json", "application/vnd.kubernetes.protobuf");
+    let answer = client.accept("/apis", &sealed).await?;
+    assert_eq!(answer.header("content-type"), sealed);
+    let envelope = protobuf::open(&answer.body)?;
+    assert_eq!(
+        (envelope.api_version, envelope.kind),
+        ("apidiscovery.k8s.io/v2", "APIGroupDiscoveryList")
+    );
+    let plain = client.accept("/apis", V2).await?;
+    assert_eq!(answer.header("etag"), plain.header("etag"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_older_documents_are_there_too() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    let address = server.url().replace("https://", "");
+    let wanted = json!({
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+    });
+    let answer = client.get("/api").await?;
+    assert_eq!(answer.json(), wanted);
+    assert_eq!(answer.header("cache-control"), "no-cache, private");
+    let wanted = json!({
+        "kind": "APIGroup",
+        "apiVersion": "v1",
+        "name": "autoscaling",
+        "versions": [
+            {"groupVersion": "autoscaling/v2", "version": "v2"},
+            {"groupVersion": "autoscaling/v1", "version": "v1"},
+        ],
+        "preferredVersion": {"groupVersion": "autoscaling/v2", "version": "v2"},
+    });
+    assert_eq!(client.get("/apis/autoscaling").await?.json(), wanted);
+    let list = client.get("/apis/apps/v1").await?.json();
+    assert_eq!(
+        (&list["kind"], &list["groupVersion"]),
+        (&json!("APIResourceList"), &json!("apps/v1"))
+    );
+    let of = |list: &Value, name: &str| {
+        let mut all = list["resources"].as_array().into_iter().flatten();
+        let found = all.find(|one| one["name"] == name);
+        found.cloned().unwrap_or_default()
+    };
+    assert_eq!(
+        of(&list, "daemonsets")["storageVersionHash"],
+        "dd7pWHUlMKQ="
+    );
+    let scale = of(&list, "deployments/scale");
+    assert_eq!(
+        (&scale["singularName"], &scale["group"]),
+        (&json!(""), &json!("autoscaling"))
+    );
+    let core = client.get("/api/v1").await?.json();
+    assert_eq!(core.get("apiVersion"), None);
+    assert_eq!(
+        of(&core, "configmaps")["storageVersionHash"],
+        "qFsyl6wFWjQ="
+    );
+    let sealed = client
+        .accept("/apis/apps/v1", "application/vnd.kubernetes.protobuf")
+        .await?;
+    let envelope = protobuf::open(&sealed.body)?;
+    assert_eq!(envelope.kind, "APIResourceList");
+    let of_list = types().find("apimachinery.pkg.apis.meta.v1.APIResourceList");
+    let tree = of_list
+        .map(|of| protobuf::decode(of, envelope.raw))
+        .transpose()?;
+    assert_eq!(tree.unwrap_or_default()["groupVersion"], "apps/v1");
+    for path in ["/apis/none", "/apis/apps/v2", "/api/v2", "/apis/none/v1"] {
+        let missing = client.get(path).await?;
+        let found = (missing.status, missing.text());
+        assert_eq!(found, (404, "404 page not found\n".to_owned()), "{path}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn version_and_health_need_no_credential() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let nobody = server.client("").await?;
+    let version = nobody.get("/version").await?;
+    assert_eq!(version.status, 200);
+    let version = version.json();
+    assert_eq!(
+        (&version["major"], &version["minor"]),
+        (&json!("1"), &json!("36"))
+    );
+    let git = version["gitVersion"].as_str().unwrap_or_default();
+    assert!(git.starts_with("v1.36.4"), "{git}");
+    for check in ["healthz", "livez", "readyz"] {
+        for path in [format!("/{check}"), format!("/{check}/ping")] {
+            let answer = nobody.get(&path).await?;
+            assert_eq!(
+                (answer.status, answer.text().as_str()),
+                (200, "ok"),
+                "{path}"
+            );
+            assert_eq!(answer.header("content-type"), "text/plain; charset=utf-8");
+        }
+        let answer = nobody.get(&format!("/{check}?verbose")).await?;
+        assert!(
+            answer.text().starts_with("[+]ping ok\n"),
+            "{}",
+            answer.text()
+        );
+        let last = format!("{check} check passed\n");
+        assert!(answer.text().ends_with(&last), "{}", answer.text());
+        let head = nobody
+            .send(Method::HEAD, &format!("/{check}"), &[], "")
+            .await?;
+        assert_eq!((head.status, head.body.len()), (200, 0));
+    }
+    for path in [
+        "/api",
+        "/apis",
+        "/openapi/v2",
+        "/metrics",
+        "/api/v1/pods",
+        "/",
+    ] {
+        let answer = nobody.get(path).await?;
+        assert_eq!(answer.status, 401, "{path}");
+        assert_eq!(answer.message(), "Unauthorized");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn metrics_are_the_systems() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
+    tenant.get("/api/v1/pods").await?;
+    let answer = system.get("/metrics").await?;
+    assert_eq!(answer.status, 200);
+    assert_eq!(
+        answer.header("content-type"),
+        "text/plain; version=0.0.4; charset=utf-8"
+    );
+    let text = answer.text();
+    assert!(
+        text.contains("# TYPE apiserver_request_total counter\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("apiserver_request_total{verb=\"GET\",code=\"2xx\"} 1\n"),
+        "{text}"
+    );
+    let refused = tenant.get("/metrics").await?;
+    assert!(matches!(refused.status, 403 | 404), "{}", refused.status);
+    Ok(())
+}

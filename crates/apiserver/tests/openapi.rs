@@ -1,0 +1,186 @@
+//! The schemas of what is served.
+
+use std::io::Read;
+
+use http::Method;
+use insula_kinds::openapi;
+use insula_testkit::server::{Client, TestServer};
+use serde_json::Value;
+
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+async fn index(client: &Client) -> anyhow::Result<Value> {
+    let answer = client.get("/openapi/v3").await?;
+    anyhow::ensure!(answer.status == 200, "{}", answer.text());
+    Ok(answer.json())
+}
+
+fn url<'a>(index: &'a Value, path: &str) -> &'a str {
+    index["paths"][path]["serverRelativeURL"]
+        .as_str()
+        .unwrap_or("")
+}
+
+#[tokio::test]
+async fn each_part_is_found_by_its_hash_and_may_be_kept_for_ever() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    let answer = client.get("/openapi/v3").await?;
+    assert_eq!(answer.header("content-type"), "text/plain; charset=utf-8");
+    let index = answer.json();
+    let right = url(&index, "apis/apps/v1");
+    let (path, hash) = right.split_once("?hash=").unwrap_or_default();
+    assert_eq!((path, hash.len()), ("/openapi/v3/apis/apps/v1", 128));
+    let part = client.get(right).await?;
+    assert_eq!(part.status, 200);
+    assert_eq!(part.header("content-type"), "application/json");
+    assert_eq!(part.header("cache-control"), "public, immutable");
+    assert_eq!(part.header("etag"), format!("\"{hash}\""));
+    assert!(
+        part.header("expires").ends_with(" GMT"),
+        "{:?}",
+        part.headers
+    );
+    assert!(
+        part.header("last-modified").ends_with(" GMT"),
+        "{:?}",
+        part.headers
+    );
+    let document = part.json();
+    assert_eq!(document["openapi"], "3.0.0");
+    let deployment = &document["components"]["schemas"]["io.k8s.api.apps.v1.Deployment"];
+    assert_eq!(
+        deployment["x-kubernetes-group-version-kind"][0]["kind"],
+        "Deployment"
+    );
+    let plain = client.get(path).await?;
+    assert_eq!((plain.status, plain.body), (200, part.body));
+    assert_eq!(plain.headers["cache-control"], "no-cache, private");
+    let wrong = client.get(&format!("{path}?hash=0000")).await?;
+    assert_eq!((wrong.status, wrong.body.len()), (301, 0));
+    assert_eq!(wrong.header("location"), right);
+    for path in ["/openapi/v3/apis/none/v1", "/openapi/v3/x?hash=1"] {
+        let missing = client.get(path).await?;
+        assert_eq!((missing.status, missing.body.len()), (404, 0), "{path}");
+    }
+    let headers = [("if-none-match", &*format!("\"{hash}\""))];
+    let same = client.send(Method::GET, path, &headers, "").await?;
+    assert_eq!((same.status, same.body.len()), (304, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_part_that_the_index_names_is_there() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.system().await?;
+    let index = index(&client).await?;
+    let paths = index["paths"].as_object().cloned().unwrap_or_default();
+    assert!(paths.len() > 20, "{}", paths.len());
+    for path in paths.keys() {
+        let part = client.get(url(&index, path)).await?;
+        assert_eq!(part.status, 200, "{path}");
+        assert_eq!(part.json()["openapi"], "3.0.0", "{path}");
+    }
+    assert!(paths.contains_key("api/v1") && paths.contains_key("apis/batch/v1"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_the_systems_is_in_no_tenants_schema() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
+    for (client, there) in [(&tenant, false), (&system, true)] {
+        let index = index(client).await?;
+        let flow = url(&index, "apis/flowcontrol.apiserver.k8s.io/v1");
+        assert_eq!(!flow.is_empty(), there);
+        let core = client.get(url(&index, "api/v1")).await?.json();
+        assert_eq!(core["paths"].get("/api/v1/nodes").is_some(), there);
+        let whole = client.get("/openapi/v2").await?.json();
+        assert_eq!(whole["paths"].get("/api/v1/nodes").is_some(), there);
+        assert!(whole["paths"].get("/api/v1/pods").is_some());
+    }
+    let hidden = tenant
+        .get("/openapi/v3/apis/flowcontrol.apiserver.k8s.io/v1")
+        .await?;
+    assert_eq!((hidden.status, hidden.body.len()), (404, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_second_version_comes_as_json_or_protobuf() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.system().await?;
+    for accept in [
+        "",
+        "*/*",
+        "application/json",
+        "application/*",
+        "text/html, */*;q=0.1",
+    ] {
+        let answer = client.accept("/openapi/v2", accept).await?;
+        assert_eq!(answer.status, 200, "{accept}");
+        assert_eq!(
+            answer.header("content-type"),
+            "application/json",
+            "{accept}"
+        );
+        assert_eq!(answer.header("cache-control"), "no-cache, private");
+        assert_eq!(answer.json()["swagger"], "2.0", "{accept}");
+    }
+    let wanted = openapi::v2_protobuf(&|_| true);
+    let at = PROTOBUF.replace("v2.v1.0", "v2@v1.0");
+    for accept in [PROTOBUF, &at, &format!("{at}, application/json")] {
+        let answer = client.accept("/openapi/v2", accept).await?;
+        assert_eq!(answer.status, 200, "{accept}");
+        assert_eq!(answer.header("content-type"), PROTOBUF, "{accept}");
+        assert_eq!(answer.body, wanted, "{accept}");
+        assert_eq!(answer.header("etag").len(), 130);
+    }
+    for accept in ["application/yaml", "text/html"] {
+        let refused = client.accept("/openapi/v2", accept).await?;
+        assert_eq!((refused.status, refused.body.len()), (406, 0), "{accept}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn schemas_are_compressed_and_not_sent_twice() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    for path in ["/openapi/v2", "/openapi/v3/api/v1"] {
+        let plain = client.get(path).await?;
+        let headers = [("accept-encoding", "gzip")];
+        let small = client.send(Method::GET, path, &headers, "").await?;
+        assert_eq!(small.header("content-encoding"), "gzip");
+        assert_eq!(small.header("etag"), plain.header("etag"));
+        let mut body = Vec::new();
+        flate2::read::GzDecoder::new(&small.body[..]).read_to_end(&mut body)?;
+        assert_eq!(body, plain.body, "{path}");
+        let headers = [("if-none-match", plain.header("etag"))];
+        let same = client.send(Method::GET, path, &headers, "").await?;
+        assert_eq!((same.status, same.body.len()), (304, 0), "{path}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn schemas_can_be_made_for_many_at_once() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    server.tenant("t1").await?;
+    let mut readers = tokio::task::JoinSet::new();
+    for reader in 0..8 {
+        let client = server.client(["t1", "system"][reader % 2]).await?;
+        readers.spawn(async move {
+            let index = index(&client).await?;
+            let part = client.get(url(&index, "api/v1")).await?;
+            anyhow::ensure!(part.status == 200);
+            Ok(part.body.len())
+        });
+    }
+    let mut sizes = std::collections::BTreeSet::new();
+    while let Some(read) = readers.join_next().await {
+        sizes.insert(read??);
+    }
+    assert_eq!(sizes.len(), 2, "{sizes:?}");
+    Ok(())
+}
