@@ -10,6 +10,7 @@ use anyhow::Context;
 use insula_access::{Authority, TokenFile, Validity};
 use insula_apiserver::service_account::Issuer;
 use insula_apiserver::{Options, Registry, Server};
+use insula_controllers::Controllers;
 use insula_core::{Layout, Space};
 use insula_store::Store;
 use insula_store::embedded::{self, Embedded};
@@ -117,22 +118,28 @@ impl TestServer {
         };
         let server = Server::start(store, options).await?;
         let registry = server.registry();
+        let ca = CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes())?;
+        let controllers = Controllers::new(Arc::clone(&registry), authority);
         let (stop, stopped) = oneshot::channel();
         let (ready, is_ready) = oneshot::channel();
         let served = tokio::spawn(async move {
             let ready = || {
                 ready.send(()).ok();
             };
+            let (serving, end_of_serving) = oneshot::channel::<()>();
+            let loops = tokio::spawn(controllers.run(async { drop(end_of_serving.await) }));
             let stopped = async { drop(stopped.await) };
             if let Err(error) = server.serve(ready, stopped).await {
                 // The test that needs the server fails at the same time.
                 tracing::error!(%error, "the test server failed");
             }
+            drop(serving);
+            loops.await.ok();
         });
         is_ready.await.context("the server did not become ready")?;
         Ok(Self {
             address,
-            ca: CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes())?,
+            ca,
             registry,
             stop: Some(stop),
             served: Some(served),
