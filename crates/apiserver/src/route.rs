@@ -161,9 +161,9 @@ fn resource(
     if !kinds().serves(group, version) {
         return Err(Refusal::no_such_path());
     }
-    let (segments, watch) = match segments {
+    let (segments, legacy_watch) = match segments {
         ["watch", rest @ ..] if !rest.is_empty() => (rest, true),
-        rest => (rest, watch),
+        rest => (rest, false),
     };
     let (named, segments) = take_space(group, version, segments)?;
     let (namespace, segments) = take_namespace(group, segments);
@@ -176,7 +176,11 @@ fn resource(
     let kind = kinds()
         .find(group, version, resource)
         .ok_or_else(Refusal::no_such_resource)?;
-    let verb = verb(method, name.is_some(), watch)?;
+    let verb = match legacy_watch {
+        true if method == Method::GET => Verb::Watch,
+        true => return Err(Refusal::method_not_allowed()),
+        false => verb(method, name.is_some(), watch)?,
+    };
     let path = ResourcePath {
         kind,
         verb,
