@@ -16,6 +16,8 @@ pub struct Selection {
     kind: &'static Kind,
     /// Every field that is selected by is in the object's key.
     fields_in_key: bool,
+    /// The path names one object.
+    only: Option<String>,
 }
 
 impl Selection {
@@ -35,12 +37,20 @@ impl Selection {
             fields,
             kind,
             fields_in_key,
+            only: None,
         })
+    }
+
+    /// Only the object of this name, if there is one given.
+    #[must_use]
+    pub fn only(mut self, name: Option<&str>) -> Self {
+        self.only = name.map(str::to_owned);
+        self
     }
 
     /// Whether it chooses everything.
     pub fn is_everything(&self) -> bool {
-        self.labels.is_everything() && self.fields.is_everything()
+        self.labels.is_everything() && self.fields.is_everything() && self.only.is_none()
     }
 
     /// The one name that can be chosen, if there is only one.
@@ -50,6 +60,9 @@ impl Selection {
 
     /// Whether it chooses the object.
     pub fn chooses(&self, view: &View, object: &Stored) -> bool {
+        if self.only.as_ref().is_some_and(|only| only != object.name()) {
+            return false;
+        }
         if !self.labels.is_everything() && !self.labels.matches(|name| object.label(name)) {
             return false;
         }

@@ -80,7 +80,7 @@ pub async fn watch(
     view: View,
 ) -> Result<Body> {
     let path = granted.path();
-    let selection = Selection::read(query, path.of())?;
+    let selection = Selection::read(query, path.of())?.only(path.name.as_deref());
     let start = start(query)?;
     let timeout = timeout(query)?;
     let begun = begin(registry, granted, start).await;
