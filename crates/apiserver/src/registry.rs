@@ -218,6 +218,20 @@ impl Registry {
     }
 }
 
+impl Registry {
+    /// The revision at which the space came about. What its keys held before that was
+    /// another tenant's of the same name, and is shown to nobody who asks for this one.
+    pub async fn birth(&self, space: &Space) -> Result<Revision> {
+        let Some(tenant) = space.tenant() else {
+            return Ok(Revision::ZERO);
+        };
+        let key = self.key(&tenant_address(tenant.as_str()));
+        let found = self.store.get(&key).await?;
+        let found = found.ok_or_else(|| no_such_tenant(tenant.as_str()))?;
+        Ok(found.created)
+    }
+}
+
 /// Whether the object is being deleted.
 pub fn is_terminating(object: &Stored) -> bool {
     // Names and uids cannot hold this text, and what comes before the metadata's end is

@@ -219,20 +219,27 @@ async fn exactly(
     if last <= revision {
         return Ok(Found { objects, revision });
     }
+    if let Spaces::One(space) = list.spaces
+        && revision < registry.birth(space).await?
+    {
+        return Err(expired(registry, list, resume));
+    }
     match from_store(registry, list, revision).await {
         Ok(objects) => Ok(Found { objects, revision }),
-        Err(Error::Compacted { .. }) => Err(match resume {
-            None => Refusal::expired("The resourceVersion for the provided list is too old."),
-            Some(resume) => {
-                let now = Resume {
-                    revision: None,
-                    after: resume.after.clone(),
-                };
-                Refusal::expired_token(registry.tokens().make(list, &now))
-            }
-        }),
+        Err(Error::Compacted { .. }) => Err(expired(registry, list, resume)),
         Err(error) => Err(error.into()),
     }
+}
+
+fn expired(registry: &Registry, list: Listed<'_>, resume: Option<&Resume>) -> Refusal {
+    let Some(resume) = resume else {
+        return Refusal::expired("The resourceVersion for the provided list is too old.");
+    };
+    let now = Resume {
+        revision: None,
+        after: resume.after.clone(),
+    };
+    Refusal::expired_token(registry.tokens().make(list, &now))
 }
 
 /// What the cache has, and the revision of its last change.
