@@ -40,17 +40,24 @@ enum Wanted {
     Exact(Revision),
 }
 
-/// An object and its place in the order of the list.
+/// An object and, in a list over all spaces, its space.
 struct Placed {
-    /// The name of the space and the key within it; of a list of one space only the key.
-    order: Order,
+    space: Option<Space>,
     object: Arc<Stored>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A place in the order of a list: by space, then by key.
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Order {
     space: Option<Space>,
     key: Arc<str>,
+}
+
+/// The part of a list that one page has, if that can be told without looking at objects.
+#[derive(Clone, Copy, Debug)]
+struct Cut<'a> {
+    after: Option<&'a Order>,
+    limit: usize,
 }
 
 /// The objects that the path and the selectors choose.
@@ -83,7 +90,12 @@ pub async fn collect(
     let after = resume
         .as_ref()
         .map(|resume| Order::parse(&resume.after, list.spaces));
-    let found = read(registry, list, wanted, resume.as_ref()).await?;
+    let cut =
+        (limit > 0 && selection.is_everything() && *list.spaces != Spaces::All).then_some(Cut {
+            after: after.as_ref(),
+            limit,
+        });
+    let found = read(registry, list, wanted, resume.as_ref(), cut).await?;
     Ok(page(
         registry,
         list,
@@ -95,10 +107,12 @@ pub async fn collect(
     ))
 }
 
-/// Everything in the list at one revision.
+/// What is in the list at one revision.
 struct Found {
     objects: Vec<Placed>,
     revision: Revision,
+    /// How many come after these, if they are one page already.
+    left: Option<usize>,
 }
 
 /// Which list is wanted, and where it goes on.
@@ -189,6 +203,7 @@ async fn read(
     list: Listed<'_>,
     wanted: Wanted,
     resume: Option<&Resume>,
+    cut: Option<Cut<'_>>,
 ) -> Result<Found> {
     match wanted {
         Wanted::Fresh => {
@@ -198,13 +213,17 @@ async fn read(
         Wanted::NotOlder(revision) => not_older(registry, revision).await?,
         Wanted::Exact(revision) => {
             not_older(registry, revision).await?;
-            return exactly(registry, list, revision, resume).await;
+            return exactly(registry, list, revision, resume, cut).await;
         }
     }
-    let (objects, last) = cached(registry, list);
+    let (objects, last, left) = cached(registry, list, cut);
     // A change may be in the objects a moment before it counts as applied.
     let revision = registry.cache().applied().max(last);
-    Ok(Found { objects, revision })
+    Ok(Found {
+        objects,
+        revision,
+        left,
+    })
 }
 
 /// The list as it was at a revision: the cache's, if nothing has happened since, or the
@@ -214,13 +233,22 @@ async fn exactly(
     list: Listed<'_>,
     revision: Revision,
     resume: Option<&Resume>,
+    cut: Option<Cut<'_>>,
 ) -> Result<Found> {
-    let (objects, last) = cached(registry, list);
+    let (objects, last, left) = cached(registry, list, cut);
     if last <= revision {
-        return Ok(Found { objects, revision });
+        return Ok(Found {
+            objects,
+            revision,
+            left,
+        });
     }
     match from_store(registry, list, revision).await {
-        Ok(objects) => Ok(Found { objects, revision }),
+        Ok(objects) => Ok(Found {
+            objects,
+            revision,
+            left: None,
+        }),
         Err(Error::Compacted { .. }) => Err(match resume {
             None => Refusal::expired("The resourceVersion for the provided list is too old."),
             Some(resume) => {
@@ -235,39 +263,50 @@ async fn exactly(
     }
 }
 
-/// What the cache has, and the revision of its last change.
-fn cached(registry: &Registry, list: Listed<'_>) -> (Vec<Placed>, Revision) {
+/// What the cache has, the revision of its last change, and, if it is cut to a page, how
+/// many come after it.
+fn cached(
+    registry: &Registry,
+    list: Listed<'_>,
+    cut: Option<Cut<'_>>,
+) -> (Vec<Placed>, Revision, Option<usize>) {
     let prefix = list
         .namespace
         .map(|namespace| format!("{namespace}/"))
         .unwrap_or_default();
     let (kind, cache) = (list.kind.storage(), registry.cache());
-    let (collections, all) = match list.spaces {
-        Spaces::One(space) => {
-            let found = cache.find(kind, space);
-            (
-                found
-                    .map(|found| (space.clone(), found))
-                    .into_iter()
-                    .collect(),
-                false,
-            )
-        }
-        Spaces::All => (cache.everywhere(kind), true),
-    };
-    let (mut objects, mut last) = (Vec::new(), Revision::ZERO);
-    for (space, collection) in collections {
-        let snapshot = collection.snapshot(&prefix, None);
-        last = last.max(snapshot.last);
-        objects.extend(snapshot.objects.into_iter().map(|object| Placed {
-            order: Order {
-                space: all.then(|| space.clone()),
-                key: Arc::clone(&object.key),
-            },
+    let placed = |space: Option<&Space>, objects: Vec<Arc<Stored>>| {
+        let place = move |object| Placed {
+            space: space.cloned(),
             object,
-        }));
+        };
+        objects.into_iter().map(place).collect::<Vec<_>>()
+    };
+    match list.spaces {
+        Spaces::One(space) => {
+            let Some(collection) = cache.find(kind, space) else {
+                return (Vec::new(), Revision::ZERO, None);
+            };
+            let (snapshot, left) = match cut {
+                None => (collection.snapshot(&prefix, None), None),
+                Some(Cut { after, limit }) => {
+                    let after = after.map(|after| after.key.as_ref());
+                    let (page, left) = collection.page(&prefix, after, limit);
+                    (page, Some(left))
+                }
+            };
+            (placed(None, snapshot.objects), snapshot.last, left)
+        }
+        Spaces::All => {
+            let (mut objects, mut last) = (Vec::new(), Revision::ZERO);
+            for (space, collection) in cache.everywhere(kind) {
+                let snapshot = collection.snapshot(&prefix, None);
+                last = last.max(snapshot.last);
+                objects.extend(placed(Some(&space), snapshot.objects));
+            }
+            (objects, last, None)
+        }
     }
-    (objects, last)
 }
 
 /// What the store had, at a revision.
@@ -317,19 +356,16 @@ async fn from_store(
                 Some(namespace) => format!("{namespace}/{}", place.name).into(),
                 None => place.name.into(),
             };
-            let object = Stored::new(Arc::clone(&key), entry.modified, &entry.value);
+            let object = Arc::new(Stored::new(key, entry.modified, &entry.value));
             let space = (*list.spaces == Spaces::All).then_some(place.space);
-            objects.push(Placed {
-                order: Order { space, key },
-                object: Arc::new(object),
-            });
+            objects.push(Placed { space, object });
         }
         match page.entries.last().map(|entry| entry.key.clone()) {
             Some(last) if page.more => rest = whole.after(&last),
             _ => break,
         }
     }
-    objects.sort_by(|one, other| one.order.cmp(&other.order));
+    objects.sort_by(|one, other| one.order().cmp(&other.order()));
     Ok(objects)
 }
 
@@ -348,12 +384,14 @@ fn page(
         proceed: None,
         remaining: None,
     };
-    let from = after.map_or(0, |after| {
-        found.objects.partition_point(|one| one.order <= *after)
-    });
+    let past = |one: &Placed| after.is_some_and(|after| one.order() <= after.parts());
+    let from = match found.left {
+        Some(_) => 0,
+        None => found.objects.partition_point(past),
+    };
     let rest = found.objects.into_iter().skip(from);
-    let mut chosen =
-        rest.filter(|one| selection.is_everything() || selection.chooses(view, &one.object));
+    let everything = selection.is_everything();
+    let mut chosen = rest.filter(|one| everything || selection.chooses(view, &one.object));
     if limit == 0 {
         let objects = chosen.map(|one| one.object).collect();
         return Listing { objects, meta };
@@ -361,21 +399,43 @@ fn page(
     let mut objects = Vec::with_capacity(limit.min(1024));
     let mut last = None;
     for one in chosen.by_ref().take(limit) {
-        last = Some(one.order);
+        last = Some(one.space);
         objects.push(one.object);
     }
-    if let (Some(last), Some(_)) = (last, chosen.next()) {
+    let left = match found.left {
+        Some(left) => left,
+        // How many there are is told only if nothing was selected; that there are more, always.
+        None if everything => chosen.count(),
+        None => usize::from(chosen.next().is_some()),
+    };
+    if let (Some(space), Some(object)) = (last, objects.last())
+        && left > 0
+    {
+        let last = Order {
+            space,
+            key: Arc::clone(&object.key),
+        };
         let resume = Resume {
             revision: Some(found.revision),
             after: last.print(),
         };
         meta.proceed = Some(registry.tokens().make(list, &resume));
-        meta.remaining = selection.is_everything().then(|| chosen.count() + 1);
+        meta.remaining = everything.then_some(left);
     }
     Listing { objects, meta }
 }
 
+impl Placed {
+    fn order(&self) -> (Option<&Space>, &str) {
+        (self.space.as_ref(), &self.object.key)
+    }
+}
+
 impl Order {
+    fn parts(&self) -> (Option<&Space>, &str) {
+        (self.space.as_ref(), &self.key)
+    }
+
     /// As tokens say it. A slash cannot begin a key, so the space needs no escaping.
     fn print(&self) -> String {
         match &self.space {
