@@ -18,6 +18,9 @@ pub struct Authenticator {
     pub default_tenant: Option<Space>,
 }
 
+/// What the names of the headers begin with that say for whom somebody acts.
+const IMPERSONATION: &str = "impersonate-";
+
 /// What a connection proved when it was made.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
@@ -40,7 +43,19 @@ impl Authenticator {
     }
 
     /// Who asks: as the connection's certificate says, or as the request's token says.
+    ///
+    /// Nobody acts for somebody else yet. Whoever asks to is refused: to go on under the
+    /// own name would be to do what was not asked for.
     pub fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Arc<Principal>> {
+        let principal = self.prove(peer, headers)?;
+        let mut names = headers.keys().map(|name| name.as_str());
+        match names.any(|name| name.starts_with(IMPERSONATION)) {
+            true => Err(Refusal::no_impersonation(&principal)),
+            false => Ok(principal),
+        }
+    }
+
+    fn prove(&self, peer: &Peer, headers: &HeaderMap) -> Result<Arc<Principal>> {
         if let Some(principal) = &peer.certificate {
             return principal.clone();
         }
@@ -69,4 +84,34 @@ impl Authenticator {
 fn bearer(header: &str) -> Option<&str> {
     let (scheme, token) = header.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn nobody_acts_for_somebody_else() {
+        let authenticator = Authenticator {
+            tokens: TokenFile::parse("secret,alice,1,\"tenant:system,system:masters\"").ok(),
+            default_tenant: None,
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer secret"));
+        let asked = |headers: &HeaderMap| authenticator.authenticate(&Peer::default(), headers);
+        assert_eq!(asked(&headers).unwrap().user, "alice");
+        for name in ["impersonate-user", "impersonate-group", "impersonate-uid"] {
+            let mut headers = headers.clone();
+            headers.insert(name, HeaderValue::from_static("bob"));
+            let refusal = asked(&headers).unwrap_err();
+            assert_eq!(refusal.reason(), "Forbidden");
+            let said = refusal.message();
+            assert!(
+                said.contains("User \"alice\" cannot act for another"),
+                "{said}"
+            );
+        }
+    }
 }

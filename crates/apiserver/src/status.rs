@@ -220,6 +220,14 @@ impl Refusal {
         Self::new(403, "Forbidden", message).empty_details()
     }
 
+    /// Nobody acts for somebody else.
+    pub fn no_impersonation(principal: &Principal) -> Self {
+        let user = &principal.user;
+        let why = "cannot act for another user: impersonation is not served yet";
+        let message = format!("forbidden: User \"{user}\" {why}");
+        Self::new(403, "Forbidden", message).empty_details()
+    }
+
     /// The credential belongs nowhere.
     pub fn no_tenant(why: &str) -> Self {
         Self::new(403, "Forbidden", format!("forbidden: {why}")).empty_details()
