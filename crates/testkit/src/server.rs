@@ -57,6 +57,8 @@ pub struct Setup {
     pub default_tenant: Option<Space>,
     /// Lines of a token file, beside those that every test server has.
     pub tokens: String,
+    /// Whether the controllers run too. Tests of the API server alone do their work by hand.
+    pub controllers: bool,
 }
 
 /// Every test server knows these tokens: `system` is a system administrator, `NAME` for each
@@ -121,6 +123,7 @@ impl TestServer {
         let registry = server.registry();
         let ca = CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes())?;
         let signs = Authority::read(authority.certificate_pem(), &authority.key_pem())?;
+        let run_controllers = setup.controllers;
         let controllers = Controllers::new(Arc::clone(&registry), signs);
         let (stop, stopped) = oneshot::channel();
         let (ready, is_ready) = oneshot::channel();
@@ -129,14 +132,17 @@ impl TestServer {
                 ready.send(()).ok();
             };
             let (serving, end_of_serving) = oneshot::channel::<()>();
-            let loops = tokio::spawn(controllers.run(async { drop(end_of_serving.await) }));
+            let loops = run_controllers
+                .then(|| tokio::spawn(controllers.run(async { drop(end_of_serving.await) })));
             let stopped = async { drop(stopped.await) };
             if let Err(error) = server.serve(ready, stopped).await {
                 // The test that needs the server fails at the same time.
                 tracing::error!(%error, "the test server failed");
             }
             drop(serving);
-            loops.await.ok();
+            if let Some(loops) = loops {
+                loops.await.ok();
+            }
         });
         is_ready.await.context("the server did not become ready")?;
         Ok(Self {
