@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use insula_core::{Revision, SYSTEM, Space};
-use insula_kinds::{FieldError, Kind, Object, Value, kinds, time, types};
+use insula_kinds::{FieldError, Kind, Object, Value, kinds, protobuf, time, types};
 use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
@@ -125,28 +125,15 @@ fn from_body(sent: &Sent) -> Result<Object> {
         Media::Json => insula_kinds::decode::identity_json(&sent.body),
         Media::Yaml => insula_kinds::decode::identity_yaml(&sent.body),
         Media::Protobuf => {
-            let read = insula_kinds::protobuf::open(&sent.body)
-                .and_then(|envelope| insula_kinds::protobuf::decode(of, envelope.raw));
-            return read.map_err(|error| Refusal::bad_request(error.to_string()));
+            let unreadable = |error: protobuf::Error| Refusal::bad_request(error.to_string());
+            let envelope = protobuf::open(&sent.body).map_err(unreadable)?;
+            check_kind(envelope.kind)?;
+            return protobuf::decode(of, envelope.raw).map_err(unreadable);
         }
     };
-    let version = identity.ok().and_then(|identity| {
-        let kind = identity.kind.clone();
-        if let Some(kind) = kind.filter(|kind| kind != "DeleteOptions" && !kind.is_empty()) {
-            return Some(Err(kind));
-        }
-        identity.api_version.map(Ok)
-    });
-    let version = match version {
-        Some(Err(kind)) => {
-            return Err(Refusal::bad_request(format!(
-                "no kind \"{kind}\" is registered for version \"v1\" in scheme \
-                 \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
-            )));
-        }
-        Some(Ok(version)) => version,
-        None => "v1".to_owned(),
-    };
+    let identity = identity.unwrap_or_default();
+    check_kind(identity.kind.as_deref().unwrap_or(""))?;
+    let version = identity.api_version.unwrap_or_else(|| "v1".to_owned());
     let expected = Expected {
         group: "",
         api_version: &version,
@@ -154,6 +141,16 @@ fn from_body(sent: &Sent) -> Result<Object> {
         of,
     };
     Ok(intake::read(sent, expected, FieldValidation::Ignore)?.object)
+}
+
+fn check_kind(kind: &str) -> Result<()> {
+    if kind.is_empty() || kind == "DeleteOptions" {
+        return Ok(());
+    }
+    Err(Refusal::bad_request(format!(
+        "no kind \"{kind}\" is registered for version \"v1\" in scheme \
+         \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
+    )))
 }
 
 /// Deletes the object that the path names.
