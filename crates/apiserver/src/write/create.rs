@@ -116,12 +116,6 @@ async fn commit(
         return Err(Refusal::invalid(kind, &address.name, &errors));
     }
     let value = encoded(stored, &object);
-    if dry_run {
-        if registry.fresh(address).await?.is_some() {
-            return Err(Refusal::already_exists(kind, &address.name));
-        }
-        return Ok(Arc::new(Stored::unsaved(address.within().into(), value)));
-    }
     loop {
         let mut transaction = Transaction::create(registry.key(address), value.clone());
         transaction = gate.guard(registry, transaction);
@@ -133,7 +127,13 @@ async fn commit(
             transaction = tenants::keep_apart_from_namespaces(registry, transaction, address);
             transaction = tenants::furnish(registry, transaction, &address.name, &now)?;
         }
+        if dry_run {
+            transaction = checks_of(&transaction);
+        }
         match registry.commit(transaction).await? {
+            Outcome::Unchanged(_) if dry_run => {
+                return Ok(Arc::new(Stored::unsaved(address.within().into(), value)));
+            }
             Outcome::Committed(revision) => {
                 return Ok(Arc::new(Stored::new(
                     address.within().into(),
@@ -155,6 +155,14 @@ async fn commit(
             }
         }
     }
+}
+
+/// The same checks and no changes: what would be refused is refused, and nothing happens.
+fn checks_of(transaction: &Transaction) -> Transaction {
+    let checks = transaction.checks().iter();
+    checks.fold(Transaction::new(), |only, check| {
+        only.check(check.key.clone(), check.expect)
+    })
 }
 
 /// Everything that the server adds to a new object.
