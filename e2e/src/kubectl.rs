@@ -57,6 +57,11 @@ impl Kubectl {
         &self.name
     }
 
+    /// The program.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// Where it runs.
     pub fn folder(&self) -> &Path {
         &self.folder

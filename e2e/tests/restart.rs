@@ -1,4 +1,5 @@
 //! The server is killed while kubectl writes, and started again.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -6,6 +6,7 @@
 mod apply;
 mod change;
 mod create;
+mod credentials;
 mod describe;
 mod manifests;
 mod read;

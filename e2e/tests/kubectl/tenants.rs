@@ -87,3 +87,33 @@ fn a_tenant_goes_with_everything_and_its_name_can_be_had_again() {
         .system
         .prints(&format!("{space} get cm -A -o name"), "");
 }
+
+#[test]
+fn what_is_in_the_way_of_a_deletion_is_said() {
+    let Some(scene) = Scene::start() else { return };
+    let [one, other] = &scene.tenants;
+    one.get("create configmap held");
+    one.get(r#"patch cm held -p '{"metadata":{"finalizers":["example.com/hold"]}}'"#);
+    let said = scene.server.run("tenant delete acme --timeout 1s").fails();
+    for text in [
+        "tenant acme is not gone after 1s",
+        "example.com/hold",
+        "configmaps",
+        "hint:",
+    ] {
+        assert!(said.contains(text), "no {text:?} in {said}");
+    }
+    scene.system.prints(
+        "get tenant acme -o jsonpath='{.status.phase} {.status.conditions[?(@.type==\"TenantFinalizersRemaining\")].reason}'",
+        "Terminating SomeFinalizersRemain",
+    );
+    one.refuses("create configmap late", "because it is being terminated");
+    other.prints("create configmap late", "configmap/late created");
+    one.prints(
+        r#"patch cm held --type=merge -p '{"metadata":{"finalizers":null}}'"#,
+        "configmap/held patched",
+    );
+    scene
+        .system
+        .get("wait --for=delete tenant/acme --timeout=30s");
+}
