@@ -27,7 +27,7 @@ async fn start() -> anyhow::Result<(TestServer, Client, Value)> {
 /// What a sealed body says it is, and its tree.
 fn opened(body: &[u8]) -> anyhow::Result<(String, String, Object)> {
     let envelope = protobuf::open(body)?;
-    let of = match &*envelope.kind {
+    let of = match envelope.kind {
         "Status" | "PartialObjectMetadata" | "PartialObjectMetadataList" => {
             types().find(&format!("apimachinery.pkg.apis.meta.v1.{}", envelope.kind))
         }
@@ -38,7 +38,7 @@ fn opened(body: &[u8]) -> anyhow::Result<(String, String, Object)> {
         _ => None,
     };
     let of = of.ok_or_else(|| anyhow::anyhow!("no type for {}", envelope.kind))?;
-    let tree = protobuf::decode(of, &envelope.raw)?;
+    let tree = protobuf::decode(of, envelope.raw)?;
     Ok((
         envelope.api_version.to_string(),
         envelope.kind.to_string(),
