@@ -104,6 +104,11 @@ impl Cache {
         Arc::clone(made.or_insert_with(|| Arc::new(Collection::new(floor))))
     }
 
+    /// The collections of a kind, in the order of their spaces.
+    pub fn everywhere(&self, kind: KindId) -> Vec<(Space, Arc<Collection>)> {
+        self.shelf(kind).all()
+    }
+
     /// The objects of a kind in every space whose keys begin with `prefix`; `None` if a
     /// transaction changed some while they were collected.
     pub fn panorama(&self, kind: KindId, prefix: &str) -> Option<Panorama> {

@@ -68,6 +68,9 @@ impl Selection {
 
     /// Whether it chooses the object.
     pub fn chooses(&self, view: &View, object: &Stored) -> bool {
+        if self.only.as_ref().is_some_and(|only| only != object.name()) {
+            return false;
+        }
         if !self.labels.is_everything() && !self.labels.matches(|name| object.label(name)) {
             return false;
         }

@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tokio::net::TcpStream;
@@ -22,6 +22,15 @@ use tokio_rustls::TlsConnector;
 pub struct Client {
     sender: SendRequest<Full<Bytes>>,
     token: String,
+}
+
+/// What a client shows when it connects.
+#[derive(Debug)]
+pub struct Identity {
+    /// Its certificate.
+    pub certificate: CertificateDer<'static>,
+    /// The key of it.
+    pub key: PrivateKeyDer<'static>,
 }
 
 /// An answer.
@@ -56,15 +65,29 @@ impl Client {
         ca: &CertificateDer<'static>,
         token: &str,
     ) -> anyhow::Result<Self> {
+        Self::connect_as(address, ca, None, token).await
+    }
+
+    /// The same with a certificate.
+    pub async fn connect_as(
+        address: SocketAddr,
+        ca: &CertificateDer<'static>,
+        identity: Option<Identity>,
+        token: &str,
+    ) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(ca.clone())?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match identity {
+            None => config.with_no_client_auth(),
+            Some(shown) => config.with_client_auth_cert(vec![shown.certificate], shown.key)?,
+        };
         config.alpn_protocols = vec![b"h2".to_vec()];
         let stream = TcpStream::connect(address).await?;
+        // A request is two small writes, and the second must not wait for an answer.
         stream.set_nodelay(true)?;
         let name = ServerName::from(address.ip());
         let stream = TlsConnector::from(Arc::new(config))
