@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, HeaderName};
 use insula_access::{Credential, TokenFile, settle};
 use insula_core::{Principal, Space};
 
@@ -17,9 +17,6 @@ pub struct Authenticator {
     /// Where they belong whose credential names no tenant.
     pub default_tenant: Option<Space>,
 }
-
-/// What the names of the headers begin with that say for whom somebody acts.
-const IMPERSONATION: &str = "impersonate-";
 
 /// What a connection proved when it was made.
 #[derive(Clone, Debug, Default)]
@@ -47,21 +44,21 @@ impl Authenticator {
     /// Nobody acts for somebody else yet. Whoever asks to is refused: to go on under the
     /// own name would be to do what was not asked for.
     pub fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Arc<Principal>> {
-        let principal = self.prove(peer, headers)?;
-        let mut names = headers.keys().map(|name| name.as_str());
-        match names.any(|name| name.starts_with(IMPERSONATION)) {
-            true => Err(Refusal::no_impersonation(&principal)),
-            false => Ok(principal),
-        }
+        let principal = match &peer.certificate {
+            Some(principal) => principal.clone()?,
+            None => self.bearer(headers)?,
+        };
+        refuse_impersonation(&principal, headers)?;
+        Ok(principal)
     }
 
-    fn prove(&self, peer: &Peer, headers: &HeaderMap) -> Result<Arc<Principal>> {
-        if let Some(principal) = &peer.certificate {
-            return principal.clone();
-        }
-        let header = headers
-            .get(AUTHORIZATION)
-            .and_then(|value| value.to_str().ok());
+    fn bearer(&self, headers: &HeaderMap) -> Result<Arc<Principal>> {
+        let mut given = headers.get_all(AUTHORIZATION).iter();
+        // Of two, whoever forwarded the request may have meant the other.
+        let (Some(header), None) = (given.next(), given.next()) else {
+            return Err(Refusal::unauthorized());
+        };
+        let header = header.to_str().ok();
         let token = header.and_then(bearer).ok_or_else(Refusal::unauthorized)?;
         let known = self.tokens.as_ref().and_then(|tokens| tokens.find(token));
         self.settle(known.ok_or_else(Refusal::unauthorized)?.clone())
@@ -79,6 +76,17 @@ impl Authenticator {
             .map(Arc::new)
             .map_err(|error| Refusal::no_tenant(&error.to_string()))
     }
+}
+
+/// Whoever asks to act as somebody with less rights must not act with their own.
+fn refuse_impersonation(principal: &Principal, headers: &HeaderMap) -> Result<()> {
+    let asked = |name: &HeaderName| name.as_str().starts_with("impersonate-");
+    if !headers.keys().any(asked) {
+        return Ok(());
+    }
+    let whom = headers.get("impersonate-user");
+    let whom = whom.and_then(|whom| whom.to_str().ok()).unwrap_or("");
+    Err(Refusal::no_impersonation(principal, whom))
 }
 
 fn bearer(header: &str) -> Option<&str> {
@@ -108,10 +116,7 @@ mod tests {
             let refusal = asked(&headers).unwrap_err();
             assert_eq!(refusal.reason(), "Forbidden");
             let said = refusal.message();
-            assert!(
-                said.contains("User \"alice\" cannot act for another"),
-                "{said}"
-            );
+            assert!(said.contains("User \"alice\" cannot impersonate"), "{said}");
         }
     }
 }

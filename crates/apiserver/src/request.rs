@@ -420,17 +420,35 @@ impl Answer {
         headers.insert(HeaderName::from_static("audit-id"), audit_id);
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
-        for warning in &self.warnings {
-            let text = insula_kinds::field::quote(warning);
-            if let Ok(value) = HeaderValue::from_str(&format!("299 - {text}")) {
-                headers.append(WARNING, value);
-            }
+        for value in warnings(&self.warnings) {
+            headers.append(WARNING, value);
         }
         for (name, value) in self.headers {
             headers.insert(name, value);
         }
         response
     }
+}
+
+/// The headers that warnings go into. Together they are bounded, as clients bound headers:
+/// what is too long is cut, and what comes after the bound is left out.
+fn warnings(texts: &[String]) -> Vec<HeaderValue> {
+    const ALL: usize = 4096;
+    const EACH: usize = 256;
+    let whole = texts.iter().map(String::len).sum::<usize>() <= ALL;
+    let mut left = ALL;
+    let mut values = Vec::new();
+    for text in texts {
+        let most = if whole { ALL } else { EACH };
+        let end = text.floor_char_boundary(most.min(text.len()));
+        let Some(rest) = left.checked_sub(end) else {
+            break;
+        };
+        left = rest;
+        let text = insula_kinds::field::quote(&text[..end]);
+        values.extend(HeaderValue::from_bytes(format!("299 - {text}").as_bytes()));
+    }
+    values
 }
 
 /// The space that a document is about.

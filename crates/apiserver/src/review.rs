@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use insula_core::{Principal, Spaces};
-use insula_kinds::{Kind, Object, Value};
+use insula_kinds::{Kind, Object, Value, validate};
 use serde_json::json;
 
 use crate::authorize::Granted;
@@ -12,6 +12,7 @@ use crate::query::{Query, WriteOptions};
 use crate::request::{Answer, App};
 use crate::status::{Refusal, Result};
 use crate::view::View;
+use crate::write::insula_extra;
 
 /// Whether objects of the kind are questions.
 pub fn is_review(kind: &Kind) -> bool {
@@ -30,6 +31,10 @@ pub fn answer(
     let kind = granted.path().of();
     let written = intake::read(sent, kind.into(), options.validation)?;
     let mut review = written.object;
+    let errors = validate::create(kind, &review);
+    if !errors.is_empty() {
+        return Err(Refusal::invalid(kind, "", &errors));
+    }
     let status = match kind.kind.as_str() {
         "SelfSubjectReview" => whoami(granted.principal()),
         "TokenReview" => token_review(app, granted, &review)?,
@@ -59,7 +64,7 @@ fn user_info(principal: &Principal) -> Value {
     let mut info = json!({
         "username": principal.user,
         "groups": principal.groups,
-        "extra": {"insula.dev/tenant": [principal.home.to_string()]},
+        "extra": insula_extra(principal),
     });
     if let Some(uid) = &principal.uid {
         info["uid"] = uid.as_str().into();

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
-use insula_kinds::{FieldError, Object, TypeId, Value, types};
+use insula_kinds::{FieldError, Object, TypeId, Value, kinds, types};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use serde_json::json;
@@ -13,7 +13,7 @@ use crate::authorize::Granted;
 use crate::intake::{self, Expected, Sent};
 use crate::negotiate::Accepted;
 use crate::query::{Query, WriteOptions};
-use crate::registry::Address;
+use crate::registry::{Address, core_kind};
 use crate::request::{Answer, App};
 use crate::status::{Refusal, Result};
 use crate::view::View;
@@ -96,7 +96,8 @@ pub async fn request(
     let written = intake::read(sent, expected(), options.validation)?;
     let issuer = app.issuer.as_ref();
     let issuer = issuer.ok_or_else(|| Refusal::internal("no service-account key is configured"))?;
-    let wanted = Wanted::read(&written.object, &address.name, issuer)?;
+    let mut wanted = Wanted::read(&written.object, &address.name, issuer)?;
+    wanted.bind(app, &address).await?;
     let (token, expires) = issuer.token(&wanted, &address, &account)?;
     let mut answer = Object::new();
     answer.insert(
@@ -136,6 +137,8 @@ struct Wanted {
     audiences: Vec<String>,
     seconds: i64,
     bound: Value,
+    /// What the token says about the object that it is bound to.
+    claim: Option<(&'static str, Value)>,
 }
 
 impl Wanted {
@@ -175,7 +178,54 @@ impl Wanted {
             audiences,
             seconds,
             bound,
+            claim: None,
         })
+    }
+
+    /// Looks for the object that the token is to live with.
+    async fn bind(&mut self, app: &App, account: &Address) -> Result<()> {
+        let text = |member: &str| self.bound.get(member).and_then(Value::as_str).unwrap_or("");
+        if self.bound.is_null() {
+            return Ok(());
+        }
+        let (name, given) = (text("name"), text("uid"));
+        let (claim, resource) = match (text("apiVersion"), text("kind")) {
+            ("v1", "Pod") => ("pod", "pods"),
+            ("v1", "Secret") => ("secret", "secrets"),
+            ("v1", "Node") => ("node", "nodes"),
+            (version, kind) => {
+                let (group, version) = version.split_once('/').unwrap_or(("", version));
+                return Err(Refusal::bad_request(format!(
+                    "cannot bind token for serviceaccount \"{}\" to type: {group}/{version}, \
+                     Kind={kind}",
+                    account.name
+                )));
+            }
+        };
+        let kind = core_kind(resource);
+        let address = Address {
+            kind,
+            space: account.space.clone(),
+            namespace: account
+                .namespace
+                .clone()
+                .filter(|_| kinds().get(kind).namespaced()),
+            name: name.to_owned(),
+        };
+        let found = app.registry.fresh(&address).await?;
+        let found = found.ok_or_else(|| Refusal::not_found(address.of(), name))?;
+        let tree = found.tree();
+        let uid = tree.get("metadata").and_then(|of| of.get("uid"));
+        let uid = uid.and_then(Value::as_str).unwrap_or("");
+        if !given.is_empty() && given != uid {
+            let why = format!(
+                "the UID in the bound object reference ({given}) does not match the UID in record. \
+                 The object might have been deleted and then recreated"
+            );
+            return Err(Refusal::conflict(address.of(), name, &why));
+        }
+        self.claim = Some((claim, json!({"name": name, "uid": uid})));
+        Ok(())
     }
 }
 
@@ -197,6 +247,9 @@ impl Issuer {
             "serviceaccount": {"name": address.name, "uid": uid},
         });
         // Which space the account is of is in the token, not in the user's name.
+        if let Some((member, bound)) = &wanted.claim {
+            kubernetes[*member] = bound.clone();
+        }
         if let Some(tenant) = address.space.tenant() {
             kubernetes["tenant"] = tenant.as_str().into();
         }

@@ -220,17 +220,21 @@ impl Refusal {
         Self::new(403, "Forbidden", message).empty_details()
     }
 
-    /// Nobody acts for somebody else.
-    pub fn no_impersonation(principal: &Principal) -> Self {
-        let user = &principal.user;
-        let why = "cannot act for another user: impersonation is not served yet";
-        let message = format!("forbidden: User \"{user}\" {why}");
-        Self::new(403, "Forbidden", message).empty_details()
-    }
-
     /// The credential belongs nowhere.
     pub fn no_tenant(why: &str) -> Self {
         Self::new(403, "Forbidden", format!("forbidden: {why}")).empty_details()
+    }
+
+    /// Nobody may act as somebody else.
+    pub fn no_impersonation(principal: &Principal, whom: &str) -> Self {
+        let message = format!(
+            "users \"{whom}\" is forbidden: User \"{}\" cannot impersonate resource \"users\" in \
+             API group \"\" in the tenant \"{}\"",
+            principal.user, principal.home
+        );
+        let mut refusal = Self::new(403, "Forbidden", message);
+        refusal.details = Some(Box::new(json!({"name": whom, "kind": "users"})));
+        refusal
     }
 
     /// The object may not be treated so, whoever asks.

@@ -3,6 +3,7 @@
 //! `status`, `finalize`, `approval` and others of the same shape are updates like any
 //! other, with a table that says what they leave alone.
 
+mod eviction;
 mod pod;
 mod scale;
 
@@ -54,7 +55,7 @@ pub async fn write(
             pod::bind(app, granted, query, accepted, sent).await?
         }
         ("Pod", Some("eviction"), Verb::Create) => {
-            pod::evict(app, granted, query, accepted, sent).await?
+            eviction::evict(app, granted, query, accepted, sent).await?
         }
         ("ServiceAccount", Some("token"), Verb::Create) => {
             service_account::request(app, granted, query, accepted, sent).await?

@@ -1,5 +1,6 @@
 //! Writing: until committed or refused, load, apply, default, prepare, validate, commit.
 
+mod admission;
 mod create;
 mod delete;
 mod metadata;
@@ -9,6 +10,7 @@ mod update;
 
 use std::sync::Arc;
 
+pub use admission::insula_extra;
 pub use create::{create, create_object, encoded};
 pub use delete::{DeleteOptions, Deleted, delete, delete_collection, remove};
 pub use modify::{Modified, Modify, modify};

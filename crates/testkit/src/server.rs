@@ -36,7 +36,7 @@ pub struct TestServer {
     served: Option<JoinHandle<()>>,
     // After everything that uses them.
     _folder: Option<TempDir>,
-    _etcd: Option<EtcdServer>,
+    etcd: Option<EtcdServer>,
 }
 
 /// What keeps a test server's objects.
@@ -92,7 +92,7 @@ impl TestServer {
         };
         let mut server = Self::over(store, setup).await?;
         server._folder = folder;
-        server._etcd = peer;
+        server.etcd = peer;
         Ok(Some(server))
     }
 
@@ -153,7 +153,7 @@ impl TestServer {
             stop: Some(stop),
             served: Some(served),
             _folder: None,
-            _etcd: None,
+            etcd: None,
         })
     }
 
@@ -182,6 +182,11 @@ impl TestServer {
             key: PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())?,
         };
         Client::connect_as(self.address, &self.ca, Some(identity), token).await
+    }
+
+    /// The etcd that it keeps its objects in, if that is what keeps them.
+    pub const fn etcd(&self) -> Option<&EtcdServer> {
+        self.etcd.as_ref()
     }
 
     /// Every key in the store, in order.

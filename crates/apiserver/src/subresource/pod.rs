@@ -1,19 +1,18 @@
-//! What a scheduler and a drain do to pods.
+//! What a scheduler does to pods.
 
 use http::StatusCode;
-use insula_kinds::selector::LabelSelector;
-use insula_kinds::{Object, Value, kinds, prepare, time, types};
+use insula_kinds::{Object, Value, kinds, prepare, time};
 use serde_json::json;
 
 use crate::authorize::Granted;
-use crate::intake::{self, Expected, Sent};
+use crate::intake::{self, Sent};
 use crate::negotiate::Accepted;
 use crate::query::{Query, WriteOptions};
 use crate::registry::{Address, core_kind};
 use crate::request::{Answer, App};
 use crate::status::{Refusal, Result};
 use crate::view::View;
-use crate::write::{DeleteOptions, Modified, Modify, modify, remove};
+use crate::write::{Modified, Modify, modify};
 
 /// Says where a pod runs.
 pub async fn bind(
@@ -43,14 +42,31 @@ pub async fn bind(
         dry_run: options.dry_run,
     };
     let done = modify(&app.registry, request, |pod| {
+        let refuse =
+            |why: &str| Refusal::conflict_below(address.of(), "binding", &address.name, why);
+        let name = &address.name;
+        if pod
+            .get("metadata")
+            .is_some_and(|of| of.get("deletionTimestamp").is_some())
+        {
+            let why = format!("pod {name} is being deleted, cannot be assigned to a host");
+            return Err(refuse(&why));
+        }
         let node = pod
             .get("spec")
             .and_then(|spec| spec.get("nodeName"))
             .and_then(Value::as_str);
         if let Some(node) = node.filter(|node| !node.is_empty()) {
-            let name = &address.name;
             let why = format!("pod {name} is already assigned to node \"{node}\"");
-            return Err(Refusal::conflict_below(address.of(), "binding", name, &why));
+            return Err(refuse(&why));
+        }
+        let gates = pod.get("spec").and_then(|spec| spec.get("schedulingGates"));
+        if gates
+            .and_then(Value::as_array)
+            .is_some_and(|gates| !gates.is_empty())
+        {
+            let why = format!("pod {name} has non-empty .spec.schedulingGates");
+            return Err(refuse(&why));
         }
         let mut pod = pod.clone();
         prepare::bind(&mut pod, &written.object, &time::now());
@@ -64,94 +80,8 @@ pub async fn bind(
     Ok(succeeded(accepted).warned(written.warnings))
 }
 
-/// Deletes a pod unless a disruption budget forbids it.
-pub async fn evict(
-    app: &App,
-    granted: &Granted,
-    query: &Query,
-    accepted: Accepted,
-    sent: &Sent,
-) -> Result<Answer> {
-    let options = WriteOptions::read(query, "CreateOptions")?;
-    let of = types()
-        .find("api.policy.v1.Eviction")
-        .expect("it is in the table");
-    let expected = Expected {
-        group: "policy",
-        api_version: "policy/v1",
-        kind: "Eviction",
-        of,
-    };
-    let written = intake::read(sent, expected, options.validation)?;
-    let address = pod_of(granted, &written.object)?;
-    let found = app.registry.fresh(&address).await?;
-    let pod = found.ok_or_else(|| Refusal::not_found(address.of(), &address.name))?;
-    check_budgets(app, &address, &pod.tree())?;
-    let delete = match written.object.get("deleteOptions") {
-        Some(Value::Object(inner)) => {
-            let body = serde_json::to_vec(inner).unwrap_or_default().into();
-            DeleteOptions::read(
-                query,
-                &Sent {
-                    media: crate::negotiate::Media::Json,
-                    body,
-                },
-            )?
-        }
-        _ => DeleteOptions::dry_run(options.dry_run),
-    };
-    remove(&app.registry, address.of(), &address, &delete).await?;
-    Ok(succeeded(accepted).warned(written.warnings))
-}
-
-/// The budgets that select the pod must allow one less.
-fn check_budgets(app: &App, address: &Address, pod: &Object) -> Result<()> {
-    let phase = pod
-        .get("status")
-        .and_then(|status| status.get("phase"))
-        .and_then(Value::as_str);
-    if matches!(phase, Some("Pending" | "Succeeded" | "Failed") | None) {
-        return Ok(());
-    }
-    let kind = kinds().find("policy", "v1", "poddisruptionbudgets");
-    let kind = kind.ok_or_else(|| Refusal::internal("budgets are not in the table"))?;
-    let Some(budgets) = app.registry.cache().find(kind, &address.space) else {
-        return Ok(());
-    };
-    let prefix = format!("{}/", address.namespace.as_deref().unwrap_or(""));
-    let labels = pod
-        .get("metadata")
-        .and_then(|of| of.get("labels"))
-        .and_then(Value::as_object);
-    for budget in budgets.snapshot(&prefix, None).objects {
-        let tree = budget.tree();
-        let selector = tree
-            .get("spec")
-            .and_then(|spec| spec.get("selector")?.as_object());
-        let chosen = selector.and_then(|selector| LabelSelector::from_object(selector).ok());
-        if !chosen.is_some_and(|chosen| chosen.matches_labels(labels)) {
-            continue;
-        }
-        let status = |member: &str| {
-            tree.get("status")
-                .and_then(|status| status.get(member)?.as_i64())
-        };
-        if status("disruptionsAllowed").unwrap_or(0) <= 0 {
-            let cause = format!(
-                "The disruption budget {} needs {} healthy pods and has {} currently",
-                budget.name(),
-                status("desiredHealthy").unwrap_or(0),
-                status("currentHealthy").unwrap_or(0),
-            );
-            let why = "Cannot evict pod as it would violate the pod's disruption budget.";
-            return Err(Refusal::too_many(why).cause("DisruptionBudget", &cause, ""));
-        }
-    }
-    Ok(())
-}
-
 /// The pod that the path names, or what is below `bindings` names.
-fn pod_of(granted: &Granted, object: &Object) -> Result<Address> {
+pub(super) fn pod_of(granted: &Granted, object: &Object) -> Result<Address> {
     let path = granted.path();
     let given = object
         .get("metadata")
@@ -179,7 +109,7 @@ fn pod_of(granted: &Granted, object: &Object) -> Result<Address> {
     })
 }
 
-fn succeeded(accepted: Accepted) -> Answer {
+pub(super) fn succeeded(accepted: Accepted) -> Answer {
     let view = View::of_status(accepted);
     let status = json!({"metadata": {}, "status": "Success", "code": 201});
     let body = view.status_of(&status);

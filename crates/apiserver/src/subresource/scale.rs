@@ -8,7 +8,7 @@ use super::parent;
 use crate::authorize::Granted;
 use crate::intake::{self, Expected, Sent};
 use crate::negotiate::Accepted;
-use crate::query::{FieldValidation, Query, WriteOptions};
+use crate::query::{Query, WriteOptions};
 use crate::request::{Answer, App};
 use crate::status::{Refusal, Result};
 use crate::view::View;
@@ -67,7 +67,7 @@ pub async fn patch(
 ) -> Result<Answer> {
     let options = write::read_options(query)?;
     change(app, granted, options.dry_run, accepted, |scale| {
-        patched(scale_type(), scale, format, body, FieldValidation::Warn)
+        patched(scale_type(), scale, format, body, options.validation)
     })
     .await
 }

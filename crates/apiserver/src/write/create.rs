@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use insula_core::Space;
+use insula_core::{Principal, Space};
 use insula_kinds::{
     FieldError, Kind, KindId, Object, convert, defaults, encode, kinds, prepare, time, validate,
 };
 use insula_store::{Expect, Outcome, Transaction};
 use uuid::Uuid;
 
-use super::{Done, metadata};
+use super::{Done, admission, metadata};
 use crate::allocate::Allocator;
 use crate::authorize::Granted;
 use crate::cache::Stored;
@@ -26,6 +26,9 @@ use crate::tenants;
 /// How many names are tried for a `generateName`.
 const NAMES_TRIED: usize = 8;
 
+/// What is said to names that some kinds allow and no key has room for.
+const LONGEST_NAME: usize = 1024;
+
 /// Creates the object in the body.
 pub async fn create(
     registry: &Registry,
@@ -36,17 +39,15 @@ pub async fn create(
     let options = WriteOptions::read(query, "CreateOptions")?;
     let path = granted.path();
     let written = intake::read(sent, path.of().into(), options.validation)?;
-    let namespace = path.namespace.as_deref();
-    let space = granted.space()?;
-    let created = create_object(
-        registry,
-        path.kind,
-        space,
-        namespace,
-        written.object,
-        options.dry_run,
-    )
-    .await?;
+    let draft = Draft {
+        kind: path.kind,
+        space: granted.space()?,
+        namespace: path.namespace.as_deref(),
+        object: written.object,
+        by: Some(granted.principal()),
+        dry_run: options.dry_run,
+    };
+    let created = draft.create(registry).await?;
     Ok(Done {
         object: created,
         created: true,
@@ -60,72 +61,116 @@ pub async fn create_object(
     kind: KindId,
     space: &Space,
     namespace: Option<&str>,
-    mut object: Object,
+    object: Object,
     dry_run: bool,
 ) -> Result<Arc<Stored>> {
-    let kind = kinds().get(kind);
-    let revision = metadata::text(&object, "resourceVersion").unwrap_or("0");
-    if revision != "0" {
-        let why = "resourceVersion should not be set on objects to be created";
-        return Err(Refusal::plain_error(why));
-    }
-    defaults::apply(kind, &mut object);
-    let stored = kinds().get(kind.storage());
-    convert::convert(kind, stored, &mut object);
-    let generate = match metadata::text(&object, "name") {
-        Some(_) => None,
-        None => metadata::text(&object, "generateName").map(str::to_owned),
+    let draft = Draft {
+        kind,
+        space,
+        namespace,
+        object,
+        by: None,
+        dry_run,
     };
-    for attempt in 0..NAMES_TRIED {
-        let mut draft = object.clone();
-        if let Some(prefix) = &generate {
-            let name = names::generated(prefix);
-            metadata::of(&mut draft).insert("name".to_owned(), name.into());
-        }
-        let address = Address {
-            kind: kind.storage(),
-            space: space.clone(),
-            namespace: namespace.map(str::to_owned),
-            name: metadata::text(&draft, "name").unwrap_or("").to_owned(),
-        };
-        let refusal = match commit(registry, kind, &address, draft, dry_run).await {
-            Err(refusal) if refusal.reason() == "AlreadyExists" && generate.is_some() => refusal,
-            done => return done,
-        };
-        if attempt + 1 == NAMES_TRIED {
-            tracing::debug!(%refusal, "no name was free");
-            return Err(Refusal::no_name_found(kind, &address.name));
-        }
-    }
-    Err(Refusal::internal("no name was tried"))
+    draft.create(registry).await
 }
 
-async fn commit(
+/// An object that is to come about.
+struct Draft<'a> {
+    /// In the version that the caller speaks.
+    kind: KindId,
+    space: &'a Space,
+    namespace: Option<&'a str>,
+    object: Object,
+    /// Who asks; nobody if it is the server itself.
+    by: Option<&'a Principal>,
+    dry_run: bool,
+}
+
+impl Draft<'_> {
+    async fn create(mut self, registry: &Registry) -> Result<Arc<Stored>> {
+        let kind = kinds().get(self.kind);
+        let revision = metadata::text(&self.object, "resourceVersion").unwrap_or("0");
+        if revision != "0" {
+            let why = "resourceVersion should not be set on objects to be created";
+            return Err(Refusal::plain_error(why));
+        }
+        defaults::apply(kind, &mut self.object);
+        let stored = kinds().get(kind.storage());
+        convert::convert(kind, stored, &mut self.object);
+        let generate = match metadata::text(&self.object, "name") {
+            Some(_) => None,
+            None => metadata::text(&self.object, "generateName").map(str::to_owned),
+        };
+        let mut address = Address {
+            kind: kind.storage(),
+            space: self.space.clone(),
+            namespace: self.namespace.map(str::to_owned),
+            name: metadata::text(&self.object, "name")
+                .unwrap_or("")
+                .to_owned(),
+        };
+        let Some(prefix) = generate else {
+            return self.commit(registry, kind, &address).await;
+        };
+        for _ in 0..NAMES_TRIED {
+            address.name = names::generated(&prefix);
+            metadata::of(&mut self.object).insert("name".to_owned(), address.name.as_str().into());
+            match self.commit(registry, kind, &address).await {
+                Err(refusal) if refusal.reason() == "AlreadyExists" => {}
+                done => return done,
+            }
+        }
+        Err(Refusal::no_name_found(kind, &address.name))
+    }
+
+    async fn commit(
+        &self,
+        registry: &Registry,
+        kind: &'static Kind,
+        address: &Address,
+    ) -> Result<Arc<Stored>> {
+        let stored = address.of();
+        let mut object = self.object.clone();
+        metadata::place(&mut object, kind, address)?;
+        let gate = Gate::open(registry, stored, address).await?;
+        let now = time::now();
+        admission::admit_pod(registry, address, &mut object).await?;
+        complete(registry, address, &mut object, &now);
+        admission::admit_request(address, &mut object, self.by);
+        let mut errors = validate_new(stored, kind, &object);
+        if errors.is_empty() && registry.key(address).len() > Transaction::MAX_KEY_BYTES {
+            errors.push(FieldError::too_long("metadata.name", LONGEST_NAME));
+        }
+        if !errors.is_empty() {
+            return Err(Refusal::invalid(kind, &address.name, &errors));
+        }
+        let value = encoded(stored, &object);
+        put(registry, kind, address, gate, value, &now, self.dry_run).await
+    }
+}
+
+/// Puts the object where none is, for as long as its space and namespace let it.
+async fn put(
     registry: &Registry,
     kind: &'static Kind,
     address: &Address,
-    mut object: Object,
+    mut gate: Gate,
+    value: Bytes,
+    now: &str,
     dry_run: bool,
 ) -> Result<Arc<Stored>> {
     let stored = address.of();
-    let mut gate = Gate::open(registry, stored, address).await?;
-    let now = time::now();
-    complete(registry, kind, address, &mut object, &now)?;
-    let errors = validate_new(stored, kind, &object);
-    if !errors.is_empty() {
-        return Err(Refusal::invalid(kind, &address.name, &errors));
-    }
-    let value = encoded(stored, &object);
     loop {
         let mut transaction = Transaction::create(registry.key(address), value.clone());
         transaction = gate.guard(registry, transaction);
         let names_apart = transaction.checks().len();
         if address.kind == core_kind("namespaces") {
             transaction = tenants::keep_apart_from_tenants(registry, transaction, address);
-            transaction = tenants::furnish_namespace(registry, transaction, address, &now);
+            transaction = tenants::furnish_namespace(registry, transaction, address, now);
         } else if address.kind == core_kind("tenants") {
             transaction = tenants::keep_apart_from_namespaces(registry, transaction, address);
-            transaction = tenants::furnish(registry, transaction, &address.name, &now)?;
+            transaction = tenants::furnish(registry, transaction, &address.name, now)?;
         }
         if dry_run {
             transaction = checks_of(&transaction);
@@ -166,19 +211,13 @@ fn checks_of(transaction: &Transaction) -> Transaction {
 }
 
 /// Everything that the server adds to a new object.
-fn complete(
-    registry: &Registry,
-    kind: &Kind,
-    address: &Address,
-    object: &mut Object,
-    now: &str,
-) -> Result<()> {
+fn complete(registry: &Registry, address: &Address, object: &mut Object, now: &str) {
     let stored = address.of();
-    metadata::place(object, kind, address)?;
     stamp(object, now);
     let uid = metadata::text(object, "uid").unwrap_or("").to_owned();
     let mut allocator = Allocator::new(registry, &address.space);
     let (ips, ports) = allocator.parts();
+    ports.keep(object);
     let mut cluster_ip = || ips.next();
     let mut node_port = || ports.next();
     let mut with = prepare::Creation {
@@ -188,10 +227,6 @@ fn complete(
         node_port: &mut node_port,
     };
     prepare::create(stored, object, &mut with);
-    if address.kind == core_kind("pods") {
-        prepare::admit_service_account(object);
-    }
-    Ok(())
 }
 
 /// The object as it is stored.
@@ -241,7 +276,19 @@ struct Gate {
 }
 
 impl Gate {
+    /// What closes it is looked at twice: the namespace that the cache shows may have been
+    /// replaced by another of its name.
     async fn open(registry: &Registry, kind: &Kind, address: &Address) -> Result<Self> {
+        match Self::try_open(registry, kind, address).await {
+            Err(_) => {
+                registry.catch_up().await?;
+                Self::try_open(registry, kind, address).await
+            }
+            opened => opened,
+        }
+    }
+
+    async fn try_open(registry: &Registry, kind: &Kind, address: &Address) -> Result<Self> {
         let mut gate = Self {
             tenant: None,
             namespace: None,
@@ -260,10 +307,7 @@ impl Gate {
         }
         if let Some(name) = &address.namespace {
             let namespace = namespace_address(&address.space, name);
-            let found = match registry.cached(&namespace) {
-                Some(found) => Some(found),
-                None => registry.fresh(&namespace).await?,
-            };
+            let found = registry.cached(&namespace);
             let missing = || Refusal::not_found(kinds().get(core_kind("namespaces")), name);
             let found = found.ok_or_else(missing)?;
             if is_terminating(&found) {

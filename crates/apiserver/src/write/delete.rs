@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use insula_core::{Revision, SYSTEM, Space};
-use insula_kinds::{FieldError, Kind, Object, Value, kinds, time, types};
+use insula_kinds::{FieldError, Kind, Object, Value, kinds, protobuf, time, types};
 use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
@@ -133,28 +133,15 @@ fn from_body(sent: &Sent) -> Result<Object> {
         Media::Json => insula_kinds::decode::identity_json(&sent.body),
         Media::Yaml => insula_kinds::decode::identity_yaml(&sent.body),
         Media::Protobuf => {
-            let read = insula_kinds::protobuf::open(&sent.body)
-                .and_then(|envelope| insula_kinds::protobuf::decode(of, envelope.raw));
-            return read.map_err(|error| Refusal::bad_request(error.to_string()));
+            let unreadable = |error: protobuf::Error| Refusal::bad_request(error.to_string());
+            let envelope = protobuf::open(&sent.body).map_err(unreadable)?;
+            check_kind(envelope.kind)?;
+            return protobuf::decode(of, envelope.raw).map_err(unreadable);
         }
     };
-    let version = identity.ok().and_then(|identity| {
-        let kind = identity.kind.clone();
-        if let Some(kind) = kind.filter(|kind| kind != "DeleteOptions" && !kind.is_empty()) {
-            return Some(Err(kind));
-        }
-        identity.api_version.map(Ok)
-    });
-    let version = match version {
-        Some(Err(kind)) => {
-            return Err(Refusal::bad_request(format!(
-                "no kind \"{kind}\" is registered for version \"v1\" in scheme \
-                 \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
-            )));
-        }
-        Some(Ok(version)) => version,
-        None => "v1".to_owned(),
-    };
+    let identity = identity.unwrap_or_default();
+    check_kind(identity.kind.as_deref().unwrap_or(""))?;
+    let version = identity.api_version.unwrap_or_else(|| "v1".to_owned());
     let expected = Expected {
         group: "",
         api_version: &version,
@@ -162,6 +149,16 @@ fn from_body(sent: &Sent) -> Result<Object> {
         of,
     };
     Ok(intake::read(sent, expected, FieldValidation::Ignore)?.object)
+}
+
+fn check_kind(kind: &str) -> Result<()> {
+    if kind.is_empty() || kind == "DeleteOptions" {
+        return Ok(());
+    }
+    Err(Refusal::bad_request(format!(
+        "no kind \"{kind}\" is registered for version \"v1\" in scheme \
+         \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
+    )))
 }
 
 /// Deletes the object that the path names.
@@ -214,9 +211,14 @@ pub async fn remove(
     address: &Address,
     options: &DeleteOptions,
 ) -> Result<Option<Deleted>> {
-    refuse_the_immortal(registry, kind, address)?;
-    let mut current = registry.cached(address);
-    let mut certain = false;
+    refuse_the_immortal(registry, kind, address).await?;
+    // What the cache has is nearly always what is there. An answer that changes nothing must
+    // not be about the past, so it is given only after another look.
+    let mut certain = options.dry_run;
+    let mut current = match certain {
+        true => registry.fresh(address).await?,
+        false => registry.cached(address),
+    };
     loop {
         let Some(object) = current else {
             if certain {
@@ -227,13 +229,14 @@ pub async fn remove(
             continue;
         };
         match attempt(registry, kind, address, options, &object).await {
-            Ok(Ok(deleted)) => return Ok(Some(deleted)),
-            Ok(Err(lost_at)) => {
-                registry.cache().reach(lost_at).await;
+            Ok(Attempt::Done(deleted)) => return Ok(Some(deleted)),
+            Ok(Attempt::Unchanged(deleted)) if certain => return Ok(Some(deleted)),
+            Ok(Attempt::Lost(at)) => {
+                registry.cache().reach(at).await;
                 current = registry.cached(address);
             }
             Err(refusal) if certain => return Err(refusal),
-            Err(_) => {
+            Ok(Attempt::Unchanged(_)) | Err(_) => {
                 certain = true;
                 current = registry.fresh(address).await?;
             }
@@ -241,21 +244,28 @@ pub async fn remove(
     }
 }
 
-/// One attempt; the inner error is the revision at which somebody else changed it.
+enum Attempt {
+    Done(Deleted),
+    /// It was on its way before, if it is still as it was seen.
+    Unchanged(Deleted),
+    /// Somebody else changed it at this revision.
+    Lost(Revision),
+}
+
 async fn attempt(
     registry: &Registry,
     kind: &Kind,
     address: &Address,
     options: &DeleteOptions,
     current: &Arc<Stored>,
-) -> Result<Result<Deleted, Revision>> {
+) -> Result<Attempt> {
     let mut object = current.tree();
     check_preconditions(kind, address, options, current, &object)?;
     let key = registry.key(address);
     let transaction = match mark(address.of(), &mut object, options) {
         Mark::Remove => Transaction::remove(key, current.revision),
         Mark::Unchanged => {
-            return Ok(Ok(Deleted {
+            return Ok(Attempt::Unchanged(Deleted {
                 object: Arc::clone(current),
                 gone: false,
             }));
@@ -263,23 +273,20 @@ async fn attempt(
         Mark::Changed => {
             metadata::of(&mut object).remove("resourceVersion");
             let value = encoded(address.of(), &object);
-            if options.dry_run {
-                let object = Stored::new(Arc::clone(&current.key), current.revision, &value);
-                return Ok(Ok(Deleted {
+            let marked = |revision| {
+                let object = Stored::new(Arc::clone(&current.key), revision, &value);
+                Attempt::Done(Deleted {
                     object: Arc::new(object),
                     gone: false,
-                }));
+                })
+            };
+            if options.dry_run {
+                return Ok(marked(current.revision));
             }
             let transaction = Transaction::update(key, current.revision, value.clone());
             return Ok(match registry.commit(transaction).await? {
-                Outcome::Committed(revision) | Outcome::Unchanged(revision) => {
-                    let object = Stored::new(Arc::clone(&current.key), revision, &value);
-                    Ok(Deleted {
-                        object: Arc::new(object),
-                        gone: false,
-                    })
-                }
-                Outcome::Conflict(conflict) => Err(conflict.revision),
+                Outcome::Committed(revision) | Outcome::Unchanged(revision) => marked(revision),
+                Outcome::Conflict(conflict) => Attempt::Lost(conflict.revision),
             });
         }
     };
@@ -288,11 +295,11 @@ async fn attempt(
         gone: true,
     };
     if options.dry_run {
-        return Ok(Ok(gone));
+        return Ok(Attempt::Done(gone));
     }
     Ok(match registry.commit(transaction).await? {
-        Outcome::Committed(_) | Outcome::Unchanged(_) => Ok(gone),
-        Outcome::Conflict(conflict) => Err(conflict.revision),
+        Outcome::Committed(_) | Outcome::Unchanged(_) => Attempt::Done(gone),
+        Outcome::Conflict(conflict) => Attempt::Lost(conflict.revision),
     })
 }
 
@@ -406,18 +413,20 @@ fn pod_grace(pod: &Object, options: &DeleteOptions) -> i64 {
 }
 
 fn after(seconds: i64) -> String {
-    let now = jiff::Timestamp::now().as_second() + seconds;
-    jiff::Timestamp::from_second(now).map_or_else(|_| time::now(), |at| at.to_string())
+    let at = jiff::Timestamp::now().as_second().saturating_add(seconds);
+    jiff::Timestamp::from_second(at).map_or_else(|_| time::now(), |at| at.to_string())
 }
 
 /// What every space needs stays.
-fn refuse_the_immortal(registry: &Registry, kind: &Kind, address: &Address) -> Result<()> {
+async fn refuse_the_immortal(registry: &Registry, kind: &Kind, address: &Address) -> Result<()> {
     if address.kind == core_kind("namespaces") && NAMESPACES.contains(&address.name.as_str()) {
         let going = match &address.space {
             Space::System => false,
-            Space::Tenant(tenant) => registry
-                .tenant(tenant.as_str())
-                .is_none_or(|tenant| tenant.terminating),
+            Space::Tenant(tenant) => {
+                registry.catch_up().await?;
+                let tenant = registry.tenant(tenant.as_str());
+                tenant.is_none_or(|tenant| tenant.terminating)
+            }
         };
         if !going {
             let why = "this namespace may not be deleted";

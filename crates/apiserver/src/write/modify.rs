@@ -49,8 +49,12 @@ pub async fn modify(
 ) -> Result<Option<Done>> {
     // What the cache has is nearly always what is there. If it leads to a refusal, or to
     // nothing, the refusal must not be about the past: look again before saying so.
-    let mut current = registry.cached(request.address);
-    let mut certain = false;
+    // The same goes for the answer that nothing is to be done, and for one that is only shown.
+    let mut certain = request.dry_run;
+    let mut current = match certain {
+        true => registry.fresh(request.address).await?,
+        false => registry.cached(request.address),
+    };
     loop {
         let attempt = match &current {
             None => Ok(Attempt::Missing),
@@ -62,15 +66,16 @@ pub async fn modify(
                 registry.cache().reach(at).await;
                 current = registry.cached(request.address);
             }
+            Ok(Attempt::Unchanged(done)) if certain => return Ok(Some(done)),
             Ok(Attempt::Missing) if certain => return Ok(None),
             Err(refusal) if certain => return Err(refusal),
-            Ok(Attempt::Missing) | Err(_) => {
+            Ok(Attempt::Unchanged(_) | Attempt::Missing) | Err(_) => {
                 let seen = current.as_ref().map(|object| object.revision);
                 current = registry.fresh(request.address).await?;
                 certain = true;
                 let now = current.as_ref().map(|object| object.revision);
                 if now == seen {
-                    return attempt.map(|_| None);
+                    return attempt.map(Attempt::done);
                 }
             }
         }
@@ -79,9 +84,20 @@ pub async fn modify(
 
 enum Attempt {
     Done(Done),
+    /// There is nothing to do, if the object is still as it was seen.
+    Unchanged(Done),
     /// Somebody else changed it at this revision.
     Lost(Revision),
     Missing,
+}
+
+impl Attempt {
+    fn done(self) -> Option<Done> {
+        match self {
+            Self::Done(done) | Self::Unchanged(done) => Some(done),
+            Self::Lost(_) | Self::Missing => None,
+        }
+    }
 }
 
 async fn attempt(
@@ -112,12 +128,10 @@ async fn attempt(
     metadata::of(&mut new).remove("resourceVersion");
     metadata::of(&mut old).remove("resourceVersion");
     let value = encoded(stored, &new);
-    let done = |object| {
-        Ok(Attempt::Done(Done {
-            object,
-            created: false,
-            warnings,
-        }))
+    let done = |object| Done {
+        object,
+        created: false,
+        warnings,
     };
     if is_released(&new) {
         // The last finalizer is gone: so is the object. Watchers see it as it was before.
@@ -129,27 +143,23 @@ async fn attempt(
                 return Ok(Attempt::Lost(conflict.revision));
             }
         }
-        return done(Arc::new(last));
+        return Ok(Attempt::Done(done(Arc::new(last))));
     }
     if value == without_revision(&current.body) {
-        return done(Arc::clone(current));
+        return Ok(Attempt::Unchanged(done(Arc::clone(current))));
     }
     if request.dry_run {
-        return done(Arc::new(Stored::new(
-            Arc::clone(&current.key),
-            current.revision,
-            &value,
-        )));
+        let shown = Stored::new(Arc::clone(&current.key), current.revision, &value);
+        return Ok(Attempt::Done(done(Arc::new(shown))));
     }
     let transaction = Transaction::new()
         .check(registry.key(request.address), Expect::At(current.revision))
         .put(registry.key(request.address), value.clone());
     match registry.commit(transaction).await? {
-        Outcome::Committed(revision) | Outcome::Unchanged(revision) => done(Arc::new(Stored::new(
-            Arc::clone(&current.key),
-            revision,
-            &value,
-        ))),
+        Outcome::Committed(revision) | Outcome::Unchanged(revision) => {
+            let object = Stored::new(Arc::clone(&current.key), revision, &value);
+            Ok(Attempt::Done(done(Arc::new(object))))
+        }
         Outcome::Conflict(conflict) => Ok(Attempt::Lost(conflict.revision)),
     }
 }

@@ -19,7 +19,7 @@ pub async fn update(
     let options = WriteOptions::read(query, "UpdateOptions")?;
     let path = granted.path();
     let kind = path.of();
-    let written = intake::read(sent, kind.into(), options.validation)?;
+    let mut written = intake::read(sent, kind.into(), options.validation)?;
     let address = Address {
         kind: kind.storage(),
         space: granted.space()?.clone(),
@@ -27,6 +27,7 @@ pub async fn update(
         name: path.name.clone().unwrap_or_default(),
     };
     check_names(&written.object, &address)?;
+    metadata::place(&mut written.object, kind, &address)?;
     let request = Modify {
         kind,
         address: &address,
@@ -38,13 +39,20 @@ pub async fn update(
         let (object, warnings) = (written.object.clone(), written.warnings.clone());
         Ok(Modified { object, warnings })
     };
-    if let Some(done) = modify(registry, request, make).await? {
-        return Ok(done);
+    loop {
+        if let Some(done) = modify(registry, request, make).await? {
+            return Ok(done);
+        }
+        if !kind.create_on_update || path.subresource.is_some() {
+            return Err(Refusal::not_found(kind, &address.name));
+        }
+        let created = create_instead(registry, granted, &address, &written, options.dry_run).await;
+        match created {
+            // Somebody else was faster: then it is theirs that is replaced.
+            Err(refusal) if refusal.reason() == "AlreadyExists" && !options.dry_run => {}
+            done => return done,
+        }
     }
-    if !kind.create_on_update || path.subresource.is_some() {
-        return Err(Refusal::not_found(kind, &address.name));
-    }
-    create_instead(registry, granted, &address, written, options.dry_run).await
 }
 
 /// What is not there comes about, for the kinds that are written so.
@@ -52,7 +60,7 @@ async fn create_instead(
     registry: &Registry,
     granted: &Granted,
     address: &Address,
-    written: intake::Written,
+    written: &intake::Written,
     dry_run: bool,
 ) -> Result<Done> {
     let path = granted.path();
@@ -66,7 +74,7 @@ async fn create_instead(
         );
         return Err(Refusal::conflict(path.of(), &address.name, &why));
     }
-    let mut object = written.object;
+    let mut object = written.object.clone();
     metadata::of(&mut object).remove("resourceVersion");
     let namespace = address.namespace.as_deref();
     let created = create_object(
@@ -81,7 +89,7 @@ async fn create_instead(
     Ok(Done {
         object: created,
         created: true,
-        warnings: written.warnings,
+        warnings: written.warnings.clone(),
     })
 }
 

@@ -87,6 +87,7 @@ impl Client {
         };
         config.alpn_protocols = vec![b"h2".to_vec()];
         let stream = TcpStream::connect(address).await?;
+        // A request is two small writes, and the second must not wait for an answer.
         stream.set_nodelay(true)?;
         let name = ServerName::from(address.ip());
         let stream = TlsConnector::from(Arc::new(config))

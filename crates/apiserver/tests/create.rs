@@ -1,0 +1,523 @@
+//! POST: what the server adds, what it takes away, and what it refuses.
+
+use http::Method;
+use insula_testkit::server::{Answer, Client, TestServer};
+use serde_json::{Value, json};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn tenant() -> anyhow::Result<(TestServer, Client)> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    Ok((server, client))
+}
+
+#[track_caller]
+fn refused(answer: &Answer, code: u16, reason: &str, message: &str) {
+    let status = answer.json();
+    assert_eq!(answer.status, code, "{}", answer.text());
+    assert_eq!(status["message"], message);
+    assert_eq!(status["code"], code);
+    assert_eq!(status["kind"], "Status");
+    assert_eq!(status["status"], "Failure");
+    assert_eq!(status["reason"].as_str().unwrap_or(""), reason);
+}
+
+async fn names(client: &Client, path: &str) -> anyhow::Result<Vec<String>> {
+    let list = client.get(path).await?.json();
+    let items = list["items"].as_array().cloned().unwrap_or_default();
+    let name = |item: &Value| item["metadata"]["name"].as_str().unwrap_or("").to_owned();
+    Ok(items.iter().map(name).collect())
+}
+
+#[tokio::test]
+async fn the_server_writes_its_part_of_the_metadata_over_the_clients() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let sent = json!({"metadata": {
+        "name": "a", "uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z",
+        "deletionTimestamp": "2001-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5,
+        "generation": 7, "managedFields": [{"manager": "m", "operation": "Update"}],
+    }});
+    let made = client.post(MAPS, &sent).await?;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let object = made.json();
+    let metadata = &object["metadata"];
+    assert_eq!(object["kind"], "ConfigMap");
+    assert_eq!(object["apiVersion"], "v1");
+    assert_eq!(metadata["namespace"], "default");
+    assert_eq!(metadata["tenant"], "t1");
+    assert_eq!(
+        metadata["selfLink"],
+        "/api/v1/tenants/t1/namespaces/default/configmaps/a"
+    );
+    assert_eq!(metadata["uid"].as_str().map(str::len), Some(36));
+    assert!(metadata["creationTimestamp"].as_str() > Some("2024"));
+    assert!(metadata["resourceVersion"].as_str() > Some("0"));
+    // A kind whose generation is not counted keeps what it was given.
+    assert_eq!(metadata["generation"], 7);
+    for wiped in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "managedFields",
+    ] {
+        assert_eq!(metadata[wiped], Value::Null, "{wiped}");
+    }
+    assert_eq!(client.get(&format!("{MAPS}/a")).await?.json(), object);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_kind_that_counts_its_generations_begins_with_one() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let pod = json!({"metadata": {"name": "p", "generation": 9},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let made = client.post("/api/v1/namespaces/default/pods", &pod).await?;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(made.json()["metadata"]["generation"], 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_object_of_another_namespace_tenant_or_path_is_refused() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    for (member, value, message) in [
+        (
+            "namespace",
+            "other",
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            "tenant",
+            "t2",
+            "the tenant of the provided object does not match the tenant sent on the request",
+        ),
+        (
+            "selfLink",
+            "/api/v1/namespaces/default/configmaps/b",
+            "the selfLink of the provided object does not match the path of the object",
+        ),
+    ] {
+        let answer = client
+            .post(MAPS, &json!({"metadata": {"name": "a", member: value}}))
+            .await?;
+        refused(&answer, 400, "BadRequest", message);
+    }
+    // The namespace is compared before anybody looks for it.
+    let answer = client
+        .post(
+            "/api/v1/namespaces/nons/configmaps",
+            &json!({"metadata": {"name": "a", "namespace": "default"}}),
+        )
+        .await?;
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    let own = json!({"metadata": {"name": "a", "namespace": "default", "tenant": "t1",
+        "selfLink": "/api/v1/tenants/t1/namespaces/default/configmaps/a"}});
+    assert_eq!(client.post(MAPS, &own).await?.status, 201);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_resource_version_on_a_new_object_is_an_error_without_a_reason() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let answer = client
+        .post(
+            MAPS,
+            &json!({"metadata": {"name": "a", "resourceVersion": "5"}}),
+        )
+        .await?;
+    refused(
+        &answer,
+        500,
+        "",
+        "resourceVersion should not be set on objects to be created",
+    );
+    assert_eq!(answer.json()["details"], Value::Null);
+    for none in ["", "0"] {
+        let name = format!("a{none}");
+        let sent = json!({"metadata": {"name": name, "resourceVersion": none}});
+        assert_eq!(client.post(MAPS, &sent).await?.status, 201);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_generated_name_is_the_prefix_and_five_letters_and_the_prefix_is_kept()
+-> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let long = "x".repeat(70);
+    for (prefix, kept) in [("web-", "web-"), (long.as_str(), &long[..58])] {
+        let sent = json!({"metadata": {"generateName": prefix}});
+        let made = client.post(MAPS, &sent).await?;
+        assert_eq!(made.status, 201, "{}", made.text());
+        let object = made.json();
+        let name = object["metadata"]["name"].as_str().unwrap_or("");
+        let end = name.strip_prefix(kept).unwrap_or("");
+        assert_eq!(end.len(), 5, "{name}");
+        assert!(
+            end.chars()
+                .all(|letter| "bcdfghjklmnpqrstvwxz2456789".contains(letter)),
+            "{name}"
+        );
+        assert_eq!(object["metadata"]["generateName"], prefix);
+    }
+    let named = json!({"metadata": {"name": "a", "generateName": "web-"}});
+    assert_eq!(
+        client.post(MAPS, &named).await?.json()["metadata"]["name"],
+        "a"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_missing_or_wrong_name_is_told_by_field() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let answer = client.post(MAPS, &json!({"metadata": {}})).await?;
+    refused(
+        &answer,
+        422,
+        "Invalid",
+        "ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required",
+    );
+    assert_eq!(
+        answer.json()["details"],
+        json!({"kind": "ConfigMap", "causes": [{
+            "reason": "FieldValueRequired",
+            "message": "Required value: name or generateName is required",
+            "field": "metadata.name",
+        }]})
+    );
+    let subdomain = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
+        characters, '-' or '.', and must start and end with an alphanumeric character (e.g. \
+        'example.com', regex used for validation is \
+        '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+    let answer = client
+        .post(MAPS, &json!({"metadata": {"name": "A_b"}}))
+        .await?;
+    refused(
+        &answer,
+        422,
+        "Invalid",
+        &format!(
+            "ConfigMap \"A_b\" is invalid: metadata.name: Invalid value: \"A_b\": {subdomain}"
+        ),
+    );
+    let answer = client
+        .post(MAPS, &json!({"metadata": {"generateName": "A_"}}))
+        .await?;
+    let causes = answer.json()["details"]["causes"].clone();
+    assert_eq!(causes[0]["field"], "metadata.generateName");
+    assert_eq!(causes[1]["field"], "metadata.name");
+    Ok(())
+}
+
+#[tokio::test]
+async fn names_follow_the_rule_of_their_kind() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
+    let dotted = json!({"metadata": {"name": "a.b"}, "spec": {"ports": [{"port": 1}]}});
+    let answer = client
+        .post("/api/v1/namespaces/default/services", &dotted)
+        .await?;
+    refused(
+        &answer,
+        422,
+        "Invalid",
+        "Service \"a.b\" is invalid: metadata.name: Invalid value: \"a.b\": must not contain dots",
+    );
+    let free = json!({"metadata": {"name": "A:b_c"}});
+    assert_eq!(client.post(roles, &free).await?.status, 201);
+    let answer = client
+        .post(roles, &json!({"metadata": {"name": "a/b"}}))
+        .await?;
+    refused(
+        &answer,
+        422,
+        "Invalid",
+        "Role.rbac.authorization.k8s.io \"a/b\" is invalid: metadata.name: Invalid value: \
+         \"a/b\": may not contain '/'",
+    );
+    let long = "x".repeat(254);
+    let answer = client
+        .post(MAPS, &json!({"metadata": {"name": long}}))
+        .await?;
+    assert_eq!(answer.status, 422);
+    assert!(
+        answer
+            .message()
+            .ends_with("must be no more than 253 characters"),
+        "{}",
+        answer.message()
+    );
+    // Kubernetes bounds no role's name; a key is bounded here, and says so.
+    let answer = client
+        .post(roles, &json!({"metadata": {"name": "r".repeat(3000)}}))
+        .await?;
+    assert_eq!(answer.status, 422, "{}", answer.text());
+    assert_eq!(
+        answer.json()["details"]["causes"][0]["field"],
+        "metadata.name"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_dry_run_answers_without_a_resource_version_and_stores_nothing() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let sent = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
+    let dry = format!("{MAPS}?dryRun=All");
+    let answer = client.post(&dry, &sent).await?;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let metadata = answer.json()["metadata"].clone();
+    assert_eq!(metadata["resourceVersion"], Value::Null);
+    assert_eq!(metadata["uid"].as_str().map(str::len), Some(36));
+    assert_eq!(client.get(&format!("{MAPS}/a")).await?.status, 404);
+    assert_eq!(client.post(MAPS, &sent).await?.status, 201);
+    let answer = client.post(&dry, &sent).await?;
+    refused(
+        &answer,
+        409,
+        "AlreadyExists",
+        "configmaps \"a\" already exists",
+    );
+    let tenant = json!({"metadata": {"name": "fresh"}});
+    let answer = client
+        .post("/api/v1/namespaces?dryRun=All", &tenant)
+        .await?;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let accounts = client
+        .get("/api/v1/namespaces/fresh/serviceaccounts")
+        .await?;
+    assert_eq!(accounts.json()["items"], json!([]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_object_that_needs_no_namespace_loses_the_one_it_was_given() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let sent = json!({"metadata": {"name": "n1", "namespace": "default"}});
+    let made = client.post("/api/v1/namespaces", &sent).await?;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(made.json()["metadata"]["namespace"], Value::Null);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_name_that_is_taken_and_a_namespace_that_is_missing_are_told() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let sent = json!({"metadata": {"name": "a"}});
+    assert_eq!(client.post(MAPS, &sent).await?.status, 201);
+    let answer = client.post(MAPS, &sent).await?;
+    refused(
+        &answer,
+        409,
+        "AlreadyExists",
+        "configmaps \"a\" already exists",
+    );
+    assert_eq!(
+        answer.json()["details"],
+        json!({"name": "a", "kind": "configmaps"})
+    );
+    let missing = "/apis/apps/v1/namespaces/nons/deployments";
+    let answer = client.post(missing, &sent).await?;
+    refused(&answer, 404, "NotFound", "namespaces \"nons\" not found");
+    assert_eq!(
+        answer.json()["details"],
+        json!({"name": "nons", "kind": "namespaces"})
+    );
+    for path in [
+        "/api/v1/configmaps",
+        "/api/v1/namespaces/default/configmaps/a",
+    ] {
+        let answer = client.post(path, &sent).await?;
+        assert_eq!(answer.status, 405, "{path}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn labels_annotations_finalizers_and_owners_are_checked_for_every_kind() -> anyhow::Result<()>
+{
+    let (_server, client) = tenant().await?;
+    let mut long = json!({"metadata": {"name": "a", "annotations": {"a": ""}}});
+    long["metadata"]["annotations"]["a"] = "x".repeat(262_144).into();
+    for (metadata, message) in [
+        (
+            json!({"labels": {"k": "y".repeat(64)}}),
+            format!(
+                "metadata.labels: Invalid value: \"{}\": must be no more than 63 bytes",
+                "y".repeat(64)
+            ),
+        ),
+        (
+            long["metadata"].clone(),
+            "metadata.annotations: Too long: may not be more than 262144 bytes".to_owned(),
+        ),
+        (
+            json!({"finalizers": ["plain"]}),
+            "metadata.finalizers[0]: Invalid value: \"plain\": name is neither a standard \
+             finalizer name nor is it fully qualified"
+                .to_owned(),
+        ),
+        (
+            json!({"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": ""}]}),
+            "metadata.ownerReferences.uid: Invalid value: \"\": must not be empty".to_owned(),
+        ),
+    ] {
+        let mut metadata = metadata;
+        metadata["name"] = "a".into();
+        let answer = client.post(MAPS, &json!({"metadata": metadata})).await?;
+        let message = format!("ConfigMap \"a\" is invalid: {message}");
+        refused(&answer, 422, "Invalid", &message);
+    }
+    assert_eq!(
+        names(&client, MAPS).await?,
+        Vec::<String>::new(),
+        "nothing is left behind"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn too_much_is_refused_by_object_by_store_and_by_request() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let text = |size: usize| "x".repeat(size);
+    let large = json!({"metadata": {"name": "a"}, "data": {"k": text((1 << 20) + 1)}});
+    let answer = client.post(MAPS, &large).await?;
+    refused(
+        &answer,
+        422,
+        "Invalid",
+        "ConfigMap \"a\" is invalid: []: Too long: may not be more than 1048576 bytes",
+    );
+    let mut limits = json!({"metadata": {"name": "big"}, "data": {"a": text(1_600_000)}});
+    let revisions = "/apis/apps/v1/namespaces/default/controllerrevisions";
+    limits["revision"] = 1.into();
+    let answer = client.post(revisions, &limits).await?;
+    refused(&answer, 500, "", "etcdserver: request is too large");
+    let body = text(3 * (1 << 20) + 1);
+    let json = [("content-type", "application/json")];
+    let answer = client.send(Method::POST, MAPS, &json, body).await?;
+    refused(
+        &answer,
+        413,
+        "RequestEntityTooLarge",
+        "Request entity too large: limit is 3145728",
+    );
+    assert_eq!(names(&client, MAPS).await?, Vec::<String>::new());
+    assert_eq!(names(&client, revisions).await?, Vec::<String>::new());
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_text_of_a_secret_is_stored_as_the_bytes_that_it_is() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let secret = json!({"metadata": {"name": "s"}, "data": {"a": "MQ==", "b": "Mg=="},
+        "stringData": {"b": "zwei"}});
+    let made = client
+        .post("/api/v1/namespaces/default/secrets", &secret)
+        .await?;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let object = made.json();
+    assert_eq!(object["data"], json!({"a": "MQ==", "b": "endlaQ=="}));
+    assert_eq!(object["stringData"], Value::Null);
+    assert_eq!(object["type"], "Opaque");
+    Ok(())
+}
+
+#[tokio::test]
+async fn options_are_checked_before_anything_else() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let sent = json!({"metadata": {"name": "a"}});
+    for (query, message) in [
+        (
+            "dryRun=Foo",
+            "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Foo\"]: \
+             supported values: \"All\"",
+        ),
+        (
+            "fieldValidation=Foo",
+            "CreateOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \
+             \"Foo\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
+        ),
+    ] {
+        let answer = client.post(&format!("{MAPS}?{query}"), &sent).await?;
+        refused(&answer, 422, "Invalid", message);
+        assert_eq!(answer.json()["details"]["kind"], "CreateOptions");
+        assert_eq!(answer.json()["details"]["group"], "meta.k8s.io");
+    }
+    assert_eq!(names(&client, MAPS).await?, Vec::<String>::new());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_gets_the_priority_of_its_class_or_of_the_default_class() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let pods = "/api/v1/namespaces/default/pods";
+    let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    let pod = |name: &str, spec: Value| {
+        let mut spec = spec;
+        spec["containers"] = json!([{"name": "c", "image": "i"}]);
+        json!({"metadata": {"name": name}, "spec": spec})
+    };
+    let made = client.post(pods, &pod("none", json!({}))).await?.json();
+    assert_eq!(made["spec"]["priority"], 0);
+    assert_eq!(made["spec"]["preemptionPolicy"], "PreemptLowerPriority");
+    let wanted = pod("p", json!({"priorityClassName": "high"}));
+    let answer = client.post(pods, &wanted).await?;
+    refused(
+        &answer,
+        403,
+        "Forbidden",
+        "pods \"p\" is forbidden: no PriorityClass with name high was found",
+    );
+    let high = json!({"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"});
+    assert_eq!(client.post(classes, &high).await?.status, 201);
+    let made = client.post(pods, &wanted).await?.json();
+    assert_eq!(made["spec"]["priority"], 1000);
+    assert_eq!(made["spec"]["preemptionPolicy"], "Never");
+    let usual = json!({"metadata": {"name": "usual"}, "value": 7, "globalDefault": true});
+    assert_eq!(client.post(classes, &usual).await?.status, 201);
+    let made = client.post(pods, &pod("some", json!({}))).await?.json();
+    assert_eq!(made["spec"]["priority"], 7);
+    assert_eq!(made["spec"]["priorityClassName"], "usual");
+    let critical = json!({"priorityClassName": "system-node-critical"});
+    let made = client.post(pods, &pod("critical", critical)).await?.json();
+    assert_eq!(made["spec"]["priority"], 2_000_001_000);
+    let own = json!({"priorityClassName": "high", "priority": 3});
+    let answer = client.post(pods, &pod("own", own)).await?;
+    refused(
+        &answer,
+        403,
+        "Forbidden",
+        "pods \"own\" is forbidden: the integer value of priority (3) must not be provided in pod \
+         spec; priority admission controller computed 1000 from the given PriorityClass name",
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn ports_of_one_service_are_different_and_free() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let ports: Vec<Value> = (1..=300)
+        .map(|port| json!({"name": format!("p{port}"), "port": port}))
+        .collect();
+    let mut seen = std::collections::HashSet::new();
+    for name in ["a", "b"] {
+        let service = json!({"metadata": {"name": name},
+            "spec": {"type": "NodePort", "ports": ports}});
+        let made = client
+            .post("/api/v1/namespaces/default/services", &service)
+            .await?;
+        assert_eq!(made.status, 201, "{}", made.text());
+        // The next service is chosen for from what is read, so it must be there.
+        client.get("/api/v1/services").await?;
+        let object = made.json();
+        for port in object["spec"]["ports"].as_array().into_iter().flatten() {
+            let port = port["nodePort"].as_u64().unwrap_or(0);
+            assert!((30_000..=32_767).contains(&port), "{port}");
+            assert!(seen.insert(port), "{port} is given twice");
+        }
+    }
+    assert_eq!(seen.len(), 600);
+    Ok(())
+}

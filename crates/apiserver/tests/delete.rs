@@ -1,0 +1,387 @@
+//! DELETE: what goes at once, what waits, and what is answered.
+
+use http::Method;
+use insula_testkit::server::{Answer, Client, TestServer};
+use serde_json::{Value, json};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const MAP: &str = "/api/v1/namespaces/default/configmaps/a";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+async fn tenant() -> anyhow::Result<(TestServer, Client)> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    Ok((server, client))
+}
+
+#[track_caller]
+fn refused(answer: &Answer, code: u16, reason: &str, message: &str) {
+    assert_eq!(answer.status, code, "{}", answer.text());
+    assert_eq!(answer.message(), message);
+    assert_eq!(answer.json()["reason"].as_str().unwrap_or(""), reason);
+}
+
+async fn made(client: &Client, path: &str, object: Value) -> anyhow::Result<Value> {
+    let answer = client.post(path, &object).await?;
+    anyhow::ensure!(answer.status == 201, "{}", answer.text());
+    Ok(answer.json())
+}
+
+async fn delete(client: &Client, path: &str, options: &Value) -> anyhow::Result<Answer> {
+    let headers = [("content-type", "application/json")];
+    client
+        .send(Method::DELETE, path, &headers, options.to_string())
+        .await
+}
+
+fn map(name: &str) -> Value {
+    json!({"metadata": {"name": name}})
+}
+
+fn pod(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"nodeName": "n1",
+        "containers": [{"name": "c", "image": "i"}]}})
+}
+
+#[tokio::test]
+async fn what_is_gone_is_answered_with_a_status_or_with_itself_by_kind() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let object = made(&client, MAPS, map("a")).await?;
+    let answer = client.delete(MAP).await?;
+    assert_eq!(answer.status, 200);
+    assert_eq!(
+        answer.json(),
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+            "details": {"name": "a", "kind": "configmaps", "uid": object["metadata"]["uid"]}})
+    );
+    assert_eq!(client.get(MAP).await?.status, 404);
+    let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
+    let role = made(&client, roles, map("r")).await?;
+    let answer = client.delete(&format!("{roles}/r")).await?.json();
+    assert_eq!(
+        answer["details"],
+        json!({"name": "r", "group": "rbac.authorization.k8s.io", "kind": "roles",
+            "uid": role["metadata"]["uid"]})
+    );
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let account = made(&client, accounts, map("s")).await?;
+    let answer = client.delete(&format!("{accounts}/s")).await?;
+    assert_eq!((answer.status, answer.json()), (200, account));
+    let answer = client.delete(&format!("{accounts}/s")).await?;
+    refused(&answer, 404, "NotFound", "serviceaccounts \"s\" not found");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_precondition_that_does_not_hold_keeps_the_object() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let object = made(&client, MAPS, map("a")).await?;
+    let metadata = &object["metadata"];
+    let (uid, version) = (
+        metadata["uid"].as_str().unwrap_or(""),
+        metadata["resourceVersion"].as_str().unwrap_or(""),
+    );
+    let answer = delete(&client, MAP, &json!({"preconditions": {"uid": "x"}})).await?;
+    refused(
+        &answer,
+        409,
+        "Conflict",
+        &format!(
+            "Operation cannot be fulfilled on ConfigMap \"a\": the UID in the precondition (x) \
+             does not match the UID in record ({uid}). The object might have been deleted and then \
+             recreated"
+        ),
+    );
+    assert_eq!(
+        answer.json()["details"],
+        json!({"name": "a", "kind": "ConfigMap"})
+    );
+    let wrong = json!({"preconditions": {"resourceVersion": "1"}});
+    let answer = delete(&client, MAP, &wrong).await?;
+    refused(
+        &answer,
+        409,
+        "Conflict",
+        &format!(
+            "Operation cannot be fulfilled on ConfigMap \"a\": the ResourceVersion in the \
+             precondition (1) does not match the ResourceVersion in record ({version}). The object \
+             might have been modified"
+        ),
+    );
+    let right = json!({"preconditions": {"uid": uid, "resourceVersion": version}});
+    assert_eq!(delete(&client, MAP, &right).await?.status, 200);
+    assert_eq!(client.get(MAP).await?.status, 404);
+    Ok(())
+}
+
+#[tokio::test]
+async fn options_in_a_body_win_over_those_in_the_query() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    made(&client, MAPS, map("a")).await?;
+    let dry = format!("{MAP}?dryRun=All");
+    assert_eq!(client.delete(&dry).await?.status, 200);
+    assert_eq!(client.get(MAP).await?.status, 200);
+    let answer = delete(&client, MAP, &json!({"dryRun": ["All"]})).await?;
+    assert_eq!(answer.status, 200);
+    assert_eq!(client.get(MAP).await?.status, 200);
+    let body = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+    assert_eq!(delete(&client, &dry, &body).await?.status, 200);
+    assert_eq!(client.get(MAP).await?.status, 404);
+    Ok(())
+}
+
+#[tokio::test]
+async fn options_are_of_any_group_and_format() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    for (content_type, body) in [
+        (
+            "application/json",
+            r#"{"kind":"DeleteOptions","apiVersion":"apps/v1","gracePeriodSeconds":0}"#,
+        ),
+        ("application/yaml", "propagationPolicy: Background\n"),
+        ("application/json", r#"{"propagationPolicy":"Foreground"}"#),
+        ("application/json", "{}"),
+    ] {
+        made(&client, MAPS, map("a")).await?;
+        let headers = [("content-type", content_type)];
+        let answer = client.send(Method::DELETE, MAP, &headers, body).await?;
+        assert_eq!(answer.status, 200, "{body}: {}", answer.text());
+        assert_eq!(client.get(MAP).await?.status, 404, "{body}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn wrong_options_are_refused_in_kubernetes_words() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    made(&client, MAPS, map("a")).await?;
+    for (options, message) in [
+        (
+            json!({"propagationPolicy": "Foo"}),
+            "propagationPolicy: Unsupported value: \"Foo\": supported values: \"Foreground\", \
+             \"Background\", \"Orphan\", \"nil\"",
+        ),
+        (
+            json!({"propagationPolicy": "Orphan", "orphanDependents": true}),
+            "propagationPolicy: Invalid value: \"Orphan\": orphanDependents and \
+             deletionPropagation cannot be both set",
+        ),
+        (
+            json!({"dryRun": ["Foo"]}),
+            "dryRun: Unsupported value: [\"Foo\"]: supported values: \"All\"",
+        ),
+    ] {
+        let answer = delete(&client, MAP, &options).await?;
+        let message = format!("DeleteOptions.meta.k8s.io \"\" is invalid: {message}");
+        refused(&answer, 422, "Invalid", &message);
+        assert_eq!(answer.json()["details"]["kind"], "DeleteOptions");
+    }
+    let answer = client
+        .delete(&format!("{MAP}?gracePeriodSeconds=abc"))
+        .await?;
+    refused(
+        &answer,
+        400,
+        "BadRequest",
+        "strconv.ParseInt: parsing \"abc\": invalid syntax",
+    );
+    let answer = delete(&client, MAP, &json!({"kind": "Foo", "apiVersion": "v1"})).await?;
+    refused(
+        &answer,
+        400,
+        "BadRequest",
+        "no kind \"Foo\" is registered for version \"v1\" in scheme \
+         \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"",
+    );
+    assert_eq!(client.get(MAP).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_object_with_finalizers_is_marked_and_stays() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let sent = json!({"metadata": {"name": "a", "finalizers": ["x.io/y"], "generation": 7}});
+    made(&client, MAPS, sent).await?;
+    let answer = client.delete(&format!("{MAP}?dryRun=All")).await?;
+    assert_ne!(answer.json()["metadata"]["deletionTimestamp"], Value::Null);
+    let read = client.get(MAP).await?.json();
+    assert_eq!(read["metadata"]["deletionTimestamp"], Value::Null);
+    let answer = client.delete(MAP).await?;
+    assert_eq!(answer.status, 200);
+    let marked = answer.json();
+    assert_eq!(marked["kind"], "ConfigMap");
+    assert_ne!(marked["metadata"]["deletionTimestamp"], Value::Null);
+    assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 0);
+    assert_eq!(marked["metadata"]["generation"], 8);
+    assert_eq!(client.get(MAP).await?.json(), marked);
+    let again = client.delete(MAP).await?;
+    assert_eq!((again.status, again.json()), (200, marked));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_that_runs_has_its_time_to_end() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let path = format!("{PODS}/p");
+    made(&client, PODS, pod("p")).await?;
+    let marked = client.delete(&path).await?.json();
+    assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 30);
+    assert_eq!(marked["metadata"]["generation"], 2);
+    let shorter = client
+        .delete(&format!("{path}?gracePeriodSeconds=5"))
+        .await?
+        .json();
+    assert_eq!(shorter["metadata"]["deletionGracePeriodSeconds"], 5);
+    assert!(
+        shorter["metadata"]["deletionTimestamp"].as_str()
+            < marked["metadata"]["deletionTimestamp"].as_str()
+    );
+    for longer in ["60", "5"] {
+        let answer = client
+            .delete(&format!("{path}?gracePeriodSeconds={longer}"))
+            .await?;
+        assert_eq!(answer.json(), shorter, "{longer}");
+    }
+    let answer = client
+        .delete(&format!("{path}?gracePeriodSeconds=0"))
+        .await?;
+    assert_eq!(answer.json()["kind"], "Pod");
+    assert_eq!(client.get(&path).await?.status, 404);
+    Ok(())
+}
+
+#[tokio::test]
+async fn any_number_of_seconds_is_a_time_to_end() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    for (name, seconds, kept) in [
+        ("negative", -1, 1),
+        ("least", i64::MIN, 1),
+        ("most", i64::MAX, i64::MAX),
+    ] {
+        made(&client, PODS, pod(name)).await?;
+        let options = json!({"gracePeriodSeconds": seconds});
+        let answer = delete(&client, &format!("{PODS}/{name}"), &options).await?;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let marked = answer.json();
+        assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], kept);
+        assert_ne!(marked["metadata"]["deletionTimestamp"], Value::Null);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_that_does_not_run_goes_at_once() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let mut waiting = pod("waiting");
+    waiting["spec"]["nodeName"] = Value::Null;
+    made(&client, PODS, waiting).await?;
+    made(&client, PODS, pod("done")).await?;
+    let status = json!({"status": {"phase": "Succeeded"}});
+    let path = format!("{PODS}/done/status");
+    assert_eq!(client.patch(&path, "merge", &status).await?.status, 200);
+    for name in ["waiting", "done"] {
+        let path = format!("{PODS}/{name}");
+        assert_eq!(client.delete(&path).await?.json()["kind"], "Pod");
+        assert_eq!(client.get(&path).await?.status, 404, "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_namespaces_that_every_space_has_cannot_be_deleted() -> anyhow::Result<()> {
+    let (server, client) = tenant().await?;
+    for client in [client, server.system().await?] {
+        for name in ["default", "kube-system", "kube-public"] {
+            let answer = client.delete(&format!("/api/v1/namespaces/{name}")).await?;
+            let message =
+                format!("namespaces \"{name}\" is forbidden: this namespace may not be deleted");
+            refused(&answer, 403, "Forbidden", &message);
+            assert_eq!(
+                answer.json()["details"],
+                json!({"name": name, "kind": "namespaces"})
+            );
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_waits_for_its_content_and_takes_no_more() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    made(&client, "/api/v1/namespaces", map("n")).await?;
+    let mut marked = client.delete("/api/v1/namespaces/n").await?.json();
+    assert_eq!(marked["status"]["phase"], "Terminating");
+    assert_ne!(marked["metadata"]["deletionTimestamp"], Value::Null);
+    assert_eq!(
+        marked["metadata"]["deletionGracePeriodSeconds"],
+        Value::Null
+    );
+    let answer = client
+        .post("/api/v1/namespaces/n/configmaps", &map("a"))
+        .await?;
+    refused(
+        &answer,
+        403,
+        "Forbidden",
+        "configmaps \"a\" is forbidden: unable to create new content in namespace n because it is \
+         being terminated",
+    );
+    assert_eq!(
+        answer.json()["details"]["causes"],
+        json!([{"reason": "NamespaceTerminating",
+            "message": "namespace n is being terminated", "field": "metadata.namespace"}])
+    );
+    marked["spec"]["finalizers"] = json!([]);
+    let plain = client.put("/api/v1/namespaces/n", &marked).await?.json();
+    assert_eq!(plain["spec"]["finalizers"], json!(["kubernetes"]));
+    let answer = client.put("/api/v1/namespaces/n/finalize", &marked).await?;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(client.get("/api/v1/namespaces/n").await?.status, 404);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_collection_goes_as_far_as_it_is_selected() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let mut objects = Vec::new();
+    for (name, color) in [("a", "red"), ("b", "blue"), ("c", "red")] {
+        let object = json!({"metadata": {"name": name, "labels": {"color": color}}});
+        objects.push(made(&client, MAPS, object).await?);
+    }
+    let selected = format!("{MAPS}?labelSelector=color%3Dred");
+    let dry = client
+        .delete(&format!("{selected}&dryRun=All"))
+        .await?
+        .json();
+    assert_eq!(dry["items"].as_array().map(Vec::len), Some(2));
+    let list = client.get(MAPS).await?.json();
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(3));
+    let answer = client.delete(&selected).await?;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let gone = answer.json();
+    assert_eq!(gone["kind"], "ConfigMapList");
+    assert_eq!(gone["items"][0]["metadata"], objects[0]["metadata"]);
+    assert_eq!(gone["items"][1]["metadata"], objects[2]["metadata"]);
+    let left = client.get(MAPS).await?.json();
+    assert_eq!(left["items"].as_array().map(Vec::len), Some(1));
+    assert_eq!(left["items"][0]["metadata"]["name"], "b");
+    let options = json!({"preconditions": {"resourceVersion": "1"}});
+    let answer = delete(&client, MAPS, &options).await?;
+    assert_eq!(answer.status, 409, "{}", answer.text());
+    assert_eq!(client.delete("/api/v1/configmaps").await?.status, 405);
+    let gone = client
+        .delete(&format!("{MAPS}?fieldSelector=metadata.name%3Db"))
+        .await?;
+    assert_eq!(gone.json()["items"].as_array().map(Vec::len), Some(1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_object_that_comes_back_has_another_uid() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let before = made(&client, MAPS, map("a")).await?;
+    assert_eq!(client.delete(MAP).await?.status, 200);
+    let after = made(&client, MAPS, map("a")).await?;
+    assert_ne!(before["metadata"]["uid"], after["metadata"]["uid"]);
+    Ok(())
+}

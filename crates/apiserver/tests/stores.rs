@@ -1,0 +1,250 @@
+//! Servers over stores that are slow to tell, or never let a name be free: what is in the
+//! cache is the past there, and no answer may be about the past.
+
+use std::collections::HashSet;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use insula_core::Revision;
+use insula_store::memory::Memory;
+use insula_store::{
+    At, Conflict, Expect, Key, KeyRange, Outcome, Page, Result, Store, Transaction, Watch,
+    WatchItem,
+};
+use insula_testkit::server::{Client, Setup, TestServer};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// Changes are told this much later than they happen.
+const LAG: Duration = Duration::from_millis(100);
+
+/// A store whose watchers are behind, and in which every name with `crowd-` is taken.
+struct Odd {
+    inner: Memory,
+    lag: Duration,
+    asked: Arc<Mutex<HashSet<Key>>>,
+}
+
+struct Behind {
+    inner: Box<dyn Watch>,
+    lag: Duration,
+    held: Option<(Instant, WatchItem)>,
+}
+
+#[async_trait]
+impl Store for Odd {
+    async fn revision(&self) -> Result<Revision> {
+        self.inner.revision().await
+    }
+
+    async fn range(&self, range: &KeyRange, at: At, limit: Option<NonZeroUsize>) -> Result<Page> {
+        self.inner.range(range, at, limit).await
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Result<Outcome> {
+        let taken = transaction.checks().iter().position(|check| {
+            check.expect == Expect::Absent && check.key.windows(6).any(|part| part == b"crowd-")
+        });
+        let Some(check) = taken else {
+            return self.inner.commit(transaction).await;
+        };
+        let key = transaction.checks()[check].key.clone();
+        self.asked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key);
+        let revision = self.revision().await?;
+        Ok(Outcome::Conflict(Conflict {
+            check,
+            found: None,
+            revision,
+        }))
+    }
+
+    async fn watch(&self, range: KeyRange, after: Revision) -> Result<Box<dyn Watch>> {
+        Ok(Box::new(Behind {
+            inner: self.inner.watch(range, after).await?,
+            lag: self.lag,
+            held: None,
+        }))
+    }
+
+    async fn compact(&self, floor: Revision) -> Result<()> {
+        self.inner.compact(floor).await
+    }
+}
+
+#[async_trait]
+impl Watch for Behind {
+    async fn next(&mut self) -> Result<WatchItem> {
+        if self.held.is_none() {
+            let item = self.inner.next().await?;
+            let lag = match item {
+                WatchItem::Changes { .. } => self.lag,
+                WatchItem::Progress(_) => Duration::ZERO,
+            };
+            self.held = Some((Instant::now() + lag, item));
+        }
+        if let Some((due, _)) = &self.held {
+            tokio::time::sleep_until(*due).await;
+        }
+        match self.held.take() {
+            Some((_, item)) => Ok(item),
+            None => self.inner.next().await,
+        }
+    }
+
+    async fn request_progress(&mut self) -> Result<()> {
+        self.inner.request_progress().await
+    }
+}
+
+async fn behind() -> anyhow::Result<(TestServer, Client)> {
+    let store = Odd {
+        inner: Memory::new(),
+        lag: LAG,
+        asked: Arc::default(),
+    };
+    let server = TestServer::over(Arc::new(store), Setup::default()).await?;
+    let client = server.tenant("t1").await?;
+    Ok((server, client))
+}
+
+/// Creates an object, and waits until the cache has it.
+async fn known(client: &Client, path: &str, object: &Value) -> anyhow::Result<Value> {
+    let answer = client.post(path, object).await?;
+    anyhow::ensure!(answer.status == 201, "{}", answer.text());
+    client.get(path).await?;
+    Ok(answer.json())
+}
+
+#[tokio::test]
+async fn a_change_back_is_not_taken_for_no_change() -> anyhow::Result<()> {
+    let (_server, client) = behind().await?;
+    let object = |value: &str| json!({"metadata": {"name": "a"}, "data": {"k": value}});
+    known(&client, MAPS, &object("1")).await?;
+    let path = format!("{MAPS}/a");
+    for value in ["2", "1"] {
+        assert_eq!(client.put(&path, &object(value)).await?.status, 200);
+    }
+    assert_eq!(client.get(&path).await?.json()["data"]["k"], "1");
+    for value in ["3", "1"] {
+        let patch = json!({"data": {"k": value}});
+        assert_eq!(client.patch(&path, "merge", &patch).await?.status, 200);
+    }
+    assert_eq!(client.get(&path).await?.json()["data"]["k"], "1");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_version_that_the_cache_has_not_seen_is_no_conflict() -> anyhow::Result<()> {
+    let (_server, client) = behind().await?;
+    let mut object = known(&client, MAPS, &json!({"metadata": {"name": "a"}})).await?;
+    let path = format!("{MAPS}/a");
+    for value in ["1", "2", "3"] {
+        object["data"] = json!({"k": value});
+        let answer = client.put(&path, &object).await?;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        object = answer.json();
+    }
+    let options = json!({"preconditions": {
+        "resourceVersion": object["metadata"]["resourceVersion"]}});
+    let headers = [("content-type", "application/json")];
+    let answer = client
+        .send(http::Method::DELETE, &path, &headers, options.to_string())
+        .await?;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(client.get(&path).await?.status, 404);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_object_that_was_replaced_is_deleted_and_not_its_predecessor() -> anyhow::Result<()> {
+    let (_server, client) = behind().await?;
+    let object = json!({"metadata": {"name": "a", "finalizers": ["x.io/y"]}});
+    known(&client, MAPS, &object).await?;
+    let path = format!("{MAPS}/a");
+    client.delete(&path).await?;
+    client.get(&path).await?;
+    let free = json!([{"op": "remove", "path": "/metadata/finalizers"}]);
+    assert_eq!(client.patch(&path, "json", &free).await?.status, 200);
+    let next = client.post(MAPS, &object).await?;
+    assert_eq!(next.status, 201, "{}", next.text());
+    let deleted = client.delete(&path).await?.json();
+    assert_eq!(deleted["metadata"]["uid"], next.json()["metadata"]["uid"]);
+    let read = client.get(&path).await?.json();
+    assert_ne!(read["metadata"]["deletionTimestamp"], Value::Null);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_that_came_back_takes_objects_at_once() -> anyhow::Result<()> {
+    let (_server, client) = behind().await?;
+    let namespace = json!({"metadata": {"name": "n"}});
+    known(&client, "/api/v1/namespaces", &namespace).await?;
+    let path = "/api/v1/namespaces/n";
+    let mut marked = client.delete(path).await?.json();
+    client.get(path).await?;
+    marked["spec"]["finalizers"] = json!([]);
+    let finalized = client.put(&format!("{path}/finalize"), &marked).await?;
+    assert_eq!(finalized.status, 200, "{}", finalized.text());
+    let again = client.post("/api/v1/namespaces", &namespace).await?;
+    assert_eq!(again.status, 201, "{}", again.text());
+    let object = json!({"metadata": {"name": "a"}});
+    let answer = client
+        .post("/api/v1/namespaces/n/configmaps", &object)
+        .await?;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_dry_run_is_about_what_is_there_now() -> anyhow::Result<()> {
+    let (_server, client) = behind().await?;
+    known(&client, MAPS, &json!({"metadata": {"name": "a"}})).await?;
+    let path = format!("{MAPS}/a");
+    let patch = json!({"data": {"x": "1"}});
+    assert_eq!(client.patch(&path, "merge", &patch).await?.status, 200);
+    let dry = format!("{path}?dryRun=All");
+    let patch = json!({"data": {"y": "2"}});
+    let shown = client.patch(&dry, "merge", &patch).await?.json();
+    assert_eq!(shown["data"], json!({"x": "1", "y": "2"}));
+    assert_eq!(client.delete(&path).await?.status, 200);
+    assert_eq!(client.delete(&dry).await?.status, 404);
+    Ok(())
+}
+
+#[tokio::test]
+async fn eight_names_are_tried_and_then_it_is_said_that_none_is_free() -> anyhow::Result<()> {
+    let asked = Arc::new(Mutex::new(HashSet::new()));
+    let store = Odd {
+        inner: Memory::new(),
+        lag: Duration::ZERO,
+        asked: Arc::clone(&asked),
+    };
+    let server = TestServer::over(Arc::new(store), Setup::default()).await?;
+    let client = server.tenant("t1").await?;
+    let sent = json!({"metadata": {"generateName": "crowd-"}});
+    let answer = client.post(MAPS, &sent).await?;
+    assert_eq!(answer.status, 409, "{}", answer.text());
+    let status = answer.json();
+    let name = status["details"]["name"].as_str().unwrap_or("").to_owned();
+    assert!(name.starts_with("crowd-") && name.len() == 11, "{name}");
+    assert_eq!(status["reason"], "AlreadyExists");
+    assert_eq!(
+        status["message"],
+        format!(
+            "configmaps \"{name}\" already exists, the server was not able to generate a unique \
+             name for the object"
+        )
+    );
+    assert_eq!(status["details"]["retryAfterSeconds"], 1);
+    assert_eq!(answer.header("retry-after"), "1");
+    let tried = asked.lock().unwrap_or_else(PoisonError::into_inner).len();
+    assert_eq!(tried, 8);
+    Ok(())
+}
