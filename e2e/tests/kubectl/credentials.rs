@@ -18,7 +18,12 @@ fn a_tenants_administrator_lets_its_own_people_in() {
             "certificatesigningrequest.certificates.k8s.io/jane created",
         );
         let line = tenant.get("get csr --no-headers");
-        for text in ["jane ", " kubernetes.io/kube-apiserver-client ", " Pending"] {
+        for text in [
+            "jane ",
+            " kubernetes.io/kube-apiserver-client ",
+            " admin ",
+            " Pending",
+        ] {
             assert!(line.contains(text), "no {text:?} in {line}");
         }
         tenant.prints(

@@ -44,7 +44,7 @@ fn a_tenant_sees_a_whole_cluster_of_its_own() {
             "get --raw '/readyz?verbose'",
             &["[+]ping ok", "readyz check passed"],
         );
-        tenant.refuses("auth can-i get pods --as=somebody", "impersonation");
+        tenant.refuses("auth can-i get pods --as=somebody", "cannot impersonate");
         tenant.refuses(
             "get nodes",
             "the server doesn't have a resource type \"nodes\"",
