@@ -30,6 +30,7 @@ pub struct TestServer {
     address: std::net::SocketAddr,
     ca: CertificateDer<'static>,
     registry: Arc<Registry>,
+    token_key: Vec<u8>,
     stop: Option<oneshot::Sender<()>>,
     served: Option<JoinHandle<()>>,
     // After everything that uses them.
@@ -134,6 +135,7 @@ impl TestServer {
             address,
             ca: CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes())?,
             registry,
+            token_key: signer.public_key_raw().to_vec(),
             stop: Some(stop),
             served: Some(served),
             _folder: None,
@@ -149,6 +151,11 @@ impl TestServer {
     /// What its objects are behind.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
+    }
+
+    /// The public key that tokens of service accounts are verified with: a point of P-256.
+    pub fn token_key(&self) -> &[u8] {
+        &self.token_key
     }
 
     /// A client with this token.
