@@ -1,6 +1,6 @@
 //! Insula's own programs, run and killed as they are in the field.
 //!
-//! So far: a process that writes to the embedded store and is killed again and again.
+//! First, a process that writes to the embedded store and is killed again and again:
 //!
 //! | module | is |
 //! |---|---|
@@ -12,10 +12,23 @@
 //! | [`judge`] | whether all that holds together |
 //!
 //! There is no engine and no model here: a history is judged by the store's own checker.
+//!
+//! Second, the whole server, as people use it:
+//!
+//! | module | is |
+//! |---|---|
+//! | [`command`] | a program that was run, and what it said |
+//! | [`insula`] | a server's process |
+//! | [`kubectl`] | kubectl, as one user |
+//! | [`scene`] | a server with two tenants, who do everything at the same time |
 
+pub mod command;
 pub mod content;
 pub mod inspection;
+pub mod insula;
 pub mod judge;
+pub mod kubectl;
 pub mod protocol;
 pub mod run;
+pub mod scene;
 pub mod writer;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, HeaderName};
 use insula_access::{Credential, TokenFile, settle};
 use insula_core::{Principal, Space};
 
@@ -40,13 +40,25 @@ impl Authenticator {
     }
 
     /// Who asks: as the connection's certificate says, or as the request's token says.
+    ///
+    /// Nobody acts for somebody else yet. Whoever asks to is refused: to go on under the
+    /// own name would be to do what was not asked for.
     pub fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Arc<Principal>> {
-        if let Some(principal) = &peer.certificate {
-            return principal.clone();
-        }
-        let header = headers
-            .get(AUTHORIZATION)
-            .and_then(|value| value.to_str().ok());
+        let principal = match &peer.certificate {
+            Some(principal) => principal.clone()?,
+            None => self.bearer(headers)?,
+        };
+        refuse_impersonation(&principal, headers)?;
+        Ok(principal)
+    }
+
+    fn bearer(&self, headers: &HeaderMap) -> Result<Arc<Principal>> {
+        let mut given = headers.get_all(AUTHORIZATION).iter();
+        // Of two, whoever forwarded the request may have meant the other.
+        let (Some(header), None) = (given.next(), given.next()) else {
+            return Err(Refusal::unauthorized());
+        };
+        let header = header.to_str().ok();
         let token = header.and_then(bearer).ok_or_else(Refusal::unauthorized)?;
         let known = self.tokens.as_ref().and_then(|tokens| tokens.find(token));
         self.settle(known.ok_or_else(Refusal::unauthorized)?.clone())
@@ -66,7 +78,45 @@ impl Authenticator {
     }
 }
 
+/// Whoever asks to act as somebody with less rights must not act with their own.
+fn refuse_impersonation(principal: &Principal, headers: &HeaderMap) -> Result<()> {
+    let asked = |name: &HeaderName| name.as_str().starts_with("impersonate-");
+    if !headers.keys().any(asked) {
+        return Ok(());
+    }
+    let whom = headers.get("impersonate-user");
+    let whom = whom.and_then(|whom| whom.to_str().ok()).unwrap_or("");
+    Err(Refusal::no_impersonation(principal, whom))
+}
+
 fn bearer(header: &str) -> Option<&str> {
     let (scheme, token) = header.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn nobody_acts_for_somebody_else() {
+        let authenticator = Authenticator {
+            tokens: TokenFile::parse("secret,alice,1,\"tenant:system,system:masters\"").ok(),
+            default_tenant: None,
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer secret"));
+        let asked = |headers: &HeaderMap| authenticator.authenticate(&Peer::default(), headers);
+        assert_eq!(asked(&headers).unwrap().user, "alice");
+        for name in ["impersonate-user", "impersonate-group", "impersonate-uid"] {
+            let mut headers = headers.clone();
+            headers.insert(name, HeaderValue::from_static("bob"));
+            let refusal = asked(&headers).unwrap_err();
+            assert_eq!(refusal.reason(), "Forbidden");
+            let said = refusal.message();
+            assert!(said.contains("User \"alice\" cannot impersonate"), "{said}");
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! Every object once, as it is sent.
 //!
 //! One feed from the store keeps it; requests only read. It is never ahead of the store,
-//! and [`Cache::reach`] waits until it is not behind what a caller has seen.
+//! and [`Cache::reach`] waits until it is not behind what a caller has seen. What one
+//! transaction changed is seen whole, in one space and over all.
 
 mod collection;
 mod entry;
@@ -10,6 +11,7 @@ mod feed;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use insula_core::{Layout, Revision, Space, TenantName};
 use insula_kinds::{KindId, kinds};
@@ -26,8 +28,8 @@ pub struct Cache {
     shelves: Vec<Shelf>,
     /// Everything that happened after it is told to watchers.
     start: Revision,
-    /// When tenants came about that did so after the start: their spaces have no history
-    /// before that, even if there was another tenant of that name.
+    /// When tenants came about: their spaces have no history before that, even if there was
+    /// another tenant of that name.
     births: RwLock<HashMap<TenantName, Revision>>,
     applied: AtomicU64,
     advanced: Notify,
@@ -40,13 +42,31 @@ struct Shelf {
     spaces: RwLock<HashMap<Space, Arc<Collection>>>,
     /// What happened in all spaces, for those who watch all.
     everywhere: Arc<Collection>,
+    /// Grows before and after a transaction changes the shelf: odd in between.
+    version: AtomicU64,
 }
+
+/// The objects of a kind in every space, all of one moment.
+#[derive(Debug)]
+pub struct Panorama {
+    /// The objects in the order of spaces and keys.
+    pub objects: Vec<(Space, Arc<Stored>)>,
+    /// Where changes to them begin in the log of all.
+    pub cursor: Cursor,
+    /// The revision of the last change.
+    pub last: Revision,
+}
+
+/// How often progress is asked for while somebody waits: once at once, and again in case
+/// the store grows where the cache does not look.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 impl Cache {
     fn new(layout: Layout, at: Revision) -> Self {
         let shelf = |_| Shelf {
             spaces: RwLock::default(),
             everywhere: Arc::new(Collection::new(at)),
+            version: AtomicU64::new(0),
         };
         Self {
             layout,
@@ -84,20 +104,36 @@ impl Cache {
         Arc::clone(made.or_insert_with(|| Arc::new(Collection::new(floor))))
     }
 
-    /// The objects of a kind in every space, in the order of the store's keys.
+    /// The collections of a kind, in the order of their spaces.
     pub fn everywhere(&self, kind: KindId) -> Vec<(Space, Arc<Collection>)> {
-        let spaces = self
-            .shelf(kind)
-            .spaces
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        let all = spaces
-            .iter()
-            .map(|(space, of)| (space.clone(), Arc::clone(of)));
-        let mut all: Vec<_> = all.collect();
-        drop(spaces);
-        all.sort_by(|(one, _), (other, _)| one.cmp(other));
-        all
+        self.shelf(kind).all()
+    }
+
+    /// The objects of a kind in every space whose keys begin with `prefix`; `None` if a
+    /// transaction changed some while they were collected.
+    pub fn panorama(&self, kind: KindId, prefix: &str) -> Option<Panorama> {
+        let shelf = self.shelf(kind);
+        let version = shelf.version.load(Ordering::Acquire);
+        let (cursor, last) = shelf.everywhere.end();
+        let mut objects = Vec::new();
+        for (space, collection) in shelf.all() {
+            let found = collection.snapshot(prefix, None).objects.into_iter();
+            objects.extend(found.map(|object| (space.clone(), object)));
+        }
+        // Who sees part of a transaction in a collection sees this number changed too: the
+        // collection's lock is taken in between.
+        let untouched =
+            version.is_multiple_of(2) && shelf.version.load(Ordering::Acquire) == version;
+        untouched.then_some(Panorama {
+            objects,
+            cursor,
+            last,
+        })
+    }
+
+    /// The revision of the last change to an object of a kind in any space.
+    pub fn last_of_all(&self, kind: KindId) -> Revision {
+        self.shelf(kind).everywhere.last()
     }
 
     /// What happens to objects of a kind in every space: a log without objects.
@@ -112,13 +148,19 @@ impl Cache {
 
     /// Waits until everything up to `revision` is in it.
     pub async fn reach(&self, revision: Revision) {
+        if self.applied() >= revision {
+            return;
+        }
+        let mut ask = tokio::time::interval(ASK_AGAIN);
         while self.applied() < revision {
             let advanced = self.advanced.notified();
             if self.applied() >= revision {
                 return;
             }
-            self.progress_wanted.notify_one();
-            advanced.await;
+            tokio::select! {
+                () = advanced => {}
+                _ = ask.tick() => self.progress_wanted.notify_one(),
+            }
         }
     }
 
@@ -137,15 +179,24 @@ impl Cache {
     }
 
     /// The revision after which everything that happened in the space is known.
-    fn first_of(&self, space: &Space) -> Revision {
+    pub fn first_of(&self, space: &Space) -> Revision {
+        self.birth(space).max(self.start)
+    }
+
+    /// The revision at which the space came about: what was there before was not its own.
+    pub fn birth(&self, space: &Space) -> Revision {
         let births = self.births.read().unwrap_or_else(PoisonError::into_inner);
         let birth = space.tenant().and_then(|tenant| births.get(tenant));
-        birth.copied().unwrap_or(self.start)
+        birth.copied().unwrap_or(Revision::ZERO)
     }
 
     fn born(&self, tenant: &str, revision: Revision) {
         // Nothing that was made under the name of a former tenant is left to this one.
         self.close(tenant);
+        self.note_birth(tenant, revision);
+    }
+
+    fn note_birth(&self, tenant: &str, revision: Revision) {
         if let Ok(tenant) = TenantName::parse(tenant) {
             let mut births = self.births.write().unwrap_or_else(PoisonError::into_inner);
             births.insert(tenant, revision);
@@ -166,5 +217,24 @@ impl Cache {
         }
         let mut births = self.births.write().unwrap_or_else(PoisonError::into_inner);
         births.remove(&tenant);
+    }
+}
+
+impl Shelf {
+    /// Every space's collection, in the order of the spaces.
+    fn all(&self) -> Vec<(Space, Arc<Collection>)> {
+        let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
+        let all = spaces
+            .iter()
+            .map(|(space, of)| (space.clone(), Arc::clone(of)));
+        let mut all: Vec<_> = all.collect();
+        drop(spaces);
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        all
+    }
+
+    /// Marks the begin or the end of a transaction's changes.
+    fn turn(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
     }
 }

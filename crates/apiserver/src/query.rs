@@ -39,7 +39,7 @@ impl Query {
     /// Whether a parameter is there with any value but `false` and `0`.
     pub fn flag(&self, name: &str) -> bool {
         let value = self.all(name).next();
-        value.is_some_and(|value| value != "false" && value != "0")
+        value.is_some_and(|value| !value.eq_ignore_ascii_case("false") && value != "0")
     }
 
     /// Whether a parameter is there, and which of the two it says.
@@ -54,9 +54,9 @@ impl Query {
             return Ok(None);
         };
         let parsed = text.parse().map(Some);
-        parsed.map_err(|_| {
-            let text = insula_kinds::field::quote(text);
-            Refusal::bad_request(format!("strconv.ParseInt: parsing {text}: invalid syntax"))
+        parsed.map_err(|error| {
+            let (text, why) = (insula_kinds::field::quote(text), go_reason(&error));
+            Refusal::bad_request(format!("strconv.ParseInt: parsing {text}: {why}"))
         })
     }
 }
@@ -68,13 +68,25 @@ fn decode(text: &str) -> String {
 
 /// A resourceVersion in a parameter, or what is wrong with it.
 pub fn revision(text: &str) -> Result<Revision, String> {
-    text.parse::<u64>().map(Revision::new).map_err(|_| {
-        let quoted = insula_kinds::field::quote(text);
-        format!(
-            "resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: \
-             invalid syntax"
-        )
-    })
+    // Go's unsigned numbers have no sign at all.
+    let why = match text.parse::<u64>() {
+        Ok(number) if !text.starts_with('+') => return Ok(Revision::new(number)),
+        Ok(_) => "invalid syntax",
+        Err(error) => go_reason(&error),
+    };
+    let quoted = insula_kinds::field::quote(text);
+    Err(format!(
+        "resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: {why}"
+    ))
+}
+
+/// Why a text is no number, as Go says it.
+fn go_reason(error: &std::num::ParseIntError) -> &'static str {
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    match error.kind() {
+        PosOverflow | NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    }
 }
 
 /// How a write is to be carried out.

@@ -2,6 +2,7 @@
 
 mod get;
 mod list;
+mod past;
 mod select;
 mod watch;
 
@@ -16,6 +17,10 @@ pub use watch::watch;
 
 use crate::registry::Registry;
 use crate::status::{Refusal, Result};
+
+/// How often a look at all spaces is tried before the store is asked instead, which can
+/// show all of them as of one revision.
+const PANORAMAS: usize = 4;
 
 /// How long a reader waits for a revision that has not happened yet.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, VARY,
-    WARNING,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue,
+    RETRY_AFTER, VARY, WARNING,
 };
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use insula_core::{Space, Spaces, Verb};
 use uuid::Uuid;
@@ -93,7 +93,22 @@ where
     };
     let answer = answered.unwrap_or_else(|refusal| refused(&parts, &query, &refusal));
     app.metrics.count(&parts.method, answer.status);
-    answer.respond(audit_id)
+    let response = answer.respond(audit_id);
+    if parts.method == Method::HEAD {
+        return without_body(response);
+    }
+    response
+}
+
+/// The answer to `HEAD`: HTTP/2 would send the body as it is.
+fn without_body(mut response: Response<Body>) -> Response<Body> {
+    let length = http_body::Body::size_hint(response.body()).exact();
+    if let Some(length) = length {
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    *response.body_mut() = Body::empty();
+    response
 }
 
 /// The stages, in their order.

@@ -81,11 +81,7 @@ impl ResourcePath {
 
 /// Parses method, path and query into a route.
 pub fn route(method: &Method, path: &str, watch: bool) -> Result<Route> {
-    let decoded: Vec<String> = path
-        .split('/')
-        .filter(|segment| !segment.is_empty())
-        .map(decode)
-        .collect::<Result<_>>()?;
+    let decoded = segments(path)?;
     let segments: Vec<&str> = decoded.iter().map(String::as_str).collect();
     match segments.as_slice() {
         ["tenants", tenant, rest @ ..] => {
@@ -95,6 +91,17 @@ pub fn route(method: &Method, path: &str, watch: bool) -> Result<Route> {
         }
         rest => below_prefix(method, rest, watch),
     }
+}
+
+/// The segments of a path. One slash may end it, but no segment inside is empty: if it were
+/// skipped, `/namespaces/{nothing}/pods` would be the namespace called `pods`.
+fn segments(path: &str) -> Result<Vec<String>> {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let path = path.strip_suffix('/').unwrap_or(path);
+    if path.is_empty() {
+        return Ok(Vec::new());
+    }
+    path.split('/').map(decode).collect()
 }
 
 /// A path below a server prefix names that space, and may say so once more but no other.
@@ -161,50 +168,85 @@ fn resource(
     if !kinds().serves(group, version) {
         return Err(Refusal::no_such_path());
     }
-    let (segments, watch) = match segments {
+    let (segments, legacy_watch) = match segments {
         ["watch", rest @ ..] if !rest.is_empty() => (rest, true),
-        rest => (rest, watch),
+        rest => (rest, false),
     };
-    let (named, segments) = take_space(group, version, segments)?;
-    let (namespace, segments) = take_namespace(group, segments);
-    let (resource, name, subresource) = match segments {
-        [resource] => (*resource, None, None),
-        [resource, name] => (*resource, Some(*name), None),
-        [resource, name, subresource] => (*resource, Some(*name), Some(*subresource)),
-        _ => return Err(Refusal::no_such_resource()),
+    let tenants = kinds().find(group, version, "tenants");
+    let below_tenants = |name: &str| {
+        let tenants = tenants.map(|kind| kinds().get(kind));
+        tenants.is_some_and(|kind| kind.subresource(name).is_some())
     };
+    let shape = Shape::read(group, segments, &below_tenants)?;
     let kind = kinds()
-        .find(group, version, resource)
+        .find(group, version, shape.resource)
         .ok_or_else(Refusal::no_such_resource)?;
-    let verb = verb(method, name.is_some(), watch)?;
+    let verb = match legacy_watch {
+        true if method != Method::GET => return Err(Refusal::method_not_allowed()),
+        true => Verb::Watch,
+        false => verb(method, shape.name.is_some(), watch)?,
+    };
     let path = ResourcePath {
         kind,
         verb,
-        namespace: namespace.map(str::to_owned),
-        name: name.map(str::to_owned),
-        subresource: subresource.map(str::to_owned),
+        namespace: shape.namespace.map(str::to_owned),
+        name: shape.name.map(str::to_owned),
+        subresource: shape.subresource.map(str::to_owned),
     };
-    check(&path, named.as_ref())?;
+    check(&path, shape.named.as_ref())?;
     Ok(Route {
-        named,
+        named: shape.named,
         target: Target::Resource(path),
     })
 }
 
+/// What the segments after group and version say, whatever kinds there are.
+#[derive(Debug, PartialEq, Eq)]
+struct Shape<'a> {
+    named: Option<Spaces>,
+    namespace: Option<&'a str>,
+    resource: &'a str,
+    name: Option<&'a str>,
+    subresource: Option<&'a str>,
+}
+
+impl<'a> Shape<'a> {
+    /// `below_tenants` says whether the group has a resource that is called `tenants` with
+    /// such a subresource.
+    fn read(
+        group: &str,
+        segments: &[&'a str],
+        below_tenants: &dyn Fn(&str) -> bool,
+    ) -> Result<Self> {
+        let (named, segments) = take_space(segments, below_tenants)?;
+        let (namespace, segments) = take_namespace(group, segments);
+        let (resource, name, subresource) = match segments {
+            [resource] => (*resource, None, None),
+            [resource, name] => (*resource, Some(*name), None),
+            [resource, name, subresource] => (*resource, Some(*name), Some(*subresource)),
+            _ => return Err(Refusal::no_such_resource()),
+        };
+        Ok(Self {
+            named,
+            namespace,
+            resource,
+            name,
+            subresource,
+        })
+    }
+}
+
 /// `tenants/{t}/…` names a space, unless it is the path of an object called `tenants`.
 fn take_space<'a, 'b>(
-    group: &str,
-    version: &str,
     segments: &'b [&'a str],
+    below_tenants: &dyn Fn(&str) -> bool,
 ) -> Result<(Option<Spaces>, &'b [&'a str])> {
     let ["tenants", tenant, rest @ ..] = segments else {
         return Ok((None, segments));
     };
     let is_object = match rest {
         [] => true,
-        [subresource] => kinds()
-            .find(group, version, "tenants")
-            .is_some_and(|kind| kinds().get(kind).subresource(subresource).is_some()),
+        [subresource] => below_tenants(subresource),
         _ => false,
     };
     if is_object {
@@ -268,7 +310,9 @@ fn check(path: &ResourcePath, named: Option<&Spaces>) -> Result<()> {
     if needs_namespace || !served {
         return Err(Refusal::method_not_allowed());
     }
-    if named == Some(&Spaces::All) && !matches!(path.verb, Verb::List | Verb::Watch) {
+    // Names are unique in one space only.
+    let of_many = matches!(path.verb, Verb::List | Verb::Watch) && path.name.is_none();
+    if named == Some(&Spaces::All) && !of_many {
         return Err(Refusal::method_not_allowed());
     }
     Ok(())
@@ -276,10 +320,76 @@ fn check(path: &ResourcePath, named: Option<&Spaces>) -> Result<()> {
 
 /// A segment as text. One that holds a slash once decoded names nothing.
 fn decode(segment: &str) -> Result<String> {
+    if segment.is_empty() {
+        return Err(Refusal::no_such_path());
+    }
     let decoded = percent_decode_str(segment).decode_utf8();
     let decoded = decoded.map_err(|_| Refusal::bad_request("the path is not UTF-8"))?;
     if decoded.contains('/') || decoded == "." || decoded == ".." {
         return Err(Refusal::no_such_resource());
     }
     Ok(decoded.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kinds of other groups are made while the server runs, so what counts is the
+    /// grammar: here a group has `tenants` of its own, with a status and a scale.
+    #[test]
+    fn a_resource_of_another_group_may_be_called_tenants() {
+        let below = |name: &str| matches!(name, "status" | "scale");
+        let t1 = Some(Spaces::One(Space::parse("t1").unwrap()));
+        let shape = |named: &Option<Spaces>, namespace, name, subresource| Shape {
+            named: named.clone(),
+            namespace,
+            resource: "tenants",
+            name,
+            subresource,
+        };
+        let none = None;
+        for (path, expected) in [
+            (
+                "namespaces/axon-operator/tenants/x",
+                shape(&none, Some("axon-operator"), Some("x"), None),
+            ),
+            (
+                "namespaces/axon-operator/tenants",
+                shape(&none, Some("axon-operator"), None, None),
+            ),
+            (
+                "namespaces/axon-operator/tenants/x/status",
+                shape(&none, Some("axon-operator"), Some("x"), Some("status")),
+            ),
+            ("tenants", shape(&none, None, None, None)),
+            ("tenants/x", shape(&none, None, Some("x"), None)),
+            (
+                "tenants/x/status",
+                shape(&none, None, Some("x"), Some("status")),
+            ),
+            (
+                "tenants/x/scale",
+                shape(&none, None, Some("x"), Some("scale")),
+            ),
+            ("tenants/t1/tenants", shape(&t1, None, None, None)),
+            ("tenants/t1/tenants/x", shape(&t1, None, Some("x"), None)),
+            (
+                "tenants/t1/tenants/x/scale",
+                shape(&t1, None, Some("x"), Some("scale")),
+            ),
+            (
+                "tenants/t1/namespaces/axon-operator/tenants/x",
+                shape(&t1, Some("axon-operator"), Some("x"), None),
+            ),
+            (
+                "tenants/all/tenants",
+                shape(&Some(Spaces::All), None, None, None),
+            ),
+        ] {
+            let segments: Vec<&str> = path.split('/').collect();
+            let found = Shape::read("submariner.io", &segments, &below);
+            assert_eq!(found, Ok(expected), "{path}");
+        }
+    }
 }

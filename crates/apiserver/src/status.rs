@@ -225,6 +225,18 @@ impl Refusal {
         Self::new(403, "Forbidden", format!("forbidden: {why}")).empty_details()
     }
 
+    /// Nobody may act as somebody else.
+    pub fn no_impersonation(principal: &Principal, whom: &str) -> Self {
+        let message = format!(
+            "users \"{whom}\" is forbidden: User \"{}\" cannot impersonate resource \"users\" in \
+             API group \"\" in the tenant \"{}\"",
+            principal.user, principal.home
+        );
+        let mut refusal = Self::new(403, "Forbidden", message);
+        refusal.details = Some(Box::new(json!({"name": whom, "kind": "users"})));
+        refusal
+    }
+
     /// The object may not be treated so, whoever asks.
     pub fn not_allowed(kind: &Kind, name: &str, why: &str) -> Self {
         let resource = kind.qualified_resource();

@@ -63,8 +63,11 @@ pub fn furnish(
     name: &str,
     now: &str,
 ) -> Result<Transaction> {
-    let name = TenantName::parse(name).map_err(Refusal::internal)?;
-    let space = Space::Tenant(name);
+    // The system tenant's space is there before it.
+    let space = Space::parse(name).map_err(Refusal::internal)?;
+    if space.is_system() {
+        return Ok(transaction);
+    }
     for namespace in NAMESPACES {
         transaction = put_namespace(registry, transaction, &space, namespace, now);
     }
@@ -190,8 +193,11 @@ pub async fn bootstrap(registry: &Registry, now: &str) -> Result<()> {
         let mut transaction = Transaction::new().check(key, Expect::Absent);
         transaction = put(registry, transaction, &address, json!({}), now);
         if address.kind == core_kind("namespaces") {
+            transaction = keep_apart_from_tenants(registry, transaction, &address);
             transaction = furnish_namespace(registry, transaction, &address, now);
         }
+        // Another server was faster, or the name of a namespace that was deleted is a
+        // tenant's now: either way there is nothing to put.
         registry.commit(transaction).await?;
     }
     Ok(())

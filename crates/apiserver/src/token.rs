@@ -22,6 +22,8 @@ pub struct Resume {
     pub revision: Option<Revision>,
     /// The last key that was sent.
     pub after: String,
+    /// How many come after it at that revision, if somebody counted.
+    pub left: Option<usize>,
 }
 
 /// The list that a token belongs to.
@@ -41,6 +43,8 @@ struct Wire {
     v: String,
     rv: i64,
     start: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    left: Option<usize>,
     #[serde(default)]
     seal: String,
 }
@@ -59,11 +63,12 @@ impl Tokens {
     /// The token that goes on there.
     pub fn make(&self, list: Listed<'_>, resume: &Resume) -> String {
         let rv = resume.revision.map_or(-1, |revision| revision.get() as i64);
-        let seal = hmac::sign(&self.key, &signed(list, rv, &resume.after));
+        let seal = hmac::sign(&self.key, &signed(list, rv, &resume.after, resume.left));
         let wire = Wire {
             v: "meta.k8s.io/v1".to_owned(),
             rv,
             start: format!("/{}\u{0}", resume.after),
+            left: resume.left,
             seal: URL_SAFE_NO_PAD.encode(&seal.as_ref()[..16]),
         };
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wire).unwrap_or_default())
@@ -76,11 +81,11 @@ impl Tokens {
             Refusal::bad_request(message)
         };
         let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('='));
-        let bytes = bytes.map_err(|_| unreadable("it is not base64url"))?;
+        let bytes = bytes.map_err(|error| unreadable(&not_base64(token, error)))?;
         let wire: Wire =
-            serde_json::from_slice(&bytes).map_err(|_| unreadable("it is not JSON"))?;
+            serde_json::from_slice(&bytes).map_err(|_| unreadable(&not_json(&bytes)))?;
         let after = wire.start.trim_start_matches('/').trim_end_matches('\u{0}');
-        let seal = hmac::sign(&self.key, &signed(list, wire.rv, after));
+        let seal = hmac::sign(&self.key, &signed(list, wire.rv, after, wire.left));
         let given = URL_SAFE_NO_PAD.decode(&wire.seal).unwrap_or_default();
         if !same(&seal.as_ref()[..16], &given) {
             return Err(unreadable("it was not made for this list"));
@@ -89,12 +94,13 @@ impl Tokens {
         Ok(Resume {
             revision,
             after: after.to_owned(),
+            left: wire.left,
         })
     }
 }
 
 /// What is sealed: everything that makes the token this list's.
-fn signed(list: Listed<'_>, rv: i64, after: &str) -> Vec<u8> {
+fn signed(list: Listed<'_>, rv: i64, after: &str, left: Option<usize>) -> Vec<u8> {
     let space = match list.spaces {
         Spaces::All => "*".to_owned(),
         Spaces::One(Space::System) => "/".to_owned(),
@@ -105,6 +111,7 @@ fn signed(list: Listed<'_>, rv: i64, after: &str) -> Vec<u8> {
         &space,
         list.namespace.unwrap_or("*"),
         after,
+        &left.map(|left| left.to_string()).unwrap_or_default(),
     ];
     let mut text = rv.to_be_bytes().to_vec();
     for part in parts {
@@ -112,6 +119,33 @@ fn signed(list: Listed<'_>, rv: i64, after: &str) -> Vec<u8> {
         text.extend_from_slice(part.as_bytes());
     }
     text
+}
+
+/// In the words of Go's decoder.
+fn not_base64(token: &str, error: base64::DecodeError) -> String {
+    use base64::DecodeError::{InvalidByte, InvalidLastSymbol, InvalidLength, InvalidPadding};
+    let at = match error {
+        InvalidByte(at, _) | InvalidLastSymbol(at, _) => at,
+        InvalidLength(_) | InvalidPadding => token.len(),
+    };
+    format!("illegal base64 data at input byte {at}")
+}
+
+/// In the words of Go's decoder, as far as anybody meets them.
+fn not_json(bytes: &[u8]) -> String {
+    match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        None | Some(b'{' | b'[' | b'"' | b'-' | b'0'..=b'9') => {
+            "unexpected end of JSON input".to_owned()
+        }
+        Some(byte) => {
+            let letter = match byte {
+                b'\'' => r"\'".to_owned(),
+                0x20..=0x7e => char::from(*byte).to_string(),
+                other => format!("\\x{other:02x}"),
+            };
+            format!("invalid character '{letter}' looking for beginning of value")
+        }
+    }
 }
 
 /// Compares without telling where they differ.
@@ -144,6 +178,7 @@ mod tests {
         let resume = Resume {
             revision: Some(Revision::new(7)),
             after: "default/a".to_owned(),
+            left: Some(3),
         };
         let token = tokens.make(list, &resume);
         assert_eq!(tokens.read(list, &token), Ok(resume.clone()));

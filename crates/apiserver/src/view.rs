@@ -119,7 +119,7 @@ impl View {
             Form::Metadata => self.metadata(object),
             Form::Table => self.table(&[object], &meta_of(object), true),
             Form::MetadataList => {
-                let of = format!("*core.{}", self.kind.kind);
+                let of = go_type(self.kind, &self.kind.kind);
                 return Err(Refusal::no_such_form(format!(
                     "you requested PartialObjectMetadataList, but the requested object is not a \
                      list ({of})"
@@ -142,7 +142,7 @@ impl View {
             Form::MetadataList => self.metadata_list(&objects, meta),
             Form::Table => self.table(&objects, &list_meta(meta), true),
             Form::Metadata => {
-                let of = format!("*core.{}", self.kind.list_kind());
+                let of = go_type(self.kind, self.kind.list_kind());
                 return Err(Refusal::no_such_form(format!(
                     "you requested PartialObjectMetadata, but the requested object is a list ({of})"
                 )));
@@ -195,8 +195,10 @@ impl View {
                 self.encoded(self.meta_version(), "PartialObjectMetadata", of, &object)
             }
             Form::Table => {
+                let body = Value::Object(object).to_string();
+                let row = Stored::unsaved("".into(), body.into());
                 let metadata = format!(r#"{{"resourceVersion":"{revision}"}}"#);
-                self.table(&[], &metadata, false)
+                self.table(&[&row], &metadata, false)
             }
         };
         self.framed("BOOKMARK", &bytes)
@@ -401,6 +403,17 @@ pub fn finish(accepted: Accepted, bytes: Bytes) -> Bytes {
         Media::Json if bytes.ends_with(b"\n") => bytes,
         Media::Json => [&bytes[..], b"\n"].concat().into(),
     }
+}
+
+/// How Kubernetes' errors name the type of an object: by its Go package, which is called
+/// like the group's first word.
+fn go_type(kind: &Kind, called: &str) -> String {
+    let package = match kind.group.as_str() {
+        "" | "events.k8s.io" => "core",
+        "internal.apiserver.k8s.io" => "apiserverinternal",
+        group => group.split('.').next().unwrap_or(group),
+    };
+    format!("*{package}.{called}")
 }
 
 fn type_of(name: &str) -> TypeId {

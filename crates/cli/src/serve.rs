@@ -6,12 +6,15 @@ mod settings;
 
 use std::sync::Arc;
 
+use insula_access::Authority;
 use insula_apiserver::{Error as ServerError, Options, Server};
+use insula_controllers::Controllers;
 use insula_store::embedded::{self, Embedded};
 use insula_store::etcd::Etcd;
 use insula_store::memory::Memory;
 use insula_store::{Compactor, Store};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 pub use self::args::Args;
 use self::prepare::{Prepared, prepare};
@@ -56,18 +59,24 @@ async fn run_server(
         prepared.url,
         prepared.kubeconfig.display()
     );
-    let options = options(prepared)?;
+    let (options, authority) = options(prepared)?;
     let server = Server::start(store, options).await.map_err(cannot_serve)?;
+    let controllers = Controllers::new(server.registry(), authority);
+    let (serving, end_of_serving) = oneshot::channel::<()>();
+    let loops = tokio::spawn(controllers.run(async { drop(end_of_serving.await) }));
     // The one line on stdout, which says that it serves. Whoever started it may be gone.
     let announce = || drop(output::print(&ready));
     let served = server.serve(announce, stop.told()).await;
+    drop(serving);
+    // They hold the store until they are really over.
+    loops.await.ok();
     served.map_err(cannot_serve)
 }
 
-fn options(prepared: Prepared) -> Result<Options, Failure> {
+fn options(prepared: Prepared) -> Result<(Options, Authority), Failure> {
     let issuer = prepared.issuer()?;
     let secret = prepared.secret();
-    Ok(Options {
+    let options = Options {
         listener: prepared.listener,
         certificates: prepared.tls.chain,
         key: prepared.tls.key,
@@ -77,7 +86,8 @@ fn options(prepared: Prepared) -> Result<Options, Failure> {
         layout: prepared.layout,
         issuer: Some(issuer),
         secret,
-    })
+    };
+    Ok((options, prepared.ca))
 }
 
 fn cannot_serve(error: ServerError) -> Failure {

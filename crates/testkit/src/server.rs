@@ -7,21 +7,22 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use insula_access::{Authority, TokenFile, Validity};
+use insula_access::{Authority, Subject, TokenFile, Validity};
 use insula_apiserver::service_account::Issuer;
 use insula_apiserver::{Options, Registry, Server};
+use insula_controllers::Controllers;
 use insula_core::{Layout, Space};
-use insula_store::Store;
 use insula_store::embedded::{self, Embedded};
 use insula_store::etcd::{self, Etcd};
 use insula_store::memory::Memory;
+use insula_store::{At, KeyRange, Store};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-pub use client::{Answer, Client, Lines};
+pub use client::{Answer, Client, Identity, Lines};
 
 use crate::etcd::EtcdServer;
 
@@ -29,13 +30,14 @@ use crate::etcd::EtcdServer;
 pub struct TestServer {
     address: std::net::SocketAddr,
     ca: CertificateDer<'static>,
+    authority: Authority,
     registry: Arc<Registry>,
     token_key: Vec<u8>,
     stop: Option<oneshot::Sender<()>>,
     served: Option<JoinHandle<()>>,
     // After everything that uses them.
     _folder: Option<TempDir>,
-    _etcd: Option<EtcdServer>,
+    etcd: Option<EtcdServer>,
 }
 
 /// What keeps a test server's objects.
@@ -56,6 +58,8 @@ pub struct Setup {
     pub default_tenant: Option<Space>,
     /// Lines of a token file, beside those that every test server has.
     pub tokens: String,
+    /// Whether the controllers run too. Tests of the API server alone do their work by hand.
+    pub controllers: bool,
 }
 
 /// Every test server knows these tokens: `system` is a system administrator, `NAME` for each
@@ -89,7 +93,7 @@ impl TestServer {
         };
         let mut server = Self::over(store, setup).await?;
         server._folder = folder;
-        server._etcd = peer;
+        server.etcd = peer;
         Ok(Some(server))
     }
 
@@ -118,28 +122,40 @@ impl TestServer {
         };
         let server = Server::start(store, options).await?;
         let registry = server.registry();
+        let ca = CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes())?;
+        let signs = Authority::read(authority.certificate_pem(), &authority.key_pem())?;
+        let run_controllers = setup.controllers;
+        let controllers = Controllers::new(Arc::clone(&registry), signs);
         let (stop, stopped) = oneshot::channel();
         let (ready, is_ready) = oneshot::channel();
         let served = tokio::spawn(async move {
             let ready = || {
                 ready.send(()).ok();
             };
+            let (serving, end_of_serving) = oneshot::channel::<()>();
+            let loops = run_controllers
+                .then(|| tokio::spawn(controllers.run(async { drop(end_of_serving.await) })));
             let stopped = async { drop(stopped.await) };
             if let Err(error) = server.serve(ready, stopped).await {
                 // The test that needs the server fails at the same time.
                 tracing::error!(%error, "the test server failed");
             }
+            drop(serving);
+            if let Some(loops) = loops {
+                loops.await.ok();
+            }
         });
         is_ready.await.context("the server did not become ready")?;
         Ok(Self {
             address,
-            ca: CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes())?,
+            ca,
+            authority,
             registry,
             token_key: signer.public_key_raw().to_vec(),
             stop: Some(stop),
             served: Some(served),
             _folder: None,
-            _etcd: None,
+            etcd: None,
         })
     }
 
@@ -161,6 +177,33 @@ impl TestServer {
     /// A client with this token.
     pub async fn client(&self, token: &str) -> anyhow::Result<Client> {
         Client::connect(self.address, &self.ca, token).await
+    }
+
+    /// A client with a certificate for this subject, and a token if one is given.
+    pub async fn certified(&self, subject: &Subject, token: &str) -> anyhow::Result<Client> {
+        let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
+        let key = rcgen::KeyPair::generate()?;
+        let issued = self.authority.issue_client(subject, &key, validity)?;
+        let identity = Identity {
+            certificate: CertificateDer::from_pem_slice(issued.as_bytes())?,
+            key: PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())?,
+        };
+        Client::connect_as(self.address, &self.ca, Some(identity), token).await
+    }
+
+    /// The etcd that it keeps its objects in, if that is what keeps them.
+    pub const fn etcd(&self) -> Option<&EtcdServer> {
+        self.etcd.as_ref()
+    }
+
+    /// Every key in the store, in order.
+    pub async fn keys(&self) -> anyhow::Result<Vec<String>> {
+        let store = self.registry.store();
+        let all = store.range(&KeyRange::all(), At::Latest, None).await?;
+        let keys = all.entries.iter();
+        Ok(keys
+            .map(|entry| String::from_utf8_lossy(&entry.key).into_owned())
+            .collect())
     }
 
     /// A system administrator.

@@ -74,6 +74,24 @@ pub enum Lost {
     Closed,
 }
 
+/// A change on its way into a collection.
+#[derive(Debug)]
+pub(super) enum Put {
+    /// The object came about or changed.
+    Object(Stored),
+    /// The object at this key is gone.
+    Gone(Arc<str>),
+}
+
+/// What became of a transaction's changes.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    /// They, in their order.
+    pub events: Vec<Arc<Event>>,
+    /// Whether the log was empty before.
+    pub began: bool,
+}
+
 /// Objects and the place in the log that they are the state of.
 #[derive(Debug)]
 pub struct Snapshot {
@@ -187,6 +205,12 @@ impl Collection {
         &self.changed
     }
 
+    /// The end of the log, and the revision of the last change.
+    pub(super) fn end(&self) -> (Cursor, Revision) {
+        let state = self.read();
+        (state.end(), state.last)
+    }
+
     /// Puts an object that was there before anybody watched.
     pub(super) fn load(&self, object: Stored) {
         let mut state = self.write();
@@ -196,40 +220,39 @@ impl Collection {
             .insert(Arc::clone(&object.key), Arc::new(object));
     }
 
-    /// An object came about or changed. Also says whether the log was empty before.
-    pub(super) fn put(&self, object: Stored) -> (Arc<Event>, bool) {
-        let object = Arc::new(object);
+    /// What one transaction did: all of it, before anybody sees any.
+    pub(super) fn apply(&self, changes: Vec<Put>, revision: Revision) -> Recorded {
         let mut state = self.write();
-        let before = state
-            .objects
-            .insert(Arc::clone(&object.key), Arc::clone(&object));
-        let change = if before.is_some() {
-            Change::Modified
-        } else {
-            Change::Added
+        let mut recorded = Recorded {
+            events: Vec::with_capacity(changes.len()),
+            began: state.log.is_empty(),
         };
-        let event = Arc::new(Event::new(object.revision, change, object, before));
-        let began = state.record(Arc::clone(&event));
+        for change in changes {
+            let event = match change {
+                Put::Object(object) => Some(state.put(Arc::new(object))),
+                Put::Gone(key) => state.remove(&key, revision),
+            };
+            if let Some(event) = event.map(Arc::new) {
+                state.record(Arc::clone(&event));
+                recorded.events.push(event);
+            }
+        }
         drop(state);
-        self.changed.notify_waiters();
-        (event, began)
+        recorded.began &= !recorded.events.is_empty();
+        if !recorded.events.is_empty() {
+            self.changed.notify_waiters();
+        }
+        recorded
     }
 
-    /// An object is gone.
-    pub(super) fn remove(&self, key: &str, revision: Revision) -> Option<(Arc<Event>, bool)> {
+    /// Events of other collections, for a log over all spaces. Says whether it was empty.
+    pub(super) fn record(&self, events: Vec<Arc<Event>>) -> bool {
         let mut state = self.write();
-        let before = state.objects.remove(key)?;
-        let object = Arc::new(before.deleted(revision));
-        let event = Arc::new(Event::new(revision, Change::Deleted, object, Some(before)));
-        let began = state.record(Arc::clone(&event));
+        let began = state.log.is_empty() && !events.is_empty();
+        for event in events {
+            state.record(event);
+        }
         drop(state);
-        self.changed.notify_waiters();
-        Some((event, began))
-    }
-
-    /// An event of another collection, for a log over all spaces.
-    pub(super) fn record(&self, event: Arc<Event>) -> bool {
-        let began = self.write().record(event);
         self.changed.notify_waiters();
         began
     }
@@ -281,16 +304,31 @@ impl State {
         Cursor(self.first + self.log.len() as u64)
     }
 
-    /// Also says whether the log was empty before.
-    fn record(&mut self, event: Arc<Event>) -> bool {
-        let began = self.log.is_empty();
+    fn put(&mut self, object: Arc<Stored>) -> Event {
+        let before = self
+            .objects
+            .insert(Arc::clone(&object.key), Arc::clone(&object));
+        let change = if before.is_some() {
+            Change::Modified
+        } else {
+            Change::Added
+        };
+        Event::new(object.revision, change, object, before)
+    }
+
+    fn remove(&mut self, key: &str, revision: Revision) -> Option<Event> {
+        let before = self.objects.remove(key)?;
+        let object = Arc::new(before.deleted(revision));
+        Some(Event::new(revision, Change::Deleted, object, Some(before)))
+    }
+
+    fn record(&mut self, event: Arc<Event>) {
         self.last = self.last.max(event.revision);
         self.weight += event.weight();
         self.log.push_back(event);
         while self.log.len() > MAX_EVENTS || (self.weight > MAX_WEIGHT && self.log.len() > 1) {
             self.drop_oldest();
         }
-        began
     }
 
     fn drop_oldest(&mut self) {

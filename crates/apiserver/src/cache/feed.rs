@@ -10,7 +10,7 @@ use insula_kinds::{KindId, kinds};
 use insula_store::{At, Changed, Error, KeyRange, Result, Store, Watch, WatchItem};
 
 use super::Cache;
-use super::collection::Collection;
+use super::collection::{Collection, Put};
 use super::entry::Stored;
 
 /// Keeps the cache up to date.
@@ -35,6 +35,9 @@ pub async fn load(store: &Arc<dyn Store>, layout: Layout) -> Result<(Arc<Cache>,
     let mut at = At::Latest;
     let mut rest = everything.clone();
     let mut cache = None;
+    let tenants = kinds()
+        .find("", "v1", "tenants")
+        .expect("tenants are in the table");
     loop {
         let page = store.range(&rest, at, Some(PAGE)).await?;
         at = At::Revision(page.revision);
@@ -44,6 +47,9 @@ pub async fn load(store: &Arc<dyn Store>, layout: Layout) -> Result<(Arc<Cache>,
             let Some(found) = cache.parse(&entry.key) else {
                 continue;
             };
+            if found.kind == tenants {
+                cache.note_birth(found.key, entry.created);
+            }
             let object = Stored::new(found.key.into(), entry.modified, &entry.value);
             cache.collection(found.kind, &found.space).load(object);
         }
@@ -55,9 +61,6 @@ pub async fn load(store: &Arc<dyn Store>, layout: Layout) -> Result<(Arc<Cache>,
     }
     let cache = Arc::new(cache.expect("the loop above made one"));
     let watch = store.watch(everything, cache.applied()).await?;
-    let tenants = kinds()
-        .find("", "v1", "tenants")
-        .expect("tenants are in the table");
     let feed = Feed {
         cache: Arc::clone(&cache),
         watch,
@@ -88,7 +91,7 @@ impl Feed {
             };
             match item {
                 Ok(WatchItem::Changes { revision, changes }) => {
-                    self.apply_all(&changes, revision);
+                    self.apply(&changes, revision);
                     cache.advance(revision);
                 }
                 Ok(WatchItem::Progress(revision)) => cache.advance(revision),
@@ -97,48 +100,79 @@ impl Feed {
         }
     }
 
-    fn apply_all(&mut self, changes: &[Changed], revision: Revision) {
-        for change in changes {
-            if let Changed::Put(entry) = change
-                && let Some(found) = self.cache.parse(&entry.key)
-                && found.kind == self.tenants
-                && self
-                    .cache
-                    .collection(found.kind, &found.space)
-                    .get(found.key)
-                    .is_none()
-            {
-                self.cache.born(found.key, revision);
+    /// Applies a transaction: each collection takes its part of it whole, and so does the
+    /// log of each kind.
+    fn apply(&mut self, changes: &[Changed], revision: Revision) {
+        let cache = Arc::clone(&self.cache);
+        let found: Vec<_> = changes
+            .iter()
+            .filter_map(|change| Some((cache.parse(change.key())?, change)))
+            .collect();
+        self.welcome(&found, revision);
+        let mut parts: Vec<Part> = Vec::new();
+        for (found, change) in &found {
+            let put = match change {
+                Changed::Put(entry) => {
+                    let object = Stored::new(found.key.into(), entry.modified, &entry.value);
+                    Put::Object(object)
+                }
+                Changed::Deleted(_) => Put::Gone(found.key.into()),
+            };
+            let same = |part: &&mut Part| part.kind == found.kind && part.space == found.space;
+            match parts.iter_mut().find(same) {
+                Some(part) => part.puts.push(put),
+                None => parts.push(Part {
+                    kind: found.kind,
+                    space: found.space.clone(),
+                    puts: vec![put],
+                }),
             }
         }
-        for change in changes {
-            self.apply(change, revision);
+        // By kind, which is a shelf; within it in the order of the keys, as it was.
+        parts.sort_by_key(|part| part.kind.index());
+        while let Some(kind) = parts.first().map(|part| part.kind) {
+            let end = parts.partition_point(|part| part.kind.index() <= kind.index());
+            self.apply_to_shelf(kind, parts.drain(..end), revision);
+        }
+        // A tenant's own object goes last, so its space is empty now.
+        for (found, change) in &found {
+            if found.kind == self.tenants && matches!(change, Changed::Deleted(_)) {
+                cache.close(found.key);
+            }
         }
     }
 
-    fn apply(&mut self, change: &Changed, revision: Revision) {
-        let cache = Arc::clone(&self.cache);
-        let Some(found) = cache.parse(change.key()) else {
-            return;
-        };
-        let collection = cache.collection(found.kind, &found.space);
-        let event = match change {
-            Changed::Put(entry) => {
-                let object = Stored::new(found.key.into(), entry.modified, &entry.value);
-                Some(collection.put(object))
+    /// Notes the births of tenants, before anything is put into their spaces.
+    fn welcome(&self, found: &[(Found<'_>, &Changed)], revision: Revision) {
+        for (found, change) in found {
+            if found.kind == self.tenants && matches!(change, Changed::Put(_)) {
+                let tenants = self.cache.collection(found.kind, &found.space);
+                if tenants.get(found.key).is_none() {
+                    self.cache.born(found.key, revision);
+                }
             }
-            Changed::Deleted(_) => collection.remove(found.key, revision),
-        };
-        if let Some((event, began)) = event {
-            self.remember(collection, began);
-            let everywhere = Arc::clone(cache.log_of_all(found.kind));
-            let began = everywhere.record(event);
-            self.remember(everywhere, began);
         }
-        // A tenant's own object goes last, so its space is empty now.
-        if matches!(change, Changed::Deleted(_)) && found.kind == self.tenants {
-            cache.close(found.key);
+    }
+
+    fn apply_to_shelf(
+        &mut self,
+        kind: KindId,
+        parts: impl Iterator<Item = Part>,
+        revision: Revision,
+    ) {
+        let cache = Arc::clone(&self.cache);
+        let shelf = cache.shelf(kind);
+        let mut events = Vec::new();
+        shelf.turn();
+        for part in parts {
+            let collection = cache.collection(kind, &part.space);
+            let recorded = collection.apply(part.puts, revision);
+            events.extend(recorded.events);
+            self.remember(collection, recorded.began);
         }
+        let began = shelf.everywhere.record(events);
+        shelf.turn();
+        self.remember(Arc::clone(&shelf.everywhere), began);
     }
 
     fn remember(&mut self, collection: Arc<Collection>, log_began: bool) {
@@ -163,6 +197,13 @@ impl Feed {
             }
         }
     }
+}
+
+/// What a transaction does to one collection.
+struct Part {
+    kind: KindId,
+    space: Space,
+    puts: Vec<Put>,
 }
 
 /// What a key of the store is about.

@@ -1,14 +1,13 @@
 //! Many objects.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use insula_core::{Layout, ResourceName, Revision, Space, Spaces};
-use insula_kinds::{FieldError, kinds};
-use insula_store::{At, Error, KeyRange};
+use insula_core::{Revision, Space, Spaces};
+use insula_kinds::FieldError;
+use insula_store::Error;
 use serde_json::json;
 
-use super::{Selection, not_older};
+use super::{PANORAMAS, Selection, not_older, past};
 use crate::authorize::Granted;
 use crate::body::Body;
 use crate::cache::Stored;
@@ -41,16 +40,46 @@ enum Wanted {
 }
 
 /// An object and its place in the order of the list.
-struct Placed {
+pub(super) struct Placed {
     /// The name of the space and the key within it; of a list of one space only the key.
-    order: Order,
-    object: Arc<Stored>,
+    pub(super) order: Order,
+    pub(super) object: Arc<Stored>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Order {
-    space: Option<Space>,
-    key: Arc<str>,
+pub(super) struct Order {
+    pub(super) space: Option<Space>,
+    pub(super) key: Arc<str>,
+}
+
+/// Which part of which list is asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Ask<'a> {
+    pub(super) list: Listed<'a>,
+    pub(super) selection: &'a Selection,
+    pub(super) view: &'a View,
+    /// The last object that the caller has.
+    pub(super) after: Option<&'a Order>,
+    /// How many come after it, if that is known.
+    pub(super) left: Option<usize>,
+    /// The most objects; zero is no limit.
+    pub(super) limit: usize,
+}
+
+/// A part of a list, at one revision.
+pub(super) struct Found {
+    pub(super) objects: Vec<Placed>,
+    pub(super) left: Left,
+    pub(super) revision: Revision,
+}
+
+/// What comes after a part of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    Nothing,
+    Known(usize),
+    /// Something, but how much nobody counts: with selectors that would be to read it all.
+    Uncounted,
 }
 
 /// The objects that the path and the selectors choose.
@@ -83,22 +112,16 @@ pub async fn collect(
     let after = resume
         .as_ref()
         .map(|resume| Order::parse(&resume.after, list.spaces));
-    let found = read(registry, list, wanted, resume.as_ref()).await?;
-    Ok(page(
-        registry,
+    let ask = Ask {
         list,
+        selection: &selection,
         view,
-        &selection,
-        found,
-        after.as_ref(),
+        after: after.as_ref(),
+        left: resume.as_ref().and_then(|resume| resume.left),
         limit,
-    ))
-}
-
-/// Everything in the list at one revision.
-struct Found {
-    objects: Vec<Placed>,
-    revision: Revision,
+    };
+    let found = read(registry, ask, wanted).await?;
+    Ok(listing(registry, list, found))
 }
 
 /// Which list is wanted, and where it goes on.
@@ -150,27 +173,22 @@ fn check_options(
     token: Option<&str>,
 ) -> Result<()> {
     let mut errors = Vec::new();
-    let mut forbid = |why: &str| errors.push(FieldError::forbidden("resourceVersionMatch", why));
-    match matching {
-        None => {}
-        Some(_) if token.is_some() => {
-            forbid("resourceVersionMatch is forbidden when continue is provided");
-        }
-        Some(_) if revision.is_none() => {
+    if let Some(matching) = matching {
+        let mut forbid =
+            |why: &str| errors.push(FieldError::forbidden("resourceVersionMatch", why));
+        if revision.is_none() {
             forbid("resourceVersionMatch is forbidden unless resourceVersion is provided");
         }
-        Some("Exact") if revision == Some("0") => {
+        if token.is_some() {
+            forbid("resourceVersionMatch is forbidden when continue is provided");
+        }
+        if matching == "Exact" && revision == Some("0") {
             forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
         }
-        Some("Exact" | "NotOlderThan") => {}
-        Some(other) => {
-            let known = ["Exact", "NotOlderThan", ""];
-            let value = json!(other);
-            errors.push(FieldError::not_supported(
-                "resourceVersionMatch",
-                &value,
-                &known,
-            ));
+        if !matches!(matching, "Exact" | "NotOlderThan") {
+            let (value, known) = (json!(matching), ["Exact", "NotOlderThan", ""]);
+            let error = FieldError::not_supported("resourceVersionMatch", &value, &known);
+            errors.push(error);
         }
     }
     if query.choice("sendInitialEvents").is_some() {
@@ -184,12 +202,7 @@ fn check_options(
     }
 }
 
-async fn read(
-    registry: &Registry,
-    list: Listed<'_>,
-    wanted: Wanted,
-    resume: Option<&Resume>,
-) -> Result<Found> {
+async fn read(registry: &Registry, ask: Ask<'_>, wanted: Wanted) -> Result<Found> {
     match wanted {
         Wanted::Fresh => {
             registry.catch_up().await?;
@@ -198,186 +211,181 @@ async fn read(
         Wanted::NotOlder(revision) => not_older(registry, revision).await?,
         Wanted::Exact(revision) => {
             not_older(registry, revision).await?;
-            return exactly(registry, list, revision, resume).await;
+            return exactly(registry, ask, revision).await;
         }
     }
-    let (objects, last) = cached(registry, list);
-    // A change may be in the objects a moment before it counts as applied.
-    let revision = registry.cache().applied().max(last);
-    Ok(Found { objects, revision })
+    // Before the objects are looked at: a change that is in the number but not in the list
+    // would be missed by who watches from there on. One that is in the list already counts
+    // by the collection's own last revision.
+    let applied = registry.cache().applied();
+    if let Some(mut found) = cached(registry, ask, None) {
+        found.revision = found.revision.max(applied);
+        return Ok(found);
+    }
+    Ok(past::read(registry, ask, applied).await?)
 }
 
 /// The list as it was at a revision: the cache's, if nothing has happened since, or the
 /// store's.
-async fn exactly(
-    registry: &Registry,
-    list: Listed<'_>,
-    revision: Revision,
-    resume: Option<&Resume>,
-) -> Result<Found> {
-    let (objects, last) = cached(registry, list);
-    if last <= revision {
-        return Ok(Found { objects, revision });
+async fn exactly(registry: &Registry, ask: Ask<'_>, revision: Revision) -> Result<Found> {
+    if let Some(found) = cached(registry, ask, Some(revision)) {
+        return Ok(Found { revision, ..found });
     }
-    match from_store(registry, list, revision).await {
-        Ok(objects) => Ok(Found { objects, revision }),
-        Err(Error::Compacted { .. }) => Err(match resume {
-            None => Refusal::expired("The resourceVersion for the provided list is too old."),
-            Some(resume) => {
-                let now = Resume {
-                    revision: None,
-                    after: resume.after.clone(),
-                };
-                Refusal::expired_token(registry.tokens().make(list, &now))
-            }
-        }),
-        Err(error) => Err(error.into()),
+    // What was there before a tenant came about was another one's, if they share the name.
+    let its_own = match ask.list.spaces {
+        Spaces::One(space) => registry.cache().birth(space) <= revision,
+        Spaces::All => true,
+    };
+    if its_own {
+        match past::read(registry, ask, revision).await {
+            Ok(found) => return Ok(found),
+            Err(Error::Compacted { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
+    Err(match ask.after {
+        None => Refusal::expired("The resourceVersion for the provided list is too old."),
+        Some(after) => {
+            let now = Resume {
+                revision: None,
+                after: after.print(),
+                left: None,
+            };
+            Refusal::expired_token(registry.tokens().make(ask.list, &now))
+        }
+    })
 }
 
-/// What the cache has, and the revision of its last change.
-fn cached(registry: &Registry, list: Listed<'_>) -> (Vec<Placed>, Revision) {
-    let prefix = list
-        .namespace
-        .map(|namespace| format!("{namespace}/"))
-        .unwrap_or_default();
-    let (kind, cache) = (list.kind.storage(), registry.cache());
-    let (collections, all) = match list.spaces {
-        Spaces::One(space) => {
-            let found = cache.find(kind, space);
-            (
-                found
-                    .map(|found| (space.clone(), found))
-                    .into_iter()
-                    .collect(),
-                false,
-            )
-        }
-        Spaces::All => (cache.everywhere(kind), true),
+/// What the cache has, with the revision of its last change; `None` if that is after
+/// `until`, or if the cache changed too fast for a look at all spaces at one moment.
+fn cached(registry: &Registry, ask: Ask<'_>, until: Option<Revision>) -> Option<Found> {
+    let prefix = ask.selection.prefix(ask.list.namespace);
+    let (kind, cache) = (ask.list.kind.storage(), registry.cache());
+    let too_new = |last| until.is_some_and(|until| last > until);
+    let space = match ask.list.spaces {
+        Spaces::One(space) => space,
+        Spaces::All => return cached_everywhere(registry, ask, &prefix, until),
     };
-    let (mut objects, mut last) = (Vec::new(), Revision::ZERO);
-    for (space, collection) in collections {
-        let snapshot = collection.snapshot(&prefix, None);
-        last = last.max(snapshot.last);
-        objects.extend(snapshot.objects.into_iter().map(|object| Placed {
+    let Some(collection) = cache.find(kind, space) else {
+        // Nothing has been there as long as the cache looks, or as the space exists.
+        let last = cache.first_of(space);
+        return (!too_new(last)).then_some(Found {
+            objects: Vec::new(),
+            left: Left::Nothing,
+            revision: last,
+        });
+    };
+    if too_new(collection.last()) {
+        return None;
+    }
+    let after = ask.after.map(|after| after.key.as_ref());
+    let counted = ask.limit > 0 && ask.selection.is_everything();
+    let (snapshot, left) = if counted {
+        collection.page(&prefix, after, ask.limit)
+    } else {
+        (collection.snapshot(&prefix, after), 0)
+    };
+    if too_new(snapshot.last) {
+        return None;
+    }
+    let placed = snapshot.objects.into_iter().map(|object| Placed {
+        order: Order {
+            space: None,
+            key: Arc::clone(&object.key),
+        },
+        object,
+    });
+    let mut found = choose(ask, placed, snapshot.last);
+    if left > 0 {
+        found.left = Left::Known(left);
+    }
+    Some(found)
+}
+
+fn cached_everywhere(
+    registry: &Registry,
+    ask: Ask<'_>,
+    prefix: &str,
+    until: Option<Revision>,
+) -> Option<Found> {
+    let (kind, cache) = (ask.list.kind.storage(), registry.cache());
+    for _ in 0..PANORAMAS {
+        if until.is_some_and(|until| cache.last_of_all(kind) > until) {
+            return None;
+        }
+        let Some(panorama) = cache.panorama(kind, prefix) else {
+            continue;
+        };
+        if until.is_some_and(|until| panorama.last > until) {
+            return None;
+        }
+        let objects = panorama.objects.into_iter().map(|(space, object)| Placed {
             order: Order {
-                space: all.then(|| space.clone()),
+                space: Some(space),
                 key: Arc::clone(&object.key),
             },
             object,
-        }));
+        });
+        let rest = objects.skip_while(|one| ask.after.is_some_and(|after| one.order <= *after));
+        return Some(choose(ask, rest, panorama.last));
     }
-    (objects, last)
+    None
 }
 
-/// What the store had, at a revision.
-async fn from_store(
-    registry: &Registry,
-    list: Listed<'_>,
+/// The objects that the selectors choose, up to the limit.
+pub(super) fn choose(
+    ask: Ask<'_>,
+    objects: impl Iterator<Item = Placed>,
     revision: Revision,
-) -> Result<Vec<Placed>, Error> {
-    const PAGE: NonZeroUsize = NonZeroUsize::new(1_000).expect("not zero");
-    let kind = kinds().get(list.kind.storage());
-    let resource = ResourceName {
-        group: &kind.group,
-        resource: &kind.resource,
+) -> Found {
+    let everything = ask.selection.is_everything();
+    let mut chosen =
+        objects.filter(|one| everything || ask.selection.chooses(ask.view, &one.object));
+    let most = match ask.limit {
+        0 => usize::MAX,
+        limit => limit,
     };
-    let prefix = match list.spaces {
-        Spaces::One(space) => registry
-            .layout()
-            .collection(resource, space, list.namespace),
-        Spaces::All => registry.layout().resource(resource),
+    let objects = chosen.by_ref().take(most).collect();
+    let left = match chosen.next() {
+        None => Left::Nothing,
+        Some(_) if everything => Left::Known(chosen.count() + 1),
+        Some(_) => Left::Uncounted,
     };
-    let skip = registry.layout().resource(resource).len();
-    let whole = KeyRange::prefix(prefix.into_bytes());
-    let (mut rest, mut objects) = (whole.clone(), Vec::new());
-    loop {
-        let page = registry
-            .store()
-            .range(&rest, At::Revision(revision), Some(PAGE))
-            .await?;
-        for entry in &page.entries {
-            let below = std::str::from_utf8(&entry.key[skip..]).unwrap_or("");
-            let segments: Vec<&str> = below.split('/').collect();
-            let Some(place) = Layout::place(&segments, kind.namespaced()) else {
-                continue;
-            };
-            let inside = match list.spaces {
-                Spaces::One(space) => *space == place.space,
-                Spaces::All => true,
-            };
-            if !inside
-                || list
-                    .namespace
-                    .is_some_and(|wanted| place.namespace != Some(wanted))
-            {
-                continue;
-            }
-            let key: Arc<str> = match place.namespace {
-                Some(namespace) => format!("{namespace}/{}", place.name).into(),
-                None => place.name.into(),
-            };
-            let object = Stored::new(Arc::clone(&key), entry.modified, &entry.value);
-            let space = (*list.spaces == Spaces::All).then_some(place.space);
-            objects.push(Placed {
-                order: Order { space, key },
-                object: Arc::new(object),
-            });
-        }
-        match page.entries.last().map(|entry| entry.key.clone()) {
-            Some(last) if page.more => rest = whole.after(&last),
-            _ => break,
-        }
+    Found {
+        objects,
+        left,
+        revision,
     }
-    objects.sort_by(|one, other| one.order.cmp(&other.order));
-    Ok(objects)
 }
 
-/// The part of the list that is asked for.
-fn page(
-    registry: &Registry,
-    list: Listed<'_>,
-    view: &View,
-    selection: &Selection,
-    found: Found,
-    after: Option<&Order>,
-    limit: usize,
-) -> Listing {
-    let mut meta = ListMeta {
-        revision: found.revision,
-        proceed: None,
-        remaining: None,
+/// What is found, and how the list goes on.
+fn listing(registry: &Registry, list: Listed<'_>, found: Found) -> Listing {
+    let left = match found.left {
+        Left::Known(count) => Some(count),
+        Left::Nothing | Left::Uncounted => None,
     };
-    let from = after.map_or(0, |after| {
-        found.objects.partition_point(|one| one.order <= *after)
-    });
-    let rest = found.objects.into_iter().skip(from);
-    let mut chosen =
-        rest.filter(|one| selection.is_everything() || selection.chooses(view, &one.object));
-    if limit == 0 {
-        let objects = chosen.map(|one| one.object).collect();
-        return Listing { objects, meta };
-    }
-    let mut objects = Vec::with_capacity(limit.min(1024));
-    let mut last = None;
-    for one in chosen.by_ref().take(limit) {
-        last = Some(one.order);
-        objects.push(one.object);
-    }
-    if let (Some(last), Some(_)) = (last, chosen.next()) {
+    let last = found.objects.last().filter(|_| found.left != Left::Nothing);
+    let proceed = last.map(|last| {
         let resume = Resume {
             revision: Some(found.revision),
-            after: last.print(),
+            after: last.order.print(),
+            left,
         };
-        meta.proceed = Some(registry.tokens().make(list, &resume));
-        meta.remaining = selection.is_everything().then(|| chosen.count() + 1);
+        registry.tokens().make(list, &resume)
+    });
+    Listing {
+        objects: found.objects.into_iter().map(|one| one.object).collect(),
+        meta: ListMeta {
+            revision: found.revision,
+            remaining: left.filter(|_| proceed.is_some()),
+            proceed,
+        },
     }
-    Listing { objects, meta }
 }
 
 impl Order {
     /// As tokens say it. A slash cannot begin a key, so the space needs no escaping.
-    fn print(&self) -> String {
+    pub(super) fn print(&self) -> String {
         match &self.space {
             Some(space) => format!("{space}//{}", self.key),
             None => self.key.to_string(),

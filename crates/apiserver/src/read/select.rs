@@ -16,6 +16,8 @@ pub struct Selection {
     kind: &'static Kind,
     /// Every field that is selected by is in the object's key.
     fields_in_key: bool,
+    /// The name in the path of a watch.
+    only: Option<String>,
 }
 
 impl Selection {
@@ -35,22 +37,48 @@ impl Selection {
             fields,
             kind,
             fields_in_key,
+            only: None,
         })
+    }
+
+    /// The same, of the object with this name only.
+    #[must_use]
+    pub fn only(mut self, name: &str) -> Self {
+        self.only = Some(name.to_owned());
+        self
     }
 
     /// Whether it chooses everything.
     pub fn is_everything(&self) -> bool {
-        self.labels.is_everything() && self.fields.is_everything()
+        self.labels.is_everything() && self.fields.is_everything() && self.only.is_none()
     }
 
-    /// The one name that can be chosen, if there is only one.
-    pub fn name(&self) -> Option<&str> {
-        self.fields.name()
+    /// What the keys of all chosen objects begin with, in a list of this namespace or of all.
+    pub fn prefix(&self, namespace: Option<&str>) -> String {
+        let name = self.only.as_deref().or_else(|| self.fields.name());
+        let name = name.unwrap_or("");
+        if !self.kind.namespaced() {
+            return name.to_owned();
+        }
+        match namespace.or_else(|| self.fields.namespace()) {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => String::new(),
+        }
     }
 
     /// Whether it chooses the object.
     pub fn chooses(&self, view: &View, object: &Stored) -> bool {
+        if self.only.as_ref().is_some_and(|only| only != object.name()) {
+            return false;
+        }
         if !self.labels.is_everything() && !self.labels.matches(|name| object.label(name)) {
+            return false;
+        }
+        if self
+            .only
+            .as_deref()
+            .is_some_and(|name| name != object.name())
+        {
             return false;
         }
         if self.fields.is_everything() {

@@ -11,13 +11,15 @@ use insula_kinds::FieldError;
 use serde_json::json;
 use tokio::time::{Instant, Sleep};
 
-use super::{Selection, not_older};
+use super::list::Ask;
+use super::{PANORAMAS, Selection, not_older, past};
 use crate::authorize::Granted;
 use crate::body::Body;
 use crate::cache::{Change, Collection, Cursor, Event, Lost, Stored};
 use crate::query::{self, Query};
 use crate::registry::Registry;
 use crate::status::{Refusal, Result};
+use crate::token::Listed;
 use crate::view::View;
 
 /// How a watch begins.
@@ -42,6 +44,8 @@ struct Watcher {
     cursor: Cursor,
     /// Events up to this one are not told.
     after: Revision,
+    /// Everything up to it was looked at.
+    seen: Revision,
     view: View,
     selection: Selection,
     prefix: String,
@@ -80,10 +84,13 @@ pub async fn watch(
     view: View,
 ) -> Result<Body> {
     let path = granted.path();
-    let selection = Selection::read(query, path.of())?;
+    let mut selection = Selection::read(query, path.of())?;
+    if let Some(name) = &path.name {
+        selection = selection.only(name);
+    }
     let start = start(query)?;
     let timeout = timeout(query)?;
-    let begun = begin(registry, granted, start).await;
+    let begun = begin(registry, granted, start, &selection, &view).await;
     let begun = match begun {
         Ok(begun) => begun,
         // A watch that cannot begin there says so as an event, and ends.
@@ -100,7 +107,7 @@ pub async fn watch(
     let now = Instant::now();
     let bookmarks = query.flag("allowWatchBookmarks").then(|| Bookmarks {
         due: bookmark_due(now, now + timeout),
-        told: begun.after,
+        told: begun.revision,
     });
     let marked = matches!(start, Start::State { marked: true, .. }) && bookmarks.is_some();
     let watcher = Watcher {
@@ -108,13 +115,10 @@ pub async fn watch(
         collection: begun.collection,
         cursor: begun.cursor,
         after: begun.after,
+        seen: begun.revision,
         view,
+        prefix: selection.prefix(path.namespace.as_deref()),
         selection,
-        prefix: path
-            .namespace
-            .as_ref()
-            .map(|of| format!("{of}/"))
-            .unwrap_or_default(),
         initial: begun.objects.into_iter(),
         initial_end: marked.then_some(begun.revision),
         bookmarks,
@@ -140,7 +144,13 @@ struct Begun {
     after: Revision,
 }
 
-async fn begin(registry: &Registry, granted: &Granted, start: Start) -> Result<Begun> {
+async fn begin(
+    registry: &Registry,
+    granted: &Granted,
+    start: Start,
+    selection: &Selection,
+    view: &View,
+) -> Result<Begun> {
     match start {
         Start::State { at_least: None, .. } | Start::Now => {
             registry.catch_up().await?;
@@ -153,9 +163,9 @@ async fn begin(registry: &Registry, granted: &Granted, start: Start) -> Result<B
     }
     let (kind, cache) = (granted.path().of().storage(), registry.cache());
     let applied = cache.applied();
-    let (collection, all) = match granted.spaces() {
-        Spaces::One(space) => (cache.collection(kind, space), false),
-        Spaces::All => (Arc::clone(cache.log_of_all(kind)), true),
+    let collection = match granted.spaces() {
+        Spaces::One(space) => cache.collection(kind, space),
+        Spaces::All => Arc::clone(cache.log_of_all(kind)),
     };
     let after = match start {
         Start::After(revision) => revision,
@@ -172,27 +182,23 @@ async fn begin(registry: &Registry, granted: &Granted, start: Start) -> Result<B
             after,
         });
     }
-    let prefix = granted.path().namespace.as_ref().map(|of| format!("{of}/"));
-    let prefix = prefix.unwrap_or_default();
-    if all {
-        // First the place in the log, then the objects: what changes in between is told
-        // once more, and nothing is left out.
-        let cursor = collection
-            .after(applied)
-            .map_err(|lost| too_old(lost, applied))?;
-        let spaces = cache.everywhere(kind).into_iter();
-        let objects = spaces
-            .flat_map(|(_, of)| of.snapshot(&prefix, None).objects)
-            .collect();
-        return Ok(Begun {
-            collection,
-            cursor,
-            objects,
-            revision: applied,
-            after: applied,
-        });
+    let namespace = granted.path().namespace.as_deref();
+    let ask = Ask {
+        list: Listed {
+            kind: granted.path().of(),
+            spaces: granted.spaces(),
+            namespace,
+        },
+        selection,
+        view,
+        after: None,
+        left: None,
+        limit: 0,
+    };
+    if *granted.spaces() == Spaces::All {
+        return everywhere(registry, ask, collection, applied).await;
     }
-    let snapshot = collection.snapshot(&prefix, None);
+    let snapshot = collection.snapshot(&selection.prefix(namespace), None);
     let revision = applied.max(snapshot.last);
     Ok(Begun {
         collection,
@@ -201,6 +207,38 @@ async fn begin(registry: &Registry, granted: &Granted, start: Start) -> Result<B
         revision,
         // The cursor alone says what is new: it is the place of this very snapshot.
         after: Revision::ZERO,
+    })
+}
+
+/// All spaces as of one moment: the cache's view of them, or the store's if the cache
+/// changes too fast.
+async fn everywhere(
+    registry: &Registry,
+    ask: Ask<'_>,
+    collection: Arc<Collection>,
+    applied: Revision,
+) -> Result<Begun> {
+    let prefix = ask.selection.prefix(ask.list.namespace);
+    let kind = ask.list.kind.storage();
+    let panorama = (0..PANORAMAS).find_map(|_| registry.cache().panorama(kind, &prefix));
+    if let Some(panorama) = panorama {
+        let objects = panorama.objects.into_iter().map(|(_, object)| object);
+        return Ok(Begun {
+            collection,
+            cursor: panorama.cursor,
+            objects: objects.collect(),
+            revision: applied.max(panorama.last),
+            after: Revision::ZERO,
+        });
+    }
+    let found = past::read(registry, ask, applied).await?;
+    let cursor = collection.after(applied);
+    Ok(Begun {
+        collection,
+        cursor: cursor.map_err(|lost| too_old(lost, applied))?,
+        objects: found.objects.into_iter().map(|one| one.object).collect(),
+        revision: applied,
+        after: applied,
     })
 }
 
@@ -220,25 +258,23 @@ fn start(query: &Query) -> Result<Start> {
     let initial = query.choice("sendInitialEvents");
     let mut errors = Vec::new();
     let mut forbid = |why: &str| errors.push(FieldError::forbidden("resourceVersionMatch", why));
-    match (initial, matching) {
-        (Some(_), Some("NotOlderThan")) | (None, None) => {}
-        (Some(_), None) => {
-            forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
-        }
-        (Some(_), Some(other)) => {
-            forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
-            let value = json!(other);
-            let known = ["NotOlderThan"];
-            errors.push(FieldError::not_supported(
-                "resourceVersionMatch",
-                &value,
-                &known,
-            ));
-        }
-        (None, Some(_)) => {
+    if initial.is_some() && matching != Some("NotOlderThan") {
+        forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+    }
+    if let Some(matching) = matching {
+        if initial.is_none() {
             forbid(
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             );
+        }
+        if matching != "NotOlderThan" {
+            let (value, known) = (json!(matching), ["NotOlderThan"]);
+            let error = FieldError::not_supported("resourceVersionMatch", &value, &known);
+            errors.push(error);
+        }
+        if query.get("continue").is_some() {
+            let why = "resourceVersionMatch is forbidden when continue is provided";
+            errors.push(FieldError::forbidden("resourceVersionMatch", why));
         }
     }
     if !errors.is_empty() {
@@ -312,7 +348,7 @@ impl Watcher {
             match self.events() {
                 Err(lost) => {
                     self.over = true;
-                    return Some(self.view.error(&too_old(lost, self.after)));
+                    return Some(self.view.error(&too_old(lost, self.seen)));
                 }
                 Ok(Some(piece)) => return Some(piece),
                 Ok(None) => {}
@@ -369,6 +405,7 @@ impl Watcher {
             let mut lines = Vec::new();
             for event in &events {
                 lines.extend(self.line(event));
+                self.seen = self.seen.max(event.revision);
             }
             match lines.len() {
                 0 => {}

@@ -154,13 +154,7 @@ impl Draft<'_> {
             return Err(Refusal::invalid(kind, &address.name, &errors));
         }
         let value = encoded(stored, &object);
-        if !self.dry_run {
-            return put(registry, kind, address, gate, value, &now).await;
-        }
-        if registry.fresh(address).await?.is_some() {
-            return Err(Refusal::already_exists(kind, &address.name));
-        }
-        Ok(Arc::new(Stored::unsaved(address.within().into(), value)))
+        put(registry, kind, address, gate, value, &now, self.dry_run).await
     }
 }
 
@@ -172,6 +166,7 @@ async fn put(
     mut gate: Gate,
     value: Bytes,
     now: &str,
+    dry_run: bool,
 ) -> Result<Arc<Stored>> {
     let stored = address.of();
     loop {
@@ -185,7 +180,13 @@ async fn put(
             transaction = tenants::keep_apart_from_namespaces(registry, transaction, address);
             transaction = tenants::furnish(registry, transaction, &address.name, now)?;
         }
+        if dry_run {
+            transaction = checks_of(&transaction);
+        }
         match registry.commit(transaction).await? {
+            Outcome::Unchanged(_) if dry_run => {
+                return Ok(Arc::new(Stored::unsaved(address.within().into(), value)));
+            }
             Outcome::Committed(revision) => {
                 return Ok(Arc::new(Stored::new(
                     address.within().into(),
@@ -207,6 +208,14 @@ async fn put(
             }
         }
     }
+}
+
+/// The same checks and no changes: what would be refused is refused, and nothing happens.
+fn checks_of(transaction: &Transaction) -> Transaction {
+    let checks = transaction.checks().iter();
+    checks.fold(Transaction::new(), |only, check| {
+        only.check(check.key.clone(), check.expect)
+    })
 }
 
 /// Everything that the server adds to a new object.

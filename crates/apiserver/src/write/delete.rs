@@ -97,6 +97,14 @@ impl DeleteOptions {
         }
     }
 
+    /// Without time to end.
+    pub fn at_once() -> Self {
+        Self {
+            grace: Some(0),
+            ..Self::default()
+        }
+    }
+
     /// Only this object, and only if it is still so.
     pub fn exactly(object: &Stored) -> Self {
         Self {

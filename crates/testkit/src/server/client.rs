@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tokio::net::TcpStream;
@@ -22,6 +22,15 @@ use tokio_rustls::TlsConnector;
 pub struct Client {
     sender: SendRequest<Full<Bytes>>,
     token: String,
+}
+
+/// What a client shows when it connects.
+#[derive(Debug)]
+pub struct Identity {
+    /// Its certificate.
+    pub certificate: CertificateDer<'static>,
+    /// The key of it.
+    pub key: PrivateKeyDer<'static>,
 }
 
 /// An answer.
@@ -40,6 +49,8 @@ pub struct Answer {
 pub struct Lines {
     /// The HTTP code.
     pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
     body: Incoming,
     read: BytesMut,
 }
@@ -54,13 +65,26 @@ impl Client {
         ca: &CertificateDer<'static>,
         token: &str,
     ) -> anyhow::Result<Self> {
+        Self::connect_as(address, ca, None, token).await
+    }
+
+    /// The same with a certificate.
+    pub async fn connect_as(
+        address: SocketAddr,
+        ca: &CertificateDer<'static>,
+        identity: Option<Identity>,
+        token: &str,
+    ) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(ca.clone())?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match identity {
+            None => config.with_no_client_auth(),
+            Some(shown) => config.with_client_auth_cert(vec![shown.certificate], shown.key)?,
+        };
         config.alpn_protocols = vec![b"h2".to_vec()];
         let stream = TcpStream::connect(address).await?;
         // A request is two small writes, and the second must not wait for an answer.
@@ -139,11 +163,19 @@ impl Client {
 
     /// GET of a watch; the lines come as they are sent.
     pub async fn watch(&self, path: &str) -> anyhow::Result<Lines> {
-        let response = self.start(Method::GET, path, &[], Bytes::new()).await?;
-        let status = response.status().as_u16();
+        self.watch_as(path, "*/*").await
+    }
+
+    /// GET of a watch, accepting this.
+    pub async fn watch_as(&self, path: &str, accept: &str) -> anyhow::Result<Lines> {
+        let headers = [("accept", accept)];
+        let response = self.start(Method::GET, path, &headers, Bytes::new());
+        let response = tokio::time::timeout(PATIENCE, response).await;
+        let (parts, body) = response.context("no answer came in time")??.into_parts();
         Ok(Lines {
-            status,
-            body: response.into_body(),
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body,
             read: BytesMut::new(),
         })
     }
@@ -209,24 +241,63 @@ impl Lines {
         Ok(line.map(|line| serde_json::from_slice(&line).unwrap_or_default()))
     }
 
+    /// Every line up to the end.
+    pub async fn rest(&mut self) -> anyhow::Result<Vec<Value>> {
+        let mut lines = Vec::new();
+        while let Some(line) = self.next().await? {
+            lines.push(line);
+        }
+        Ok(lines)
+    }
+
+    /// The next of the frames that begin with their length in four bytes; `None` at the end.
+    pub async fn frame(&mut self) -> anyhow::Result<Option<Bytes>> {
+        let frame = tokio::time::timeout(PATIENCE, self.sized()).await;
+        frame.context("no frame came in time")?
+    }
+
     /// Whether nothing comes for this long.
     pub async fn is_quiet_for(&mut self, time: Duration) -> bool {
         tokio::time::timeout(time, self.line()).await.is_err()
     }
 
     async fn line(&mut self) -> anyhow::Result<Option<Bytes>> {
+        let mut looked = 0;
         loop {
-            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
-                return Ok(Some(self.read.split_to(end + 1).freeze()));
+            let end = self.read[looked..].iter().position(|byte| *byte == b'\n');
+            if let Some(end) = end {
+                return Ok(Some(self.read.split_to(looked + end + 1).freeze()));
             }
-            match self.body.frame().await {
-                None => return Ok((!self.read.is_empty()).then(|| self.read.split().freeze())),
-                Some(frame) => {
-                    if let Ok(data) = frame?.into_data() {
-                        self.read.extend_from_slice(&data);
-                    }
-                }
+            looked = self.read.len();
+            if !self.more().await? {
+                return Ok((!self.read.is_empty()).then(|| self.read.split().freeze()));
             }
         }
+    }
+
+    async fn sized(&mut self) -> anyhow::Result<Option<Bytes>> {
+        loop {
+            if let Some(head) = self.read.first_chunk() {
+                let length = u32::from_be_bytes(*head) as usize;
+                if self.read.len() >= 4 + length {
+                    return Ok(Some(self.read.split_to(4 + length).split_off(4).freeze()));
+                }
+            }
+            if !self.more().await? {
+                anyhow::ensure!(self.read.is_empty(), "the last frame is not whole");
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads on; whether there was more.
+    async fn more(&mut self) -> anyhow::Result<bool> {
+        let Some(frame) = self.body.frame().await else {
+            return Ok(false);
+        };
+        if let Ok(data) = frame?.into_data() {
+            self.read.extend_from_slice(&data);
+        }
+        Ok(true)
     }
 }

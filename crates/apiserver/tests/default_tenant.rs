@@ -1,0 +1,148 @@
+//! The default tenant: where they belong whose credential names none.
+
+use std::sync::Arc;
+
+use insula_access::Subject;
+use insula_apiserver::tenants::ensure;
+use insula_core::{Space, TenantName};
+use insula_testkit::server::{Client, Engine, Setup, TestServer};
+use serde_json::{Value, json};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+
+fn setup(default: &str) -> anyhow::Result<Setup> {
+    Ok(Setup {
+        default_tenant: Some(Space::parse(default)?),
+        tokens: "masters,root,8,\"system:masters\"\n".to_owned(),
+        ..Setup::default()
+    })
+}
+
+async fn start(default: &str) -> anyhow::Result<TestServer> {
+    let server = TestServer::start_on(Engine::Memory, setup(default)?).await?;
+    Ok(server.expect("memory is always there"))
+}
+
+/// The groups and the space that the server says the client has.
+async fn who(client: &Client) -> anyhow::Result<(Value, Value)> {
+    let answer = client.post(WHO, &json!({})).await?;
+    anyhow::ensure!(answer.status == 201, "{}", answer.text());
+    let user = answer.json()["status"]["userInfo"].clone();
+    Ok((
+        user["groups"].clone(),
+        user["extra"]["insula.dev/tenant"][0].clone(),
+    ))
+}
+
+#[tokio::test]
+async fn it_is_created_whole_when_it_is_absent() -> anyhow::Result<()> {
+    let server = start("xxx").await?;
+    let system = server.system().await?;
+    let found = system.get("/api/v1/tenants/xxx").await?;
+    assert_eq!(found.status, 200, "{}", found.text());
+    assert_eq!(found.json()["status"]["phase"], "Active");
+    let namespaces = system.get("/api/v1/tenants/xxx/namespaces").await?.json();
+    assert_eq!(namespaces["items"].as_array().map(Vec::len), Some(3));
+    let role = "/apis/rbac.authorization.k8s.io/v1/tenants/xxx/clusterroles/admin-role";
+    assert_eq!(system.get(role).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn it_stays_as_it_is_when_it_is_there() -> anyhow::Result<()> {
+    let mut server = start("xxx").await?;
+    let system = server.system().await?;
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    let before = system.patch("/api/v1/tenants/xxx", "merge", &label).await?;
+    let store = Arc::clone(server.registry().store());
+    let revision = store.revision().await?;
+    server.stop().await;
+    let server = TestServer::over(store, setup("xxx")?).await?;
+    let after = server.system().await?.get("/api/v1/tenants/xxx").await?;
+    assert_eq!(after.json(), before.json());
+    assert_eq!(server.registry().store().revision().await?, revision);
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_names_no_tenant_belongs_to_it_and_nobody_else_does() -> anyhow::Result<()> {
+    let server = start("xxx").await?;
+    let stray = server.client("stray").await?;
+    let made = stray
+        .post(MAPS, &json!({"metadata": {"name": "one"}}))
+        .await?;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let made = made.json();
+    assert_eq!(made["metadata"]["tenant"], "xxx");
+    let full = "/api/v1/tenants/xxx/namespaces/default/configmaps/one";
+    assert_eq!(made["metadata"]["selfLink"], full);
+    assert_eq!(stray.get(full).await?.status, 200);
+    for path in [
+        "/api/v1/tenants/t1/pods",
+        "/api/v1/tenants/all/pods",
+        "/api/v1/nodes",
+    ] {
+        assert_eq!(stray.get(path).await?.status, 403, "{path}");
+    }
+    // What makes a master of the system makes none of a tenant.
+    let (groups, space) = who(&server.client("masters").await?).await?;
+    assert_eq!(
+        (groups, space),
+        (json!(["system:authenticated"]), json!("xxx"))
+    );
+    let own = server.tenant("t1").await?;
+    assert_eq!(own.get(&format!("{MAPS}/one")).await?.status, 404);
+    let system = server.system().await?;
+    assert_eq!(system.get(&format!("{MAPS}/one")).await?.status, 404);
+    assert_eq!(system.get(full).await?.status, 200);
+    let subject = Subject {
+        user: "alice".to_owned(),
+        groups: vec!["dev".to_owned()],
+        tenant: None,
+    };
+    let certified = server.certified(&subject, "").await?;
+    let (groups, space) = who(&certified).await?;
+    assert_eq!(groups, json!(["dev", "system:authenticated"]));
+    assert_eq!(space, "xxx");
+    Ok(())
+}
+
+#[tokio::test]
+async fn it_may_be_the_system_and_plain_credentials_administer_it() -> anyhow::Result<()> {
+    let server = start("system").await?;
+    let masters = server.client("masters").await?;
+    let (groups, space) = who(&masters).await?;
+    assert_eq!(groups, json!(["system:masters", "system:authenticated"]));
+    assert_eq!(space, "system");
+    let made = masters
+        .post(MAPS, &json!({"metadata": {"name": "one"}}))
+        .await?;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let made = made.json();
+    assert!(made["metadata"].get("tenant").is_none(), "{made}");
+    assert_eq!(made["metadata"]["selfLink"], format!("{MAPS}/one"));
+    assert_eq!(masters.get("/api/v1/nodes").await?.status, 200);
+    assert_eq!(masters.get("/api/v1/tenants/all/pods").await?.status, 200);
+    // A tenant's credential is a tenant's.
+    let own = server.tenant("t1").await?;
+    assert_eq!(own.get("/api/v1/nodes").await?.status, 403);
+    Ok(())
+}
+
+#[tokio::test]
+async fn it_cannot_have_the_name_of_a_system_namespace() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let name = TenantName::parse("kube-public")?;
+    let refused = ensure(server.registry(), &name).await;
+    let message = refused.map_err(|refusal| refusal.message().to_owned());
+    let why = "Operation cannot be fulfilled on tenants \"kube-public\": a namespace of the \
+               system space has this name already, and tenants share their names with it; choose \
+               another name";
+    assert_eq!(message, Err(why.to_owned()));
+    // One that is there is no reason to refuse.
+    let name = TenantName::parse("fine")?;
+    assert_eq!(ensure(server.registry(), &name).await, Ok(()));
+    assert_eq!(ensure(server.registry(), &name).await, Ok(()));
+    Ok(())
+}

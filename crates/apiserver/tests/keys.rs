@@ -1,0 +1,258 @@
+//! Keys: those of the document, for every kind that is stored, in memory and in etcd.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use anyhow::Context;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use insula_kinds::{Kind, kinds};
+use insula_testkit::server::{Client, Engine, Setup, TestServer};
+use serde_json::{Value, json};
+
+/// Objects as small as they can be, of the kinds without a recorded one.
+fn small(kind: &Kind) -> Option<Value> {
+    let pod = json!({
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    });
+    let selector = json!({"matchLabels": {"a": "b"}});
+    let rest = match kind.kind.as_str() {
+        "Pod" => json!({"spec": pod["spec"]}),
+        "ConfigMap" | "ResourceQuota" | "Role" | "Namespace" => json!({}),
+        // The system namespace has the name that the others have.
+        "Tenant" => json!({"metadata": {"name": "another"}}),
+        "DaemonSet" => json!({"spec": {"selector": selector, "template": pod}}),
+        "Job" => {
+            let mut template = json!({"spec": pod["spec"]});
+            template["spec"]["restartPolicy"] = "Never".into();
+            json!({"spec": {"template": template}})
+        }
+        "Ingress" => {
+            json!({"spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}})
+        }
+        "IPAddress" => json!({
+            "metadata": {"name": "10.0.0.1"},
+            "spec": {"parentRef": {"resource": "services", "name": "s", "namespace": "n"}},
+        }),
+        "CSIStorageCapacity" => json!({"storageClassName": "s"}),
+        "VolumeAttachment" => json!({
+            "spec": {"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "p"}},
+        }),
+        "VolumeAttributesClass" => json!({"driverName": "d", "parameters": {"a": "b"}}),
+        "PriorityClass" => json!({"value": 1}),
+        "RuntimeClass" => json!({"handler": "h"}),
+        "EndpointSlice" => json!({"addressType": "IPv4", "endpoints": []}),
+        "ResourceClaimTemplate" => json!({"spec": {"spec": {}}}),
+        "ResourceSlice" => json!({"spec": {
+            "driver": "d", "nodeName": "n",
+            "pool": {"name": "p", "resourceSliceCount": 1, "generation": 1},
+        }}),
+        "ValidatingWebhookConfiguration" => json!({"webhooks": []}),
+        "MutatingAdmissionPolicy" => json!({"spec": {
+            "reinvocationPolicy": "Never",
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
+                "resources": ["pods"],
+            }]},
+            "mutations": [{
+                "patchType": "ApplyConfiguration",
+                "applyConfiguration": {"expression": "Object{}"},
+            }],
+        }}),
+        "MutatingAdmissionPolicyBinding" => json!({"spec": {"policyName": "p"}}),
+        _ => return None,
+    };
+    let mut object = json!({"metadata": {"name": "x"}});
+    for (member, value) in rest.as_object().into_iter().flatten() {
+        object[member] = value.clone();
+    }
+    Some(object)
+}
+
+/// One that Kubernetes took.
+fn recorded(kind: &Kind) -> anyhow::Result<Value> {
+    let group = match (kind.group.as_str(), kind.version.as_str()) {
+        ("", _) => "core",
+        ("autoscaling", "v1") => "autoscaling-v1",
+        (group, _) => group,
+    };
+    let path = format!(
+        "{}/../kinds/tests/data/defaults/{group}_{}.in.json",
+        env!("CARGO_MANIFEST_DIR"),
+        kind.kind
+    );
+    Ok(serde_json::from_slice(
+        &fs::read(&path).with_context(|| path)?,
+    )?)
+}
+
+fn api(kind: &Kind) -> String {
+    match kind.group.as_str() {
+        "" => "/api/v1".to_owned(),
+        group => format!("/apis/{group}/{}", kind.version),
+    }
+}
+
+/// Where the document says that it is.
+fn documented(kind: &Kind, tenant: Option<&str>, namespace: &str, name: &str) -> String {
+    let group = match kind.group.as_str() {
+        // They are the same objects, under two names.
+        "" | "events.k8s.io" => String::new(),
+        group => format!("{group}/"),
+    };
+    let tenant = tenant.map(|tenant| format!("{tenant}/"));
+    let tenant = tenant.unwrap_or_default();
+    let namespace = match kind.namespaced() {
+        true => format!("{namespace}/"),
+        false => String::new(),
+    };
+    format!(
+        "/registry/{group}{}/{tenant}{namespace}{name}",
+        kind.resource
+    )
+}
+
+/// Creates one object of every kind there is, and says which keys it came under.
+async fn create_all(
+    server: &TestServer,
+    client: &Client,
+    tenant: Option<&str>,
+) -> anyhow::Result<Vec<String>> {
+    let mut expected = Vec::new();
+    for (_, kind) in kinds().iter() {
+        if !kind.can("create") || !kind.can("get") || (kind.system_only && tenant.is_some()) {
+            continue;
+        }
+        let mut object = match small(kind) {
+            Some(object) => object,
+            None => recorded(kind)?,
+        };
+        let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
+        // Both versions of the same objects come along: each gets an object.
+        let name = match (kind.group.as_str(), kind.version.as_str()) {
+            ("autoscaling", "v1") | ("events.k8s.io", _) => format!("{name}-too"),
+            _ => name,
+        };
+        object["metadata"]["name"] = name.as_str().into();
+        let within = match kind.namespaced() {
+            true => format!("namespaces/default/{}", kind.resource),
+            false => kind.resource.clone(),
+        };
+        let before: BTreeSet<String> = server.keys().await?.into_iter().collect();
+        let made = client
+            .post(&format!("{}/{within}", api(kind)), &object)
+            .await?;
+        anyhow::ensure!(made.status == 201, "{}: {}", kind.kind, made.text());
+        let key = documented(kind, tenant, "default", &name);
+        let after = server.keys().await?.into_iter();
+        let new: Vec<String> = after.filter(|key| !before.contains(key)).collect();
+        match kind.kind.as_str() {
+            "Tenant" | "Namespace" => assert!(new.contains(&key), "{new:?}"),
+            _ => assert_eq!(new, [key.as_str()]),
+        }
+        expected.extend(new);
+    }
+    Ok(expected)
+}
+
+#[tokio::test]
+async fn every_stored_kind_is_under_the_key_that_the_document_says() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (system, tenant) = (server.system().await?, server.tenant("tenant-a").await?);
+    let of_tenant = create_all(&server, &tenant, Some("tenant-a")).await?;
+    let of_system = create_all(&server, &system, None).await?;
+    assert!(of_tenant.len() > 50 && of_system.len() > of_tenant.len());
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_keys_of_the_document_hold_those_objects() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (system, tenant) = (server.system().await?, server.tenant("tenant-a").await?);
+    let service = json!({
+        "metadata": {"name": "v1beta1.node.k8s.io"},
+        "spec": {
+            "group": "node.k8s.io", "version": "v1beta1",
+            "groupPriorityMinimum": 1, "versionPriority": 1,
+        },
+    });
+    let account = json!({"metadata": {"name": "job-controller"}});
+    let accounts = "/api/v1/namespaces/kube-system/serviceaccounts";
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    for (client, path, object) in [
+        (&system, services, &service),
+        (&system, accounts, &account),
+        (&tenant, accounts, &account),
+    ] {
+        let made = client.post(path, object).await?;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    for (key, link) in [
+        (
+            "/registry/apiregistration.k8s.io/apiservices/v1beta1.node.k8s.io",
+            "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.node.k8s.io",
+        ),
+        (
+            "/registry/serviceaccounts/kube-system/job-controller",
+            "/api/v1/namespaces/kube-system/serviceaccounts/job-controller",
+        ),
+        (
+            "/registry/namespaces/tenant-a/kube-public",
+            "/api/v1/tenants/tenant-a/namespaces/kube-public",
+        ),
+        (
+            "/registry/serviceaccounts/tenant-a/kube-system/job-controller",
+            "/api/v1/tenants/tenant-a/namespaces/kube-system/serviceaccounts/job-controller",
+        ),
+    ] {
+        let entry = server.registry().store().get(&key.into()).await?;
+        let entry = entry.with_context(|| key.to_owned())?;
+        let object: Value = serde_json::from_slice(&entry.value)?;
+        assert_eq!(object["metadata"]["selfLink"], link);
+        let shown = system.get(link).await?.json();
+        assert_eq!(shown["metadata"]["uid"], object["metadata"]["uid"]);
+    }
+    Ok(())
+}
+
+/// Everything below `/registry/`, asked of etcd itself and of nothing of ours.
+fn ask_etcd(endpoint: &str) -> anyhow::Result<String> {
+    let address = endpoint.trim_start_matches("http://");
+    let (start, end) = (STANDARD.encode("/registry/"), STANDARD.encode("/registry0"));
+    let body = json!({"key": start, "range_end": end, "keys_only": true}).to_string();
+    let mut stream = TcpStream::connect(address)?;
+    let length = body.len();
+    write!(
+        stream,
+        "POST /v3/kv/range HTTP/1.0\r\nContent-Length: {length}\r\n\r\n{body}"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+#[tokio::test]
+async fn etcd_itself_shows_the_keys_of_the_document() -> anyhow::Result<()> {
+    let Some(server) = TestServer::start_on(Engine::Etcd, Setup::default()).await? else {
+        return Ok(());
+    };
+    let (system, tenant) = (server.system().await?, server.tenant("tenant-a").await?);
+    let mut expected = create_all(&server, &tenant, Some("tenant-a")).await?;
+    expected.extend(create_all(&server, &system, None).await?);
+    expected.push("/registry/tenants/tenant-a".to_owned());
+    expected.push("/registry/namespaces/tenant-a/kube-public".to_owned());
+    expected.push("/registry/serviceaccounts/tenant-a/kube-system/default".to_owned());
+    expected.push("/registry/serviceaccounts/kube-system/default".to_owned());
+    let endpoint = server.etcd().context("it is on etcd")?.endpoint();
+    let answer = tokio::task::spawn_blocking(move || ask_etcd(&endpoint)).await??;
+    for key in expected {
+        let found = answer.contains(&format!("\"key\":\"{}\"", STANDARD.encode(&key)));
+        assert!(found, "{key}");
+    }
+    let count = answer.matches("\"key\":").count();
+    assert_eq!(count, server.keys().await?.len());
+    Ok(())
+}

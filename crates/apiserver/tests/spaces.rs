@@ -1,0 +1,384 @@
+//! Spaces: who is in which, and what objects say about it.
+
+use http::Method;
+use insula_access::Subject;
+use insula_core::Space;
+use insula_kinds::{kinds, protobuf};
+use insula_testkit::server::{Engine, Setup, TestServer};
+use serde_json::{Value, json};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const FULL: &str = "/api/v1/tenants/t1/namespaces/default/configmaps";
+const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+const DIFFERENT: &str =
+    "the tenant of the provided object does not match the tenant sent on the request";
+
+fn map(name: &str, tenant: Option<&str>) -> Value {
+    let mut object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
+    });
+    if let Some(tenant) = tenant {
+        object["metadata"]["tenant"] = tenant.into();
+    }
+    object
+}
+
+#[tokio::test]
+async fn a_missing_tenant_is_filled_in_and_an_equal_one_accepted() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let user = server.tenant("t1").await?;
+    for (name, tenant) in [("a", None), ("b", Some("t1")), ("c", Some(""))] {
+        let strict = format!("{MAPS}?fieldValidation=Strict");
+        let made = user.post(&strict, &map(name, tenant)).await?;
+        assert_eq!(made.status, 201, "{}", made.text());
+        assert_eq!(made.json()["metadata"]["tenant"], "t1");
+        let path = format!("{MAPS}/{name}");
+        // A typed client has dropped it, or sends what it was sent.
+        for tenant in [None, Some("t1")] {
+            let updated = user.put(&path, &map(name, tenant)).await?;
+            assert_eq!(updated.status, 200, "{}", updated.text());
+            assert_eq!(updated.json()["metadata"]["tenant"], "t1");
+        }
+        for patch in [
+            json!({"metadata": {"tenant": "t1"}}),
+            json!({"metadata": {"tenant": null}}),
+        ] {
+            let patched = user.patch(&path, "merge", &patch).await?;
+            assert_eq!(patched.status, 200, "{}", patched.text());
+            assert_eq!(patched.json()["metadata"]["tenant"], "t1");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_different_tenant_is_refused_however_it_is_written() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (system, user) = (server.system().await?, server.tenant("t1").await?);
+    server.tenant("t2").await?;
+    assert_eq!(user.post(MAPS, &map("one", None)).await?.status, 201);
+    assert_eq!(system.post(MAPS, &map("one", None)).await?.status, 201);
+    for (client, base, tenants) in [
+        (&user, MAPS, ["t2", "system", "ghost", "all"]),
+        (&user, FULL, ["t2", "system", "ghost", "all"]),
+        (&system, FULL, ["t2", "system", "ghost", "all"]),
+        (&system, MAPS, ["t1", "t2", "ghost", "all"]),
+    ] {
+        let path = format!("{base}/one");
+        let before = client.get(&path).await?;
+        for tenant in tenants {
+            let patch = json!({"metadata": {"tenant": tenant}});
+            let test = json!([{"op": "add", "path": "/metadata/tenant", "value": tenant}]);
+            for refused in [
+                client.post(base, &map("two", Some(tenant))).await?,
+                client.put(&path, &map("one", Some(tenant))).await?,
+                client.patch(&path, "merge", &patch).await?,
+                client.patch(&path, "strategic-merge", &patch).await?,
+                client.patch(&path, "json", &test).await?,
+            ] {
+                let found = (refused.status, refused.message());
+                assert_eq!(found, (400, DIFFERENT.to_owned()), "{base} {tenant}");
+            }
+        }
+        assert_eq!(client.get(&path).await?.body, before.body);
+        assert_eq!(client.get(&format!("{base}/two")).await?.status, 404);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn objects_of_the_system_space_have_no_tenant() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let system = server.system().await?;
+    for (name, tenant) in [("a", None), ("b", Some("system")), ("c", Some(""))] {
+        let made = system.post(MAPS, &map(name, tenant)).await?;
+        assert_eq!(made.status, 201, "{}", made.text());
+        assert!(!made.text().contains("\"tenant\""), "{}", made.text());
+    }
+    let list = system.get("/api/v1/configmaps").await?;
+    assert!(!list.text().contains("\"tenant\""), "{}", list.text());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_body_of_protobuf_needs_no_tenant_and_an_answer_has_one() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let user = server.tenant("t1").await?;
+    let kind = kinds()
+        .find("", "v1", "configmaps")
+        .map(|id| kinds().get(id));
+    let of = kind.expect("it is served").type_id();
+    let object = map("one", None);
+    let object = object.as_object().expect("an object").clone();
+    let mut raw = Vec::new();
+    protobuf::encode(of, &object, &mut raw);
+    let media = "application/vnd.kubernetes.protobuf";
+    let headers = [("content-type", media), ("accept", media)];
+    let body = protobuf::seal("v1", "ConfigMap", &raw);
+    let made = user.send(Method::POST, MAPS, &headers, body).await?;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let envelope = protobuf::open(&made.body)?;
+    let shown = protobuf::decode(of, envelope.raw)?;
+    assert_eq!(shown["metadata"]["tenant"], "t1");
+    assert_eq!(shown["metadata"]["selfLink"], format!("{FULL}/one"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn objects_are_selected_by_their_tenant() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let system = server.system().await?;
+    for tenant in ["t1", "t2"] {
+        let user = server.tenant(tenant).await?;
+        user.post(MAPS, &map(&format!("of-{tenant}"), None)).await?;
+    }
+    system.post(MAPS, &map("of-system", None)).await?;
+    let user = server.client("t1").await?;
+    let all = "/api/v1/tenants/all/configmaps";
+    for (client, path, selector, expected) in [
+        (
+            &user,
+            "/api/v1/configmaps",
+            "metadata.tenant=t1",
+            &["of-t1"][..],
+        ),
+        (&user, "/api/v1/configmaps", "metadata.tenant=t2", &[]),
+        (&user, "/api/v1/configmaps", "metadata.tenant!=t1", &[]),
+        (&system, all, "metadata.tenant=t2", &["of-t2"]),
+        (&system, all, "metadata.tenant!=t2", &["of-system", "of-t1"]),
+        (&system, all, "metadata.tenant=", &["of-system"]),
+        (&system, all, "", &["of-system", "of-t1", "of-t2"]),
+        (&system, "/api/v1/configmaps", "metadata.tenant=t1", &[]),
+    ] {
+        let selector = selector.replace('=', "%3D").replace('!', "%21");
+        let list = client
+            .get(&format!("{path}?fieldSelector={selector}"))
+            .await?;
+        assert_eq!(list.status, 200, "{}", list.text());
+        let list = list.json();
+        let items = list["items"].as_array().into_iter().flatten();
+        let names: Vec<&Value> = items.map(|item| &item["metadata"]["name"]).collect();
+        assert_eq!(names, expected, "{path} {selector}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_url_names_the_space_or_else_the_credential_does() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let system = server.system().await?;
+    for tenant in ["t1", "t2"] {
+        let user = server.tenant(tenant).await?;
+        user.post(MAPS, &map(&format!("of-{tenant}"), None)).await?;
+    }
+    system.post(MAPS, &map("of-system", None)).await?;
+    let list = "configmaps";
+    for (token, expected) in [
+        ("t1", ["of-t1", "of-t1", "403", "403", "403", "403"]),
+        ("t2", ["of-t2", "403", "of-t2", "403", "403", "403"]),
+        ("ghost", ["403", "403", "403", "403", "403", "403"]),
+        (
+            "system",
+            [
+                "of-system",
+                "of-t1",
+                "of-t2",
+                "of-system",
+                "of-system,of-t1,of-t2",
+                "404",
+            ],
+        ),
+    ] {
+        let client = server.client(token).await?;
+        let places = [
+            None,
+            Some("t1"),
+            Some("t2"),
+            Some("system"),
+            Some("all"),
+            Some("missing"),
+        ];
+        for (place, expected) in places.into_iter().zip(expected) {
+            let full = place.map(|place| format!("/api/v1/tenants/{place}/{list}"));
+            let below = place.filter(|place| *place != "all");
+            let below = below.map(|place| format!("/tenants/{place}/api/v1/{list}"));
+            let short = place.is_none().then(|| format!("/api/v1/{list}"));
+            for path in [full, below, short].into_iter().flatten() {
+                let found = client.get(&path).await?;
+                let found = match found.status {
+                    200 => {
+                        let list = found.json();
+                        let items = list["items"].as_array().into_iter().flatten();
+                        let names = items.filter_map(|item| item["metadata"]["name"].as_str());
+                        names.collect::<Vec<_>>().join(",")
+                    }
+                    other => other.to_string(),
+                };
+                assert_eq!(found, expected, "{token} {path}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_credential_without_a_tenant_is_told_so() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let why = "forbidden: the credential names no tenant, and this server has no default tenant";
+    let stray = server.client("stray").await?;
+    let nobody = Subject {
+        user: "system:kube-scheduler".to_owned(),
+        groups: vec!["system:masters".to_owned()],
+        tenant: None,
+    };
+    let certified = server.certified(&nobody, "").await?;
+    for client in [&stray, &certified] {
+        for path in [
+            "/api/v1/pods",
+            "/api/v1/tenants/t1/pods",
+            "/api",
+            "/tenants/t1/apis",
+            "/metrics",
+        ] {
+            let refused = client.get(path).await?;
+            let found = (refused.status, refused.message());
+            assert_eq!(found, (403, why.to_owned()), "{path}");
+        }
+        assert_eq!(client.get("/healthz").await?.status, 200);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_certificate_says_who_and_where() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    server.tenant("t1").await?;
+    let everybody = "system:authenticated";
+    for (groups, tenant, space, expected) in [
+        (&[][..], "t1", "t1", vec![everybody]),
+        (&["dev"], "t1", "t1", vec!["dev", everybody]),
+        // What is the server's to give is not the tenant's to have.
+        (&["system:masters"], "t1", "t1", vec![everybody]),
+        (&["system:nodes", "dev"], "t1", "t1", vec!["dev", everybody]),
+        (
+            &["system:masters"],
+            "system",
+            "system",
+            vec!["system:masters", everybody],
+        ),
+    ] {
+        let subject = Subject {
+            user: "t2:admin".to_owned(),
+            groups: groups
+                .iter()
+                .map(|group: &&str| (*group).to_owned())
+                .collect(),
+            tenant: Some(Space::parse(tenant)?),
+        };
+        // The certificate counts, whatever token is sent along.
+        for token in ["", "t2", "system", "nonsense"] {
+            let client = server.certified(&subject, token).await?;
+            let user = client.post(WHO, &json!({})).await?;
+            assert_eq!(user.status, 201, "{}", user.text());
+            let user = &user.json()["status"]["userInfo"];
+            assert_eq!(user["username"], "t2:admin");
+            assert_eq!(user["groups"], json!(expected));
+            assert_eq!(user["extra"]["insula.dev/tenant"], json!([space]));
+            let system = client.get("/api/v1/nodes").await?;
+            assert_eq!(system.status, if space == "system" { 200 } else { 403 });
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn nobody_is_let_in_without_a_credential_that_is_known() -> anyhow::Result<()> {
+    let setup = Setup {
+        default_tenant: Some(Space::System),
+        ..Setup::default()
+    };
+    let server = TestServer::start_on(Engine::Memory, setup).await?;
+    let server = server.expect("memory is always there");
+    let nobody = server.client("").await?;
+    for authorization in [
+        &[][..],
+        &["Bearer "],
+        &["Bearer"],
+        &[""],
+        &["Bearer nonsense"],
+        &["Bearer SYSTEM"],
+        &["Basic c3lzdGVtOnN5c3RlbQ=="],
+        &["system"],
+        &["Bearer t1", "Bearer system"],
+        &["Bearer system", "Bearer system"],
+        &["Bearer system, Bearer t1"],
+    ] {
+        let headers: Vec<_> = authorization
+            .iter()
+            .map(|of| ("authorization", *of))
+            .collect();
+        for path in [
+            "/api/v1/pods",
+            "/api",
+            "/apis",
+            "/openapi/v2",
+            "/metrics",
+            "/",
+            "/nothing",
+        ] {
+            let refused = nobody.send(Method::GET, path, &headers, "").await?;
+            let found = (refused.status, refused.message());
+            assert_eq!(
+                found,
+                (401, "Unauthorized".to_owned()),
+                "{authorization:?} {path}"
+            );
+        }
+    }
+    for path in ["/healthz", "/livez", "/readyz", "/version"] {
+        assert_eq!(nobody.get(path).await?.status, 200, "{path}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_header_makes_anybody_somebody_else() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (system, user) = (server.system().await?, server.tenant("t1").await?);
+    for (client, name, value) in [
+        (&user, "impersonate-user", "admin"),
+        (&user, "impersonate-group", "system:masters"),
+        (&user, "impersonate-extra-insula.dev%2ftenant", "system"),
+        (&system, "impersonate-user", "bob"),
+        (&system, "impersonate-uid", "1"),
+    ] {
+        let refused = client.send(Method::GET, MAPS, &[(name, value)], "").await?;
+        assert_eq!(refused.status, 403, "{name}: {}", refused.text());
+        assert!(
+            refused.message().contains("cannot impersonate"),
+            "{}",
+            refused.message()
+        );
+    }
+    for name in [
+        "x-remote-user",
+        "x-remote-group",
+        "x-remote-extra-tenant",
+        "x-tenant",
+    ] {
+        let header = [(name, "system:masters")];
+        let list = user
+            .send(Method::GET, "/api/v1/tenants", &header, "")
+            .await?;
+        assert_eq!(list.status, 403, "{name}");
+        let list = user
+            .send(Method::GET, "/api/v1/namespaces", &header, "")
+            .await?;
+        assert_eq!(
+            list.json()["items"][0]["metadata"]["tenant"],
+            "t1",
+            "{name}"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,394 @@
+//! Watching: where it begins, what it tells, how it ends.
+
+use std::time::{Duration, Instant};
+
+use insula_testkit::server::{Client, TestServer};
+use serde_json::{Value, json};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn map(client: &Client, name: &str) -> anyhow::Result<u64> {
+    let object = json!({"metadata": {"name": name, "labels": {"app": "x"}}});
+    let made = client.post(MAPS, &object).await?;
+    anyhow::ensure!(made.status == 201, "{}", made.text());
+    Ok(revision(&made.json()))
+}
+
+async fn label(client: &Client, name: &str, app: &str) -> anyhow::Result<u64> {
+    let patch = json!({"metadata": {"labels": {"app": app}}});
+    let path = format!("{MAPS}/{name}");
+    let patched = client.patch(&path, "merge", &patch).await?;
+    anyhow::ensure!(patched.status == 200, "{}", patched.text());
+    Ok(revision(&patched.json()))
+}
+
+fn revision(object: &Value) -> u64 {
+    let text = object["metadata"]["resourceVersion"].as_str();
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// `TYPE name revision`.
+fn told(event: &Value) -> String {
+    let (kind, object) = (event["type"].as_str(), &event["object"]);
+    let name = object["metadata"]["name"].as_str().unwrap_or("-");
+    format!("{} {name} {}", kind.unwrap_or("-"), revision(object))
+}
+
+async fn start() -> anyhow::Result<(TestServer, Client)> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    Ok((server, client))
+}
+
+/// Everything that a watch tells until it ends.
+async fn all(client: &Client, query: &str) -> anyhow::Result<Vec<String>> {
+    let mut watch = client.watch(&format!("{MAPS}?watch=1&{query}")).await?;
+    anyhow::ensure!(watch.status == 200, "{:?}", watch.next().await);
+    Ok(watch.rest().await?.iter().map(told).collect())
+}
+
+#[tokio::test]
+async fn the_revision_says_where_a_watch_begins() -> anyhow::Result<()> {
+    let (_server, client) = start().await?;
+    let b = map(&client, "b").await?;
+    let a = map(&client, "a").await?;
+    let state = [format!("ADDED a {a}"), format!("ADDED b {b}")];
+    let history = [format!("ADDED b {b}"), format!("ADDED a {a}")];
+    let match_it = "resourceVersionMatch=NotOlderThan&sendInitialEvents";
+    let mut watches = tokio::task::JoinSet::new();
+    for (query, wanted) in [
+        (String::new(), &state[..]),
+        ("resourceVersion=0".to_owned(), &state),
+        (format!("resourceVersion={}", b - 1), &history),
+        (format!("resourceVersion={b}"), &history[1..]),
+        (format!("resourceVersion={a}"), &[]),
+        (format!("{match_it}=true"), &state),
+        (format!("{match_it}=true&resourceVersion={b}"), &state),
+        (format!("{match_it}=false"), &[]),
+        (format!("{match_it}=false&resourceVersion=0"), &[]),
+        (
+            format!("{match_it}=false&resourceVersion={b}"),
+            &history[1..],
+        ),
+        // A limit means nothing to a watch.
+        ("limit=1".to_owned(), &state),
+    ] {
+        let (client, wanted) = (client.clone(), wanted.to_vec());
+        watches.spawn(async move {
+            let told = all(&client, &format!("timeoutSeconds=1&{query}")).await?;
+            anyhow::ensure!(told == wanted, "{query}: {told:?}");
+            Ok(())
+        });
+    }
+    while let Some(watched) = watches.join_next().await {
+        watched??;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_change_is_told_with_the_object_as_it_became() -> anyhow::Result<()> {
+    let (_server, client) = start().await?;
+    let mut watch = client.watch(&format!("{MAPS}?watch=true")).await?;
+    assert_eq!(watch.status, 200);
+    assert_eq!(watch.headers["content-type"], "application/json");
+    let made = client
+        .post(
+            MAPS,
+            &json!({"metadata": {"name": "a"}, "data": {"k": "<&>"}}),
+        )
+        .await?
+        .json();
+    let changed = client
+        .patch(&format!("{MAPS}/a"), "merge", &json!({"data": {"k": "2"}}))
+        .await?
+        .json();
+    client.delete(&format!("{MAPS}/a")).await?;
+    let event = |event: &str, object: &Value| json!({"type": event, "object": object});
+    assert_eq!(watch.next().await?, Some(event("ADDED", &made)));
+    assert_eq!(watch.next().await?, Some(event("MODIFIED", &changed)));
+    // The deletion shows the last state at its own revision.
+    let mut last = changed.clone();
+    last["metadata"]["resourceVersion"] = (revision(&changed) + 1).to_string().into();
+    assert_eq!(watch.next().await?, Some(event("DELETED", &last)));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_watch_is_of_its_namespace_and_of_its_tenant() -> anyhow::Result<()> {
+    let (server, client) = start().await?;
+    let other = server.tenant("t2").await?;
+    let system = server.system().await?;
+    let mut here = client.watch(&format!("{MAPS}?watch=1")).await?;
+    let mut tenant = client.watch("/api/v1/configmaps?watch=1").await?;
+    let mut everywhere = system
+        .watch("/api/v1/tenants/all/configmaps?watch=1")
+        .await?;
+    let elsewhere = "/api/v1/namespaces/kube-system/configmaps";
+    client
+        .post(elsewhere, &json!({"metadata": {"name": "e"}}))
+        .await?;
+    other
+        .post(MAPS, &json!({"metadata": {"name": "o"}}))
+        .await?;
+    system
+        .post(MAPS, &json!({"metadata": {"name": "s"}}))
+        .await?;
+    client
+        .post(MAPS, &json!({"metadata": {"name": "h"}}))
+        .await?;
+    let name = |event: Option<Value>| event.unwrap_or_default()["object"]["metadata"].clone();
+    assert_eq!(name(here.next().await?)["name"], "h");
+    assert_eq!(name(tenant.next().await?)["name"], "e");
+    assert_eq!(name(tenant.next().await?)["name"], "h");
+    for (wanted, of) in [
+        ("e", json!("t1")),
+        ("o", json!("t2")),
+        ("s", Value::Null),
+        ("h", json!("t1")),
+    ] {
+        let found = name(everywhere.next().await?);
+        assert_eq!((&found["name"], &found["tenant"]), (&json!(wanted), &of));
+    }
+    let refused = client
+        .watch("/api/v1/tenants/all/configmaps?watch=1")
+        .await?;
+    assert_eq!(refused.status, 403);
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_enters_a_selection_is_added_and_who_leaves_is_deleted_as_it_was() -> anyhow::Result<()>
+{
+    let (_server, client) = start().await?;
+    let query = "watch=1&labelSelector=app%3Dy";
+    let mut watch = client.watch(&format!("{MAPS}?{query}")).await?;
+    map(&client, "a").await?;
+    let entered = label(&client, "a", "y").await?;
+    let path = format!("{MAPS}/a");
+    let patch = json!({"data": {"k": "1"}});
+    let changed = revision(&client.patch(&path, "merge", &patch).await?.json());
+    let left = label(&client, "a", "z").await?;
+    label(&client, "a", "zz").await?;
+    let again = label(&client, "a", "y").await?;
+    client.delete(&path).await?;
+    let mut next = async || anyhow::Ok(watch.next().await?.unwrap_or_default());
+    assert_eq!(told(&next().await?), format!("ADDED a {entered}"));
+    assert_eq!(told(&next().await?), format!("MODIFIED a {changed}"));
+    let gone = next().await?;
+    assert_eq!(told(&gone), format!("DELETED a {left}"));
+    assert_eq!(gone["object"]["metadata"]["labels"]["app"], "y");
+    assert_eq!(gone["object"]["data"]["k"], "1");
+    assert_eq!(told(&next().await?), format!("ADDED a {again}"));
+    assert_eq!(told(&next().await?), format!("DELETED a {}", again + 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn fields_select_events_too() -> anyhow::Result<()> {
+    let (_server, client) = start().await?;
+    let query = "watch=1&fieldSelector=metadata.name%3Da";
+    let mut watch = client.watch(&format!("{MAPS}?{query}")).await?;
+    map(&client, "aa").await?;
+    map(&client, "b").await?;
+    let a = map(&client, "a").await?;
+    let first = watch.next().await?.unwrap_or_default();
+    assert_eq!(told(&first), format!("ADDED a {a}"));
+    // The old path of a watch of one object means the same.
+    for path in [
+        "/api/v1/watch/namespaces/default/configmaps/a",
+        "/api/v1/watch/namespaces/default/configmaps",
+        "/api/v1/watch/configmaps",
+    ] {
+        let mut watch = client.watch(&format!("{path}?timeoutSeconds=1")).await?;
+        let told: Vec<_> = watch.rest().await?.iter().map(told).collect();
+        let wanted = if path.ends_with("/a") { 1 } else { 3 };
+        assert_eq!(told.len(), wanted, "{path} {told:?}");
+        assert_eq!(told[0], format!("ADDED a {a}"), "{path}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_future_revision_is_silence() -> anyhow::Result<()> {
+    let (_server, client) = start().await?;
+    let now = map(&client, "a").await?;
+    let query = format!(
+        "timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion={}",
+        now + 50
+    );
+    let mut watch = client.watch(&format!("{MAPS}?watch=1&{query}")).await?;
+    assert_eq!(watch.status, 200);
+    map(&client, "b").await?;
+    assert_eq!(watch.next().await?, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_watch_ends_when_its_time_is_over() -> anyhow::Result<()> {
+    let (_server, client) = start().await?;
+    let begun = Instant::now();
+    assert_eq!(all(&client, "timeoutSeconds=1").await?, [""; 0]);
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(990), "{took:?}");
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    let refused = client
+        .get(&format!("{MAPS}?watch=1&timeoutSeconds=abc"))
+        .await?;
+    let message = "strconv.ParseInt: parsing \"abc\": invalid syntax";
+    assert_eq!((refused.status, refused.message().as_str()), (400, message));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_bookmark_comes_before_the_end_if_something_was_seen() -> anyhow::Result<()> {
+    let (server, client) = start().await?;
+    let now = map(&client, "a").await?;
+    let query = format!("timeoutSeconds=3&allowWatchBookmarks=true&resourceVersion={now}");
+    // Nothing happens: no bookmark.
+    assert_eq!(all(&client, &query).await?, [""; 0]);
+    let mut watch = client.watch(&format!("{MAPS}?watch=1&{query}")).await?;
+    let begun = Instant::now();
+    let b = map(&client, "b").await?;
+    // Something happens elsewhere: also that moves the watch forward.
+    let other = server.tenant("t2").await?;
+    let last = map(&other, "c").await?;
+    let first = watch.next().await?.unwrap_or_default();
+    assert_eq!(told(&first), format!("ADDED b {b}"));
+    let wanted = json!({
+        "type": "BOOKMARK",
+        "object": {
+            "kind": "ConfigMap",
+            "apiVersion": "v1",
+            "metadata": {"resourceVersion": last.to_string()},
+        },
+    });
+    assert_eq!(watch.next().await?, Some(wanted));
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(900), "{took:?}");
+    assert_eq!(watch.next().await?, None);
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(2_900), "{took:?}");
+    // Without leave, none.
+    let query = format!("timeoutSeconds=3&resourceVersion={now}");
+    assert_eq!(all(&client, &query).await?, [format!("ADDED b {b}")]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn initial_events_end_with_a_mark() -> anyhow::Result<()> {
+    let (_server, client) = start().await?;
+    let a = map(&client, "a").await?;
+    let query = "timeoutSeconds=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=true";
+    let path = format!("{MAPS}?watch=1&{query}");
+    let mut watch = client
+        .watch(&format!("{path}&allowWatchBookmarks=true"))
+        .await?;
+    let first = watch.next().await?.unwrap_or_default();
+    assert_eq!(told(&first), format!("ADDED a {a}"));
+    let mark = |revision: u64| {
+        json!({
+            "type": "BOOKMARK",
+            "object": {
+                "kind": "ConfigMap",
+                "apiVersion": "v1",
+                "metadata": {
+                    "resourceVersion": revision.to_string(),
+                    "annotations": {"k8s.io/initial-events-end": "true"},
+                },
+            },
+        })
+    };
+    assert_eq!(watch.next().await?, Some(mark(a)));
+    let b = map(&client, "b").await?;
+    let next = watch.next().await?.unwrap_or_default();
+    assert_eq!(told(&next), format!("ADDED b {b}"));
+    // Of an empty collection the mark is all there is; a pod's has what every pod has.
+    let path = path.replace("configmaps", "pods");
+    let mut watch = client
+        .watch(&format!("{path}&allowWatchBookmarks=true"))
+        .await?;
+    let mut wanted = mark(b);
+    wanted["object"]["kind"] = "Pod".into();
+    wanted["object"]["spec"] = json!({"containers": null});
+    wanted["object"]["status"] = json!({});
+    assert_eq!(watch.next().await?, Some(wanted));
+    // Who does not want bookmarks gets no mark.
+    assert_eq!(all(&client, query).await?.len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn initial_events_of_the_future_are_an_error_in_the_stream() -> anyhow::Result<()> {
+    let (_server, client) = start().await?;
+    let now = map(&client, "a").await?;
+    let asked = now + 50;
+    let query = "watch=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=true";
+    let path = format!("{MAPS}?{query}&resourceVersion={asked}");
+    let mut watch = client.watch(&path).await?;
+    assert_eq!(watch.status, 200);
+    let event = watch.next().await?.unwrap_or_default();
+    assert_eq!(event["type"], "ERROR");
+    assert_eq!(
+        event["object"]["message"],
+        format!("Timeout: Too large resource version: {asked}, current: {now}")
+    );
+    assert_eq!(event["object"]["code"], 504);
+    assert_eq!(watch.next().await?, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn parameters_that_contradict_each_other_are_refused() -> anyhow::Result<()> {
+    let (_server, client) = start().await?;
+    let needs = "resourceVersionMatch: Forbidden: sendInitialEvents requires setting \
+                 resourceVersionMatch to NotOlderThan";
+    let alone = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch \
+                 unless sendInitialEvents is provided";
+    let unknown = "resourceVersionMatch: Unsupported value: \"Exact\": supported values: \
+                   \"NotOlderThan\"";
+    for (query, what) in [
+        ("sendInitialEvents=true", needs.to_owned()),
+        (
+            "sendInitialEvents=false&resourceVersion=1",
+            needs.to_owned(),
+        ),
+        ("resourceVersionMatch=NotOlderThan", alone.to_owned()),
+        (
+            "resourceVersionMatch=Exact&resourceVersion=1",
+            format!("[{alone}, {unknown}]"),
+        ),
+        (
+            "sendInitialEvents=true&resourceVersionMatch=Exact",
+            format!("[{needs}, {unknown}]"),
+        ),
+    ] {
+        let answer = client.get(&format!("{MAPS}?watch=1&{query}")).await?;
+        let message = format!("ListOptions.meta.k8s.io \"\" is invalid: {what}");
+        assert_eq!((answer.status, answer.message()), (422, message), "{query}");
+    }
+    let answer = client
+        .get(&format!("{MAPS}?watch=1&resourceVersion=abc"))
+        .await?;
+    let message = "resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": \
+                   invalid syntax";
+    assert_eq!((answer.status, answer.message().as_str()), (500, message));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_watch_ends_when_the_server_stops() -> anyhow::Result<()> {
+    let (mut server, client) = start().await?;
+    let mut watch = client.watch(&format!("{MAPS}?watch=1")).await?;
+    let mut all = server
+        .system()
+        .await?
+        .watch("/api/v1/tenants/all/configmaps?watch=1")
+        .await?;
+    let begun = Instant::now();
+    server.stop().await;
+    assert_eq!(watch.next().await?, None);
+    assert_eq!(all.next().await?, None);
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    Ok(())
+}

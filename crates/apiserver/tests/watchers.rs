@@ -1,0 +1,326 @@
+//! Many who watch while many write: nothing is missed, nothing comes twice, and who is slow
+//! harms nobody.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use insula_testkit::server::{Client, Engine, Lines, Setup, TestServer};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+/// Selecting by type, the server reads every object: a list takes its time.
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+const SELECT: &str = "fieldSelector=type%3DOpaque";
+const END: &str = "zz-end";
+
+fn revision(object: &Value) -> u64 {
+    let text = object["metadata"]["resourceVersion"].as_str();
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// `tenant/name`.
+fn key(object: &Value) -> String {
+    let text = |member: &str| object["metadata"][member].as_str().unwrap_or("").to_owned();
+    format!("{}/{}", text("tenant"), text("name"))
+}
+
+/// What a watcher has put together.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Seen {
+    objects: BTreeMap<String, Value>,
+    revision: u64,
+}
+
+impl Seen {
+    fn of_list(list: &Value) -> anyhow::Result<Self> {
+        let mut seen = Self {
+            revision: revision(list),
+            ..Self::default()
+        };
+        for item in list["items"].as_array().into_iter().flatten() {
+            anyhow::ensure!(
+                revision(item) <= seen.revision,
+                "an item is newer than the list"
+            );
+            seen.objects.insert(key(item), item.clone());
+        }
+        Ok(seen)
+    }
+
+    /// Takes an event in, if it can be the next one.
+    fn take(&mut self, event: &Value) -> anyhow::Result<()> {
+        let mut object = event["object"].clone();
+        if let Some(members) = object.as_object_mut() {
+            members.remove("kind");
+            members.remove("apiVersion");
+        }
+        let (key, at) = (key(&object), revision(&object));
+        anyhow::ensure!(at > self.revision, "{at} after {}", self.revision);
+        self.revision = at;
+        let before = match event["type"].as_str() {
+            Some("ADDED") => self.objects.insert(key, object).is_none(),
+            Some("MODIFIED") => self.objects.insert(key, object).is_some(),
+            Some("DELETED") => self.objects.remove(&key).is_some(),
+            _ => false,
+        };
+        anyhow::ensure!(before, "it does not follow from what was told: {event}");
+        Ok(())
+    }
+}
+
+/// Watches on until as many end marks came as there are writers' spaces.
+async fn follow(mut seen: Seen, mut watch: Lines, ends: usize) -> anyhow::Result<Seen> {
+    loop {
+        let done = seen.objects.keys().filter(|key| key.ends_with(END)).count();
+        if done == ends {
+            return Ok(seen);
+        }
+        let event = watch.next().await?;
+        let event = event.ok_or_else(|| anyhow::anyhow!("the watch ended early"))?;
+        seen.take(&event)?;
+    }
+}
+
+/// Lists, and goes on from there.
+async fn list_and_watch(client: Client, path: String, ends: usize) -> anyhow::Result<Seen> {
+    let seen = Seen::of_list(&client.get(&format!("{path}?{SELECT}")).await?.json())?;
+    let from = seen.revision;
+    let path = format!("{path}?{SELECT}&watch=1&resourceVersion={from}");
+    let watch = client.watch(&path).await?;
+    follow(seen, watch, ends).await
+}
+
+/// The state as a stream, and on from there.
+async fn watch_list(client: Client, path: String, ends: usize) -> anyhow::Result<Seen> {
+    let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
+                 &allowWatchBookmarks=true";
+    let mut watch = client.watch(&format!("{path}?{SELECT}&{query}")).await?;
+    let mut seen = Seen::default();
+    loop {
+        let event = watch.next().await?.unwrap_or_default();
+        let mut object = event["object"].clone();
+        if event["type"] == "BOOKMARK" {
+            seen.revision = revision(&object);
+            return follow(seen, watch, ends).await;
+        }
+        if let Some(members) = object.as_object_mut() {
+            members.remove("kind");
+            members.remove("apiVersion");
+        }
+        let twice = seen.objects.insert(key(&object), object);
+        anyhow::ensure!(twice.is_none(), "an object came twice: {twice:?}");
+    }
+}
+
+/// Creates, changes and deletes a few objects of its own and of everybody.
+async fn write(client: Client, writer: usize, rounds: usize) -> anyhow::Result<()> {
+    for round in 0..rounds {
+        let name = match round % 3 {
+            0 => format!("own-{writer}-{}", round % 5),
+            _ => format!("shared-{}", (round * 7 + writer) % 6),
+        };
+        let path = format!("{SECRETS}/{name}");
+        let answer = match (round + writer) % 4 {
+            0 | 1 => {
+                let labels = json!({"by": writer.to_string()});
+                let object = json!({"metadata": {"name": name, "labels": labels}});
+                client.post(SECRETS, &object).await?
+            }
+            2 => {
+                let patch = json!({"metadata": {"labels": {"round": format!("{writer}-{round}")}}});
+                client.patch(&path, "merge", &patch).await?
+            }
+            _ => client.delete(&path).await?,
+        };
+        // There already, gone already, or changed meanwhile.
+        let fine = matches!(answer.status, 200 | 201 | 404 | 409);
+        anyhow::ensure!(fine, "{}", answer.text());
+    }
+    Ok(())
+}
+
+/// Four writers in these tenants, and watchers that begin before and while they write.
+async fn nothing_is_missed(engine: Engine, tenants: &[&str], path: &str) -> anyhow::Result<()> {
+    let Some(server) = TestServer::start_on(engine, Setup::default()).await? else {
+        // The testkit has said so.
+        return Ok(());
+    };
+    for tenant in tenants {
+        let client = server.tenant(tenant).await?;
+        for number in 0..200 {
+            let object = json!({"metadata": {"name": format!("ballast-{number}")}});
+            client.post(SECRETS, &object).await?;
+        }
+    }
+    let reader = match tenants {
+        [one] => *one,
+        _ => "system",
+    };
+    let (mut writers, mut watchers) = (JoinSet::new(), JoinSet::new());
+    for writer in 0..4 {
+        let client = server.client(tenants[writer % tenants.len()]).await?;
+        writers.spawn(write(client, writer, 200));
+    }
+    let reading = server.client(reader).await?;
+    loop {
+        let client = server.client(reader).await?;
+        watchers.spawn(list_and_watch(
+            client.clone(),
+            path.to_owned(),
+            tenants.len(),
+        ));
+        watchers.spawn(watch_list(client, path.to_owned(), tenants.len()));
+        // As long as the writers write, more come.
+        let more = tokio::time::timeout(Duration::from_millis(150), writers.join_next()).await;
+        match more {
+            Ok(None) => break,
+            Ok(Some(written)) => written??,
+            Err(_) => {}
+        }
+    }
+    for tenant in tenants {
+        let client = server.client(tenant).await?;
+        let end = json!({"metadata": {"name": END}});
+        anyhow::ensure!(client.post(SECRETS, &end).await?.status == 201);
+    }
+    let wanted = Seen::of_list(&reading.get(path).await?.json())?;
+    while let Some(watched) = watchers.join_next().await {
+        assert_eq!(watched??, wanted, "{engine:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_memory_nothing_is_missed_and_nothing_comes_twice() -> anyhow::Result<()> {
+    nothing_is_missed(Engine::Memory, &["t1"], SECRETS).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_disk_nothing_is_missed_and_nothing_comes_twice() -> anyhow::Result<()> {
+    nothing_is_missed(Engine::Embedded, &["t1"], SECRETS).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_etcd_nothing_is_missed_and_nothing_comes_twice() -> anyhow::Result<()> {
+    nothing_is_missed(Engine::Etcd, &["t1"], SECRETS).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_all_tenants_nothing_is_missed_and_nothing_comes_twice() -> anyhow::Result<()> {
+    let path = "/api/v1/tenants/all/secrets";
+    nothing_is_missed(Engine::Memory, &["t1", "t2", "t3"], path).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_about_with_a_tenant_is_seen_at_once() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let system = server.system().await?;
+    let creator = server.system().await?;
+    let creating = tokio::spawn(async move {
+        for number in 0..60 {
+            let object = json!({"metadata": {"name": format!("tenant-{number}")}});
+            let made = creator.post("/api/v1/tenants", &object).await?;
+            anyhow::ensure!(made.status == 201, "{}", made.text());
+        }
+        anyhow::Ok(())
+    });
+    let mut looks = 0;
+    while !creating.is_finished() || looks == 0 {
+        let list = system.get("/api/v1/tenants/all/namespaces").await?.json();
+        let mut count: BTreeMap<&str, usize> = BTreeMap::new();
+        for item in list["items"].as_array().into_iter().flatten() {
+            if let Some(tenant) = item["metadata"]["tenant"].as_str() {
+                *count.entry(tenant).or_default() += 1;
+            }
+        }
+        assert!(count.values().all(|count| *count == 3), "{count:?}");
+        looks += 1;
+    }
+    creating.await?
+}
+
+#[tokio::test]
+async fn a_revision_that_the_log_has_passed_is_too_old() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (client, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
+    let quiet = other
+        .post(MAPS, &json!({"metadata": {"name": "a"}}))
+        .await?;
+    let made = client
+        .post(MAPS, &json!({"metadata": {"name": "a"}}))
+        .await?;
+    let first = revision(&made.json());
+    let big = "x".repeat(20_000);
+    // Nobody reads this one until the log has passed it. It has a connection of its own, as
+    // all streams of one share a window.
+    let sleeper = server.client("t1").await?;
+    let mut slow = sleeper.watch(&format!("{MAPS}?watch=1")).await?;
+    let query = "watch=1&fieldSelector=metadata.name%3Dlast";
+    let mut fast = client.watch(&format!("{MAPS}?{query}")).await?;
+    for number in 0..1_100 {
+        let patch = json!({"data": {"k": format!("{number}{big}")}});
+        let path = format!("{MAPS}/a");
+        let patched = client.patch(&path, "merge", &patch).await?;
+        assert_eq!(patched.status, 200, "{}", patched.text());
+    }
+    client
+        .post(MAPS, &json!({"metadata": {"name": "last"}}))
+        .await?;
+    let seen = fast.next().await?.unwrap_or_default();
+    assert_eq!(seen["object"]["metadata"]["name"], "last");
+    for path in [
+        format!("{MAPS}?watch=1&resourceVersion={first}"),
+        format!("{MAPS}?watch=1&resourceVersion=1"),
+    ] {
+        let mut old = client.watch(&path).await?;
+        assert_eq!(old.status, 200);
+        let mut event = old.next().await?.unwrap_or_default();
+        let message = event["object"]["message"].take();
+        let begin = format!(
+            "too old resource version: {} (",
+            if path.ends_with("=1") { 1 } else { first }
+        );
+        let message = message.as_str().unwrap_or_default();
+        assert!(message.starts_with(&begin), "{message}");
+        let wanted = json!({
+            "type": "ERROR",
+            "object": {
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": null, "reason": "Expired", "code": 410,
+            },
+        });
+        assert_eq!(event, wanted);
+        assert_eq!(old.next().await?, None);
+    }
+    // The slow one gets what was on its way, in order, and then the same.
+    let (mut last, mut events) = (0, 0);
+    let error = loop {
+        let event = slow.next().await?.unwrap_or_default();
+        if event["type"] == "ERROR" {
+            break event;
+        }
+        assert!(revision(&event["object"]) > last);
+        last = revision(&event["object"]);
+        events += 1;
+    };
+    assert_eq!(error["object"]["code"], 410);
+    let message = error["object"]["message"].as_str().unwrap_or_default();
+    assert!(
+        message.starts_with(&format!("too old resource version: {last} (")),
+        "{message}"
+    );
+    assert!(events < 1_000, "{events} events were kept for it");
+    assert_eq!(slow.next().await?, None);
+    // A quiet neighbour's log holds what it held.
+    let from = revision(&quiet.json()) - 1;
+    let mut neighbour = other
+        .watch(&format!("{MAPS}?watch=1&resourceVersion={from}"))
+        .await?;
+    let event = neighbour.next().await?.unwrap_or_default();
+    assert_eq!(
+        (&event["type"], &event["object"]),
+        (&json!("ADDED"), &quiet.json())
+    );
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! A server's process.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::command::{Running, Said, words};
+
+/// A server that has said that it is ready. It is killed when this is dropped.
+pub struct Insula {
+    process: Running,
+    url: String,
+    data: PathBuf,
+}
+
+impl Insula {
+    /// Starts a server on a free port.
+    ///
+    /// # Panics
+    ///
+    /// If it does not become ready.
+    pub fn start(data: &Path, more: &[&str]) -> Self {
+        Self::start_at("127.0.0.1:0", data, more)
+    }
+
+    /// Starts a server.
+    ///
+    /// # Panics
+    ///
+    /// If it does not become ready.
+    pub fn start_at(listen: &str, data: &Path, more: &[&str]) -> Self {
+        let mut command = Command::new(binary());
+        command
+            .args(["serve", "--listen", listen, "--data-dir"])
+            .arg(data)
+            .args(more)
+            .env_remove("RUST_LOG");
+        let line = format!("insula serve --listen {listen} {}", more.join(" "));
+        let mut process = Running::start(line, &mut command, "");
+        let ready = process.await_line("insula ready ");
+        let url = ready.split(' ').nth(2).expect("it says where");
+        Self {
+            url: url.to_owned(),
+            data: data.to_owned(),
+            process,
+        }
+    }
+
+    /// `https://127.0.0.1:…`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("https://")
+    }
+
+    /// The kubeconfig of the system's administrator.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.data.join("admin.kubeconfig")
+    }
+
+    /// Runs `insula` as that administrator.
+    #[track_caller]
+    pub fn run(&self, line: &str) -> Said {
+        let mut command = Command::new(binary());
+        command
+            .args(words(line))
+            .env("KUBECONFIG", self.kubeconfig())
+            .env_remove("RUST_LOG");
+        Running::start(format!("insula {line}"), &mut command, "").finish()
+    }
+
+    /// Ends it as a power cut would end its process. It is gone when this returns.
+    ///
+    /// # Panics
+    ///
+    /// If it has ended before.
+    pub fn kill(&mut self) {
+        self.process.end();
+    }
+
+    /// Tells it to end, and waits until it has.
+    ///
+    /// # Panics
+    ///
+    /// If it does not.
+    #[track_caller]
+    pub fn stop(self) -> Said {
+        let pid = i32::try_from(self.process.pid()).expect("a pid fits");
+        kill(Pid::from_raw(pid), Signal::SIGTERM).expect("it runs");
+        self.process.finish()
+    }
+}
+
+/// The binary beside the tests, of the same profile. It is built if it is not there, or
+/// older than what it is made of: `cargo test -p insula-e2e` does not build it.
+///
+/// # Panics
+///
+/// If it cannot be built.
+pub fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        let test = std::env::current_exe().expect("this runs");
+        // target/debug/deps/test-hash
+        let folder = test.ancestors().nth(2).expect("it is in a target folder");
+        let binary = folder.join("insula");
+        if modified(&binary) < newest_source() {
+            build(folder.ends_with("release"));
+        }
+        binary
+    })
+}
+
+fn build(release: bool) {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["build", "-p", "insula-cli", "--bin", "insula"]);
+    if release {
+        command.arg("--release");
+    }
+    let done = command.current_dir(root()).output();
+    let done = done.expect("cargo ran before");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "cannot build insula: {said}");
+}
+
+/// The folder of the whole project.
+pub fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().expect("it is a part of the project")
+}
+
+fn newest_source() -> Option<SystemTime> {
+    let crates = std::fs::read_dir(root().join("crates")).ok()?;
+    let sources = crates.flatten().map(|entry| entry.path().join("src"));
+    sources.filter_map(|folder| newest_in(&folder)).max()
+}
+
+fn newest_in(folder: &Path) -> Option<SystemTime> {
+    let entries = std::fs::read_dir(folder).ok()?;
+    let newest = |path: PathBuf| match path.is_dir() {
+        true => newest_in(&path),
+        false => modified(&path),
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| newest(entry.path()))
+        .max()
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    path.metadata().ok()?.modified().ok()
+}

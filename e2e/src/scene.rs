@@ -1,0 +1,104 @@
+//! A server with two tenants, who do everything at the same time under the same names.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::thread;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::insula::Insula;
+use crate::kubectl::Kubectl;
+
+/// The tenants.
+pub const TENANTS: [&str; 2] = ["acme", "globex"];
+
+/// A server, its administrator, and an administrator of each of two tenants.
+pub struct Scene {
+    /// The server.
+    pub server: Insula,
+    /// The system's administrator.
+    pub system: Kubectl,
+    /// The tenants' administrators.
+    pub tenants: [Kubectl; 2],
+    // After everything that uses it.
+    folder: TempDir,
+}
+
+impl Scene {
+    /// With the embedded store. `None`, and a loud word about it, if there is no kubectl.
+    pub fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    /// With further arguments to the server.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not start or does not make tenants.
+    pub fn start_with(more: &[&str]) -> Option<Self> {
+        let program = Kubectl::find()?;
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let server = Insula::start(&folder.path().join("data"), more);
+        let user = |name: &str, kubeconfig: &Path| {
+            let home = folder.path().join(name);
+            std::fs::create_dir(&home).expect("it is a new folder");
+            Kubectl::new(name, &program, kubeconfig, &home)
+        };
+        let tenants = TENANTS.map(|name| {
+            let kubeconfig = folder.path().join(format!("{name}.kubeconfig"));
+            let line = format!(
+                "tenant create {name} --kubeconfig-out '{}'",
+                kubeconfig.display()
+            );
+            assert_eq!(server.run(&line).succeeds(), format!("{name}\n"));
+            user(name, &kubeconfig)
+        });
+        Some(Self {
+            system: user("system", &server.kubeconfig()),
+            server,
+            tenants,
+            folder,
+        })
+    }
+
+    /// Where everything of it is.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Both tenants do this, at the same time.
+    pub fn both(&self, act: impl Fn(&Kubectl) + Sync) {
+        thread::scope(|scope| {
+            for tenant in &self.tenants {
+                let act = &act;
+                let acts = move || act(tenant);
+                // Named after the tenant, so that a panic says whose it is.
+                let thread = thread::Builder::new().name(tenant.name().to_owned());
+                thread.spawn_scoped(scope, acts).expect("a thread starts");
+            }
+        });
+    }
+
+    /// The system sees what both have: the same names, each in its own space.
+    ///
+    /// # Panics
+    ///
+    /// If there is a name that only one has, or none at all.
+    #[track_caller]
+    pub fn sees_both(&self, path: &str) -> Vec<Value> {
+        let text = self.system.get(&format!("get --raw {path}"));
+        let list: Value = serde_json::from_str(&text).expect("a list is JSON");
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for item in &items {
+            let meta = |field: &str| item["metadata"][field].as_str().unwrap_or("").to_owned();
+            let name = format!("{}/{}", meta("namespace"), meta("name"));
+            names.entry(meta("tenant")).or_default().push(name);
+        }
+        let [one, other] = TENANTS.map(|name| names.remove(name).unwrap_or_default());
+        assert_eq!(one, other, "{path}: {text}");
+        assert!(!one.is_empty(), "{path}: {text}");
+        items
+    }
+}

@@ -1,0 +1,18 @@
+//! kubectl's everyday vocabulary, as two tenants type it at the same time under the same
+//! names, and as the system's administrator does.
+//!
+//! Every command's text is checked, not only that it succeeded.
+
+mod apply;
+mod change;
+mod create;
+mod credentials;
+mod describe;
+mod manifests;
+mod read;
+mod remove;
+mod rollout;
+mod server;
+mod system;
+mod tenants;
+mod waiting;

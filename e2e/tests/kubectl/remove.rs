@@ -1,0 +1,74 @@
+//! delete.
+
+use insula_e2e::scene::Scene;
+
+#[test]
+fn objects_are_deleted_by_name_by_label_and_all() {
+    let Some(scene) = Scene::start() else { return };
+    scene.both(|tenant| {
+        for name in ["a", "b", "c", "d"] {
+            tenant.get(&format!("create configmap {name}"));
+        }
+        tenant.get("label cm b c group=x");
+        tenant.refuses(
+            "delete cm",
+            "resource(s) were provided, but no name was specified",
+        );
+        tenant.shows("delete cm a", &["configmap \"a\" deleted"]);
+        tenant.refuses("delete cm a", "configmaps \"a\" not found");
+        tenant.prints("delete cm a --ignore-not-found", "");
+        tenant.shows(
+            "delete cm -l group=x",
+            &["configmap \"b\" deleted", "configmap \"c\" deleted"],
+        );
+        tenant.prints("get cm -o name", "configmap/d");
+        tenant.shows(
+            "delete cm --all --dry-run=server",
+            &["configmap \"d\" deleted"],
+        );
+        tenant.prints("get cm -o name", "configmap/d");
+        tenant.shows("delete cm --all", &["configmap \"d\" deleted"]);
+        tenant.prints("get cm -o name", "");
+        tenant.get("create deployment web --image=nginx");
+        tenant.shows(
+            "delete deployment web --cascade=foreground",
+            &["deployment.apps \"web\" deleted"],
+        );
+        tenant.get("run shell --image=busybox");
+        tenant.shows("delete pod shell", &["pod \"shell\" deleted"]);
+        tenant.refuses("get pod shell", "pods \"shell\" not found");
+    });
+}
+
+#[test]
+fn a_namespace_goes_with_everything_in_it() {
+    let Some(scene) = Scene::start() else { return };
+    let [one, other] = &scene.tenants;
+    scene.both(|tenant| {
+        tenant.get("create namespace team");
+        tenant.get("create configmap note -n team");
+        tenant.get("create deployment web --image=nginx -n team");
+        tenant.refuses(
+            "delete namespace default",
+            "namespaces \"default\" is forbidden: this namespace may not be deleted",
+        );
+    });
+    // Waits until it is gone.
+    one.shows("delete namespace team", &["namespace \"team\" deleted"]);
+    one.refuses("get namespace team", "namespaces \"team\" not found");
+    one.prints("get deploy,cm -A -o name", "");
+    one.refuses(
+        "create configmap late -n team",
+        "namespaces \"team\" not found",
+    );
+    // The other's namespace of the same name is as it was.
+    other.prints(
+        "get deploy,cm -n team -o name",
+        "deployment.apps/web\nconfigmap/note",
+    );
+    other.prints("get ns team -o jsonpath={.status.phase}", "Active");
+    // It can be made again, and is empty.
+    one.prints("create namespace team", "namespace/team created");
+    one.prints("get deploy,cm -n team -o name", "");
+    one.prints("get sa -n team -o name", "serviceaccount/default");
+}

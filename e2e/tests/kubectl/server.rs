@@ -1,0 +1,107 @@
+//! What kubectl asks about the server, and what it cannot have.
+
+use insula_e2e::scene::Scene;
+
+use crate::manifests::POD;
+
+#[test]
+fn a_tenant_sees_a_whole_cluster_of_its_own() {
+    let Some(scene) = Scene::start() else { return };
+    let url = scene.server.url().to_owned();
+    scene.both(|tenant| {
+        let resources = tenant.get("api-resources");
+        for line in [
+            "configmaps",
+            "deployments",
+            "namespaces",
+            "customresourcedefinitions",
+        ] {
+            assert!(
+                resources.lines().any(|found| found.starts_with(line)),
+                "{resources}"
+            );
+        }
+        for line in ["nodes", "tenants"] {
+            assert!(
+                !resources.lines().any(|found| found.starts_with(line)),
+                "{resources}"
+            );
+        }
+        tenant.shows("api-resources --namespaced=false -o name", &["namespaces"]);
+        tenant.shows("api-versions", &["apps/v1", "networking.k8s.io/v1", "v1"]);
+        tenant.shows("version", &["Client Version: v1.", "Server Version: v1."]);
+        tenant.shows("cluster-info", &[&format!("is running at {url}")]);
+        let name = format!("[{}]", tenant.name());
+        tenant.shows(
+            "auth whoami",
+            &["Username admin", "Groups [system:authenticated]", &name],
+        );
+        tenant.prints("auth can-i create deployments", "yes");
+        tenant.prints("auth can-i '*' '*' -A", "yes");
+        tenant.shows("auth can-i --list", &["*.* [] [] [*]"]);
+        tenant.prints("get --raw /healthz", "ok");
+        tenant.shows(
+            "get --raw '/readyz?verbose'",
+            &["[+]ping ok", "readyz check passed"],
+        );
+        tenant.refuses("auth can-i get pods --as=somebody", "impersonation");
+        tenant.refuses(
+            "get nodes",
+            "the server doesn't have a resource type \"nodes\"",
+        );
+    });
+}
+
+#[test]
+fn kinds_are_explained() {
+    let Some(scene) = Scene::start() else { return };
+    scene.both(|tenant| {
+        tenant.shows(
+            "explain deployment.spec.strategy",
+            &[
+                "GROUP: apps",
+                "KIND: Deployment",
+                "VERSION: v1",
+                "FIELD: strategy <DeploymentStrategy>",
+                "rollingUpdate <RollingUpdateDeployment>",
+                "type <string>",
+            ],
+        );
+        tenant.shows(
+            "explain configmap",
+            &[
+                "KIND: ConfigMap",
+                "binaryData <map[string]string>",
+                "immutable <boolean>",
+            ],
+        );
+        tenant.shows(
+            "explain pod.spec.containers --recursive",
+            &[
+                "FIELD: containers <[]Container>",
+                "env <[]EnvVar>",
+                "name <string> -required-",
+                "valueFrom <EnvVarSource>",
+            ],
+        );
+        tenant.refuses(
+            "explain pod.spec.nonsense",
+            "field \"nonsense\" does not exist",
+        );
+    });
+}
+
+#[test]
+fn what_needs_a_node_says_so() {
+    let Some(scene) = Scene::start() else { return };
+    scene.both(|tenant| {
+        tenant.given(POD).get("apply -f -");
+        let why = "needs a node that runs the pod, and nothing runs pods in Insula";
+        tenant.refuses("logs lonely", why);
+        tenant.refuses("exec lonely -- date", why);
+        tenant.refuses("cp lonely:/etc/hosts hosts", why);
+        tenant.refuses("attach lonely", why);
+        tenant.refuses("top pods", "Metrics API not available");
+        tenant.refuses("logs nobody", "pods \"nobody\" not found");
+    });
+}

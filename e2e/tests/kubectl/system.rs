@@ -1,0 +1,106 @@
+//! What only the system's administrator has: nodes, and tenants as objects.
+
+use insula_e2e::scene::Scene;
+
+const NODE: &str = r#"
+apiVersion: v1
+kind: Node
+metadata: {name: worker-1, labels: {node-role.kubernetes.io/worker: ""}}
+spec: {podCIDR: 10.1.0.0/24}
+"#;
+
+#[test]
+fn nodes_are_the_systems() {
+    let Some(scene) = Scene::start() else { return };
+    let system = &scene.system;
+    system
+        .given(NODE)
+        .prints("apply -f -", "node/worker-1 created");
+    system.shows(
+        "get nodes",
+        &["NAME STATUS ROLES AGE VERSION", "worker-1 Unknown worker"],
+    );
+    system.shows(
+        "describe node worker-1",
+        &[
+            "Roles: worker",
+            "Taints: node.kubernetes.io/not-ready:NoSchedule",
+            "PodCIDR: 10.1.0.0/24",
+        ],
+    );
+    system.prints("cordon worker-1", "node/worker-1 cordoned");
+    system.prints(
+        "get node worker-1 -o jsonpath={.spec.unschedulable}",
+        "true",
+    );
+    system.prints("uncordon worker-1", "node/worker-1 uncordoned");
+    system.prints(
+        "taint node worker-1 only=these:NoExecute",
+        "node/worker-1 tainted",
+    );
+    system.prints(
+        "get node worker-1 -o jsonpath='{.spec.taints[?(@.key==\"only\")].effect}'",
+        "NoExecute",
+    );
+    system.shows(
+        "auth whoami",
+        &["Username kubernetes-admin", "system:masters", "[system]"],
+    );
+    system.shows("delete node worker-1", &["node \"worker-1\" deleted"]);
+}
+
+#[test]
+fn tenants_are_objects() {
+    let Some(scene) = Scene::start() else { return };
+    let system = &scene.system;
+    system.shows(
+        "get tenants",
+        &[
+            "NAME STATUS AGE",
+            "acme Active",
+            "globex Active",
+            "system Active",
+        ],
+    );
+    system.prints(
+        "get te -o name",
+        "tenant/acme\ntenant/globex\ntenant/system",
+    );
+    let tenant = "apiVersion: v1\nkind: Tenant\nmetadata:\n  name: initech\n";
+    system
+        .given(tenant)
+        .prints("create -f -", "tenant/initech created");
+    system
+        .given(tenant)
+        .refuses("create -f -", "tenants \"initech\" already exists");
+    system.shows(
+        "describe tenant initech",
+        &["Name: initech", "Phase: Active"],
+    );
+    system.refuses("delete tenant system", "this tenant may not be deleted");
+    for (line, name) in [
+        ("acme", "a tenant has this name already"),
+        ("default", "already exists"),
+    ] {
+        system.refuses(&format!("create namespace {line}"), name);
+    }
+    system.get("create namespace shared");
+    let taken = tenant.replace("initech", "shared");
+    system.given(&taken).refuses(
+        "create -f -",
+        "a namespace of the system space has this name",
+    );
+    for name in ["all", "Upper"] {
+        let wrong = tenant.replace("initech", name);
+        system
+            .given(&wrong)
+            .refuses("create -f -", "metadata.name: Invalid value");
+    }
+    // Waits until nothing is left.
+    system.shows("delete tenant initech", &["tenant \"initech\" deleted"]);
+    system.refuses("get tenant initech", "tenants \"initech\" not found");
+    let resources = system.get("api-resources -o name");
+    for name in ["nodes", "tenants", "namespaces"] {
+        assert!(resources.lines().any(|found| found == name), "{resources}");
+    }
+}

@@ -1,0 +1,119 @@
+//! wait, get --watch and events.
+
+use insula_e2e::scene::Scene;
+
+#[test]
+fn what_is_waited_for_happens_or_the_time_is_over() {
+    let Some(scene) = Scene::start() else { return };
+    scene.both(|tenant| {
+        tenant.get("create configmap note --from-literal=state=new");
+        tenant.prints(
+            "wait --for=jsonpath='{.data.state}'=new cm/note --timeout=20s",
+            "configmap/note condition met",
+        );
+        let waiting = tenant.start("wait --for=jsonpath='{.data.state}'=old cm/note --timeout=20s");
+        tenant.get(r#"patch cm note -p '{"data":{"state":"old"}}'"#);
+        assert_eq!(
+            waiting.finish().succeeds(),
+            "configmap/note condition met\n"
+        );
+        let waiting = tenant.start("wait --for=delete cm/note --timeout=20s");
+        tenant.get("delete cm note");
+        waiting.finish().succeeds();
+        tenant.get("create deployment web --image=nginx");
+        tenant.refuses(
+            "wait --for=condition=Available deployment/web --timeout=1s",
+            "timed out waiting for the condition on deployments/web",
+        );
+        let available = r#"{"status":{"conditions":[{"type":"Available","status":"True"}]}}"#;
+        tenant.prints(
+            &format!("patch deployment web --subresource=status -p '{available}'"),
+            "deployment.apps/web patched",
+        );
+        tenant.prints(
+            "wait --for=condition=Available deployment/web --timeout=20s",
+            "deployment.apps/web condition met",
+        );
+        tenant.refuses(
+            "wait --for=condition=Ready pod/none --timeout=1s",
+            "pods \"none\" not found",
+        );
+    });
+}
+
+#[test]
+fn a_watch_shows_what_happens_and_only_to_its_tenant() {
+    let Some(scene) = Scene::start() else { return };
+    scene.both(|tenant| {
+        tenant.get("create configmap first");
+        let mut watch = tenant.start("get configmaps --watch");
+        watch.await_line("NAME");
+        watch.await_line("first");
+        let values = format!("--from-literal=only-{}=1", tenant.name());
+        tenant.get(&format!("create configmap second {values}"));
+        watch.await_line("second");
+        tenant.get("delete configmap first");
+        watch.await_line("first");
+        let said = watch.kill();
+        // One line for each event and the header: nothing came from the neighbour.
+        assert_eq!(said.out.lines().count(), 4, "{said}");
+        let ended = tenant.get("get configmaps --watch-only --request-timeout=1s -o name");
+        assert_eq!(ended, "", "it ends when the time is over");
+        let mut events = tenant.start("get cm --watch -o json --output-watch-events");
+        let line = events.await_line("ADDED");
+        assert!(
+            line.contains(&format!("\"tenant\":\"{}\"", tenant.name())),
+            "{line}"
+        );
+    });
+}
+
+#[test]
+fn events_are_objects_that_can_be_shown() {
+    let Some(scene) = Scene::start() else { return };
+    scene.both(|tenant| {
+        let said = tenant.run("events");
+        assert!(
+            said.err.contains("No events found in default namespace."),
+            "{said}"
+        );
+        tenant.get("create configmap note");
+        tenant
+            .given(EVENT)
+            .prints("create -f -", "event/note.1 created");
+        tenant.shows(
+            "events",
+            &[
+                "LAST SEEN TYPE REASON OBJECT MESSAGE",
+                "Normal Written ConfigMap/note somebody wrote it",
+            ],
+        );
+        tenant.shows(
+            "get events",
+            &[
+                "LAST SEEN TYPE REASON OBJECT MESSAGE",
+                "Normal Written configmap/note somebody wrote it",
+            ],
+        );
+        tenant.shows("events --for configmap/note", &["somebody wrote it"]);
+        tenant.prints("get events --field-selector reason=Other -o name", "");
+        tenant.shows(
+            "get events.v1.events.k8s.io -o yaml",
+            &["note: somebody wrote it", "regarding:"],
+        );
+    });
+}
+
+const EVENT: &str = r#"
+apiVersion: v1
+kind: Event
+metadata: {name: note.1, namespace: default}
+involvedObject: {apiVersion: v1, kind: ConfigMap, name: note, namespace: default}
+reason: Written
+message: somebody wrote it
+type: Normal
+count: 1
+firstTimestamp: "2026-01-01T00:00:00Z"
+lastTimestamp: "2026-01-01T00:00:00Z"
+source: {component: test}
+"#;

@@ -1,0 +1,149 @@
+//! The server is killed while kubectl writes, and started again.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use insula_e2e::insula::Insula;
+use insula_e2e::kubectl::Kubectl;
+use insula_e2e::scene::Scene;
+use serde_json::Value;
+
+/// So many writes are acknowledged before the server is killed.
+const WRITES: usize = 24;
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_kill_and_old_kubeconfigs_open_it() {
+    let Some(mut scene) = Scene::start() else {
+        return;
+    };
+    let (address, data) = (
+        scene.server.address().to_owned(),
+        scene.folder().join("data"),
+    );
+    let [one, _] = &scene.tenants;
+    one.get("create configmap before --from-literal=state=old");
+    let seen = list(one);
+    let waiting = one.start("wait --for=jsonpath='{.data.state}'=new cm/before --timeout=50s");
+    let server = &mut scene.server;
+    let acknowledged = write_until_enough(&scene.tenants, || server.kill());
+    let again = Insula::start_at(&address, &data, &[]);
+    for (tenant, names) in scene.tenants.iter().zip(&acknowledged) {
+        let there = tenant.get("get cm -o jsonpath='{.items[*].metadata.name}'");
+        let there: Vec<&str> = there.split(' ').collect();
+        for name in names {
+            assert!(there.contains(&name.as_str()), "{name} is lost: {there:?}");
+        }
+        let lists = tenant.get("get ns -o name");
+        assert!(lists.contains("namespace/default"), "{lists}");
+    }
+    assert_eq!(again.url(), scene.server.url());
+    scene
+        .system
+        .shows("get tenants", &["acme Active", "globex Active"]);
+    // A watch from before is told everything that it missed, or to list again; never
+    // just nothing.
+    if let Told::Names(told) = watch_from(one, &seen) {
+        for name in &acknowledged[0] {
+            assert!(told.contains(name), "{name} was not told: {told:?}");
+        }
+    }
+    let seen = list(one);
+    one.get("create configmap after");
+    assert_eq!(
+        watch_from(one, &seen),
+        Told::Names(vec!["after".to_owned()])
+    );
+    // And a client that waited through it all sees what happens afterwards.
+    one.get(r#"patch cm before -p '{"data":{"state":"new"}}'"#);
+    assert_eq!(
+        waiting.finish().succeeds(),
+        "configmap/before condition met\n"
+    );
+    let stopped = again.stop();
+    assert_eq!(
+        (stopped.code, stopped.err.as_str()),
+        (Some(0), ""),
+        "{stopped}"
+    );
+}
+
+/// Each tenant makes objects until the server is gone; gives the names of those whose
+/// making was acknowledged.
+fn write_until_enough(tenants: &[Kubectl; 2], kill: impl FnOnce()) -> [Vec<String>; 2] {
+    let acknowledged = [(); 2].map(|()| Mutex::new(Vec::new()));
+    let gone = AtomicBool::new(false);
+    let enough = || {
+        acknowledged
+            .iter()
+            .all(|names| names.lock().unwrap().len() >= WRITES / 2)
+    };
+    thread::scope(|scope| {
+        let (told, tell) = std::sync::mpsc::channel();
+        for (tenant, names) in tenants.iter().zip(&acknowledged) {
+            let (gone, told) = (&gone, told.clone());
+            scope.spawn(move || {
+                for number in 0.. {
+                    let name = format!("load-{number}");
+                    let said = tenant.run(&format!("create configmap {name}"));
+                    if said.code != Some(0) {
+                        assert!(gone.load(Ordering::SeqCst), "before it was killed: {said}");
+                        return;
+                    }
+                    names.lock().unwrap().push(name);
+                    told.send(()).ok();
+                }
+            });
+        }
+        while !enough() {
+            tell.recv().expect("the tenants go on");
+        }
+        gone.store(true, Ordering::SeqCst);
+        kill();
+    });
+    acknowledged.map(|names| names.into_inner().unwrap())
+}
+
+/// The revision of a list.
+fn list(tenant: &Kubectl) -> String {
+    let text = tenant.get("get --raw /api/v1/namespaces/default/configmaps");
+    let list: Value = serde_json::from_str(&text).unwrap();
+    list["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+/// What a watch tells that begins in the past.
+#[derive(Debug, PartialEq)]
+enum Told {
+    /// What was added since.
+    Names(Vec<String>),
+    /// That nobody knows any more: list again.
+    Expired,
+}
+
+fn watch_from(tenant: &Kubectl, revision: &str) -> Told {
+    let query = format!("watch=true&resourceVersion={revision}&timeoutSeconds=1");
+    let text = tenant.get(&format!(
+        "get --raw '/api/v1/namespaces/default/configmaps?{query}'"
+    ));
+    let event = |line: &str| -> Value { serde_json::from_str(line).unwrap() };
+    let events: Vec<Value> = text.lines().map(event).collect();
+    if let [event] = &events[..]
+        && event["type"] == "ERROR"
+    {
+        assert_eq!(event["object"]["code"], 410, "{text}");
+        assert_eq!(event["object"]["reason"], "Expired", "{text}");
+        return Told::Expired;
+    }
+    let name = |event: &Value| {
+        assert_eq!(event["type"], "ADDED", "{text}");
+        event["object"]["metadata"]["name"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    Told::Names(events.iter().map(name).collect())
+}
