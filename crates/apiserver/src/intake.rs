@@ -110,8 +110,10 @@ fn from_protobuf(sent: &Sent, expected: Expected<'_>) -> Result<Written> {
 }
 
 fn refuse(sent: &Sent, expected: Expected<'_>, error: &DecodeError) -> Refusal {
-    let identity = match sent.media {
-        Media::Yaml => decode::identity_yaml(&sent.body),
+    let identity = match (sent.media, error) {
+        // It was read to where it is wrong, and would be once more.
+        (Media::Yaml, DecodeError::Syntax(_)) => Err(error.clone()),
+        (Media::Yaml, DecodeError::Type(_)) => decode::identity_yaml(&sent.body),
         _ => decode::identity_json(&sent.body),
     };
     match identity {

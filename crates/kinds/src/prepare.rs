@@ -103,7 +103,9 @@ pub fn update(kind: &Kind, subresource: Option<&str>, old: &Object, new: &mut Ob
         _ => {}
     }
     update_metadata(kind, old, new);
-    if subresource != Some("status") && counts_change(kind, old, new) {
+    // Neither what happens to an object nor where it runs is a wish of its owner.
+    let counted = !matches!(subresource, Some("status" | "binding"));
+    if counted && counts_change(kind, old, new) {
         let metadata = tree::child_mut(new, "metadata");
         let generation = tree::number(metadata, "generation") + 1;
         metadata.insert("generation".to_owned(), generation.into());

@@ -32,6 +32,7 @@ pub struct TestServer {
     ca: CertificateDer<'static>,
     authority: Authority,
     registry: Arc<Registry>,
+    token_key: Vec<u8>,
     stop: Option<oneshot::Sender<()>>,
     served: Option<JoinHandle<()>>,
     // After everything that uses them.
@@ -150,6 +151,7 @@ impl TestServer {
             ca,
             authority,
             registry,
+            token_key: signer.public_key_raw().to_vec(),
             stop: Some(stop),
             served: Some(served),
             _folder: None,
@@ -165,6 +167,11 @@ impl TestServer {
     /// What its objects are behind.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
+    }
+
+    /// The public key that tokens of service accounts are verified with: a point of P-256.
+    pub fn token_key(&self) -> &[u8] {
+        &self.token_key
     }
 
     /// A client with this token.

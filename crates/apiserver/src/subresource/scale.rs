@@ -33,19 +33,7 @@ pub async fn update(
 ) -> Result<Answer> {
     let options = WriteOptions::read(query, "UpdateOptions")?;
     let written = intake::read(sent, expected(), options.validation)?;
-    let name = granted.path().name.as_deref().unwrap_or("");
-    let given = text(&written.object, "name");
-    if given != Some(name) {
-        return Err(Refusal::bad_request(match given {
-            None => format!(
-                "the name of the object ({name} based on URL) was undeterminable: name must be \
-                 provided"
-            ),
-            Some(given) => format!(
-                "the name of the object ({given}) does not match the name on the URL ({name})"
-            ),
-        }));
-    }
+    check_name(granted, &written.object)?;
     let warnings = written.warnings;
     change(app, granted, options.dry_run, accepted, |_| {
         Ok(Modified {
@@ -67,9 +55,26 @@ pub async fn patch(
 ) -> Result<Answer> {
     let options = write::read_options(query)?;
     change(app, granted, options.dry_run, accepted, |scale| {
-        patched(scale_type(), scale, format, body, options.validation)
+        let modified = patched(scale_type(), scale, format, body, options.validation)?;
+        check_name(granted, &modified.object)?;
+        Ok(modified)
     })
     .await
+}
+
+/// A scale has the name of its object.
+fn check_name(granted: &Granted, scale: &Object) -> Result<()> {
+    let name = granted.path().name.as_deref().unwrap_or("");
+    let why = match text(scale, "name") {
+        Some(given) if given == name => return Ok(()),
+        Some(given) => {
+            format!("the name of the object ({given}) does not match the name on the URL ({name})")
+        }
+        None => format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        ),
+    };
+    Err(Refusal::bad_request(why))
 }
 
 async fn change(

@@ -98,6 +98,14 @@ impl Draft<'_> {
         defaults::apply(kind, &mut self.object);
         let stored = kinds().get(kind.storage());
         convert::convert(kind, stored, &mut self.object);
+        if stored.kind == "LimitRange" && metadata::text(&self.object, "generateName").is_none() {
+            // The one kind that needs no name: it is looked for in its namespace only.
+            let metadata = metadata::of(&mut self.object);
+            let name = metadata.entry("name").or_insert_with(|| "".into());
+            if name == "" {
+                *name = Uuid::new_v4().to_string().into();
+            }
+        }
         let generate = match metadata::text(&self.object, "name") {
             Some(_) => None,
             None => metadata::text(&self.object, "generateName").map(str::to_owned),

@@ -23,8 +23,8 @@ use crate::types::TypeId;
 pub const MAX_YAML_DEPTH: usize = 64;
 
 /// How many nodes aliases may add to a document. Manifests repeat a label or a container,
-/// not a hundred thousand of them.
-const MAX_REPEATED: usize = 100_000;
+/// not ten thousand of them, and a few lines of aliases must not keep a server busy.
+const MAX_REPEATED: usize = 10_000;
 
 /// Reads an object from YAML. A second document is an error.
 pub fn yaml(of: TypeId, text: &[u8]) -> Result<Decoded, DecodeError> {

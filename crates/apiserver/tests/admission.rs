@@ -1,0 +1,150 @@
+//! What new objects get that depends on their kind, on other objects, or on chance.
+
+use insula_testkit::server::{Answer, Client, TestServer};
+use serde_json::{Value, json};
+
+async fn tenant() -> anyhow::Result<(TestServer, Client)> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    Ok((server, client))
+}
+
+#[track_caller]
+fn refused(answer: &Answer, code: u16, reason: &str, message: &str) {
+    let status = answer.json();
+    assert_eq!(answer.status, code, "{}", answer.text());
+    assert_eq!(status["message"], message);
+    assert_eq!(status["code"], code);
+    assert_eq!(status["kind"], "Status");
+    assert_eq!(status["status"], "Failure");
+    assert_eq!(status["reason"].as_str().unwrap_or(""), reason);
+}
+
+#[tokio::test]
+async fn a_pod_gets_the_priority_of_its_class_or_of_the_default_class() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let pods = "/api/v1/namespaces/default/pods";
+    let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    let pod = |name: &str, spec: Value| {
+        let mut spec = spec;
+        spec["containers"] = json!([{"name": "c", "image": "i"}]);
+        json!({"metadata": {"name": name}, "spec": spec})
+    };
+    let made = client.post(pods, &pod("none", json!({}))).await?.json();
+    assert_eq!(made["spec"]["priority"], 0);
+    assert_eq!(made["spec"]["preemptionPolicy"], "PreemptLowerPriority");
+    let wanted = pod("p", json!({"priorityClassName": "high"}));
+    let answer = client.post(pods, &wanted).await?;
+    refused(
+        &answer,
+        403,
+        "Forbidden",
+        "pods \"p\" is forbidden: no PriorityClass with name high was found",
+    );
+    let high = json!({"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"});
+    assert_eq!(client.post(classes, &high).await?.status, 201);
+    let made = client.post(pods, &wanted).await?.json();
+    assert_eq!(made["spec"]["priority"], 1000);
+    assert_eq!(made["spec"]["preemptionPolicy"], "Never");
+    let usual = json!({"metadata": {"name": "usual"}, "value": 7, "globalDefault": true});
+    assert_eq!(client.post(classes, &usual).await?.status, 201);
+    let made = client.post(pods, &pod("some", json!({}))).await?.json();
+    assert_eq!(made["spec"]["priority"], 7);
+    assert_eq!(made["spec"]["priorityClassName"], "usual");
+    let critical = json!({"priorityClassName": "system-node-critical"});
+    let made = client.post(pods, &pod("critical", critical)).await?.json();
+    assert_eq!(made["spec"]["priority"], 2_000_001_000);
+    let own = json!({"priorityClassName": "high", "priority": 3});
+    let answer = client.post(pods, &pod("own", own)).await?;
+    refused(
+        &answer,
+        403,
+        "Forbidden",
+        "pods \"own\" is forbidden: the integer value of priority (3) must not be provided in pod \
+         spec; priority admission controller computed 1000 from the given PriorityClass name",
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn ports_of_one_service_are_different_and_free() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let ports: Vec<Value> = (1..=300)
+        .map(|port| json!({"name": format!("p{port}"), "port": port}))
+        .collect();
+    let mut seen = std::collections::HashSet::new();
+    for name in ["a", "b"] {
+        let service = json!({"metadata": {"name": name},
+            "spec": {"type": "NodePort", "ports": ports}});
+        let made = client
+            .post("/api/v1/namespaces/default/services", &service)
+            .await?;
+        assert_eq!(made.status, 201, "{}", made.text());
+        // The next service is chosen for from what is read, so it must be there.
+        client.get("/api/v1/services").await?;
+        let object = made.json();
+        for port in object["spec"]["ports"].as_array().into_iter().flatten() {
+            let port = port["nodePort"].as_u64().unwrap_or(0);
+            assert!((30_000..=32_767).contains(&port), "{port}");
+            assert!(seen.insert(port), "{port} is given twice");
+        }
+    }
+    assert_eq!(seen.len(), 600);
+    Ok(())
+}
+
+#[tokio::test]
+async fn limits_without_a_name_are_named_by_the_server() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let path = "/api/v1/namespaces/default/limitranges";
+    let sent = json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}});
+    for _ in 0..2 {
+        let made = client.post(path, &sent).await?;
+        assert_eq!(made.status, 201, "{}", made.text());
+        let object = made.json();
+        let name = object["metadata"]["name"].as_str().unwrap_or("");
+        assert_eq!(name.len(), 36);
+        let found = client.get(&format!("{path}/{name}")).await?;
+        assert_eq!((found.status, found.json()), (200, object.clone()));
+        let link = object["metadata"]["selfLink"].as_str().unwrap_or("");
+        assert!(link.ends_with(&format!("/limitranges/{name}")), "{link}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_has_the_account_of_its_namespace_and_waits() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let pod = json!({"metadata": {"name": "p"}, "status": {"phase": "Running"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let made = client
+        .post("/api/v1/namespaces/default/pods", &pod)
+        .await?
+        .json();
+    assert_eq!(made["spec"]["serviceAccountName"], "default");
+    assert_eq!(made["spec"]["serviceAccount"], "default");
+    assert_eq!(
+        made["status"],
+        json!({"phase": "Pending", "qosClass": "BestEffort"})
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_comes_with_its_label_its_finalizer_and_an_account() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let sent = json!({"metadata": {"name": "n",
+        "labels": {"kubernetes.io/metadata.name": "other"}}, "status": {"phase": "Terminating"}});
+    let made = client.post("/api/v1/namespaces", &sent).await?.json();
+    assert_eq!(
+        made["metadata"]["labels"],
+        json!({"kubernetes.io/metadata.name": "n"})
+    );
+    assert_eq!(made["spec"]["finalizers"], json!(["kubernetes"]));
+    assert_eq!(made["status"]["phase"], "Active");
+    let account = client
+        .get("/api/v1/namespaces/n/serviceaccounts/default")
+        .await?;
+    assert_eq!(account.status, 200);
+    Ok(())
+}
