@@ -85,6 +85,8 @@ impl Client {
         };
         config.alpn_protocols = vec![b"h2".to_vec()];
         let stream = TcpStream::connect(address).await?;
+        // Headers and body are sent apart; the second must not wait for the first.
+        stream.set_nodelay(true)?;
         let name = ServerName::from(address.ip());
         let stream = TlsConnector::from(Arc::new(config))
             .connect(name, stream)
