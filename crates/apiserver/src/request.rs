@@ -12,6 +12,7 @@
 //! encode        object | Table | PartialObjectMetadata | list | event view.rs
 //! ```
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,15 +84,17 @@ where
     let query = Query::parse(parts.uri.query().unwrap_or(""));
     let audit_id = audit_id(&parts);
     let deadline = deadline(&query);
+    let mut body = pin!(body);
     let answered = match deadline {
         Err(refusal) => Err(refusal),
         Ok(deadline) => {
-            let answer = answer(app, peer, &parts, &query, body);
+            let answer = answer(app, peer, &parts, &query, body.as_mut());
             let in_time = tokio::time::timeout(deadline, answer).await;
             in_time.unwrap_or_else(|_| Err(Refusal::timeout()))
         }
     };
     let answer = answered.unwrap_or_else(|refusal| refused(&parts, &query, &refusal));
+    finish_reading(body).await;
     app.metrics.count(&parts.method, answer.status);
     let response = answer.respond(audit_id);
     if parts.method == Method::HEAD {
@@ -256,6 +259,24 @@ where
         Err(error) => Err(Refusal::bad_request(format!(
             "the body could not be read: {error}"
         ))),
+    }
+}
+
+/// Reads what nobody wanted to read, if it is not much.
+///
+/// Otherwise the stream is reset, and a connection on which that happened a thousand times
+/// is closed, with all watches on it: those of a client whose writes are refused, say.
+async fn finish_reading<B>(body: Pin<&mut B>)
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    const SMALL: usize = 256 << 10;
+    const SOON: Duration = Duration::from_secs(1);
+    if !body.is_end_stream() {
+        let rest = Limited::new(body, SMALL).collect();
+        // The answer is the same if it is more, or takes longer.
+        drop(tokio::time::timeout(SOON, rest).await);
     }
 }
 

@@ -1,7 +1,9 @@
 //! Keys: those of the document, for every kind that is stored, in memory and in etcd.
 
+#[path = "support/samples.rs"]
+mod samples;
+
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -10,91 +12,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use insula_kinds::{Kind, kinds};
 use insula_testkit::server::{Client, Engine, Setup, TestServer};
+use samples::{api, sample};
 use serde_json::{Value, json};
-
-/// Objects as small as they can be, of the kinds without a recorded one.
-fn small(kind: &Kind) -> Option<Value> {
-    let pod = json!({
-        "metadata": {"labels": {"a": "b"}},
-        "spec": {"containers": [{"name": "c", "image": "i"}]},
-    });
-    let selector = json!({"matchLabels": {"a": "b"}});
-    let rest = match kind.kind.as_str() {
-        "Pod" => json!({"spec": pod["spec"]}),
-        "ConfigMap" | "ResourceQuota" | "Role" | "Namespace" => json!({}),
-        // The system namespace has the name that the others have.
-        "Tenant" => json!({"metadata": {"name": "another"}}),
-        "DaemonSet" => json!({"spec": {"selector": selector, "template": pod}}),
-        "Job" => {
-            let mut template = json!({"spec": pod["spec"]});
-            template["spec"]["restartPolicy"] = "Never".into();
-            json!({"spec": {"template": template}})
-        }
-        "Ingress" => {
-            json!({"spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}})
-        }
-        "IPAddress" => json!({
-            "metadata": {"name": "10.0.0.1"},
-            "spec": {"parentRef": {"resource": "services", "name": "s", "namespace": "n"}},
-        }),
-        "CSIStorageCapacity" => json!({"storageClassName": "s"}),
-        "VolumeAttachment" => json!({
-            "spec": {"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "p"}},
-        }),
-        "VolumeAttributesClass" => json!({"driverName": "d", "parameters": {"a": "b"}}),
-        "PriorityClass" => json!({"value": 1}),
-        "RuntimeClass" => json!({"handler": "h"}),
-        "EndpointSlice" => json!({"addressType": "IPv4", "endpoints": []}),
-        "ResourceClaimTemplate" => json!({"spec": {"spec": {}}}),
-        "ResourceSlice" => json!({"spec": {
-            "driver": "d", "nodeName": "n",
-            "pool": {"name": "p", "resourceSliceCount": 1, "generation": 1},
-        }}),
-        "ValidatingWebhookConfiguration" => json!({"webhooks": []}),
-        "MutatingAdmissionPolicy" => json!({"spec": {
-            "reinvocationPolicy": "Never",
-            "matchConstraints": {"resourceRules": [{
-                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
-                "resources": ["pods"],
-            }]},
-            "mutations": [{
-                "patchType": "ApplyConfiguration",
-                "applyConfiguration": {"expression": "Object{}"},
-            }],
-        }}),
-        "MutatingAdmissionPolicyBinding" => json!({"spec": {"policyName": "p"}}),
-        _ => return None,
-    };
-    let mut object = json!({"metadata": {"name": "x"}});
-    for (member, value) in rest.as_object().into_iter().flatten() {
-        object[member] = value.clone();
-    }
-    Some(object)
-}
-
-/// One that Kubernetes took.
-fn recorded(kind: &Kind) -> anyhow::Result<Value> {
-    let group = match (kind.group.as_str(), kind.version.as_str()) {
-        ("", _) => "core",
-        ("autoscaling", "v1") => "autoscaling-v1",
-        (group, _) => group,
-    };
-    let path = format!(
-        "{}/../kinds/tests/data/defaults/{group}_{}.in.json",
-        env!("CARGO_MANIFEST_DIR"),
-        kind.kind
-    );
-    Ok(serde_json::from_slice(
-        &fs::read(&path).with_context(|| path)?,
-    )?)
-}
-
-fn api(kind: &Kind) -> String {
-    match kind.group.as_str() {
-        "" => "/api/v1".to_owned(),
-        group => format!("/apis/{group}/{}", kind.version),
-    }
-}
 
 /// Where the document says that it is.
 fn documented(kind: &Kind, tenant: Option<&str>, namespace: &str, name: &str) -> String {
@@ -126,10 +45,7 @@ async fn create_all(
         if !kind.can("create") || !kind.can("get") || (kind.system_only && tenant.is_some()) {
             continue;
         }
-        let mut object = match small(kind) {
-            Some(object) => object,
-            None => recorded(kind)?,
-        };
+        let mut object = sample(kind)?;
         let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
         // Both versions of the same objects come along: each gets an object.
         let name = match (kind.group.as_str(), kind.version.as_str()) {

@@ -1,0 +1,384 @@
+//! Walls: a tenant on another's objects is answered as if there were none.
+
+#[path = "support/samples.rs"]
+mod samples;
+
+use http::Method;
+use insula_kinds::{Kind, kinds};
+use insula_testkit::server::{Answer, Client, TestServer};
+use samples::{api, sample};
+use serde_json::{Value, json};
+
+/// One thing that can be asked of a kind.
+#[derive(Debug)]
+struct Ask {
+    kind: &'static Kind,
+    method: Method,
+    /// Below the space, with `{namespace}` and `{name}` to be filled in.
+    path: String,
+    query: &'static str,
+    /// Whether it can be asked of all spaces.
+    of_many: bool,
+}
+
+/// Every route and verb in the table of kinds.
+fn every_ask() -> Vec<Ask> {
+    let mut asks = Vec::new();
+    for (_, kind) in kinds().iter() {
+        let collection = match kind.namespaced() {
+            true => format!("namespaces/{{namespace}}/{}", kind.resource),
+            false => kind.resource.clone(),
+        };
+        let mut add = |verb: &str, below: &str| {
+            let (method, named, query) = match verb {
+                "get" => (Method::GET, true, ""),
+                "list" => (Method::GET, false, ""),
+                "watch" => (Method::GET, false, "?watch=true"),
+                "create" => (Method::POST, !below.is_empty(), ""),
+                "update" => (Method::PUT, true, ""),
+                "patch" => (Method::PATCH, true, ""),
+                "delete" => (Method::DELETE, true, ""),
+                _ => (Method::DELETE, false, ""),
+            };
+            let name = if named { "/{name}" } else { "" };
+            asks.push(Ask {
+                kind,
+                method,
+                path: format!("{collection}{name}{below}"),
+                query,
+                of_many: matches!(verb, "list" | "watch"),
+            });
+        };
+        for verb in &kind.verbs {
+            add(verb, "");
+        }
+        for subresource in &kind.subresources {
+            for verb in &subresource.verbs {
+                add(verb, &format!("/{}", subresource.name));
+            }
+        }
+    }
+    asks
+}
+
+impl Ask {
+    fn within(&self, namespace: &str, name: &str) -> String {
+        let path = self.path.replace("{namespace}", namespace);
+        format!("{}{}", path.replace("{name}", name), self.query)
+    }
+
+    fn full(&self, space: &str, namespace: &str, name: &str) -> String {
+        let within = self.within(namespace, name);
+        format!("{}/tenants/{space}/{within}", api(self.kind))
+    }
+
+    fn below(&self, space: &str, namespace: &str, name: &str) -> String {
+        format!("/tenants/{space}{}", self.short(namespace, name))
+    }
+
+    fn short(&self, namespace: &str, name: &str) -> String {
+        format!("{}/{}", api(self.kind), self.within(namespace, name))
+    }
+
+    /// The body makes no sense: whoever is refused is refused before it is read.
+    async fn send(&self, client: &Client, path: &str) -> anyhow::Result<Answer> {
+        let headers = [("content-type", "application/json")];
+        client.send(self.method.clone(), path, &headers, "{").await
+    }
+}
+
+/// The body, with what the caller itself has named taken out.
+fn without(answer: &Answer, names: &[&str]) -> String {
+    let mut text = answer.text();
+    for name in names {
+        text = text.replace(&format!("\\\"{name}\\\""), "@");
+        text = text.replace(&format!("\"name\":\"{name}\""), "@");
+    }
+    text
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_space_is_refused_alike_whether_or_not_it_is_there() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (attacker, victim) = (server.tenant("t1").await?, server.tenant("t2").await?);
+    let map = json!({"metadata": {"name": "canary"}});
+    let made = victim
+        .post("/api/v1/namespaces/default/configmaps", &map)
+        .await?;
+    assert_eq!(made.status, 201);
+    let before = server.registry().store().revision().await?;
+    let asks = every_ask();
+    assert!(asks.len() > 500, "{}", asks.len());
+    for ask in &asks {
+        let expected = ask.full("t2", "default", "default");
+        let expected = ask.send(&attacker, &expected).await?;
+        assert_eq!(expected.status, 403, "{ask:?} {}", expected.text());
+        let message = expected.message();
+        assert!(message.ends_with("in the tenant \"t2\""), "{message}");
+        let expected = without(&expected, &["t2", "default"]);
+        // A space, a namespace or a name that is there, or is not, or is the system's.
+        let mut others = Vec::new();
+        for space in ["t2", "ghost", "system"] {
+            for name in ["default", "nothing"] {
+                others.push((space, name, ask.full(space, name, name)));
+                others.push((space, name, ask.below(space, name, name)));
+            }
+        }
+        let refused = others.iter().map(|(_, _, path)| ask.send(&attacker, path));
+        let refused = futures_util::future::try_join_all(refused).await?;
+        for ((space, name, path), refused) in others.iter().zip(refused) {
+            assert_eq!(refused.status, 403, "{path}");
+            let text = without(&refused, &[space, name]);
+            assert_eq!(text, expected, "{} {path}", ask.method);
+        }
+        if ask.of_many {
+            let path = ask.full("all", "default", "");
+            let refused = ask.send(&attacker, &path).await?;
+            assert_eq!(refused.status, 403, "{path}");
+            assert!(refused.message().ends_with("in all tenants"), "{path}");
+        }
+    }
+    let after = server.registry().store().revision().await?;
+    assert_eq!(before, after, "nothing was written");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_describes_another_space_is_refused_alike() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let attacker = server.tenant("t1").await?;
+    server.tenant("t2").await?;
+    for document in [
+        "",
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/apis/apps",
+        "/apis/apps/v1",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openapi/v3/api/v1",
+        "/metrics",
+    ] {
+        for space in ["t2", "ghost", "system"] {
+            let path = format!("/tenants/{space}{document}");
+            let refused = attacker.get(&path).await?;
+            let why = format!("forbidden: User \"admin\" cannot get path \"{path}\"");
+            assert_eq!((refused.status, refused.message()), (403, why));
+        }
+        let own = attacker.get(&format!("/tenants/t1{document}")).await?;
+        assert_eq!(own.status, if document == "/metrics" { 404 } else { 200 });
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn kinds_of_the_system_are_refused_to_tenants_and_not_shown_to_them() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
+    let mut only = Vec::new();
+    for ask in every_ask().iter().filter(|ask| ask.kind.system_only) {
+        only.push((ask.kind.group.as_str(), ask.kind.resource.as_str()));
+        for path in [
+            ask.short("", "x"),
+            ask.full("t1", "", "x"),
+            ask.below("t1", "", "x"),
+            ask.short("", "system"),
+        ] {
+            let refused = ask.send(&tenant, &path).await?;
+            assert_eq!(refused.status, 403, "{path}: {}", refused.text());
+            assert!(refused.message().ends_with("in the tenant \"t1\""));
+        }
+        // A tenant's space has no such kind for anybody.
+        let absent = ask.send(&system, &ask.full("t1", "", "x")).await?;
+        let why = "the server could not find the requested resource";
+        assert_eq!((absent.status, absent.message().as_str()), (404, why));
+    }
+    only.dedup();
+    for kind in [("", "nodes"), ("", "tenants")] {
+        assert!(only.contains(&kind), "{only:?}");
+    }
+    let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    for (path, accept) in [
+        ("/api", aggregated),
+        ("/apis", aggregated),
+        ("/api/v1", "application/json"),
+        ("/apis/storage.k8s.io/v1", "application/json"),
+        ("/openapi/v2", "application/json"),
+    ] {
+        let (all, some) = (
+            system.accept(path, accept).await?,
+            tenant.accept(path, accept).await?,
+        );
+        assert_eq!((all.status, some.status), (200, 200), "{path}");
+        let of_tenant = system.accept(&format!("/tenants/t1{path}"), accept).await?;
+        assert_eq!(of_tenant.body, some.body, "{path}: one space, one answer");
+        for (_, resource) in &only {
+            let named = [
+                format!("\"name\":\"{resource}\""),
+                format!("\"resource\":\"{resource}\""),
+                format!("/{resource}/{{name}}"),
+            ];
+            let shows = |answer: &Answer| named.iter().any(|name| answer.text().contains(name));
+            assert!(!shows(&some), "{path} {resource}");
+        }
+        assert_ne!(all.body, some.body, "{path}");
+    }
+    let list = tenant.get("/api/v1").await?.json();
+    let names: Vec<&str> = list["resources"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|resource| resource["name"].as_str())
+        .collect();
+    assert!(names.contains(&"namespaces") && names.contains(&"persistentvolumeclaims"));
+    assert!(!names.iter().any(|name| name.starts_with("tenants")));
+    Ok(())
+}
+
+/// An object of every kind in the client's space; their paths there.
+async fn fill(client: &Client, is_system: bool) -> anyhow::Result<Vec<(&'static Kind, String)>> {
+    let mut made = Vec::new();
+    for (_, kind) in kinds().iter() {
+        if !kind.can("create") || !kind.can("get") || (kind.system_only && !is_system) {
+            continue;
+        }
+        let mut object = sample(kind)?;
+        if kind.storage()
+            != kinds()
+                .find(&kind.group, &kind.version, &kind.resource)
+                .expect("itself")
+        {
+            let name = object["metadata"]["name"].as_str().unwrap_or("");
+            object["metadata"]["name"] = format!("{name}-too").into();
+        }
+        let collection = match kind.namespaced() {
+            true => format!("{}/namespaces/default/{}", api(kind), kind.resource),
+            false => format!("{}/{}", api(kind), kind.resource),
+        };
+        let answer = client.post(&collection, &object).await?;
+        anyhow::ensure!(answer.status == 201, "{}: {}", kind.kind, answer.text());
+        let name = object["metadata"]["name"].as_str().unwrap_or("");
+        made.push((kind, format!("{collection}/{name}")));
+    }
+    Ok(made)
+}
+
+fn names(list: &Value) -> Vec<String> {
+    let items = list["items"].as_array().into_iter().flatten();
+    let names = items.filter_map(|item| item["metadata"]["name"].as_str());
+    names.map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn through_its_own_paths_a_tenant_finds_nothing_of_another() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
+    let system = server.system().await?;
+    let own: Vec<String> = server.keys().await?;
+    let made = fill(&other, false).await?;
+    fill(&system, true).await?;
+    let all = insula_store::KeyRange::all();
+    let store = server.registry().store();
+    let snapshot = store.range(&all, insula_store::At::Latest, None).await?;
+    let foreign: Vec<_> = snapshot
+        .entries
+        .into_iter()
+        .filter(|entry| !own.contains(&String::from_utf8_lossy(&entry.key).into_owned()))
+        .collect();
+    for (kind, path) in &made {
+        let (collection, name) = path.rsplit_once('/').expect("a path");
+        for query in ["", "?resourceVersion=0", "?limit=1"] {
+            let list = one.get(&format!("{collection}{query}")).await?;
+            assert_eq!(list.status, 200);
+            let found = names(&list.json());
+            assert!(
+                !found.iter().any(|found| found == name),
+                "{path}: {found:?}"
+            );
+            assert!(!list.text().contains("\"t2\""), "{path}");
+        }
+        let missing = one.get(path).await?;
+        let why = format!("{} \"{name}\" not found", kind.qualified_resource());
+        assert_eq!((missing.status, missing.message()), (404, why));
+        let patch = json!({"metadata": {"labels": {"by": "t1"}}});
+        assert_eq!(
+            one.patch(path, "merge", &patch).await?.status,
+            404,
+            "{path}"
+        );
+        assert_eq!(one.delete(path).await?.status, 404, "{path}");
+        if kind.can("deletecollection") {
+            let gone = one.delete(collection).await?;
+            assert_eq!(gone.status, 200, "{collection}: {}", gone.text());
+            assert!(!gone.text().contains("\"t2\""), "{collection}");
+        }
+        assert_eq!(other.get(path).await?.status, 200, "{path}");
+    }
+    // The same bytes at the same revisions as before.
+    for entry in foreign {
+        let now = store.get(&entry.key).await?;
+        assert_eq!(now.as_ref(), Some(&entry));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_watch_tells_nothing_of_what_others_do() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
+    let system = server.system().await?;
+    let path = "/api/v1/namespaces/default/configmaps";
+    let start = server.registry().store().revision().await?;
+    let watches = [
+        format!("{path}?watch=true"),
+        format!("{path}?watch=true&allowWatchBookmarks=true"),
+        format!("/api/v1/configmaps?watch=true&resourceVersion={start}"),
+        "/api/v1/watch/tenants/t1/configmaps".to_owned(),
+        "/tenants/t1/api/v1/configmaps?watch=1&fieldSelector=metadata.name%21%3Dnone".to_owned(),
+    ];
+    let mut open = Vec::new();
+    for watch in &watches {
+        open.push(one.watch(watch).await?);
+    }
+    for client in [&other, &system] {
+        for number in 0..200 {
+            let name = format!("theirs-{number}");
+            let made = client
+                .post(path, &json!({"metadata": {"name": name}}))
+                .await?;
+            assert_eq!(made.status, 201);
+            let named = format!("{path}/{name}");
+            let patch = json!({"data": {"a": "b"}});
+            assert_eq!(client.patch(&named, "merge", &patch).await?.status, 200);
+            if number % 2 == 0 {
+                assert_eq!(client.delete(&named).await?.status, 200);
+            }
+        }
+    }
+    // One that begins now, in the midst of their history.
+    let since = format!("{path}?watch=true&resourceVersion={start}");
+    open.push(one.watch(&since).await?);
+    one.post(path, &json!({"metadata": {"name": "mine"}}))
+        .await?;
+    for mut watch in open {
+        let event = watch.next().await?.unwrap_or_default();
+        let found = (&event["type"], &event["object"]["metadata"]["name"]);
+        assert_eq!(found, (&json!("ADDED"), &json!("mine")), "{event}");
+    }
+    // A bookmark says how far it is, and nothing else.
+    let marked = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
+                  &allowWatchBookmarks=true";
+    let mut watch = one.watch(&format!("{path}?{marked}")).await?;
+    let first = watch.next().await?.unwrap_or_default();
+    assert_eq!(first["object"]["metadata"]["name"], "mine");
+    let mark = watch.next().await?.unwrap_or_default();
+    assert_eq!(mark["type"], "BOOKMARK");
+    let members: Vec<&String> = mark["object"]["metadata"]
+        .as_object()
+        .into_iter()
+        .flat_map(|metadata| metadata.keys())
+        .collect();
+    assert_eq!(members, ["annotations", "resourceVersion"], "{mark}");
+    Ok(())
+}
