@@ -6,6 +6,7 @@ mod settings;
 
 use std::sync::Arc;
 
+use insula_access::Authority;
 use insula_apiserver::{Error as ServerError, Options, Server};
 use insula_store::embedded::{self, Embedded};
 use insula_store::etcd::Etcd;
@@ -45,7 +46,7 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
     served
 }
 
-/// Serves the API until it is told to stop.
+/// Serves the API, with the control plane's own loops beside it, until it is told to stop.
 async fn run_server(
     prepared: Prepared,
     store: Arc<dyn Store>,
@@ -56,18 +57,19 @@ async fn run_server(
         prepared.url,
         prepared.kubeconfig.display()
     );
-    let options = options(prepared)?;
+    let (options, ca) = options(prepared)?;
     let server = Server::start(store, options).await.map_err(cannot_serve)?;
     // The one line on stdout, which says that it serves. Whoever started it may be gone.
     let announce = || drop(output::print(&ready));
-    let served = server.serve(announce, stop.told()).await;
+    let served = insula_controllers::serve(server, Arc::new(ca), announce, stop.told()).await;
     served.map_err(cannot_serve)
 }
 
-fn options(prepared: Prepared) -> Result<Options, Failure> {
+/// What the server takes, and the CA, which signs the certificates that it believes.
+fn options(prepared: Prepared) -> Result<(Options, Authority), Failure> {
     let issuer = prepared.issuer()?;
     let secret = prepared.secret();
-    Ok(Options {
+    let options = Options {
         listener: prepared.listener,
         certificates: prepared.tls.chain,
         key: prepared.tls.key,
@@ -77,7 +79,8 @@ fn options(prepared: Prepared) -> Result<Options, Failure> {
         layout: prepared.layout,
         issuer: Some(issuer),
         secret,
-    })
+    };
+    Ok((options, prepared.ca))
 }
 
 fn cannot_serve(error: ServerError) -> Failure {

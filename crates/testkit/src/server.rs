@@ -29,6 +29,7 @@ use crate::etcd::EtcdServer;
 pub struct TestServer {
     address: std::net::SocketAddr,
     ca: CertificateDer<'static>,
+    authority: Arc<Authority>,
     registry: Arc<Registry>,
     stop: Option<oneshot::Sender<()>>,
     served: Option<JoinHandle<()>>,
@@ -55,6 +56,8 @@ pub struct Setup {
     pub default_tenant: Option<Space>,
     /// Lines of a token file, beside those that every test server has.
     pub tokens: String,
+    /// Whether it only serves: what is deleted and waits for a controller stays so.
+    pub without_controllers: bool,
 }
 
 /// Every test server knows these tokens: `system` is a system administrator, `NAME` for each
@@ -97,7 +100,7 @@ impl TestServer {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(86_400));
-        let authority = Authority::make("insula test", validity)?;
+        let authority = Arc::new(Authority::make("insula test", validity)?);
         let key = rcgen::KeyPair::generate()?;
         let names = ["localhost".to_owned(), address.ip().to_string()];
         let certificate = authority.issue_server(&names, &key, validity)?;
@@ -119,12 +122,17 @@ impl TestServer {
         let registry = server.registry();
         let (stop, stopped) = oneshot::channel();
         let (ready, is_ready) = oneshot::channel();
+        let ca = Arc::clone(&authority);
         let served = tokio::spawn(async move {
             let ready = || {
                 ready.send(()).ok();
             };
             let stopped = async { drop(stopped.await) };
-            if let Err(error) = server.serve(ready, stopped).await {
+            let served = match setup.without_controllers {
+                true => server.serve(ready, stopped).await,
+                false => insula_controllers::serve(server, ca, ready, stopped).await,
+            };
+            if let Err(error) = served {
                 // The test that needs the server fails at the same time.
                 tracing::error!(%error, "the test server failed");
             }
@@ -133,6 +141,7 @@ impl TestServer {
         Ok(Self {
             address,
             ca: CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes())?,
+            authority,
             registry,
             stop: Some(stop),
             served: Some(served),
@@ -149,6 +158,11 @@ impl TestServer {
     /// What its objects are behind.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
+    }
+
+    /// Its CA.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
     }
 
     /// A client with this token.

@@ -19,12 +19,9 @@ use crate::pki::{self, Pki};
 use crate::secret::Secret;
 
 /// Everything that serving needs, except the store.
-#[expect(dead_code, reason = "the signer of certificates takes the CA")]
 pub struct Prepared {
     /// Where it listens, bound already: with port 0, this says which port it is.
     pub listener: TcpListener,
-    /// The address of the listener.
-    pub listen: SocketAddr,
     /// Where this machine reaches it.
     pub url: String,
     /// What it shows clients.
@@ -142,7 +139,6 @@ pub fn prepare(data_dir: &Path, listening: &Listening, given: Given) -> Result<P
     let own_ca = own_ca.map_err(|error| Failure::new("cannot use the CA", error))?;
     Ok(Prepared {
         listener,
-        listen,
         tls: match given.tls {
             Some(tls) => tls,
             None => own_tls(&pki)?,

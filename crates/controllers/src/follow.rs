@@ -1,0 +1,121 @@
+//! What begins work, in every space.
+
+use std::sync::Arc;
+
+use futures_util::future::select_all;
+use insula_apiserver::Registry;
+use insula_apiserver::cache::{Change, Collection, Cursor, Stored};
+use insula_apiserver::registry::is_terminating;
+use insula_core::Space;
+use memchr::memmem;
+
+use crate::queue::{Item, Task};
+
+/// The logs over all spaces of the kinds that work begins with.
+pub struct Follow {
+    registry: Arc<Registry>,
+    logs: Vec<Log>,
+}
+
+struct Log {
+    task: Task,
+    log: Arc<Collection>,
+    /// Where it is read on; `None` if every object is to be looked at first.
+    cursor: Option<Cursor>,
+}
+
+/// How many events are looked at, at once.
+const BATCH: usize = 1024;
+
+impl Follow {
+    /// Begins with every object that is there.
+    pub fn new(registry: Arc<Registry>) -> Self {
+        let log = |task: Task| Log {
+            task,
+            log: Arc::clone(registry.cache().log_of_all(task.kind())),
+            cursor: None,
+        };
+        let logs = Task::ALL.map(log).into();
+        Self { registry, logs }
+    }
+
+    /// What there is to do since it was last asked. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Vec<Item> {
+        loop {
+            let logs: Vec<_> = self.logs.iter().map(|log| Arc::clone(&log.log)).collect();
+            // Asked for before the logs are read, so that nothing is missed in between.
+            let changed = logs.iter().map(|log| Box::pin(log.changed().notified()));
+            let changed = select_all(changed);
+            let mut items = Vec::new();
+            for log in &mut self.logs {
+                log.read(&self.registry, &mut items);
+            }
+            if !items.is_empty() {
+                return items;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Log {
+    fn read(&mut self, registry: &Registry, items: &mut Vec<Item>) {
+        while let Some(cursor) = &mut self.cursor {
+            let mut events = Vec::new();
+            if self.log.read_on(cursor, BATCH, &mut events).is_err() {
+                // It went on faster than it was read.
+                self.cursor = None;
+                break;
+            }
+            if events.is_empty() {
+                return;
+            }
+            for event in events {
+                if event.change != Change::Deleted && concerns(self.task, &event.object) {
+                    items.extend(item(self.task, space_of(&event.object), &event.object));
+                }
+            }
+        }
+        // First the place in the log, then the objects: what changes in between is looked
+        // at twice, and nothing is left out.
+        self.cursor = Some(self.log.snapshot("", None).cursor);
+        for (space, collection) in registry.cache().everywhere(self.task.kind()) {
+            for object in collection.snapshot("", None).objects {
+                if concerns(self.task, &object) {
+                    items.extend(item(self.task, Some(space.clone()), &object));
+                }
+            }
+        }
+    }
+}
+
+/// Whether there may be something to do; it costs little, and every event is asked.
+fn concerns(task: Task, object: &Stored) -> bool {
+    match task {
+        Task::Certificate => memmem::find(&object.body, br#""Approved""#).is_some(),
+        _ => is_terminating(object),
+    }
+}
+
+fn item(task: Task, space: Option<Space>, object: &Stored) -> Option<Item> {
+    // A tenant is an object of the system space, and what is done is done in its own.
+    let space = match task {
+        Task::Tenant => Space::parse(&object.key).ok(),
+        _ => space,
+    };
+    Some(Item {
+        task,
+        space: space?,
+        key: Arc::clone(&object.key),
+    })
+}
+
+/// The space of an object, which the object itself says.
+fn space_of(object: &Stored) -> Option<Space> {
+    let tree = object.tree();
+    let tenant = tree.get("metadata").and_then(|of| of.get("tenant"));
+    match tenant.and_then(|tenant| tenant.as_str()) {
+        None | Some("") => Some(Space::System),
+        Some(tenant) => Space::parse(tenant).ok(),
+    }
+}
