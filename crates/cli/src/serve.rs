@@ -8,13 +8,11 @@ use std::sync::Arc;
 
 use insula_access::Authority;
 use insula_apiserver::{Error as ServerError, Options, Server};
-use insula_controllers::Controllers;
 use insula_store::embedded::{self, Embedded};
 use insula_store::etcd::Etcd;
 use insula_store::memory::Memory;
 use insula_store::{Compactor, Store};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
 
 pub use self::args::Args;
 use self::prepare::{Prepared, prepare};
@@ -48,7 +46,7 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
     served
 }
 
-/// Serves the API until it is told to stop.
+/// Serves the API, with the control plane's own loops beside it, until it is told to stop.
 async fn run_server(
     prepared: Prepared,
     store: Arc<dyn Store>,
@@ -59,20 +57,15 @@ async fn run_server(
         prepared.url,
         prepared.kubeconfig.display()
     );
-    let (options, authority) = options(prepared)?;
+    let (options, ca) = options(prepared)?;
     let server = Server::start(store, options).await.map_err(cannot_serve)?;
-    let controllers = Controllers::new(server.registry(), authority);
-    let (serving, end_of_serving) = oneshot::channel::<()>();
-    let loops = tokio::spawn(controllers.run(async { drop(end_of_serving.await) }));
     // The one line on stdout, which says that it serves. Whoever started it may be gone.
     let announce = || drop(output::print(&ready));
-    let served = server.serve(announce, stop.told()).await;
-    drop(serving);
-    // They hold the store until they are really over.
-    loops.await.ok();
+    let served = insula_controllers::serve(server, Arc::new(ca), announce, stop.told()).await;
     served.map_err(cannot_serve)
 }
 
+/// What the server takes, and the CA, which signs the certificates that it believes.
 fn options(prepared: Prepared) -> Result<(Options, Authority), Failure> {
     let issuer = prepared.issuer()?;
     let secret = prepared.secret();

@@ -1,4 +1,8 @@
-//! Certificates that were approved, signed.
+//! Requests for client certificates, signed once they are approved.
+//!
+//! A certificate belongs to the space of its request, whatever the request says: it names
+//! that space as its tenant, and one that asks for another is refused. Who may approve is
+//! decided by the API server; what is never signed, approved or not, is decided here.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,123 +11,153 @@ use base64::engine::general_purpose::STANDARD;
 use insula_access::{Authority, Request, Subject, Validity};
 use insula_apiserver::Registry;
 use insula_apiserver::registry::Address;
-use insula_apiserver::status::Refusal;
+use insula_apiserver::status::Result;
 use insula_apiserver::write::{Modified, Modify, modify};
-use insula_core::{MASTERS, Space};
-use insula_kinds::{Object, Value, kinds, time};
+use insula_core::Space;
+use insula_kinds::{Object, Value, time};
 use serde_json::json;
 
-use crate::Step;
+/// The signer whose certificates the API server believes.
+const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
-/// Signs for clients of the API.
-pub struct Signer {
-    authority: Authority,
-}
-
-/// The signer whose requests are answered here.
-const NAME: &str = "kubernetes.io/kube-apiserver-client";
-
-/// How long a certificate is good for that asks for nothing, or for more.
+/// The longest a certificate holds, and how long it does if nothing is asked for.
 const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 
-/// How long at least.
+/// The shortest that can be asked for.
 const SHORTEST: Duration = Duration::from_secs(600);
 
-impl Signer {
-    /// Signs with this CA.
-    pub const fn new(authority: Authority) -> Self {
-        Self { authority }
-    }
+/// Why a request is not signed, as its status says it.
+#[derive(Debug, PartialEq, Eq)]
+struct Failed {
+    reason: &'static str,
+    message: String,
+}
 
-    /// Signs the request, or says why not.
-    pub async fn step(
-        &self,
-        registry: &Registry,
-        space: &Space,
-        name: &str,
-    ) -> Result<Step, Refusal> {
-        let group = "certificates.k8s.io";
-        let Some(kind) = kinds().find(group, "v1", "certificatesigningrequests") else {
-            return Ok(Step::Done);
-        };
-        let address = Address {
-            kind,
-            space: space.clone(),
-            namespace: None,
-            name: name.to_owned(),
-        };
-        let Some(found) = registry.fresh(&address).await? else {
-            return Ok(Step::Done);
-        };
-        let tree = found.tree();
-        if !is_due(&tree) {
-            return Ok(Step::Done);
+/// Signs a request that is approved and not signed yet, or says why it never will be.
+pub async fn sign(registry: &Registry, authority: &Authority, address: &Address) -> Result<()> {
+    let request = Modify {
+        kind: address.of(),
+        address,
+        subresource: Some("status"),
+        whole: false,
+        dry_run: false,
+    };
+    if registry
+        .cached(address)
+        .is_none_or(|object| !is_due(&object.tree()))
+    {
+        return Ok(());
+    }
+    let make = |object: &Object| {
+        let mut object = object.clone();
+        if is_due(&object) {
+            let signed = certificate(authority, &address.space, &object, SystemTime::now());
+            put(&mut object, signed);
         }
-        let signed = self.sign(&tree, space);
-        let request = Modify {
-            kind: kinds().get(kind),
-            address: &address,
-            subresource: Some("status"),
-            whole: false,
-            dry_run: false,
-        };
-        modify(registry, request, |current| {
-            let mut object = current.clone();
-            if is_due(&object) {
-                answer(&mut object, &signed);
-            }
-            Ok(Modified {
-                object,
-                warnings: Vec::new(),
-            })
+        Ok(Modified {
+            object,
+            warnings: Vec::new(),
         })
-        .await?;
-        Ok(Step::Done)
-    }
+    };
+    modify(registry, request, make).await.map(drop)
+}
 
-    fn sign(&self, request: &Object, space: &Space) -> Result<String, String> {
-        let spec = |member: &str| request.get("spec").and_then(|spec| spec.get(member));
-        let usages = spec("usages").and_then(Value::as_array);
-        if !usages.is_some_and(|usages| usages.iter().any(|usage| usage == "client auth")) {
-            return Err("the usages must contain \"client auth\"".to_owned());
+/// Whether it is for this signer, approved, and neither denied nor done.
+fn is_due(request: &Object) -> bool {
+    let spec = request.get("spec").unwrap_or(&Value::Null);
+    let status = request.get("status").unwrap_or(&Value::Null);
+    let conditions = || status["conditions"].as_array().into_iter().flatten();
+    let is = |kind: &str| {
+        let of = |condition: &&Value| condition["type"] == kind && condition["status"] == "True";
+        conditions().any(|condition| of(&condition))
+    };
+    let done = status["certificate"]
+        .as_str()
+        .is_some_and(|text| !text.is_empty());
+    spec["signerName"] == SIGNER && !done && is("Approved") && !is("Denied") && !is("Failed")
+}
+
+fn put(request: &mut Object, signed: std::result::Result<String, Failed>) {
+    let status = request.entry("status").or_insert_with(|| json!({}));
+    match signed {
+        Ok(pem) => status["certificate"] = STANDARD.encode(pem).into(),
+        Err(Failed { reason, message }) => {
+            tracing::info!(reason, message, "a certificate is not signed");
+            let now = time::now();
+            let failed = json!({
+                "type": "Failed",
+                "status": "True",
+                "reason": reason,
+                "message": message,
+                "lastUpdateTime": now,
+                "lastTransitionTime": now,
+            });
+            match status["conditions"].as_array_mut() {
+                Some(conditions) => conditions.push(failed),
+                None => status["conditions"] = json!([failed]),
+            }
         }
-        let pem = spec("request").and_then(Value::as_str).unwrap_or("");
-        let pem = STANDARD.decode(pem).map_err(|error| error.to_string())?;
-        let pem = String::from_utf8(pem).map_err(|error| error.to_string())?;
-        let asked = Request::read(&pem).map_err(|error| error.to_string())?;
-        let subject = subject(asked.subject, space)?;
-        let seconds = spec("expirationSeconds").and_then(Value::as_u64);
-        let length = seconds
-            .map_or(LONGEST, Duration::from_secs)
-            .clamp(SHORTEST, LONGEST);
-        let validity = Validity::starting(SystemTime::now(), length);
-        let issued = self
-            .authority
-            .issue_client(&subject, &asked.public_key, validity);
-        issued.map_err(|error| error.to_string())
     }
 }
 
-/// Whom the certificate makes: somebody of the space in which it was asked for, and nobody
-/// that only the server may make.
-fn subject(asked: Subject, space: &Space) -> Result<Subject, String> {
-    if asked.tenant.as_ref().is_some_and(|tenant| tenant != space) {
-        return Err("the request names another tenant than that of its space".to_owned());
+fn certificate(
+    authority: &Authority,
+    space: &Space,
+    object: &Object,
+    now: SystemTime,
+) -> std::result::Result<String, Failed> {
+    let spec = object.get("spec").unwrap_or(&Value::Null);
+    check_usages(spec)?;
+    let pem = spec["request"].as_str().unwrap_or("");
+    let pem = STANDARD.decode(pem).ok();
+    let pem = pem.and_then(|pem| String::from_utf8(pem).ok());
+    let request = Request::read(&pem.unwrap_or_default());
+    let request = request.map_err(|error| invalid(format!("the request is not valid: {error}")))?;
+    let subject = subject(request.subject, space)?;
+    let validity = validity(authority, spec, now)?;
+    let issued = authority.issue_client(&subject, &request.public_key, validity);
+    issued.map_err(|error| Failed {
+        reason: "SigningError",
+        message: error.to_string(),
+    })
+}
+
+/// In the words of Kubernetes.
+fn check_usages(spec: &Value) -> std::result::Result<(), Failed> {
+    let usages = spec["usages"].as_array().into_iter().flatten();
+    let mut for_clients = false;
+    for usage in usages.filter_map(Value::as_str) {
+        match usage {
+            "client auth" => for_clients = true,
+            "digital signature" | "key encipherment" => {}
+            other => {
+                let message = format!("invalid usage for client certificate: {other}");
+                return Err(invalid(message));
+            }
+        }
     }
-    let reserved = |group: &&String| match space {
-        Space::System => *group == MASTERS,
+    match for_clients {
+        true => Ok(()),
+        false => Err(invalid(
+            "missing required usage for client certificate: client auth".to_owned(),
+        )),
+    }
+}
+
+/// Whom the certificate is for: whom the request names, in the request's own space.
+fn subject(asked: Subject, space: &Space) -> std::result::Result<Subject, Failed> {
+    if asked.tenant.as_ref().is_some_and(|tenant| tenant != space) {
+        let message =
+            format!("a certificate of this tenant must have the tenant \"{space}\" or none");
+        return Err(invalid(message));
+    }
+    let refused = |group: &&String| match space {
+        Space::System => *group == "system:masters",
         Space::Tenant(_) => group.starts_with("system:"),
     };
-    if let Some(group) = asked.groups.iter().find(reserved) {
-        return Err(format!(
-            "the group {group:?} is not given to clients by this signer"
-        ));
-    }
-    if !space.is_system() && asked.user.starts_with("system:") {
-        return Err(format!(
-            "the user {:?} is reserved for the server",
-            asked.user
-        ));
+    if let Some(group) = asked.groups.iter().find(refused) {
+        let message = format!("use of {SIGNER} signer with {group} group is not allowed");
+        return Err(invalid(message));
     }
     Ok(Subject {
         tenant: Some(space.clone()),
@@ -131,33 +165,99 @@ fn subject(asked: Subject, space: &Space) -> Result<Subject, String> {
     })
 }
 
-/// Whether it is ours, approved, and without an answer.
-fn is_due(request: &Object) -> bool {
-    let ours = request
-        .get("spec")
-        .is_some_and(|spec| spec["signerName"] == NAME);
-    let status = request.get("status");
-    let answered = status
-        .and_then(|status| status.get("certificate"))
-        .is_some();
-    let conditions = status.and_then(|status| status.get("conditions")?.as_array());
-    let has = |name: &str| conditions.is_some_and(|all| all.iter().any(|one| one["type"] == name));
-    ours && !answered && has("Approved") && !has("Denied") && !has("Failed")
+/// As long as was asked for, and never longer than the CA itself.
+fn validity(
+    authority: &Authority,
+    spec: &Value,
+    now: SystemTime,
+) -> std::result::Result<Validity, Failed> {
+    let asked = spec["expirationSeconds"].as_u64().map(Duration::from_secs);
+    let length = asked.unwrap_or(LONGEST).clamp(SHORTEST, LONGEST);
+    let mut validity = Validity::starting(now, length);
+    // A CA of its own signed itself; one from elsewhere did not, and is believed for as long.
+    if let Some(own) = authority.recognise(authority.certificate_pem()) {
+        if own.until <= now {
+            return Err(Failed {
+                reason: "SigningError",
+                message: "the CA's own certificate has expired".to_owned(),
+            });
+        }
+        validity.until = validity.until.min(own.until);
+    }
+    Ok(validity)
 }
 
-fn answer(request: &mut Object, signed: &Result<String, String>) {
-    let status = request.entry("status").or_insert_with(|| json!({}));
-    match signed {
-        Ok(pem) => status["certificate"] = STANDARD.encode(pem).into(),
-        Err(why) => {
-            let now = time::now();
-            let failed = json!({
-                "type": "Failed", "status": "True", "reason": "SignerValidationFailure",
-                "message": why, "lastUpdateTime": now, "lastTransitionTime": now,
-            });
-            if let Some(conditions) = status["conditions"].as_array_mut() {
-                conditions.push(failed);
-            }
+fn invalid(message: String) -> Failed {
+    Failed {
+        reason: "SignerValidationFailure",
+        message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(status: &Value) -> Object {
+        let object = json!({"spec": {"signerName": SIGNER}, "status": status});
+        object.as_object().cloned().unwrap_or_default()
+    }
+
+    #[test]
+    fn only_what_is_approved_and_open_is_due() {
+        let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
+        let approved = condition("Approved", "True");
+        for (conditions, due) in [
+            (json!([]), false),
+            (json!([condition("Approved", "False")]), false),
+            (json!([approved]), true),
+            (json!([approved, condition("Denied", "True")]), false),
+            (json!([approved, condition("Failed", "True")]), false),
+        ] {
+            let object = request(&json!({"conditions": conditions}));
+            assert_eq!(is_due(&object), due, "{conditions}");
         }
+        let done = json!({"conditions": [approved], "certificate": "eA=="});
+        assert!(!is_due(&request(&done)));
+        let mut other = request(&json!({"conditions": [approved]}));
+        other["spec"]["signerName"] = "kubernetes.io/kubelet-serving".into();
+        assert!(!is_due(&other));
+    }
+
+    #[test]
+    fn usages_must_be_those_of_a_client() {
+        let check = |usages: Value| check_usages(&json!({"usages": usages})).err();
+        let message = |usages| check(usages).map(|failed| failed.message);
+        assert_eq!(message(json!(["client auth", "digital signature"])), None);
+        assert_eq!(
+            message(json!(["client auth", "server auth"])).as_deref(),
+            Some("invalid usage for client certificate: server auth")
+        );
+        assert_eq!(
+            message(json!(["digital signature"])).as_deref(),
+            Some("missing required usage for client certificate: client auth")
+        );
+    }
+
+    #[test]
+    fn a_certificate_holds_as_long_as_asked_for_and_no_longer_than_its_ca() {
+        let now = SystemTime::now();
+        let days = |days: u64| Duration::from_secs(days * 86_400);
+        let authority = |length| Authority::make("ca", Validity::starting(now, length)).unwrap();
+        let until = |authority: &Authority, spec: Value| {
+            let until = validity(authority, &spec, now).unwrap().until;
+            until.duration_since(now).unwrap().as_secs()
+        };
+        let old = authority(days(3650));
+        assert_eq!(until(&old, json!({})), days(365).as_secs());
+        assert_eq!(until(&old, json!({"expirationSeconds": 3600})), 3600);
+        assert_eq!(until(&old, json!({"expirationSeconds": 1})), 600);
+        assert_eq!(
+            until(&old, json!({"expirationSeconds": 40_000_000})),
+            days(365).as_secs()
+        );
+        let young = authority(days(10));
+        // Certificates count in whole seconds.
+        assert!(days(10).as_secs() - until(&young, json!({})) <= 1);
     }
 }

@@ -1,113 +1,246 @@
-//! What is left, told in conditions.
+//! Why something that is being deleted is still there, as its status says it.
 
+use insula_apiserver::Registry;
+use insula_apiserver::registry::Address;
+use insula_apiserver::status::Result;
+use insula_apiserver::write::{Modified, Modify, modify};
 use insula_kinds::{Object, Value, time};
 use serde_json::json;
 
-use crate::content::Remaining;
+use crate::terminate::{Left, uid};
 
-/// How a condition is named and worded for one kind of container.
-#[derive(Clone, Copy, Debug)]
-pub struct Wording {
-    /// `Namespace` or `Tenant`: what the types of its conditions begin with.
-    pub prefix: &'static str,
-    /// `namespace` or `tenant`.
-    pub called: &'static str,
+/// One condition.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// Its type.
+    pub kind: &'static str,
+    /// Whether it holds.
+    pub holds: bool,
+    /// Why, in one word.
+    pub reason: &'static str,
+    /// Why.
+    pub message: String,
 }
 
-/// Writes into `status.conditions` what is left. Whether anything was changed.
-pub fn tell(object: &mut Object, wording: Wording, remaining: &Remaining) -> bool {
-    let status = object.entry("status").or_insert_with(|| json!({}));
-    let Some(status) = status.as_object_mut() else {
-        return false;
+/// The conditions of a namespace, in the words and the order of Kubernetes.
+pub fn of_namespace(left: &Left) -> Vec<Condition> {
+    let never = |kind, reason, message: &str| Condition {
+        kind,
+        holds: false,
+        reason,
+        message: message.to_owned(),
     };
-    let conditions = status.entry("conditions").or_insert_with(|| json!([]));
-    let Some(conditions) = conditions.as_array_mut() else {
-        return false;
-    };
-    let mut changed = false;
-    for (name, reason, message) in wanted(wording, remaining) {
-        changed |= set(conditions, &name, reason, message);
-    }
-    changed
-}
-
-type Wanted = (String, &'static str, Option<String>);
-
-fn wanted(wording: Wording, remaining: &Remaining) -> Vec<Wanted> {
-    let Wording { prefix, called } = wording;
-    let counted = |of: &std::collections::BTreeMap<String, usize>, word: &str| {
-        let parts = of
-            .iter()
-            .map(|(what, count)| format!("{what} {word} {count} resource instances"));
-        parts.collect::<Vec<_>>().join(", ")
-    };
-    let content = (!remaining.objects.is_empty()).then(|| {
-        format!(
-            "Some resources are remaining: {}",
-            counted(&remaining.objects, "has")
-        )
-    });
-    let finalizers = (!remaining.finalizers.is_empty()).then(|| {
-        let list = counted(&remaining.finalizers, "in");
-        format!("Some content in the {called} has finalizers remaining: {list}")
-    });
     vec![
-        (
-            format!("{prefix}DeletionContentFailure"),
+        never(
+            "NamespaceDeletionDiscoveryFailure",
+            "ResourcesDiscovered",
+            "All resources successfully discovered",
+        ),
+        never(
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        never(
+            "NamespaceDeletionContentFailure",
             "ContentDeleted",
-            None,
+            "All content successfully deleted, may be waiting on finalization",
         ),
-        (
-            format!("{prefix}ContentRemaining"),
-            if content.is_some() {
-                "SomeResourcesRemain"
-            } else {
-                "ContentRemoved"
-            },
-            content,
-        ),
-        (
-            format!("{prefix}FinalizersRemaining"),
-            if finalizers.is_some() {
-                "SomeFinalizersRemain"
-            } else {
-                "ContentHasNoFinalizers"
-            },
-            finalizers,
-        ),
+        remaining("NamespaceContentRemaining", left),
+        waiting("NamespaceFinalizersRemaining", "namespace", left, false),
     ]
 }
 
-/// A condition with a message is true, one without is false.
-fn set(conditions: &mut Vec<Value>, name: &str, reason: &str, message: Option<String>) -> bool {
-    let status = if message.is_some() { "True" } else { "False" };
-    let message = message.unwrap_or_else(|| {
-        match reason {
-            "ContentDeleted" => "All content successfully deleted, may be waiting on finalization",
-            "ContentRemoved" => "All content successfully removed",
-            _ => "All content-preserving finalizers finished",
+/// The conditions of a tenant. For each finalizer they name an object that has it.
+pub fn of_tenant(left: &Left) -> Vec<Condition> {
+    vec![
+        remaining("TenantContentRemaining", left),
+        waiting("TenantFinalizersRemaining", "tenant", left, true),
+    ]
+}
+
+fn remaining(kind: &'static str, left: &Left) -> Condition {
+    let resources = left.resources.iter();
+    let resources =
+        resources.map(|(resource, count)| format!("{resource} has {count} resource instances"));
+    let resources: Vec<_> = resources.collect();
+    let (holds, reason, message) = match resources[..] {
+        [] => (
+            false,
+            "ContentRemoved",
+            "All content successfully removed".to_owned(),
+        ),
+        _ => (
+            true,
+            "SomeResourcesRemain",
+            format!("Some resources are remaining: {}", resources.join(", ")),
+        ),
+    };
+    Condition {
+        kind,
+        holds,
+        reason,
+        message,
+    }
+}
+
+fn waiting(kind: &'static str, of: &str, left: &Left, examples: bool) -> Condition {
+    let finalizers = left.finalizers.iter();
+    let finalizers = finalizers.map(|(name, (count, example))| {
+        let example = match examples {
+            true => format!(" such as {example}"),
+            false => String::new(),
+        };
+        format!("{name} in {count} resource instances{example}")
+    });
+    let finalizers: Vec<_> = finalizers.collect();
+    let (holds, reason, message) = match finalizers[..] {
+        [] => (
+            false,
+            "ContentHasNoFinalizers",
+            "All content-preserving finalizers finished".to_owned(),
+        ),
+        _ => {
+            let list = finalizers.join(", ");
+            (
+                true,
+                "SomeFinalizersRemain",
+                format!("Some content in the {of} has finalizers remaining: {list}"),
+            )
         }
-        .to_owned()
-    });
-    let found = conditions
-        .iter_mut()
-        .find(|condition| condition["type"] == name);
-    let mut wanted = json!({
-        "type": name, "status": status, "reason": reason, "message": message,
-        "lastTransitionTime": time::now(),
-    });
-    match found {
-        Some(found) => {
-            if found["status"] == wanted["status"] {
-                wanted["lastTransitionTime"] = found["lastTransitionTime"].clone();
+    };
+    Condition {
+        kind,
+        holds,
+        reason,
+        message,
+    }
+}
+
+/// Writes the conditions into the object's status, if it is still the object with this uid
+/// and any of them is new.
+pub async fn write(
+    registry: &Registry,
+    address: &Address,
+    of: &str,
+    conditions: &[Condition],
+) -> Result<()> {
+    let request = Modify {
+        kind: address.of(),
+        address,
+        subresource: Some("status"),
+        whole: false,
+        dry_run: false,
+    };
+    let now = time::now();
+    let make = |object: &Object| {
+        let mut object = object.clone();
+        if uid(&object) == Some(of) {
+            apply(&mut object, conditions, &now);
+        }
+        Ok(Modified {
+            object,
+            warnings: Vec::new(),
+        })
+    };
+    modify(registry, request, make).await.map(drop)
+}
+
+/// What is said already keeps its time.
+fn apply(object: &mut Object, conditions: &[Condition], now: &str) {
+    let status = object.entry("status").or_insert_with(|| json!({}));
+    let Some(status) = status.as_object_mut() else {
+        return;
+    };
+    let said = status.entry("conditions").or_insert_with(|| json!([]));
+    let Some(said) = said.as_array_mut() else {
+        return;
+    };
+    for condition in conditions {
+        let new = condition.to_json(now);
+        match said.iter_mut().find(|old| old["type"] == new["type"]) {
+            None => said.push(new),
+            Some(old) => {
+                let same = ["status", "reason", "message"];
+                if !same.iter().all(|member| old[member] == new[member]) {
+                    *old = new;
+                }
             }
-            let changed = *found != wanted;
-            *found = wanted;
-            changed
         }
-        None => {
-            conditions.push(wanted);
-            true
+    }
+}
+
+impl Condition {
+    /// As it stands in a status.
+    pub fn to_json(&self, now: &str) -> Value {
+        json!({
+            "type": self.kind,
+            "status": if self.holds { "True" } else { "False" },
+            "lastTransitionTime": now,
+            "reason": self.reason,
+            "message": self.message,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left() -> Left {
+        Left {
+            resources: [("configmaps.".to_owned(), 2), ("jobs.batch".to_owned(), 1)].into(),
+            finalizers: [("x.io/y".to_owned(), (3, "configmaps default/a".to_owned()))].into(),
         }
+    }
+
+    #[test]
+    fn what_is_left_is_said_in_the_words_of_kubernetes() {
+        let said = of_namespace(&left());
+        let kinds: Vec<_> = said.iter().map(|one| (one.kind, one.holds)).collect();
+        assert_eq!(
+            kinds,
+            [
+                ("NamespaceDeletionDiscoveryFailure", false),
+                ("NamespaceDeletionGroupVersionParsingFailure", false),
+                ("NamespaceDeletionContentFailure", false),
+                ("NamespaceContentRemaining", true),
+                ("NamespaceFinalizersRemaining", true),
+            ]
+        );
+        assert_eq!(
+            said[3].message,
+            "Some resources are remaining: configmaps. has 2 resource instances, jobs.batch has 1 \
+             resource instances"
+        );
+        assert_eq!(
+            said[4].message,
+            "Some content in the namespace has finalizers remaining: x.io/y in 3 resource instances"
+        );
+        assert!(of_namespace(&Left::default()).iter().all(|one| !one.holds));
+    }
+
+    #[test]
+    fn a_tenant_names_an_object_for_each_finalizer() {
+        assert_eq!(
+            of_tenant(&left())[1].message,
+            "Some content in the tenant has finalizers remaining: x.io/y in 3 resource instances \
+             such as configmaps default/a"
+        );
+    }
+
+    #[test]
+    fn a_condition_that_is_said_already_keeps_its_time() {
+        let mut object = Object::new();
+        apply(&mut object, &of_tenant(&left()), "then");
+        let one = of_tenant(&Left {
+            resources: [("jobs.batch".to_owned(), 1)].into(),
+            ..left()
+        });
+        apply(&mut object, &one, "now");
+        let said = &object["status"]["conditions"];
+        assert_eq!(said.as_array().map(Vec::len), Some(2));
+        assert_eq!(said[0]["lastTransitionTime"], "now");
+        assert_eq!(said[1]["lastTransitionTime"], "then");
     }
 }

@@ -1,175 +1,121 @@
-//! What there is to do, from the logs of what happened in all spaces.
+//! What begins work, in every space.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
+use futures_util::future::select_all;
 use insula_apiserver::Registry;
-use insula_apiserver::cache::{Collection, Cursor, Stored};
-use insula_apiserver::registry::core_kind;
-use insula_core::{Space, TenantName};
-use insula_kinds::{KindId, Object, kinds};
+use insula_apiserver::cache::{Change, Collection, Cursor, Stored};
+use insula_apiserver::registry::is_terminating;
+use insula_core::Space;
+use memchr::memmem;
 
-/// Something that a loop has to look at.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Work {
-    /// A namespace that is being deleted.
-    Namespace(Space, String),
-    /// A tenant that is being deleted.
-    Tenant(TenantName),
-    /// A certificate that was approved and not yet signed.
-    Certificate(Space, String),
-}
+use crate::queue::{Item, Task};
 
-/// Follows the logs.
-pub struct Follower {
+/// The logs over all spaces of the kinds that work begins with.
+pub struct Follow {
     registry: Arc<Registry>,
     logs: Vec<Log>,
-    due: BTreeSet<Work>,
-    later: BTreeSet<Work>,
 }
 
 struct Log {
-    kind: KindId,
+    task: Task,
     log: Arc<Collection>,
+    /// Where it is read on; `None` if every object is to be looked at first.
     cursor: Option<Cursor>,
 }
 
 /// How many events are looked at, at once.
-const BATCH: usize = 256;
+const BATCH: usize = 1024;
 
-impl Follower {
-    /// From what there is to do already.
+impl Follow {
+    /// Begins with every object that is there.
     pub fn new(registry: Arc<Registry>) -> Self {
-        let certificates = kinds().find("certificates.k8s.io", "v1", "certificatesigningrequests");
-        let watched = [
-            Some(core_kind("namespaces")),
-            Some(core_kind("tenants")),
-            certificates,
-        ];
-        let logs = watched.into_iter().flatten().map(|kind| Log {
-            kind,
-            log: Arc::clone(registry.cache().log_of_all(kind)),
+        let log = |task: Task| Log {
+            task,
+            log: Arc::clone(registry.cache().log_of_all(task.kind())),
             cursor: None,
-        });
-        let logs = logs.collect();
-        Self {
-            registry,
-            logs,
-            due: BTreeSet::new(),
-            later: BTreeSet::new(),
-        }
-    }
-
-    /// What there is to do now.
-    pub fn due(&mut self) -> BTreeSet<Work> {
-        self.read();
-        std::mem::take(&mut self.due)
-    }
-
-    /// What is to be looked at again after a while.
-    pub fn again(&mut self, work: Work) {
-        self.later.insert(work);
-    }
-
-    /// Waits until there may be something to do.
-    pub async fn wait(&mut self, look_again: Duration) {
-        let logs: Vec<_> = self.logs.iter().map(|log| Arc::clone(&log.log)).collect();
-        let mut changed: Vec<_> = logs
-            .iter()
-            .map(|log| Box::pin(log.changed().notified()))
-            .collect();
-        // Asked for before the logs are read, so that nothing is missed in between.
-        self.read();
-        if !self.due.is_empty() {
-            return;
-        }
-        let [one, other, third] = changed.as_mut_slice() else {
-            return;
         };
-        let waits = !self.later.is_empty();
-        tokio::select! {
-            () = one => {}
-            () = other => {}
-            () = third => {}
-            () = tokio::time::sleep(look_again), if waits => {
-                self.due.append(&mut self.later);
-            }
-        }
+        let logs = Task::ALL.map(log).into();
+        Self { registry, logs }
     }
 
-    fn read(&mut self) {
-        for index in 0..self.logs.len() {
-            let mut events = Vec::new();
-            let log = &mut self.logs[index];
-            let read = match &mut log.cursor {
-                None => None,
-                Some(cursor) => loop {
-                    let before = events.len();
-                    match log.log.read_on(cursor, BATCH, &mut events) {
-                        Ok(()) if events.len() == before => break Some(()),
-                        Ok(()) => {}
-                        Err(_) => break None,
-                    }
-                },
-            };
-            let kind = log.kind;
-            match read {
-                Some(()) => {
-                    for event in events {
-                        self.consider(kind, &event.object);
-                    }
-                }
-                // At the start, or too far behind: look at everything that is there.
-                None => self.scan(index),
+    /// What there is to do since it was last asked. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Vec<Item> {
+        loop {
+            let logs: Vec<_> = self.logs.iter().map(|log| Arc::clone(&log.log)).collect();
+            // Asked for before the logs are read, so that nothing is missed in between.
+            let changed = logs.iter().map(|log| Box::pin(log.changed().notified()));
+            let changed = select_all(changed);
+            let mut items = Vec::new();
+            for log in &mut self.logs {
+                log.read(&self.registry, &mut items);
             }
-        }
-    }
-
-    fn scan(&mut self, index: usize) {
-        let log = &mut self.logs[index];
-        log.cursor = log.log.after(self.registry.cache().applied()).ok();
-        let kind = log.kind;
-        for (_, collection) in self.registry.cache().everywhere(kind) {
-            for object in collection.snapshot("", None).objects {
-                self.consider(kind, &object);
+            if !items.is_empty() {
+                return items;
             }
+            changed.await;
         }
-    }
-
-    fn consider(&mut self, kind: KindId, object: &Stored) {
-        let certificate = kinds().get(kind).kind == "CertificateSigningRequest";
-        // Most events are of objects that live on: nothing is parsed for them.
-        let mark: &[u8] = if certificate {
-            b"\"Approved\""
-        } else {
-            b"\"deletionTimestamp\""
-        };
-        if !object.body.windows(mark.len()).any(|window| window == mark) {
-            return;
-        }
-        let tree = object.tree();
-        let space = space_of(&tree);
-        let name = object.name().to_owned();
-        let work = if certificate {
-            Work::Certificate(space, name)
-        } else if kind == core_kind("tenants") {
-            match TenantName::parse(&name) {
-                Ok(name) => Work::Tenant(name),
-                Err(_) => return,
-            }
-        } else {
-            Work::Namespace(space, name)
-        };
-        self.due.insert(work);
     }
 }
 
-/// The space that an object says it is of.
-fn space_of(object: &Object) -> Space {
-    let tenant = object.get("metadata").and_then(|of| of.get("tenant"));
-    let tenant = tenant.and_then(|tenant| tenant.as_str());
-    tenant
-        .and_then(|tenant| Space::parse(tenant).ok())
-        .unwrap_or(Space::System)
+impl Log {
+    fn read(&mut self, registry: &Registry, items: &mut Vec<Item>) {
+        while let Some(cursor) = &mut self.cursor {
+            let mut events = Vec::new();
+            if self.log.read_on(cursor, BATCH, &mut events).is_err() {
+                // It went on faster than it was read.
+                self.cursor = None;
+                break;
+            }
+            if events.is_empty() {
+                return;
+            }
+            for event in events {
+                if event.change != Change::Deleted && concerns(self.task, &event.object) {
+                    items.extend(item(self.task, space_of(&event.object), &event.object));
+                }
+            }
+        }
+        // First the place in the log, then the objects: what changes in between is looked
+        // at twice, and nothing is left out.
+        self.cursor = Some(self.log.snapshot("", None).cursor);
+        for (space, collection) in registry.cache().everywhere(self.task.kind()) {
+            for object in collection.snapshot("", None).objects {
+                if concerns(self.task, &object) {
+                    items.extend(item(self.task, Some(space.clone()), &object));
+                }
+            }
+        }
+    }
+}
+
+/// Whether there may be something to do; it costs little, and every event is asked.
+fn concerns(task: Task, object: &Stored) -> bool {
+    match task {
+        Task::Certificate => memmem::find(&object.body, br#""Approved""#).is_some(),
+        _ => is_terminating(object),
+    }
+}
+
+fn item(task: Task, space: Option<Space>, object: &Stored) -> Option<Item> {
+    // A tenant is an object of the system space, and what is done is done in its own.
+    let space = match task {
+        Task::Tenant => Space::parse(&object.key).ok(),
+        _ => space,
+    };
+    Some(Item {
+        task,
+        space: space?,
+        key: Arc::clone(&object.key),
+    })
+}
+
+/// The space of an object, which the object itself says.
+fn space_of(object: &Stored) -> Option<Space> {
+    let tree = object.tree();
+    let tenant = tree.get("metadata").and_then(|of| of.get("tenant"));
+    match tenant.and_then(|tenant| tenant.as_str()) {
+        None | Some("") => Some(Space::System),
+        Some(tenant) => Space::parse(tenant).ok(),
+    }
 }

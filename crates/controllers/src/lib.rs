@@ -1,87 +1,192 @@
-//! The loops that a control plane needs, in the same process, as clients of the registry.
+//! The loops that a control plane needs, in the server's own process.
 //!
-//! One task for all spaces: it follows the logs of what happened everywhere, and holds
-//! nothing for a tenant that nothing is to be done for. Every step is compare-and-write, so
-//! that it can be taken up again after a crash, and by several servers at once.
+//! What is being deleted is emptied and then let go: a [namespace](mod@namespace) of its
+//! objects, a [tenant](mod@tenant) of its whole space. Approved requests for
+//! [certificates](mod@certificates) are signed. [Volumes](mod@protection) that nothing uses
+//! any more are let go.
+//!
+//! One task follows the logs over all spaces of the few kinds that begin such work; there
+//! is no task, no watch and no memory for a tenant in which nothing is to be done, and when
+//! nothing happens nothing runs. Only while something that is being deleted waits for
+//! finalizers of others is its space looked at, four times a second, and emptied again if
+//! anything in it has changed.
+//!
+//! Every step compares before it writes. So a step may be carried out twice, by two servers
+//! on one store or by one that was started again, and all that is needed to go on after a
+//! crash is in the objects.
 
-mod certificates;
+pub mod certificates;
 mod conditions;
-mod content;
 mod follow;
-mod namespace;
-mod tenant;
+pub mod namespace;
+pub mod protection;
+mod queue;
+pub mod tenant;
+mod terminate;
 
+use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use insula_access::Authority;
-use insula_apiserver::Registry;
-use insula_apiserver::status::Refusal;
+use insula_apiserver::status::Result;
+use insula_apiserver::{Error, Registry, Server};
+use insula_core::Revision;
+use tokio::sync::oneshot;
+use tokio::task::{Id, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior};
 
-use certificates::Signer;
-use follow::Follower;
+use crate::follow::Follow;
+use crate::queue::{Item, Queue, Task};
 
-/// All loops.
+/// All loops of one server.
+#[derive(Clone)]
 pub struct Controllers {
     registry: Arc<Registry>,
-    signer: Signer,
+    authority: Arc<Authority>,
 }
 
-/// How long a loop waits for what others have to do first, such as removing their
-/// finalizers. Only while something is being deleted: else nothing is waited for.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
-
-/// What one step of a loop came to.
-enum Step {
-    /// There is nothing left to do.
-    Done,
-    /// Something is left that others have to do.
-    Waiting,
+/// What is to be done about an item after it was worked on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Nothing: whatever happens to it is told by a log.
+    Nothing,
+    /// Others must act first; what they did up to this revision was taken into account.
+    Wait(Revision),
+    /// It failed: try again then.
+    Retry(Instant),
 }
+
+/// How many items are worked on at once. Each is one small transaction after another, and
+/// the store commits those of many in one go.
+const WORKERS: usize = 32;
+
+/// How often the spaces are looked at in which something waits.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How long it takes until something that failed is tried again.
+const RETRY: Duration = Duration::from_secs(1);
 
 impl Controllers {
-    /// Over a registry, signing certificates with this CA.
-    pub fn new(registry: Arc<Registry>, authority: Authority) -> Self {
+    /// For the objects of a server. The authority signs certificates.
+    pub fn new(registry: Arc<Registry>, authority: Arc<Authority>) -> Self {
         Self {
             registry,
-            signer: Signer::new(authority),
+            authority,
         }
     }
 
-    /// Runs until `stop` is done.
+    /// Runs until `stop` is done. Everything that it began has ended then; what was not
+    /// finished goes on at the next start.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        tokio::select! {
-            () = self.follow() => {}
-            () = stop => {}
-        }
-    }
-
-    async fn follow(&self) {
-        let mut follower = Follower::new(Arc::clone(&self.registry));
+        let mut stop = pin!(stop);
+        let mut follow = Follow::new(Arc::clone(&self.registry));
+        let mut queue = Queue::default();
+        let mut workers = JoinSet::new();
+        let mut items: HashMap<Id, Item> = HashMap::new();
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            for work in follower.due() {
-                match self.step(&work).await {
-                    Ok(Step::Done) => {}
-                    Ok(Step::Waiting) => follower.again(work),
-                    Err(refusal) => {
-                        tracing::debug!(?work, %refusal, "a step failed and is tried again");
-                        follower.again(work);
+            while workers.len() < WORKERS
+                && let Some(item) = queue.take()
+            {
+                let (this, on) = (self.clone(), item.clone());
+                let id = workers.spawn(async move { this.work(&on).await }).id();
+                items.insert(id, item);
+            }
+            tokio::select! {
+                () = &mut stop => break,
+                found = follow.next() => found.into_iter().for_each(|item| queue.add(item)),
+                Some(done) = workers.join_next_with_id() => {
+                    let (id, next) = done.unwrap_or_else(|error| {
+                        tracing::error!(%error, "a controller failed");
+                        (error.id(), Next::Retry(Instant::now() + RETRY))
+                    });
+                    if let Some(item) = items.remove(&id) {
+                        queue.done(item, next);
                     }
                 }
+                _ = look.tick(), if queue.has_waiting() => {
+                    queue.wake(Instant::now(), |item, seen| self.has_changed(item, seen));
+                }
             }
-            follower.wait(LOOK_AGAIN).await;
+        }
+        workers.shutdown().await;
+    }
+
+    async fn work(&self, item: &Item) -> Next {
+        match self.attempt(item).await {
+            Ok(next) => next,
+            Err(refusal) => {
+                tracing::warn!(task = ?item.task, space = %item.space, name = %item.key,
+                    %refusal, "will be tried again");
+                Next::Retry(Instant::now() + RETRY)
+            }
         }
     }
 
-    async fn step(&self, work: &follow::Work) -> Result<Step, Refusal> {
-        match work {
-            follow::Work::Namespace(space, name) => {
-                namespace::step(&self.registry, space, name).await
+    async fn attempt(&self, item: &Item) -> Result<Next> {
+        // Before anything is looked at: what changes afterwards is a reason to look again.
+        let seen = self.registry.cache().applied();
+        let finished = match item.task {
+            Task::Namespace => namespace::terminate(&self.registry, &item.space, &item.key).await?,
+            Task::Tenant => tenant::terminate(&self.registry, &item.key).await?,
+            Task::Certificate => {
+                let address = item.address();
+                certificates::sign(&self.registry, &self.authority, &address).await?;
+                true
             }
-            follow::Work::Tenant(name) => tenant::step(&self.registry, name).await,
-            follow::Work::Certificate(space, name) => {
-                self.signer.step(&self.registry, space, name).await
+            Task::Claim | Task::Volume => {
+                protection::release(&self.registry, &item.address()).await?
             }
-        }
+        };
+        Ok(match finished {
+            true => Next::Nothing,
+            false => Next::Wait(seen),
+        })
     }
+
+    /// Whether anything changed in the item's space after `seen`.
+    fn has_changed(&self, item: &Item, seen: Revision) -> bool {
+        let cache = self.registry.cache();
+        cache.applied() > seen
+            && terminate::stored_kinds().any(|(kind, _)| {
+                let collection = cache.find(kind, &item.space);
+                collection.is_some_and(|of| of.last() > seen)
+            })
+    }
+}
+
+/// Serves until `stop` is done, with the loops beside it: they begin when the server is
+/// ready and are over before it is.
+pub async fn serve(
+    server: Server,
+    authority: Arc<Authority>,
+    ready: impl FnOnce(),
+    stop: impl Future<Output = ()>,
+) -> std::result::Result<(), Error> {
+    let controllers = Controllers::new(server.registry(), authority);
+    let (begin, begun) = oneshot::channel();
+    let (end, ended) = oneshot::channel::<()>();
+    let mut loops = JoinSet::new();
+    loops.spawn(async move {
+        // Dropped without a word if the server does not become ready.
+        if begun.await.is_ok() {
+            controllers.run(async { drop(ended.await) }).await;
+        }
+    });
+    let ready = || {
+        begin.send(()).ok();
+        ready();
+    };
+    let stop = async {
+        stop.await;
+        drop(end);
+        while loops.join_next().await.is_some() {}
+    };
+    let served = server.serve(ready, stop).await;
+    // If it ended by itself, nobody has told them.
+    loops.shutdown().await;
+    served
 }

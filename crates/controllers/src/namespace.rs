@@ -1,93 +1,59 @@
-//! A namespace that is being deleted: its content goes, then it goes.
+//! Namespaces that are being deleted.
+//!
+//! Pods go first, and everything else when they are gone, as in Kubernetes: what protects
+//! pods, such as network policies, must not go before them. Nothing runs pods here, so they
+//! go without the time that they would have to end. When the namespace is empty it goes
+//! itself.
 
 use insula_apiserver::Registry;
-use insula_apiserver::registry::{Address, namespace_address};
-use insula_apiserver::status::Refusal;
-use insula_apiserver::write::{Modified, Modify, modify};
+use insula_apiserver::registry::{core_kind, is_terminating, namespace_address};
+use insula_apiserver::status::Result;
 use insula_core::Space;
-use insula_kinds::{Object, Value};
+use insula_kinds::KindId;
 
-use crate::Step;
-use crate::conditions::{Wording, tell};
-use crate::content::{self, Remaining};
+use crate::conditions;
+use crate::terminate::{Extent, finalize, finalizers, stored_kinds, uid};
 
-const WORDING: Wording = Wording {
-    prefix: "Namespace",
-    called: "namespace",
-};
-
-/// What a namespace's content is held by.
+/// What holds a namespace until it is empty.
 const FINALIZER: &str = "kubernetes";
 
-/// Removes what can be removed, and the namespace itself if nothing is left.
-pub async fn step(registry: &Registry, space: &Space, name: &str) -> Result<Step, Refusal> {
+/// Goes as far as it can with a namespace that is being deleted. Says whether there is
+/// nothing left to do.
+pub async fn terminate(registry: &Registry, space: &Space, name: &str) -> Result<bool> {
     let address = namespace_address(space, name);
-    let Some(found) = registry.fresh(&address).await? else {
-        return Ok(Step::Done);
+    let Some(object) = registry.cached(&address) else {
+        return Ok(true);
     };
-    let tree = found.tree();
-    if !is_terminating(&tree) {
-        return Ok(Step::Done);
-    }
-    if !holds(&tree, FINALIZER) {
-        // Others hold it by finalizers of their own; they remove it.
-        return Ok(Step::Done);
-    }
-    let remaining = content::remove(registry, space, Some(name), |kind| kind.namespaced()).await?;
-    conclude(registry, &address, WORDING, FINALIZER, &remaining).await
-}
-
-/// Says what is left, or lets go.
-pub async fn conclude(
-    registry: &Registry,
-    address: &Address,
-    wording: Wording,
-    finalizer: &str,
-    remaining: &Remaining,
-) -> Result<Step, Refusal> {
-    let done = remaining.is_empty();
-    let request = Modify {
-        kind: address.of(),
-        address,
-        subresource: Some(if done { "finalize" } else { "status" }),
-        whole: false,
-        dry_run: false,
+    let tree = object.tree();
+    let (Some(uid), true) = (uid(&tree), is_terminating(&object)) else {
+        return Ok(true);
     };
-    modify(registry, request, |current| {
-        let mut object = current.clone();
-        if done {
-            release(&mut object, finalizer);
-        } else {
-            tell(&mut object, wording, remaining);
-        }
-        Ok(Modified {
-            object,
-            warnings: Vec::new(),
-        })
-    })
-    .await?;
-    Ok(if done { Step::Done } else { Step::Waiting })
-}
-
-/// Whether the object is being deleted.
-pub fn is_terminating(object: &Object) -> bool {
-    object
-        .get("metadata")
-        .is_some_and(|of| of.get("deletionTimestamp").is_some())
-}
-
-/// Whether its specification names the finalizer.
-pub fn holds(object: &Object, finalizer: &str) -> bool {
-    let list = object.get("spec").and_then(|spec| spec.get("finalizers"));
-    let list = list.and_then(Value::as_array);
-    list.is_some_and(|list| list.iter().any(|one| one == finalizer))
-}
-
-fn release(object: &mut Object, finalizer: &str) {
-    let spec = object
-        .get_mut("spec")
-        .and_then(|spec| spec.get_mut("finalizers"));
-    if let Some(list) = spec.and_then(Value::as_array_mut) {
-        list.retain(|one| one != finalizer);
+    if !finalizers(&tree, "spec").any(|finalizer| finalizer == FINALIZER) {
+        // Others hold it; it goes with the last of them.
+        return Ok(true);
     }
+    let extent = Extent {
+        registry,
+        space,
+        namespace: Some(name),
+    };
+    let mut left = extent.empty(&[core_kind("pods")]).await?;
+    if left.is_nothing() {
+        left = extent.empty(&content()).await?;
+    }
+    let held = finalizers(&tree, "spec").any(|finalizer| finalizer != FINALIZER)
+        || finalizers(&tree, "metadata").next().is_some();
+    if held || !left.is_nothing() {
+        conditions::write(registry, &address, uid, &conditions::of_namespace(&left)).await?;
+    }
+    if left.is_nothing() {
+        finalize(registry, &address, uid, FINALIZER).await?;
+    }
+    Ok(left.is_nothing())
+}
+
+/// Everything that lives in namespaces.
+fn content() -> Vec<KindId> {
+    let kinds = stored_kinds().filter(|(_, kind)| kind.namespaced());
+    kinds.map(|(id, _)| id).collect()
 }

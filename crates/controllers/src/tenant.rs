@@ -1,55 +1,107 @@
-//! A tenant that is being deleted: everything in its space goes, then it goes.
+//! Tenants that are being deleted: their whole space.
+//!
+//! What the space's own people and programs need to let go of their finalizers, service
+//! accounts and what gives them rights, goes after everything else; then the namespaces go,
+//! and at last the tenant.
 
 use insula_apiserver::Registry;
-use insula_apiserver::registry::{core_kind, tenant_address};
-use insula_apiserver::status::Refusal;
-use insula_core::{Space, TenantName};
-use insula_kinds::{kinds, prepare};
+use insula_apiserver::registry::{is_terminating, tenant_address};
+use insula_apiserver::status::Result;
+use insula_core::Space;
+use insula_kinds::prepare::TENANT_FINALIZER;
+use insula_kinds::{Kind, KindId};
 
-use crate::Step;
-use crate::conditions::Wording;
-use crate::content;
-use crate::namespace::{self, conclude};
+use crate::conditions;
+use crate::terminate::{Extent, Left, finalize, finalizers, stored_kinds, uid};
 
-const WORDING: Wording = Wording {
-    prefix: "Tenant",
-    called: "tenant",
-};
-
-/// Removes what can be removed, and the tenant itself if nothing is left.
-///
-/// Nothing comes about in the space meanwhile: whoever creates there checks, in the same
-/// transaction, that the tenant has not begun to terminate.
-pub async fn step(registry: &Registry, name: &TenantName) -> Result<Step, Refusal> {
-    let address = tenant_address(name.as_str());
-    let Some(found) = registry.fresh(&address).await? else {
-        return Ok(Step::Done);
+/// Goes as far as it can with a tenant that is being deleted. Says whether there is nothing
+/// left to do.
+pub async fn terminate(registry: &Registry, name: &str) -> Result<bool> {
+    let address = tenant_address(name);
+    let Some(object) = registry.cached(&address) else {
+        return Ok(true);
     };
-    let tree = found.tree();
-    let held = namespace::holds(&tree, prepare::TENANT_FINALIZER);
-    if !namespace::is_terminating(&tree) || !held {
-        return Ok(Step::Done);
+    let tree = object.tree();
+    let (Some(uid), true) = (uid(&tree), is_terminating(&object)) else {
+        return Ok(true);
+    };
+    // The system's own space cannot be deleted; whatever is marked there, it is not emptied.
+    let Ok(space @ Space::Tenant(_)) = Space::parse(name) else {
+        return Ok(true);
+    };
+    if !finalizers(&tree, "spec").any(|finalizer| finalizer == TENANT_FINALIZER) {
+        // Others hold it; it goes with the last of them.
+        return Ok(true);
     }
-    let space = Space::Tenant(name.clone());
-    let namespaces = core_kind("namespaces");
-    let is_namespace = |kind: &insula_kinds::Kind| std::ptr::eq(kind, kinds().get(namespaces));
-    let mut remaining = content::remove(registry, &space, None, |kind| !is_namespace(kind)).await?;
-    if remaining.is_empty() {
-        // They are empty, so nothing has to finalize them one by one.
-        release_namespaces(registry, &space).await?;
-        remaining = content::remove(registry, &space, None, is_namespace).await?;
-    }
-    conclude(
+    let extent = Extent {
         registry,
-        &address,
-        WORDING,
-        prepare::TENANT_FINALIZER,
-        &remaining,
-    )
-    .await
+        space: &space,
+        namespace: None,
+    };
+    let left = empty(&extent).await?;
+    let held = finalizers(&tree, "spec").any(|finalizer| finalizer != TENANT_FINALIZER)
+        || finalizers(&tree, "metadata").next().is_some();
+    if held || !left.is_nothing() {
+        conditions::write(registry, &address, uid, &conditions::of_tenant(&left)).await?;
+    }
+    if left.is_nothing() {
+        finalize(registry, &address, uid, TENANT_FINALIZER).await?;
+    }
+    Ok(left.is_nothing())
 }
 
-/// Lets the space's namespaces go, in one transaction where nobody else holds them.
-async fn release_namespaces(registry: &Registry, space: &Space) -> Result<(), Refusal> {
-    content::drop_namespaces(registry, space).await
+/// One stage after the other, each when nothing is left of the one before.
+async fn empty(extent: &Extent<'_>) -> Result<Left> {
+    let mut left = Left::default();
+    for stage in STAGES {
+        let kinds = stored_kinds().filter(|(_, kind)| stage_of(kind) == stage);
+        let kinds: Vec<KindId> = kinds.map(|(id, _)| id).collect();
+        left = extent.empty(&kinds).await?;
+        if !left.is_nothing() {
+            break;
+        }
+    }
+    Ok(left)
+}
+
+/// What goes together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Pods,
+    Content,
+    Access,
+    Namespaces,
+}
+
+const STAGES: [Stage; 4] = [
+    Stage::Pods,
+    Stage::Content,
+    Stage::Access,
+    Stage::Namespaces,
+];
+
+fn stage_of(kind: &Kind) -> Stage {
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Pod") => Stage::Pods,
+        ("", "Namespace") => Stage::Namespaces,
+        ("", "ServiceAccount") | ("rbac.authorization.k8s.io", _) => Stage::Access,
+        _ => Stage::Content,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_that_is_stored_goes_in_some_stage() {
+        let of = |stage| {
+            stored_kinds()
+                .filter(|(_, kind)| stage_of(kind) == stage)
+                .count()
+        };
+        let counts = STAGES.map(of);
+        assert_eq!((counts[0], counts[2], counts[3]), (1, 5, 1));
+        assert_eq!(counts.iter().sum::<usize>(), stored_kinds().count());
+    }
 }

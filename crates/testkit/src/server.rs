@@ -10,7 +10,6 @@ use anyhow::Context;
 use insula_access::{Authority, Subject, TokenFile, Validity};
 use insula_apiserver::service_account::Issuer;
 use insula_apiserver::{Options, Registry, Server};
-use insula_controllers::Controllers;
 use insula_core::{Layout, Space};
 use insula_store::embedded::{self, Embedded};
 use insula_store::etcd::{self, Etcd};
@@ -30,7 +29,7 @@ use crate::etcd::EtcdServer;
 pub struct TestServer {
     address: std::net::SocketAddr,
     ca: CertificateDer<'static>,
-    authority: Authority,
+    authority: Arc<Authority>,
     registry: Arc<Registry>,
     token_key: Vec<u8>,
     stop: Option<oneshot::Sender<()>>,
@@ -60,6 +59,16 @@ pub struct Setup {
     pub tokens: String,
     /// Whether the controllers run too. Tests of the API server alone do their work by hand.
     pub controllers: bool,
+}
+
+impl Setup {
+    /// With the controllers.
+    pub fn with_controllers() -> Self {
+        Self {
+            controllers: true,
+            ..Self::default()
+        }
+    }
 }
 
 /// Every test server knows these tokens: `system` is a system administrator, `NAME` for each
@@ -102,7 +111,7 @@ impl TestServer {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(86_400));
-        let authority = Authority::make("insula test", validity)?;
+        let authority = Arc::new(Authority::make("insula test", validity)?);
         let key = rcgen::KeyPair::generate()?;
         let names = ["localhost".to_owned(), address.ip().to_string()];
         let certificate = authority.issue_server(&names, &key, validity)?;
@@ -123,26 +132,22 @@ impl TestServer {
         let server = Server::start(store, options).await?;
         let registry = server.registry();
         let ca = CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes())?;
-        let signs = Authority::read(authority.certificate_pem(), &authority.key_pem())?;
-        let run_controllers = setup.controllers;
-        let controllers = Controllers::new(Arc::clone(&registry), signs);
+        let with_controllers = setup.controllers;
         let (stop, stopped) = oneshot::channel();
         let (ready, is_ready) = oneshot::channel();
+        let signer_of_clients = Arc::clone(&authority);
         let served = tokio::spawn(async move {
             let ready = || {
                 ready.send(()).ok();
             };
-            let (serving, end_of_serving) = oneshot::channel::<()>();
-            let loops = run_controllers
-                .then(|| tokio::spawn(controllers.run(async { drop(end_of_serving.await) })));
             let stopped = async { drop(stopped.await) };
-            if let Err(error) = server.serve(ready, stopped).await {
+            let served = match with_controllers {
+                false => server.serve(ready, stopped).await,
+                true => insula_controllers::serve(server, signer_of_clients, ready, stopped).await,
+            };
+            if let Err(error) = served {
                 // The test that needs the server fails at the same time.
                 tracing::error!(%error, "the test server failed");
-            }
-            drop(serving);
-            if let Some(loops) = loops {
-                loops.await.ok();
             }
         });
         is_ready.await.context("the server did not become ready")?;
@@ -172,6 +177,11 @@ impl TestServer {
     /// The public key that tokens of service accounts are verified with: a point of P-256.
     pub fn token_key(&self) -> &[u8] {
         &self.token_key
+    }
+
+    /// Its CA.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
     }
 
     /// A client with this token.

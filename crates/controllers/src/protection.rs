@@ -1,0 +1,93 @@
+//! Volumes and claims that are in use stay until they are not.
+//!
+//! The API server puts a finalizer on them when they are created; here it is taken away from
+//! those that are being deleted: from a claim when no pod names it, from a volume when it is
+//! bound to no claim.
+
+use insula_apiserver::Registry;
+use insula_apiserver::cache::Stored;
+use insula_apiserver::registry::{Address, core_kind, is_terminating};
+use insula_apiserver::status::Result;
+use insula_apiserver::write::encoded;
+use insula_kinds::{Object, Value};
+use insula_store::{Outcome, Transaction};
+use serde_json::json;
+
+use crate::terminate::finalizers;
+
+/// Whether the control plane itself holds objects by this finalizer.
+pub fn is_ours(finalizer: &str) -> bool {
+    matches!(
+        finalizer,
+        "kubernetes.io/pvc-protection"
+            | "kubernetes.io/pv-protection"
+            | "kubernetes.io/vac-protection"
+    )
+}
+
+/// Lets go of a claim or a volume that is being deleted, if it is not in use. Says whether
+/// there is nothing left to do.
+pub async fn release(registry: &Registry, address: &Address) -> Result<bool> {
+    loop {
+        let Some(object) = registry.cached(address) else {
+            return Ok(true);
+        };
+        let tree = object.tree();
+        if !is_terminating(&object) || !finalizers(&tree, "metadata").any(is_ours) {
+            return Ok(true);
+        }
+        if is_used(registry, address, &tree) {
+            return Ok(false);
+        }
+        match registry
+            .commit(without_ours(registry, address, &object, tree))
+            .await?
+        {
+            Outcome::Committed(_) | Outcome::Unchanged(_) => return Ok(true),
+            Outcome::Conflict(conflict) => registry.cache().reach(conflict.revision).await,
+        }
+    }
+}
+
+fn without_ours(
+    registry: &Registry,
+    address: &Address,
+    object: &Stored,
+    mut tree: Object,
+) -> Transaction {
+    let key = registry.key(address);
+    let others = finalizers(&tree, "metadata").filter(|name| !is_ours(name));
+    let others: Vec<String> = others.map(str::to_owned).collect();
+    if others.is_empty() {
+        return Transaction::remove(key, object.revision);
+    }
+    if let Some(metadata) = tree.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("finalizers".to_owned(), json!(others));
+        metadata.remove("resourceVersion");
+    }
+    Transaction::update(key, object.revision, encoded(address.of(), &tree))
+}
+
+fn is_used(registry: &Registry, address: &Address, tree: &Object) -> bool {
+    let Some(namespace) = &address.namespace else {
+        let phase = tree.get("status").and_then(|status| status.get("phase"));
+        return phase.and_then(Value::as_str) == Some("Bound");
+    };
+    let pods = registry.cache().find(core_kind("pods"), &address.space);
+    let pods = pods.map(|pods| pods.snapshot(&format!("{namespace}/"), None).objects);
+    let mut pods = pods.unwrap_or_default().into_iter();
+    pods.any(|pod| names_claim(&pod.tree(), &address.name))
+}
+
+/// Whether a pod uses the claim. One that was not given to a node does not, as in
+/// Kubernetes: no node starts it with a claim that is being deleted.
+fn names_claim(pod: &Object, claim: &str) -> bool {
+    let Some(spec) = pod.get("spec") else {
+        return false;
+    };
+    let on_a_node = spec["nodeName"]
+        .as_str()
+        .is_some_and(|node| !node.is_empty());
+    let mut volumes = spec["volumes"].as_array().into_iter().flatten();
+    on_a_node && volumes.any(|volume| volume["persistentVolumeClaim"]["claimName"] == claim)
+}

@@ -1,0 +1,222 @@
+//! What is to be done.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use insula_apiserver::registry::{Address, core_kind};
+use insula_core::{Revision, Space};
+use insula_kinds::{KindId, kinds};
+use tokio::time::Instant;
+
+use crate::Next;
+
+/// Something to be done about one object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Item {
+    /// What.
+    pub task: Task,
+    /// The space that it is done in.
+    pub space: Space,
+    /// `namespace/name` or `name` of the object.
+    pub key: Arc<str>,
+}
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Task {
+    /// A namespace is emptied and removed.
+    Namespace,
+    /// A tenant is.
+    Tenant,
+    /// A certificate is signed.
+    Certificate,
+    /// A volume claim is let go when no pod uses it.
+    Claim,
+    /// A volume is let go when it is bound to no claim.
+    Volume,
+}
+
+impl Task {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Namespace,
+        Self::Tenant,
+        Self::Certificate,
+        Self::Claim,
+        Self::Volume,
+    ];
+
+    /// The kind of the objects that it is about.
+    pub fn kind(self) -> KindId {
+        match self {
+            Self::Namespace => core_kind("namespaces"),
+            Self::Tenant => core_kind("tenants"),
+            Self::Certificate => kinds()
+                .find("certificates.k8s.io", "v1", "certificatesigningrequests")
+                .expect("it is in the table"),
+            Self::Claim => core_kind("persistentvolumeclaims"),
+            Self::Volume => core_kind("persistentvolumes"),
+        }
+    }
+}
+
+impl Item {
+    /// Where the object is.
+    pub fn address(&self) -> Address {
+        let (namespace, name) = match self.key.split_once('/') {
+            Some((namespace, name)) => (Some(namespace), name),
+            None => (None, &*self.key),
+        };
+        Address {
+            kind: self.task.kind(),
+            space: self.space.clone(),
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        }
+    }
+}
+
+/// Items, each at most once, in the order in which they came.
+#[derive(Debug, Default)]
+pub struct Queue {
+    states: HashMap<Item, State>,
+    ready: VecDeque<Item>,
+    waiting: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Ready,
+    Running,
+    /// It changed while it was worked on.
+    RunningStale,
+    Waiting(Until),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    /// Something in its space changes after this revision.
+    Changed(Revision),
+    Time(Instant),
+}
+
+impl Queue {
+    /// Something is to be done about the item, as of now.
+    pub fn add(&mut self, item: Item) {
+        match self.states.get_mut(&item) {
+            None => self.push(item),
+            Some(State::Ready | State::RunningStale) => {}
+            Some(state @ State::Running) => *state = State::RunningStale,
+            Some(State::Waiting(_)) => {
+                self.waiting -= 1;
+                self.push(item);
+            }
+        }
+    }
+
+    /// The next to be worked on.
+    pub fn take(&mut self) -> Option<Item> {
+        let item = self.ready.pop_front()?;
+        self.states.insert(item.clone(), State::Running);
+        Some(item)
+    }
+
+    /// An item that was taken was worked on.
+    pub fn done(&mut self, item: Item, next: Next) {
+        let stale = self.states.get(&item) == Some(&State::RunningStale);
+        match next {
+            Next::Retry(at) => self.wait(item, Until::Time(at)),
+            _ if stale => self.push(item),
+            Next::Wait(seen) => self.wait(item, Until::Changed(seen)),
+            Next::Nothing => {
+                self.states.remove(&item);
+            }
+        }
+    }
+
+    /// Whether anything waits.
+    pub const fn has_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// What waited long enough is ready again.
+    pub fn wake(&mut self, now: Instant, has_changed: impl Fn(&Item, Revision) -> bool) {
+        let over = |(item, state): (&Item, &State)| match state {
+            State::Waiting(Until::Time(at)) => *at <= now,
+            State::Waiting(Until::Changed(seen)) => has_changed(item, *seen),
+            _ => false,
+        };
+        let over: Vec<Item> = self
+            .states
+            .iter()
+            .filter(|(item, state)| over((item, state)))
+            .map(|(item, _)| item.clone())
+            .collect();
+        for item in over {
+            self.waiting -= 1;
+            self.push(item);
+        }
+    }
+
+    fn push(&mut self, item: Item) {
+        self.states.insert(item.clone(), State::Ready);
+        self.ready.push_back(item);
+    }
+
+    fn wait(&mut self, item: Item, until: Until) {
+        self.waiting += 1;
+        self.states.insert(item, State::Waiting(until));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(name: &str) -> Item {
+        Item {
+            task: Task::Namespace,
+            space: Space::System,
+            key: name.into(),
+        }
+    }
+
+    #[test]
+    fn an_item_that_changes_while_it_is_worked_on_is_worked_on_again() {
+        let mut queue = Queue::default();
+        queue.add(item("a"));
+        queue.add(item("a"));
+        let taken = queue.take().unwrap();
+        assert_eq!(queue.take(), None);
+        queue.add(item("a"));
+        assert_eq!(queue.take(), None, "never twice at once");
+        queue.done(taken, Next::Nothing);
+        let taken = queue.take().unwrap();
+        queue.done(taken, Next::Nothing);
+        assert_eq!(queue.take(), None);
+        assert!(queue.states.is_empty());
+    }
+
+    #[test]
+    fn what_waits_is_woken_by_its_own_event_or_by_its_space_or_by_time() {
+        let mut queue = Queue::default();
+        let now = Instant::now();
+        for (name, next) in [
+            ("event", Next::Wait(Revision::new(1))),
+            ("space", Next::Wait(Revision::new(2))),
+            ("time", Next::Retry(now)),
+        ] {
+            queue.add(item(name));
+            let taken = queue.take().unwrap();
+            queue.done(taken, next);
+        }
+        assert!(queue.has_waiting());
+        queue.add(item("event"));
+        assert_eq!(queue.take(), Some(item("event")));
+        queue.wake(now, |_, _| false);
+        assert_eq!(queue.take(), Some(item("time")));
+        queue.wake(now, |_, seen| seen == Revision::new(2));
+        assert_eq!(queue.take(), Some(item("space")));
+        assert!(!queue.has_waiting());
+    }
+}

@@ -1,0 +1,257 @@
+//! Emptying what is being deleted.
+//!
+//! Nothing is created any more where this is done: whoever creates an object checks, in the
+//! same transaction, that its namespace and its tenant are as they were when they were not
+//! being deleted. So when the cache shows the mark, it shows everything that is to go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use insula_apiserver::Registry;
+use insula_apiserver::cache::Stored;
+use insula_apiserver::registry::{Address, is_terminating};
+use insula_apiserver::status::Result;
+use insula_apiserver::write::{DeleteOptions, Modified, Modify, modify, remove};
+use insula_core::{Revision, Space};
+use insula_kinds::{Kind, KindId, Object, Value, kinds};
+use insula_store::{Conflict, Expect, Outcome, Transaction};
+use memchr::memmem;
+use serde_json::json;
+
+use crate::protection;
+
+/// What is emptied.
+#[derive(Clone, Copy)]
+pub struct Extent<'a> {
+    /// Where the objects are.
+    pub registry: &'a Registry,
+    /// Their space.
+    pub space: &'a Space,
+    /// Their namespace, if not all of it.
+    pub namespace: Option<&'a str>,
+}
+
+/// What is left, and what it waits for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// How many of each resource, which is `resource.group`.
+    pub resources: BTreeMap<String, usize>,
+    /// How many objects have each finalizer, and one of them.
+    pub finalizers: BTreeMap<String, (usize, String)>,
+}
+
+/// An object that is to go.
+#[derive(Clone)]
+struct Doomed {
+    kind: KindId,
+    object: Arc<Stored>,
+}
+
+/// How many objects one transaction removes: less than what a store takes.
+const BATCH: usize = 100;
+
+/// How many transactions are under way at once for one namespace or tenant.
+const AT_ONCE: usize = 8;
+
+/// How often objects are looked at again that others change at the same time.
+const ROUNDS: usize = 32;
+
+/// The kinds of which objects are stored.
+pub fn stored_kinds() -> impl Iterator<Item = (KindId, &'static Kind)> {
+    let all = kinds().iter();
+    all.filter(|(id, kind)| kind.storage() == *id && kind.can("get"))
+}
+
+impl Extent<'_> {
+    /// Removes all objects of these kinds that nothing holds, and marks the rest. Says what
+    /// is left.
+    pub async fn empty(&self, of: &[KindId]) -> Result<Left> {
+        let mut left = Left::default();
+        for _ in 0..ROUNDS {
+            left = Left::default();
+            let (mut free, mut unmarked) = (Vec::new(), Vec::new());
+            for doomed in of.iter().flat_map(|kind| self.find(*kind)) {
+                let holding = holding(&doomed);
+                if holding.is_empty() {
+                    free.push(doomed);
+                    continue;
+                }
+                left.count(&doomed, &holding);
+                if !is_terminating(&doomed.object) {
+                    unmarked.push(doomed);
+                }
+            }
+            if free.is_empty() && unmarked.is_empty() {
+                return Ok(left);
+            }
+            let removed = self.remove_all(&free).await?;
+            let marked = self.mark_all(&unmarked).await?;
+            self.registry.cache().reach(removed.max(marked)).await;
+        }
+        Ok(left)
+    }
+
+    fn find(&self, kind: KindId) -> impl Iterator<Item = Doomed> + use<> {
+        let collection = self.registry.cache().find(kind, self.space);
+        let prefix = self.namespace.map(|name| format!("{name}/"));
+        let prefix = prefix.unwrap_or_default();
+        let found = collection.map(|of| of.snapshot(&prefix, None).objects);
+        let found = found.unwrap_or_default().into_iter();
+        found.map(move |object| Doomed { kind, object })
+    }
+
+    async fn remove_all(&self, doomed: &[Doomed]) -> Result<Revision> {
+        let batches = doomed.chunks(BATCH).map(|batch| self.remove_batch(batch));
+        latest(batches.collect()).await
+    }
+
+    async fn remove_batch(&self, batch: &[Doomed]) -> Result<Revision> {
+        let mut transaction = Transaction::new();
+        for doomed in batch {
+            let key = self.registry.key(&self.address(doomed));
+            transaction = transaction
+                .check(key.clone(), Expect::At(doomed.object.revision))
+                .delete(key);
+        }
+        match self.registry.commit(transaction).await? {
+            Outcome::Committed(revision) | Outcome::Unchanged(revision) => Ok(revision),
+            // Somebody else changed one of them: one by one, then.
+            Outcome::Conflict(_) => {
+                let mut latest = Revision::ZERO;
+                for doomed in batch {
+                    latest = latest.max(self.remove_one(doomed).await?);
+                }
+                Ok(latest)
+            }
+        }
+    }
+
+    /// Removes the object as it is by now, unless something holds it by now: then it is
+    /// left to the next round.
+    async fn remove_one(&self, doomed: &Doomed) -> Result<Revision> {
+        let key = self.registry.key(&self.address(doomed));
+        let mut doomed = doomed.clone();
+        loop {
+            let transaction = Transaction::remove(key.clone(), doomed.object.revision);
+            let Conflict {
+                found, revision, ..
+            } = match self.registry.commit(transaction).await? {
+                Outcome::Committed(revision) | Outcome::Unchanged(revision) => return Ok(revision),
+                Outcome::Conflict(conflict) => conflict,
+            };
+            let Some(found) = found else {
+                return Ok(revision);
+            };
+            let key = Arc::clone(&doomed.object.key);
+            let now = Arc::new(Stored::new(key, found.modified, &found.value));
+            let same = uid(&now.tree()) == uid(&doomed.object.tree());
+            doomed.object = now;
+            if !same || !holding(&doomed).is_empty() {
+                return Ok(revision);
+            }
+        }
+    }
+
+    async fn mark_all(&self, doomed: &[Doomed]) -> Result<Revision> {
+        let marks = doomed.iter().map(|doomed| self.mark(doomed));
+        latest(marks.collect()).await
+    }
+
+    async fn mark(&self, doomed: &Doomed) -> Result<Revision> {
+        let options = DeleteOptions::exactly(&doomed.object);
+        let kind = kinds().get(doomed.kind);
+        match remove(self.registry, kind, &self.address(doomed), &options).await {
+            Ok(Some(deleted)) if !deleted.gone => Ok(deleted.object.revision),
+            // Gone, or changed by somebody else: the next round will show.
+            Ok(_) => self.registry.catch_up().await,
+            Err(refusal) if refusal.reason() == "Conflict" => self.registry.catch_up().await,
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    fn address(&self, doomed: &Doomed) -> Address {
+        Address {
+            kind: doomed.kind,
+            space: self.space.clone(),
+            namespace: doomed.object.namespace().map(str::to_owned),
+            name: doomed.object.name().to_owned(),
+        }
+    }
+}
+
+impl Left {
+    /// Whether nothing is.
+    pub fn is_nothing(&self) -> bool {
+        self.resources.is_empty()
+    }
+
+    fn count(&mut self, doomed: &Doomed, holding: &[String]) {
+        let kind = kinds().get(doomed.kind);
+        let resource = format!("{}.{}", kind.resource, kind.group);
+        *self.resources.entry(resource).or_default() += 1;
+        for finalizer in holding {
+            let example = || format!("{} {}", kind.qualified_resource(), doomed.object.key);
+            let entry = self.finalizers.entry(finalizer.clone());
+            entry.or_insert_with(|| (0, example())).0 += 1;
+        }
+    }
+}
+
+/// Does all of it, some at once, and says when the last of it happened.
+async fn latest(writes: Vec<impl Future<Output = Result<Revision>>>) -> Result<Revision> {
+    let writes = stream::iter(writes).buffer_unordered(AT_ONCE);
+    let latest = |latest: Revision, one| async move { Ok(latest.max(one)) };
+    writes.try_fold(Revision::ZERO, latest).await
+}
+
+/// The finalizers that an object waits for. What the control plane itself holds it by is
+/// not among them: pods are gone before volumes go, and content before namespaces.
+fn holding(doomed: &Doomed) -> Vec<String> {
+    if memmem::find(&doomed.object.body, br#""finalizers":["#).is_none() {
+        return Vec::new();
+    }
+    let tree = doomed.object.tree();
+    let kind = kinds().get(doomed.kind);
+    let is_namespace = kind.group.is_empty() && kind.kind == "Namespace";
+    let own = finalizers(&tree, "metadata").filter(|name| !protection::is_ours(name));
+    let spec = finalizers(&tree, "spec").filter(|name| is_namespace && *name != "kubernetes");
+    own.chain(spec).map(str::to_owned).collect()
+}
+
+/// The finalizers in a part of an object.
+pub fn finalizers<'a>(object: &'a Object, part: &str) -> impl Iterator<Item = &'a str> {
+    let list = object.get(part).and_then(|part| part.get("finalizers"));
+    let items = list.and_then(Value::as_array).into_iter().flatten();
+    items.filter_map(Value::as_str)
+}
+
+/// Which object it is, of all that ever had its name.
+pub fn uid(object: &Object) -> Option<&str> {
+    object.get("metadata")?.get("uid")?.as_str()
+}
+
+/// Takes a finalizer out of the specification of what is being deleted and is empty; the
+/// object goes with the last.
+pub async fn finalize(registry: &Registry, address: &Address, of: &str, name: &str) -> Result<()> {
+    let request = Modify {
+        kind: address.of(),
+        address,
+        subresource: Some("finalize"),
+        whole: false,
+        dry_run: false,
+    };
+    let make = |object: &Object| {
+        let mut object = object.clone();
+        if uid(&object) == Some(of) {
+            let rest = finalizers(&object, "spec").filter(|other| *other != name);
+            let rest: Vec<String> = rest.map(str::to_owned).collect();
+            object.insert("spec".to_owned(), json!({"finalizers": rest}));
+        }
+        Ok(Modified {
+            object,
+            warnings: Vec::new(),
+        })
+    };
+    modify(registry, request, make).await.map(drop)
+}

@@ -1,0 +1,175 @@
+//! Requests for certificates.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use insula_access::{Request, Subject, certificate};
+use insula_core::Space;
+use insula_testkit::server::{Client, TestServer};
+use serde_json::{Value, json};
+
+use super::{condition, create, servers, until};
+
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+fn subject(groups: &[&str], tenant: Option<&str>) -> Subject {
+    Subject {
+        user: "alice".to_owned(),
+        groups: groups.iter().map(|&group| group.to_owned()).collect(),
+        tenant: tenant.and_then(|name| Space::parse(name).ok()),
+    }
+}
+
+async fn ask(client: &Client, name: &str, subject: &Subject, spec: Value) -> anyhow::Result<()> {
+    let key = rcgen::KeyPair::generate()?;
+    let pem = Request::make(subject, &key)?;
+    let mut whole = json!({
+        "request": STANDARD.encode(pem),
+        "signerName": "kubernetes.io/kube-apiserver-client",
+        "usages": ["client auth"],
+    });
+    for (member, value) in spec.as_object().into_iter().flatten() {
+        whole[member] = value.clone();
+    }
+    let object = json!({"metadata": {"name": name}, "spec": whole});
+    create(client, REQUESTS, object).await?;
+    Ok(())
+}
+
+async fn approve(client: &Client, name: &str) -> anyhow::Result<()> {
+    let path = format!("{REQUESTS}/{name}/approval");
+    let approved = json!({"type": "Approved", "status": "True", "reason": "x", "message": "y"});
+    let patch = json!({"status": {"conditions": [approved]}});
+    let answer = client.patch(&path, "merge", &patch).await?;
+    anyhow::ensure!(answer.status == 200, "{}", answer.text());
+    Ok(())
+}
+
+/// The certificate in DER.
+async fn issued(client: &Client, name: &str) -> anyhow::Result<String> {
+    let path = format!("{REQUESTS}/{name}");
+    let signed = until(client, &path, |answer| {
+        answer.json()["status"]["certificate"].is_string()
+    })
+    .await?
+    .json();
+    let pem = signed["status"]["certificate"].as_str().unwrap_or_default();
+    Ok(String::from_utf8(STANDARD.decode(pem)?)?)
+}
+
+async fn failure(client: &Client, name: &str) -> anyhow::Result<Value> {
+    let path = format!("{REQUESTS}/{name}");
+    let failed = until(client, &path, |answer| {
+        !condition(&answer.json(), "Failed").is_null()
+    })
+    .await?
+    .json();
+    assert!(failed["status"]["certificate"].is_null(), "{failed}");
+    assert!(!condition(&failed, "Approved").is_null(), "{failed}");
+    Ok(condition(&failed, "Failed"))
+}
+
+#[tokio::test]
+async fn an_approved_request_is_signed_for_its_own_space() -> anyhow::Result<()> {
+    for server in servers().await? {
+        for (client, space) in [
+            (server.tenant("t1").await?, "t1"),
+            (server.system().await?, "system"),
+        ] {
+            for (name, tenant) in [("silent", None), ("outspoken", Some(space))] {
+                let asked = subject(&["dev", "ops"], tenant);
+                ask(&client, name, &asked, json!({"expirationSeconds": 3600})).await?;
+                approve(&client, name).await?;
+                let pem = issued(&client, name).await?;
+                let der = pem::parse(&pem)?;
+                let credential = certificate::read(der.contents())?;
+                assert_eq!(credential.user, "alice");
+                assert_eq!(credential.groups, ["dev", "ops"]);
+                assert_eq!(credential.tenant, Some(Space::parse(space)?));
+                let issued = server.authority().recognise(&pem).unwrap();
+                let left = issued.until.duration_since(std::time::SystemTime::now())?;
+                assert!((3500..=3600).contains(&left.as_secs()), "{left:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_request_that_is_not_approved_or_for_another_signer_is_not_signed() -> anyhow::Result<()>
+{
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    ask(&client, "pending", &subject(&[], None), json!({})).await?;
+    let elsewhere = json!({"signerName": "example.com/other"});
+    ask(&client, "elsewhere", &subject(&[], None), elsewhere).await?;
+    approve(&client, "elsewhere").await?;
+    // By the time that a later one is signed, these were looked at.
+    ask(&client, "later", &subject(&[], None), json!({})).await?;
+    approve(&client, "later").await?;
+    issued(&client, "later").await?;
+    for name in ["pending", "elsewhere"] {
+        let found = client.get(&format!("{REQUESTS}/{name}")).await?.json();
+        assert!(found["status"]["certificate"].is_null(), "{found}");
+        assert!(condition(&found, "Failed").is_null(), "{found}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_no_approval_can_grant_fails_and_says_why() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
+    let signer = "use of kubernetes.io/kube-apiserver-client signer with";
+    for (client, name, subject, spec, message) in [
+        (
+            &tenant,
+            "other-tenant",
+            subject(&[], Some("t2")),
+            json!({}),
+            "a certificate of this tenant must have the tenant \"t1\" or none".to_owned(),
+        ),
+        (
+            &tenant,
+            "system-tenant",
+            subject(&[], Some("system")),
+            json!({}),
+            "a certificate of this tenant must have the tenant \"t1\" or none".to_owned(),
+        ),
+        (
+            &tenant,
+            "system-group",
+            subject(&["dev", "system:nodes"], None),
+            json!({}),
+            format!("{signer} system:nodes group is not allowed"),
+        ),
+        (
+            &tenant,
+            "for-servers",
+            subject(&[], None),
+            json!({"usages": ["server auth"]}),
+            "invalid usage for client certificate: server auth".to_owned(),
+        ),
+        (
+            &tenant,
+            "for-nobody",
+            subject(&[], None),
+            json!({"usages": ["digital signature"]}),
+            "missing required usage for client certificate: client auth".to_owned(),
+        ),
+        (
+            &system,
+            "to-a-tenant",
+            subject(&[], Some("t1")),
+            json!({}),
+            "a certificate of this tenant must have the tenant \"system\" or none".to_owned(),
+        ),
+    ] {
+        ask(client, name, &subject, spec).await?;
+        approve(client, name).await?;
+        let failed = failure(client, name).await?;
+        assert_eq!(failed["status"], "True");
+        assert_eq!(failed["reason"], "SignerValidationFailure");
+        assert_eq!(failed["message"], message);
+    }
+    Ok(())
+}

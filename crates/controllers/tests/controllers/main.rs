@@ -1,0 +1,82 @@
+//! The loops beside a server that serves.
+
+mod certificates;
+mod namespaces;
+mod tenants;
+mod volumes;
+
+use std::time::Duration;
+
+use insula_testkit::server::{Answer, Client, Engine, Setup, TestServer};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// Whoever waits longer than this has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server for each engine that needs no other program.
+async fn servers() -> anyhow::Result<Vec<TestServer>> {
+    let mut servers = Vec::new();
+    for engine in [Engine::Memory, Engine::Embedded] {
+        servers.extend(TestServer::start_on(engine, Setup::with_controllers()).await?);
+    }
+    Ok(servers)
+}
+
+/// Waits until what is at `path` is as wanted.
+async fn until(
+    client: &Client,
+    path: &str,
+    wanted: impl Fn(&Answer) -> bool,
+) -> anyhow::Result<Answer> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let answer = client.get(path).await?;
+        if wanted(&answer) {
+            return Ok(answer);
+        }
+        anyhow::ensure!(Instant::now() < deadline, "{path}: {}", answer.text());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Waits until there is nothing at `path`.
+async fn until_gone(client: &Client, path: &str) -> anyhow::Result<()> {
+    until(client, path, |answer| answer.status == 404).await?;
+    Ok(())
+}
+
+/// Creates an object, which must succeed.
+async fn create(client: &Client, path: &str, object: Value) -> anyhow::Result<Value> {
+    let made = client.post(path, &object).await?;
+    anyhow::ensure!(made.status == 201, "{path}: {}", made.text());
+    Ok(made.json())
+}
+
+/// A config map, perhaps with a finalizer.
+fn config_map(name: &str, finalizers: &[&str]) -> Value {
+    json!({"metadata": {"name": name, "finalizers": finalizers}, "data": {"a": "b"}})
+}
+
+/// What a condition of the object says.
+fn condition(object: &Value, kind: &str) -> Value {
+    let conditions = object["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    let found = conditions.find(|condition| condition["type"] == kind);
+    found.cloned().unwrap_or_default()
+}
+
+/// Takes all finalizers of an object away.
+async fn release(client: &Client, path: &str) -> anyhow::Result<()> {
+    let patch = json!({"metadata": {"finalizers": null}});
+    let patched = client.patch(path, "merge", &patch).await?;
+    anyhow::ensure!(patched.status == 200, "{path}: {}", patched.text());
+    Ok(())
+}
+
+/// How many objects a list has.
+async fn count(client: &Client, path: &str) -> anyhow::Result<usize> {
+    let list = client.get(path).await?;
+    anyhow::ensure!(list.status == 200, "{path}: {}", list.text());
+    Ok(list.json()["items"].as_array().map_or(0, Vec::len))
+}

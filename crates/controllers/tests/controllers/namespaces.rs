@@ -1,0 +1,257 @@
+//! Namespaces that are being deleted.
+
+use insula_testkit::server::{Client, TestServer};
+use serde_json::json;
+
+use super::{condition, config_map, count, create, release, servers, until, until_gone};
+
+const N1: &str = "/api/v1/namespaces/n1";
+
+async fn make_namespace(client: &Client, name: &str) -> anyhow::Result<()> {
+    create(
+        client,
+        "/api/v1/namespaces",
+        json!({"metadata": {"name": name}}),
+    )
+    .await?;
+    Ok(())
+}
+
+async fn delete(client: &Client, path: &str) -> anyhow::Result<()> {
+    let deleted = client.delete(path).await?;
+    anyhow::ensure!(deleted.status == 200, "{path}: {}", deleted.text());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_deleted_namespace_goes_with_everything_in_it_and_nothing_else() -> anyhow::Result<()> {
+    for server in servers().await? {
+        for client in [server.system().await?, server.tenant("t1").await?] {
+            make_namespace(&client, "n1").await?;
+            make_namespace(&client, "n1-not").await?;
+            let template = json!({
+                "metadata": {"labels": {"a": "b"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            });
+            let deployment = json!({
+                "metadata": {"name": "d"},
+                "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
+            });
+            let pod = json!({
+                "metadata": {"name": "p"},
+                "spec": {"nodeName": "somewhere", "containers": [{"name": "c", "image": "i"}]},
+            });
+            let claim = json!({
+                "metadata": {"name": "c"},
+                "spec": {"accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": {"storage": "1Gi"}}},
+            });
+            for namespace in ["n1", "n1-not"] {
+                let core = format!("/api/v1/namespaces/{namespace}");
+                let apps = format!("/apis/apps/v1/namespaces/{namespace}");
+                create(&client, &format!("{core}/configmaps"), config_map("a", &[])).await?;
+                create(&client, &format!("{core}/pods"), pod.clone()).await?;
+                let claims = format!("{core}/persistentvolumeclaims");
+                create(&client, &claims, claim.clone()).await?;
+                create(&client, &format!("{apps}/deployments"), deployment.clone()).await?;
+            }
+            delete(&client, N1).await?;
+            until_gone(&client, N1).await?;
+            for (path, left) in [
+                ("/api/v1/configmaps", 1),
+                ("/api/v1/pods", 1),
+                ("/api/v1/persistentvolumeclaims", 1),
+                ("/apis/apps/v1/deployments", 1),
+                ("/apis/apps/v1/namespaces/n1/deployments", 0),
+                ("/api/v1/namespaces/n1/serviceaccounts", 0),
+                ("/api/v1/namespaces/n1-not/serviceaccounts", 1),
+            ] {
+                assert_eq!(count(&client, path).await?, left, "{path}");
+            }
+            make_namespace(&client, "n1").await?;
+            assert_eq!(count(&client, &format!("{N1}/configmaps")).await?, 0);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_waits_for_finalizers_and_says_so_as_kubernetes_does() -> anyhow::Result<()> {
+    for server in servers().await? {
+        let client = server.tenant("t1").await?;
+        make_namespace(&client, "n1").await?;
+        let maps = format!("{N1}/configmaps");
+        create(&client, &maps, config_map("held", &["x.io/y"])).await?;
+        create(&client, &maps, config_map("free", &[])).await?;
+        delete(&client, N1).await?;
+        let explained = until(&client, N1, |answer| {
+            !condition(&answer.json(), "NamespaceFinalizersRemaining").is_null()
+        })
+        .await?
+        .json();
+        assert_eq!(explained["status"]["phase"], "Terminating");
+        let types = explained["status"]["conditions"].as_array().unwrap();
+        let types: Vec<_> = types
+            .iter()
+            .map(|one| one["type"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            types,
+            [
+                "NamespaceDeletionDiscoveryFailure",
+                "NamespaceDeletionGroupVersionParsingFailure",
+                "NamespaceDeletionContentFailure",
+                "NamespaceContentRemaining",
+                "NamespaceFinalizersRemaining",
+            ]
+        );
+        for (kind, status, reason, message) in [
+            (
+                "NamespaceDeletionContentFailure",
+                "False",
+                "ContentDeleted",
+                "All content successfully deleted, may be waiting on finalization",
+            ),
+            (
+                "NamespaceContentRemaining",
+                "True",
+                "SomeResourcesRemain",
+                "Some resources are remaining: configmaps. has 1 resource instances",
+            ),
+            (
+                "NamespaceFinalizersRemaining",
+                "True",
+                "SomeFinalizersRemain",
+                "Some content in the namespace has finalizers remaining: x.io/y in 1 resource \
+                 instances",
+            ),
+        ] {
+            let said = condition(&explained, kind);
+            assert_eq!(said["status"], status);
+            assert_eq!(said["reason"], reason);
+            assert_eq!(said["message"], message);
+            assert!(said["lastTransitionTime"].is_string());
+        }
+        let held = client.get(&format!("{maps}/held")).await?.json();
+        assert!(held["metadata"]["deletionTimestamp"].is_string(), "{held}");
+        assert_eq!(client.get(&format!("{maps}/free")).await?.status, 404);
+
+        let refused = client.post(&maps, &config_map("late", &[])).await?;
+        assert_eq!(refused.status, 403);
+        assert_eq!(
+            refused.message(),
+            "configmaps \"late\" is forbidden: unable to create new content in namespace n1 \
+             because it is being terminated"
+        );
+        assert_eq!(
+            refused.json()["details"]["causes"][0]["reason"],
+            "NamespaceTerminating"
+        );
+
+        release(&client, &format!("{maps}/held")).await?;
+        until_gone(&client, N1).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_said_already_is_not_written_again() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    make_namespace(&client, "n1").await?;
+    let maps = format!("{N1}/configmaps");
+    create(&client, &maps, config_map("held", &["x.io/y"])).await?;
+    delete(&client, N1).await?;
+    let explained = until(&client, N1, |answer| {
+        !condition(&answer.json(), "NamespaceContentRemaining").is_null()
+    })
+    .await?
+    .json();
+    // Something happens in the space, so the namespace is looked at again, and then a second
+    // namespace goes, so the loops are known to have run.
+    create(
+        &client,
+        "/api/v1/namespaces/default/configmaps",
+        config_map("other", &[]),
+    )
+    .await?;
+    tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+    make_namespace(&client, "n2").await?;
+    delete(&client, "/api/v1/namespaces/n2").await?;
+    until_gone(&client, "/api/v1/namespaces/n2").await?;
+    let now = client.get(N1).await?.json();
+    assert_eq!(
+        now["metadata"]["resourceVersion"],
+        explained["metadata"]["resourceVersion"]
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn pods_go_before_everything_else() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    make_namespace(&client, "n1").await?;
+    create(&client, &format!("{N1}/configmaps"), config_map("a", &[])).await?;
+    let pod = json!({
+        "metadata": {"name": "p", "finalizers": ["x.io/y"]},
+        "spec": {"nodeName": "somewhere", "containers": [{"name": "c", "image": "i"}]},
+    });
+    create(&client, &format!("{N1}/pods"), pod).await?;
+    delete(&client, N1).await?;
+    let explained = until(&client, N1, |answer| {
+        !condition(&answer.json(), "NamespaceContentRemaining").is_null()
+    })
+    .await?
+    .json();
+    assert_eq!(
+        condition(&explained, "NamespaceContentRemaining")["message"],
+        "Some resources are remaining: pods. has 1 resource instances"
+    );
+    assert_eq!(count(&client, &format!("{N1}/configmaps")).await?, 1);
+    release(&client, &format!("{N1}/pods/p")).await?;
+    until_gone(&client, N1).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_with_a_finalizer_of_its_own_is_emptied_and_stays() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    let namespace = json!({"metadata": {"name": "n1", "finalizers": ["x.io/y"]}});
+    create(&client, "/api/v1/namespaces", namespace).await?;
+    let maps = format!("{N1}/configmaps");
+    create(&client, &maps, config_map("a", &[])).await?;
+    delete(&client, N1).await?;
+    let emptied = until(&client, N1, |answer| {
+        answer.json()["spec"]["finalizers"]
+            .as_array()
+            .is_none_or(Vec::is_empty)
+    })
+    .await?
+    .json();
+    assert_eq!(count(&client, &maps).await?, 0);
+    let said = condition(&emptied, "NamespaceContentRemaining");
+    assert_eq!(said["status"], "False");
+    assert_eq!(said["message"], "All content successfully removed");
+    assert_eq!(client.get(N1).await?.status, 200);
+    release(&client, N1).await?;
+    until_gone(&client, N1).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn namespaces_of_a_live_tenant_that_every_space_has_stay() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    for name in ["default", "kube-system", "kube-public"] {
+        let refused = client.delete(&format!("/api/v1/namespaces/{name}")).await?;
+        assert_eq!(refused.status, 403, "{}", refused.text());
+        assert!(
+            refused
+                .message()
+                .ends_with("this namespace may not be deleted")
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,314 @@
+//! Tenants that are being deleted.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use insula_store::Store;
+use insula_store::embedded::{self, Embedded};
+use insula_store::memory::Memory;
+use insula_testkit::server::{Client, Setup, TestServer};
+use serde_json::json;
+
+use super::{condition, config_map, count, create, release, servers, until, until_gone};
+
+const T1: &str = "/api/v1/tenants/t1";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn delete(system: &Client, path: &str) -> anyhow::Result<()> {
+    let deleted = system.delete(path).await?;
+    anyhow::ensure!(deleted.status == 200, "{path}: {}", deleted.text());
+    Ok(())
+}
+
+async fn fill(client: &Client, path: &str, count: usize) -> anyhow::Result<()> {
+    stream::iter((0..count).map(|number| {
+        let (client, path) = (client.clone(), path.to_owned());
+        async move { create(&client, &path, config_map(&format!("c{number}"), &[])).await }
+    }))
+    .buffer_unordered(64)
+    .try_for_each(|_| async { Ok(()) })
+    .await
+}
+
+/// Every key that the store has for a tenant's space.
+async fn keys_of(server: &TestServer, tenant: &str) -> anyhow::Result<Vec<String>> {
+    let range = insula_store::KeyRange::prefix(&b"/registry/"[..]);
+    let store = server.registry().store();
+    let page = store.range(&range, insula_store::At::Latest, None).await?;
+    let keys = page.entries.into_iter();
+    let keys = keys.map(|entry| String::from_utf8_lossy(&entry.key).into_owned());
+    let inside = format!("/{tenant}");
+    Ok(keys.filter(|key| key.contains(&inside)).collect())
+}
+
+#[tokio::test]
+async fn a_deleted_tenant_leaves_nothing_behind_and_its_name_begins_anew() -> anyhow::Result<()> {
+    for server in servers().await? {
+        let (system, client) = (server.system().await?, server.tenant("t1").await?);
+        let other = server.tenant("t2").await?;
+        let before = system.get(T1).await?.json();
+        for client in [&client, &other] {
+            create(client, MAPS, config_map("a", &[])).await?;
+            let namespace = json!({"metadata": {"name": "n1"}});
+            create(client, "/api/v1/namespaces", namespace).await?;
+            let volume = json!({
+                "metadata": {"name": "v"},
+                "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+                    "hostPath": {"path": "/x"}},
+            });
+            create(client, "/api/v1/persistentvolumes", volume).await?;
+            let pod = json!({
+                "metadata": {"name": "p"},
+                "spec": {"nodeName": "somewhere", "containers": [{"name": "c", "image": "i"}]},
+            });
+            create(client, "/api/v1/namespaces/n1/pods", pod).await?;
+        }
+        let list = client.get(MAPS).await?.json();
+        let revision = list["metadata"]["resourceVersion"].as_str().unwrap();
+        let watched = format!("{MAPS}?watch=true&resourceVersion={revision}");
+        let mut watch = client.watch(&watched).await?;
+
+        delete(&system, T1).await?;
+        until_gone(&system, T1).await?;
+        assert_eq!(keys_of(&server, "t1").await?, [""; 0]);
+        assert_eq!(system.get(&format!("{T1}/namespaces")).await?.status, 404);
+        // The watch tells what went and then that its space is gone, and ends.
+        let deleted = watch.next().await?.unwrap_or_default();
+        assert_eq!(deleted["type"], "DELETED", "{deleted}");
+        let last = watch.next().await?.unwrap_or_default();
+        assert_eq!(last["type"], "ERROR", "{last}");
+        assert_eq!(last["object"]["code"], 410);
+        assert_eq!(watch.next().await?, None);
+        // Nothing else went.
+        assert_eq!(count(&other, MAPS).await?, 1);
+        assert_eq!(count(&other, "/api/v1/pods").await?, 1);
+
+        // Arktos' items 13 to 15.
+        let namespaces = format!("{T1}/namespaces");
+        let refused = system
+            .post(&namespaces, &json!({"metadata": {"name": "n"}}))
+            .await?;
+        assert_eq!(refused.status, 404);
+        assert_eq!(refused.message(), "tenants \"t1\" not found");
+        let again = server.tenant("t1").await?;
+        let now = system.get(T1).await?.json();
+        assert_ne!(now["metadata"]["uid"], before["metadata"]["uid"]);
+        assert_eq!(now["status"]["phase"], "Active");
+        assert_eq!(count(&again, "/api/v1/namespaces").await?, 3);
+        for empty in [
+            "/api/v1/configmaps",
+            "/api/v1/pods",
+            "/api/v1/persistentvolumes",
+        ] {
+            assert_eq!(count(&again, empty).await?, 0, "{empty}");
+        }
+        create(&again, MAPS, config_map("a", &[])).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_waits_for_finalizers_says_so_and_takes_nothing_new() -> anyhow::Result<()> {
+    for server in servers().await? {
+        let (system, client) = (server.system().await?, server.tenant("t1").await?);
+        create(&client, MAPS, config_map("held", &["x.io/y"])).await?;
+        create(&client, MAPS, config_map("free", &[])).await?;
+        delete(&system, T1).await?;
+        let explained = until(&system, T1, |answer| {
+            !condition(&answer.json(), "TenantFinalizersRemaining").is_null()
+        })
+        .await?
+        .json();
+        assert_eq!(explained["status"]["phase"], "Terminating");
+        let said = condition(&explained, "TenantContentRemaining");
+        assert_eq!(
+            (&said["status"], &said["reason"], &said["message"]),
+            (
+                &json!("True"),
+                &json!("SomeResourcesRemain"),
+                &json!("Some resources are remaining: configmaps. has 1 resource instances")
+            )
+        );
+        let said = condition(&explained, "TenantFinalizersRemaining");
+        assert_eq!(
+            said["message"],
+            "Some content in the tenant has finalizers remaining: x.io/y in 1 resource instances \
+             such as configmaps default/held"
+        );
+        for (path, object) in [
+            (MAPS, config_map("late", &[])),
+            ("/api/v1/namespaces", json!({"metadata": {"name": "late"}})),
+        ] {
+            let refused = client.post(path, &object).await?;
+            assert_eq!(refused.status, 403, "{}", refused.text());
+            let why = "unable to create new content in tenant t1 because it is being terminated";
+            assert!(refused.message().ends_with(why), "{}", refused.message());
+        }
+        // Whoever is to let go still has the rights to.
+        let roles = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+        assert_eq!(count(&client, roles).await?, 1);
+        release(&client, &format!("{MAPS}/held")).await?;
+        until_gone(&system, T1).await?;
+        assert_eq!(keys_of(&server, "t1").await?, [""; 0]);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_with_a_finalizer_holds_its_tenant() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (system, client) = (server.system().await?, server.tenant("t1").await?);
+    let namespace = json!({"metadata": {"name": "n1", "finalizers": ["x.io/y"]}});
+    create(&client, "/api/v1/namespaces", namespace).await?;
+    delete(&system, T1).await?;
+    let explained = until(&system, T1, |answer| {
+        !condition(&answer.json(), "TenantContentRemaining").is_null()
+    })
+    .await?
+    .json();
+    assert_eq!(
+        condition(&explained, "TenantContentRemaining")["message"],
+        "Some resources are remaining: namespaces. has 1 resource instances"
+    );
+    release(&client, "/api/v1/namespaces/n1").await?;
+    until_gone(&system, T1).await
+}
+
+#[tokio::test]
+async fn a_tenant_with_a_finalizer_of_its_own_is_emptied_and_stays() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let system = server.system().await?;
+    let tenant = json!({"metadata": {"name": "t1", "finalizers": ["x.io/y"]}});
+    create(&system, "/api/v1/tenants", tenant).await?;
+    delete(&system, T1).await?;
+    let emptied = until(&system, T1, |answer| {
+        answer.json()["spec"]["finalizers"]
+            .as_array()
+            .is_none_or(Vec::is_empty)
+    })
+    .await?
+    .json();
+    for kind in ["TenantContentRemaining", "TenantFinalizersRemaining"] {
+        assert_eq!(condition(&emptied, kind)["status"], "False", "{emptied}");
+    }
+    assert_eq!(keys_of(&server, "t1").await?, ["/registry/tenants/t1"]);
+    release(&system, T1).await?;
+    until_gone(&system, T1).await
+}
+
+#[tokio::test]
+async fn the_system_tenant_stays() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let refused = server
+        .system()
+        .await?
+        .delete("/api/v1/tenants/system")
+        .await?;
+    assert_eq!(refused.status, 403);
+    assert_eq!(
+        refused.message(),
+        "tenants \"system\" is forbidden: this tenant may not be deleted"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_with_two_thousand_objects_goes() -> anyhow::Result<()> {
+    for server in servers().await? {
+        let (system, client) = (server.system().await?, server.tenant("t1").await?);
+        fill(&client, MAPS, 2_000).await?;
+        let begun = Instant::now();
+        delete(&system, T1).await?;
+        until_gone(&system, T1).await?;
+        assert!(
+            begun.elapsed() < Duration::from_secs(15),
+            "{:?}",
+            begun.elapsed()
+        );
+        assert_eq!(keys_of(&server, "t1").await?, [""; 0]);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_goes_on_with_what_another_began() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let options = embedded::Options::default();
+    let embedded = Embedded::open(folder.path().to_owned(), options).await?;
+    let stores: [Arc<dyn Store>; 2] = [Arc::new(Memory::new()), Arc::new(embedded)];
+    for store in stores {
+        // One that never begins, and one that is stopped in the middle.
+        for controllers in [false, true] {
+            let setup = Setup {
+                controllers,
+                ..Setup::default()
+            };
+            let mut server = TestServer::over(Arc::clone(&store), setup).await?;
+            let (system, client) = (server.system().await?, server.tenant("t1").await?);
+            fill(&client, MAPS, 500).await?;
+            let namespace = json!({"metadata": {"name": "n1"}});
+            create(&system, "/api/v1/namespaces", namespace).await?;
+            delete(&system, "/api/v1/namespaces/n1").await?;
+            delete(&system, T1).await?;
+            drop((system, client));
+            server.stop().await;
+
+            let server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
+            let system = server.system().await?;
+            until_gone(&system, T1).await?;
+            until_gone(&system, "/api/v1/namespaces/n1").await?;
+            assert_eq!(keys_of(&server, "t1").await?, [""; 0]);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_servers_on_one_store_do_not_hinder_each_other() -> anyhow::Result<()> {
+    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let one = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
+    let other = TestServer::over(store, Setup::with_controllers()).await?;
+    let system = one.system().await?;
+    for _ in 0..3 {
+        let client = other.tenant("t1").await?;
+        fill(&client, MAPS, 300).await?;
+        create(&client, MAPS, config_map("held", &["x.io/y"])).await?;
+        delete(&system, T1).await?;
+        until(&system, T1, |answer| {
+            !condition(&answer.json(), "TenantContentRemaining").is_null()
+        })
+        .await?;
+        release(&client, &format!("{MAPS}/held")).await?;
+        until_gone(&system, T1).await?;
+        until_gone(&other.system().await?, T1).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn objects_that_are_written_all_the_time_go_too() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (system, client) = (server.system().await?, server.tenant("t1").await?);
+    fill(&client, MAPS, 150).await?;
+    let writers = (0..4).map(|number| {
+        let client = client.clone();
+        async move {
+            for count in 0.. {
+                let path = format!("{MAPS}/c{number}");
+                let patch = json!({"data": {"count": count.to_string()}});
+                if client.patch(&path, "merge", &patch).await?.status != 200 {
+                    break;
+                }
+            }
+            anyhow::Ok(())
+        }
+    });
+    let deleted = async {
+        delete(&system, T1).await?;
+        until_gone(&system, T1).await
+    };
+    let (written, deleted) = tokio::join!(futures_util::future::try_join_all(writers), deleted);
+    written?;
+    deleted
+}
