@@ -137,7 +137,7 @@ impl Controllers {
                 certificates::sign(&self.registry, &self.authority, &address).await?;
                 true
             }
-            Task::Claim | Task::Volume => {
+            Task::Claim | Task::Volume | Task::AttributesClass => {
                 protection::release(&self.registry, &item.address()).await?
             }
         };

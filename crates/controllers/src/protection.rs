@@ -2,7 +2,7 @@
 //!
 //! The API server puts a finalizer on them when they are created; here it is taken away from
 //! those that are being deleted: from a claim when no pod names it, from a volume when it is
-//! bound to no claim.
+//! bound to no claim, from a class of attributes when neither names it.
 
 use insula_apiserver::Registry;
 use insula_apiserver::cache::Stored;
@@ -25,8 +25,8 @@ pub fn is_ours(finalizer: &str) -> bool {
     )
 }
 
-/// Lets go of a claim or a volume that is being deleted, if it is not in use. Says whether
-/// there is nothing left to do.
+/// Lets go of a claim, a volume or a class that is being deleted, if it is not in use. Says
+/// whether there is nothing left to do.
 pub async fn release(registry: &Registry, address: &Address) -> Result<bool> {
     loop {
         let Some(object) = registry.cached(address) else {
@@ -69,14 +69,35 @@ fn without_ours(
 }
 
 fn is_used(registry: &Registry, address: &Address, tree: &Object) -> bool {
-    let Some(namespace) = &address.namespace else {
-        let phase = tree.get("status").and_then(|status| status.get("phase"));
-        return phase.and_then(Value::as_str) == Some("Bound");
+    let name = address.name.as_str();
+    let any = |resource: &str, prefix: &str, uses: &dyn Fn(&Object) -> bool| {
+        let found = registry.cache().find(core_kind(resource), &address.space);
+        let objects = found.map(|of| of.snapshot(prefix, None).objects);
+        let mut objects = objects.unwrap_or_default().into_iter();
+        objects.any(|object| uses(&object.tree()))
     };
-    let pods = registry.cache().find(core_kind("pods"), &address.space);
-    let pods = pods.map(|pods| pods.snapshot(&format!("{namespace}/"), None).objects);
-    let mut pods = pods.unwrap_or_default().into_iter();
-    pods.any(|pod| names_claim(&pod.tree(), &address.name))
+    match (address.of().kind.as_str(), &address.namespace) {
+        ("PersistentVolumeClaim", Some(namespace)) => {
+            let prefix = format!("{namespace}/");
+            any("pods", &prefix, &|pod| names_claim(pod, name))
+        }
+        ("PersistentVolume", _) => text(tree, "status", "phase") == Some("Bound"),
+        ("VolumeAttributesClass", _) => {
+            let names =
+                |part: &str, member: &str, of: &Object| text(of, part, member) == Some(name);
+            let asked = |of: &Object| names("spec", "volumeAttributesClassName", of);
+            let has = |of: &Object| names("status", "currentVolumeAttributesClassName", of);
+            any("persistentvolumes", "", &asked)
+                || any("persistentvolumeclaims", "", &|claim| {
+                    asked(claim) || has(claim)
+                })
+        }
+        _ => false,
+    }
+}
+
+fn text<'a>(object: &'a Object, part: &str, member: &str) -> Option<&'a str> {
+    object.get(part)?.get(member)?.as_str()
 }
 
 /// Whether a pod uses the claim. One that was not given to a node does not, as in

@@ -34,16 +34,19 @@ pub enum Task {
     Claim,
     /// A volume is let go when it is bound to no claim.
     Volume,
+    /// A class of volumes' attributes is let go when no claim or volume names it.
+    AttributesClass,
 }
 
 impl Task {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Namespace,
         Self::Tenant,
         Self::Certificate,
         Self::Claim,
         Self::Volume,
+        Self::AttributesClass,
     ];
 
     /// The kind of the objects that it is about.
@@ -51,13 +54,17 @@ impl Task {
         match self {
             Self::Namespace => core_kind("namespaces"),
             Self::Tenant => core_kind("tenants"),
-            Self::Certificate => kinds()
-                .find("certificates.k8s.io", "v1", "certificatesigningrequests")
-                .expect("it is in the table"),
+            Self::Certificate => stored("certificates.k8s.io", "certificatesigningrequests"),
             Self::Claim => core_kind("persistentvolumeclaims"),
             Self::Volume => core_kind("persistentvolumes"),
+            Self::AttributesClass => stored("storage.k8s.io", "volumeattributesclasses"),
         }
     }
+}
+
+fn stored(group: &str, resource: &str) -> KindId {
+    let found = kinds().stored(group, resource);
+    found.expect("it is in the table")
 }
 
 impl Item {

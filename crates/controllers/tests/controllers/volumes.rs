@@ -78,3 +78,33 @@ async fn a_volume_that_is_bound_stays_until_it_is_not() -> anyhow::Result<()> {
     );
     until_gone(&client, &bound).await
 }
+
+#[tokio::test]
+async fn a_class_of_attributes_that_a_claim_names_stays_until_the_claim_is_gone()
+-> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    let classes = "/apis/storage.k8s.io/v1/volumeattributesclasses";
+    for name in ["used", "unused"] {
+        let class = json!({
+            "metadata": {"name": name}, "driverName": "x.io", "parameters": {"a": "b"},
+        });
+        create(&client, classes, class).await?;
+    }
+    let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
+    let claim = json!({
+        "metadata": {"name": "c"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "volumeAttributesClassName": "used",
+            "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    create(&client, claims, claim).await?;
+    for name in ["used", "unused"] {
+        let deleted = client.delete(&format!("{classes}/{name}")).await?;
+        assert_eq!(deleted.status, 200, "{}", deleted.text());
+    }
+    until_gone(&client, &format!("{classes}/unused")).await?;
+    let used = format!("{classes}/used");
+    assert_eq!(client.get(&used).await?.status, 200);
+    assert_eq!(client.delete(&format!("{claims}/c")).await?.status, 200);
+    until_gone(&client, &used).await
+}
