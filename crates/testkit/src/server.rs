@@ -82,6 +82,12 @@ impl TestServer {
         started.context("memory is always there")
     }
 
+    /// The same, with the controllers.
+    pub async fn start_whole() -> anyhow::Result<Self> {
+        let started = Self::start_on(Engine::Memory, Setup::with_controllers()).await?;
+        started.context("memory is always there")
+    }
+
     /// One with this store. `None`, and a loud word about it, if etcd is not installed.
     pub async fn start_on(engine: Engine, setup: Setup) -> anyhow::Result<Option<Self>> {
         let (mut folder, mut peer) = (None, None);

@@ -97,7 +97,7 @@ async fn an_approved_request_is_signed_for_its_own_space() -> anyhow::Result<()>
 #[tokio::test]
 async fn a_request_that_is_not_approved_or_for_another_signer_is_not_signed() -> anyhow::Result<()>
 {
-    let server = TestServer::start().await?;
+    let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     ask(&client, "pending", &subject(&[], None), json!({})).await?;
     let elsewhere = json!({"signerName": "example.com/other"});
@@ -117,7 +117,7 @@ async fn a_request_that_is_not_approved_or_for_another_signer_is_not_signed() ->
 
 #[tokio::test]
 async fn what_no_approval_can_grant_fails_and_says_why() -> anyhow::Result<()> {
-    let server = TestServer::start().await?;
+    let server = TestServer::start_whole().await?;
     let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
     let signer = "use of kubernetes.io/kube-apiserver-client signer with";
     for (client, name, subject, spec, message) in [

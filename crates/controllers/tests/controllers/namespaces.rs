@@ -158,7 +158,7 @@ async fn a_namespace_waits_for_finalizers_and_says_so_as_kubernetes_does() -> an
 
 #[tokio::test]
 async fn what_is_said_already_is_not_written_again() -> anyhow::Result<()> {
-    let server = TestServer::start().await?;
+    let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     make_namespace(&client, "n1").await?;
     let maps = format!("{N1}/configmaps");
@@ -182,7 +182,7 @@ async fn what_is_said_already_is_not_written_again() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn pods_go_before_everything_else() -> anyhow::Result<()> {
-    let server = TestServer::start().await?;
+    let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     make_namespace(&client, "n1").await?;
     create(&client, &format!("{N1}/configmaps"), config_map("a", &[])).await?;
@@ -209,7 +209,7 @@ async fn pods_go_before_everything_else() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn a_namespace_with_a_finalizer_of_its_own_is_emptied_and_stays() -> anyhow::Result<()> {
-    let server = TestServer::start().await?;
+    let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     let namespace = json!({"metadata": {"name": "n1", "finalizers": ["x.io/y"]}});
     create(&client, "/api/v1/namespaces", namespace).await?;
@@ -235,7 +235,7 @@ async fn a_namespace_with_a_finalizer_of_its_own_is_emptied_and_stays() -> anyho
 
 #[tokio::test]
 async fn namespaces_of_a_live_tenant_that_every_space_has_stay() -> anyhow::Result<()> {
-    let server = TestServer::start().await?;
+    let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     for name in ["default", "kube-system", "kube-public"] {
         let refused = client.delete(&format!("/api/v1/namespaces/{name}")).await?;

@@ -157,7 +157,7 @@ async fn a_tenant_waits_for_finalizers_says_so_and_takes_nothing_new() -> anyhow
 
 #[tokio::test]
 async fn a_namespace_with_a_finalizer_holds_its_tenant() -> anyhow::Result<()> {
-    let server = TestServer::start().await?;
+    let server = TestServer::start_whole().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     let namespace = json!({"metadata": {"name": "n1", "finalizers": ["x.io/y"]}});
     create(&client, "/api/v1/namespaces", namespace).await?;
@@ -177,7 +177,7 @@ async fn a_namespace_with_a_finalizer_holds_its_tenant() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn a_tenant_with_a_finalizer_of_its_own_is_emptied_and_stays() -> anyhow::Result<()> {
-    let server = TestServer::start().await?;
+    let server = TestServer::start_whole().await?;
     let system = server.system().await?;
     let tenant = json!({"metadata": {"name": "t1", "finalizers": ["x.io/y"]}});
     create(&system, "/api/v1/tenants", tenant).await?;
@@ -199,7 +199,7 @@ async fn a_tenant_with_a_finalizer_of_its_own_is_emptied_and_stays() -> anyhow::
 
 #[tokio::test]
 async fn the_system_tenant_stays() -> anyhow::Result<()> {
-    let server = TestServer::start().await?;
+    let server = TestServer::start_whole().await?;
     let refused = server
         .system()
         .await?
@@ -288,7 +288,7 @@ async fn two_servers_on_one_store_do_not_hinder_each_other() -> anyhow::Result<(
 
 #[tokio::test]
 async fn objects_that_are_written_all_the_time_go_too() -> anyhow::Result<()> {
-    let server = TestServer::start().await?;
+    let server = TestServer::start_whole().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     fill(&client, MAPS, 150).await?;
     let writers = (0..4).map(|number| {

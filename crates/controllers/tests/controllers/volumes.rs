@@ -7,7 +7,7 @@ use super::{create, until_gone};
 
 #[tokio::test]
 async fn a_claim_that_a_pod_uses_stays_until_the_pod_is_gone() -> anyhow::Result<()> {
-    let server = TestServer::start().await?;
+    let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     let core = "/api/v1/namespaces/default";
     for name in ["used", "unused"] {
@@ -41,7 +41,7 @@ async fn a_claim_that_a_pod_uses_stays_until_the_pod_is_gone() -> anyhow::Result
 
 #[tokio::test]
 async fn a_volume_that_is_bound_stays_until_it_is_not() -> anyhow::Result<()> {
-    let server = TestServer::start().await?;
+    let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     let volumes = "/api/v1/persistentvolumes";
     for name in ["bound", "unbound"] {
@@ -82,7 +82,7 @@ async fn a_volume_that_is_bound_stays_until_it_is_not() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_class_of_attributes_that_a_claim_names_stays_until_the_claim_is_gone()
 -> anyhow::Result<()> {
-    let server = TestServer::start().await?;
+    let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     let classes = "/apis/storage.k8s.io/v1/volumeattributesclasses";
     for name in ["used", "unused"] {
