@@ -230,7 +230,9 @@ proptest! {
         let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(&text).is_ok();
         let refused = matches!(decode::json(of, &text), Err(decode::DecodeError::Syntax(_)));
         // Strings with half a character and numbers without bounds are JSON, but no values.
-        let odd = text.windows(3).any(|bytes| bytes == b"\\ud" || bytes == b"999");
+        let odd = text.windows(3).any(|bytes| bytes == b"\\ud" || bytes == b"999")
+            // Who skips a string does not see that it is no text.
+            || std::str::from_utf8(&text).is_err();
         prop_assert!(is_json != refused || odd);
     }
 
