@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test check peers bench crash power-cuts syncs-matter protogen
+.PHONY: test check peers stores bench crash power-cuts syncs-matter protogen
 
 ## test: install what the tests need, then run all of them
 test:
@@ -17,6 +17,12 @@ check:
 ## peers: the real programs that tests talk to
 peers:
 	@tools/peers/install >/dev/null
+
+## stores: the whole server suite on the embedded store and on etcd
+stores:
+	@eval "$$(tools/peers/install | sed 's/^/export /')"; for store in embedded etcd; do \
+		INSULA_TEST_STORE=$$store $(CARGO) test -p insula-apiserver -p insula-controllers || exit 1; \
+	done
 
 ## bench: measure, beside what Insula replaces; takes about ten minutes, on a quiet machine
 bench: peers

@@ -36,7 +36,9 @@ async fn two_tenants_work_over_etcd_and_two_servers_share_it() {
         &format!("{there} get cm note -o jsonpath={{.data.of}}"),
         "acme",
     );
-    let mut watch = one.start("get cm --watch-only -o name");
+    let mut watch = one.start("get cm --watch -o name");
+    // What is there first: from here on nothing can be missed.
+    watch.await_line("configmap/note");
     one.prints(
         &format!("{there} create configmap late"),
         "configmap/late created",

@@ -50,6 +50,19 @@ pub enum Engine {
     Etcd,
 }
 
+impl Engine {
+    /// What `INSULA_TEST_STORE` says; memory if it says nothing. So the same suite runs on
+    /// every engine (`make stores`).
+    fn asked_for() -> anyhow::Result<Self> {
+        match std::env::var("INSULA_TEST_STORE").as_deref() {
+            Err(_) | Ok("memory") => Ok(Self::Memory),
+            Ok("embedded") => Ok(Self::Embedded),
+            Ok("etcd") => Ok(Self::Etcd),
+            Ok(other) => anyhow::bail!("INSULA_TEST_STORE: there is no store {other:?}"),
+        }
+    }
+}
+
 /// How a test server is to be.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
@@ -76,16 +89,16 @@ impl Setup {
 const TENANTS: [&str; 6] = ["t1", "t2", "t3", "tenant-a", "sample-tenant-1", "ghost"];
 
 impl TestServer {
-    /// One that keeps its objects in memory.
+    /// One that keeps its objects in memory, or where `INSULA_TEST_STORE` says.
     pub async fn start() -> anyhow::Result<Self> {
-        let started = Self::start_on(Engine::Memory, Setup::default()).await?;
-        started.context("memory is always there")
+        let started = Self::start_on(Engine::asked_for()?, Setup::default()).await?;
+        started.context("the store that was asked for is not installed")
     }
 
     /// The same, with the controllers.
     pub async fn start_whole() -> anyhow::Result<Self> {
-        let started = Self::start_on(Engine::Memory, Setup::with_controllers()).await?;
-        started.context("memory is always there")
+        let started = Self::start_on(Engine::asked_for()?, Setup::with_controllers()).await?;
+        started.context("the store that was asked for is not installed")
     }
 
     /// One with this store. `None`, and a loud word about it, if etcd is not installed.
