@@ -5,7 +5,7 @@ use std::sync::Arc;
 use insula_access::may_enter;
 use insula_core::{Principal, Space, Spaces};
 
-use crate::registry::{Registry, no_such_tenant};
+use crate::registry::{Address, Registry, no_such_tenant};
 use crate::route::ResourcePath;
 use crate::status::{Refusal, Result};
 
@@ -37,6 +37,16 @@ impl Granted {
             Spaces::One(space) => Ok(space),
             Spaces::All => Err(Refusal::method_not_allowed()),
         }
+    }
+
+    /// The one object that the path names, as it is stored.
+    pub fn address(&self) -> Result<Address> {
+        Ok(Address {
+            kind: self.path.of().storage(),
+            space: self.space()?.clone(),
+            namespace: self.path.namespace.clone(),
+            name: self.path.name.clone().unwrap_or_default(),
+        })
     }
 
     /// What is asked.

@@ -83,12 +83,7 @@ pub async fn request(
 ) -> Result<Answer> {
     let options = WriteOptions::read(query, "CreateOptions")?;
     let path = granted.path();
-    let address = Address {
-        kind: path.of().storage(),
-        space: granted.space()?.clone(),
-        namespace: path.namespace.clone(),
-        name: path.name.clone().unwrap_or_default(),
-    };
+    let address = granted.address()?;
     let found = app.registry.fresh(&address).await?;
     let account = found
         .ok_or_else(|| Refusal::not_found(path.of(), &address.name))?

@@ -15,7 +15,6 @@ use crate::intake::Sent;
 use crate::negotiate::Accepted;
 use crate::query::Query;
 use crate::read;
-use crate::registry::Address;
 use crate::request::{Answer, App};
 use crate::service_account;
 use crate::status::{Refusal, Result};
@@ -80,17 +79,6 @@ pub async fn patch_scale(
     body: &Bytes,
 ) -> Result<Answer> {
     scale::patch(app, granted, query, accepted, format, body).await
-}
-
-/// The object that a subresource is below.
-fn parent(granted: &Granted) -> Result<Address> {
-    let path = granted.path();
-    Ok(Address {
-        kind: path.of().storage(),
-        space: granted.space()?.clone(),
-        namespace: path.namespace.clone(),
-        name: path.name.clone().unwrap_or_default(),
-    })
 }
 
 /// Nothing runs pods here.

@@ -11,7 +11,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::body::{Body, List};
-use crate::cache::{Change, Event, Stored, frame};
+use crate::cache::{Change, Event, Stored};
 use crate::negotiate::{Accepted, Form, FormVersion, Media};
 use crate::query::Query;
 use crate::status::{Refusal, Result};
@@ -505,11 +505,6 @@ pub fn indent(json: &[u8]) -> Vec<u8> {
 fn line(out: &mut Vec<u8>, depth: usize) {
     out.push(b'\n');
     out.extend(std::iter::repeat_n(b' ', depth * 2));
-}
-
-/// An event's line for objects that are not in a log.
-pub fn line_of(change: Change, object: &Stored) -> Bytes {
-    frame(change, &object.body)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::not_older;
 use crate::authorize::Granted;
 use crate::body::Body;
 use crate::query::{self, Query};
-use crate::registry::{Address, Registry};
+use crate::registry::Registry;
 use crate::status::{Refusal, Result};
 use crate::view::View;
 
@@ -19,7 +19,6 @@ pub async fn get(
 ) -> Result<Body> {
     let path = granted.path();
     let kind = path.of();
-    let name = path.name.clone().unwrap_or_default();
     match query.get("resourceVersion") {
         None => {
             registry.catch_up().await?;
@@ -31,12 +30,7 @@ pub async fn get(
             }
         }
     }
-    let address = Address {
-        kind: kind.storage(),
-        space: granted.space()?.clone(),
-        namespace: path.namespace.clone(),
-        name,
-    };
+    let address = granted.address()?;
     let found = registry.cached(&address);
     let object = found.ok_or_else(|| Refusal::not_found(kind, &address.name))?;
     view.object(&object)

@@ -4,7 +4,6 @@ use bytes::Bytes;
 use http::StatusCode;
 use insula_kinds::{FieldError, Kind, Object, TypeId, Value, prepare, types};
 
-use super::parent;
 use crate::authorize::Granted;
 use crate::intake::{self, Expected, Sent};
 use crate::negotiate::Accepted;
@@ -16,7 +15,7 @@ use crate::write::{self, Modified, Modify, PatchFormat, modify, patched};
 
 /// The scale of the object that the path names.
 pub async fn get(app: &App, granted: &Granted, accepted: Accepted) -> Result<Answer> {
-    let address = parent(granted)?;
+    let address = granted.address()?;
     let kind = granted.path().of();
     let found = app.registry.fresh(&address).await?;
     let object = found.ok_or_else(|| Refusal::not_found(kind, &address.name))?;
@@ -84,7 +83,7 @@ async fn change(
     accepted: Accepted,
     mut make: impl FnMut(&Object) -> Result<Modified>,
 ) -> Result<Answer> {
-    let address = parent(granted)?;
+    let address = granted.address()?;
     let kind = granted.path().of();
     let request = Modify {
         kind,

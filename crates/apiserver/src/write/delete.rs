@@ -97,14 +97,6 @@ impl DeleteOptions {
         }
     }
 
-    /// Without time to end.
-    pub fn at_once() -> Self {
-        Self {
-            grace: Some(0),
-            ..Self::default()
-        }
-    }
-
     /// Only this object, and only if it is still so.
     pub fn exactly(object: &Stored) -> Self {
         Self {
@@ -176,12 +168,7 @@ pub async fn delete(
     let options = DeleteOptions::read(query, sent)?;
     let path = granted.path();
     let kind = path.of();
-    let address = Address {
-        kind: kind.storage(),
-        space: granted.space()?.clone(),
-        namespace: path.namespace.clone(),
-        name: path.name.clone().unwrap_or_default(),
-    };
+    let address = granted.address()?;
     let deleted = remove(registry, kind, &address, &options).await?;
     deleted.ok_or_else(|| Refusal::not_found(kind, &address.name))
 }

@@ -45,12 +45,7 @@ pub async fn patch(
     let options = read_options(query)?;
     let path = granted.path();
     let kind = path.of();
-    let address = Address {
-        kind: kind.storage(),
-        space: granted.space()?.clone(),
-        namespace: path.namespace.clone(),
-        name: path.name.clone().unwrap_or_default(),
-    };
+    let address = granted.address()?;
     let request = Modify {
         kind,
         address: &address,

@@ -20,12 +20,7 @@ pub async fn update(
     let path = granted.path();
     let kind = path.of();
     let mut written = intake::read(sent, kind.into(), options.validation)?;
-    let address = Address {
-        kind: kind.storage(),
-        space: granted.space()?.clone(),
-        namespace: path.namespace.clone(),
-        name: path.name.clone().unwrap_or_default(),
-    };
+    let address = granted.address()?;
     check_names(&written.object, &address)?;
     metadata::place(&mut written.object, kind, &address)?;
     let request = Modify {
