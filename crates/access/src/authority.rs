@@ -255,7 +255,9 @@ mod tests {
                 user: subject.user,
                 uid: None,
                 groups: subject.groups,
+                extra: Default::default(),
                 tenant: subject.tenant,
+                tie: insula_core::Tie::Name,
                 proof: Proof::Certificate,
             };
             assert_eq!(certificate::read(&der), Ok(expected));

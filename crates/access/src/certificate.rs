@@ -1,6 +1,6 @@
 //! Client certificates.
 
-use insula_core::Proof;
+use insula_core::{Extra, Proof, Tie};
 use x509_parser::asn1_rs::FromDer;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
@@ -52,7 +52,9 @@ pub(crate) fn read_name(subject: &X509Name<'_>) -> Result<Credential, Certificat
         user,
         uid: None,
         groups: membership.groups,
+        extra: Extra::new(),
         tenant: membership.tenant,
+        tie: Tie::Name,
         proof: Proof::Certificate,
     })
 }
@@ -127,7 +129,9 @@ mod tests {
                     .iter()
                     .map(|&group: &&str| group.to_owned())
                     .collect(),
+                extra: Extra::new(),
                 tenant: tenant.map(|name| Space::parse(name).unwrap()),
+                tie: Tie::Name,
                 proof: Proof::Certificate,
             };
             assert_eq!(read(&der), Ok(expected), "{user} {organizations:?}");

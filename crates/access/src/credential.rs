@@ -1,6 +1,6 @@
 //! What a credential says, and the one rule for finding the tenant in it.
 
-use insula_core::{NotATenantName, Proof, Space};
+use insula_core::{Extra, NotATenantName, Proof, Space, Tie};
 
 /// What a credential says about its holder, before the server has a say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,8 +11,12 @@ pub struct Credential {
     pub uid: Option<String>,
     /// The groups that it claims, without the one that names the tenant.
     pub groups: Vec<String>,
+    /// What else it says.
+    pub extra: Extra,
     /// The space that it names.
     pub tenant: Option<Space>,
+    /// To which of all tenants of that name it belongs.
+    pub tie: Tie,
     /// What it is.
     pub proof: Proof,
 }

@@ -17,7 +17,7 @@ pub fn may_enter(principal: &Principal, spaces: &Spaces) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use insula_core::{MASTERS, Proof, Space};
+    use insula_core::{Extra, MASTERS, Proof, Space, Tie};
 
     use super::*;
 
@@ -44,7 +44,9 @@ mod tests {
                     user: user.to_owned(),
                     uid: None,
                     groups,
+                    extra: Extra::new(),
                     home: space(home),
+                    tie: Tie::Name,
                     proof: Proof::Certificate,
                 };
                 let places = [one("system"), one("t1"), one("t2"), Spaces::All];

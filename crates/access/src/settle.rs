@@ -1,11 +1,8 @@
 //! Where a principal belongs.
 
-use insula_core::{AUTHENTICATED, Principal, Space};
+use insula_core::{AUTHENTICATED, Principal, RESERVED_PREFIX, Space};
 
 use crate::credential::{Credential, TENANT_PREFIX};
-
-/// What the groups begin with that the server itself gives meaning to.
-const RESERVED_PREFIX: &str = "system:";
 
 /// The credential names no tenant, and there is none by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,14 +32,16 @@ pub fn settle(
         user: credential.user,
         uid: credential.uid,
         groups,
+        extra: credential.extra,
         home,
+        tie: credential.tie,
         proof: credential.proof,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use insula_core::Proof;
+    use insula_core::{Extra, Proof, Tie};
 
     use super::*;
 
@@ -55,7 +54,9 @@ mod tests {
             user: "alice".to_owned(),
             uid: Some("42".to_owned()),
             groups: groups.iter().map(|&group| group.to_owned()).collect(),
+            extra: Extra::new(),
             tenant: tenant.map(space),
+            tie: Tie::Name,
             proof: Proof::StaticToken,
         }
     }

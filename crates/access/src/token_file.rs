@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use insula_core::Proof;
+use insula_core::{Extra, Proof, Tie};
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 
 use crate::credential::{Credential, Membership, TenantError};
@@ -135,7 +135,9 @@ fn holder(fields: &[String]) -> Result<(&str, Credential), LineProblem> {
         user: user.clone(),
         uid: Some(uid.clone()).filter(|uid| !uid.is_empty()),
         groups: membership.groups,
+        extra: Extra::new(),
         tenant: membership.tenant,
+        tie: Tie::Name,
         proof: Proof::StaticToken,
     };
     Ok((token, credential))

@@ -10,7 +10,9 @@ mod space;
 mod verb;
 
 pub use layout::{Layout, Place, ResourceName};
-pub use principal::{AUTHENTICATED, MASTERS, Principal, Proof};
+pub use principal::{
+    AUTHENTICATED, CREDENTIAL_ID, Extra, MASTERS, Principal, Proof, RESERVED_PREFIX, Tie,
+};
 pub use revision::{ParseRevisionError, Revision};
 pub use space::{ALL, NotATenantName, SYSTEM, Space, Spaces, TenantName};
 pub use verb::Verb;
