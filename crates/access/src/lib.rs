@@ -3,6 +3,8 @@
 //! A [`Credential`] is what a certificate or a token says; [`settle`] makes a principal of
 //! it, which belongs to exactly one space; [`may_enter`] is the wall between the spaces.
 //!
+//! A [`jwt`] is a token that proves itself, by its signature.
+//!
 //! An [`Authority`] makes certificates that say the same.
 //!
 //! Whether a certificate is genuine is decided before, by TLS; what a principal may do
@@ -13,6 +15,7 @@ mod authority;
 pub mod certificate;
 mod credential;
 mod entrance;
+pub mod jwt;
 mod settle;
 pub mod token_file;
 
