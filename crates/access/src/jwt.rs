@@ -19,6 +19,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
 pub use self::algorithm::{Algorithm, UnknownAlgorithm};
+pub(crate) use self::claims::texts;
 pub use self::claims::{Claims, Malformed, TimeError, Times};
 pub use self::jwk::{Jwk, Jwks};
 pub use self::key::{NotAPublicKey, PublicKey};

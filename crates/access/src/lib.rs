@@ -16,6 +16,7 @@ pub mod certificate;
 mod credential;
 mod entrance;
 pub mod jwt;
+pub mod oidc;
 mod settle;
 pub mod token_file;
 

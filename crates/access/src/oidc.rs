@@ -1,0 +1,169 @@
+//! Tokens of an OpenID Connect provider: which ones are for us, and whom they make.
+//!
+//! The provider is the offering administrator's, and so it may put people into any tenant,
+//! the system's included.
+
+mod error;
+mod settings;
+
+use insula_core::{CREDENTIAL_ID, Extra, Proof, RESERVED_PREFIX, Space, Tie};
+use serde_json::Value;
+
+pub use self::error::Error;
+pub use self::settings::{Settings, SettingsError};
+use crate::credential::{Credential, Membership, TENANT_PREFIX, TenantError};
+use crate::jwt::{Algorithm, Claims, Signed, texts};
+
+/// A provider that is trusted, and how its claims are read.
+#[derive(Clone, Debug)]
+pub struct Issuer {
+    url: String,
+    client_id: String,
+    username_claim: String,
+    username_prefix: String,
+    groups_claim: Option<String>,
+    groups_prefix: String,
+    tenant_claim: Option<String>,
+    required_claims: Vec<(String, String)>,
+    algorithms: Vec<Algorithm>,
+}
+
+/// What a token makes of its holder, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// What the token says.
+    pub credential: Credential,
+    /// Until when, in seconds since 1970.
+    pub expires: i64,
+}
+
+/// The claim that names people only if the provider has asked them.
+const EMAIL: &str = "email";
+
+impl Issuer {
+    /// What the provider calls itself, and where its documents are found.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Whether it is worth looking for the key of this token: it says that it is from this
+    /// provider, and is signed as agreed.
+    pub fn expects(&self, signed: &Signed<'_>) -> Result<(), Error> {
+        if signed.claimed_issuer() != Some(&self.url) {
+            return Err(Error::Issuer);
+        }
+        let algorithm = signed.algorithm();
+        if !self.algorithms.contains(&algorithm) {
+            return Err(Error::Algorithm(algorithm));
+        }
+        Ok(())
+    }
+
+    /// Whom verified claims make at `now`, in seconds since 1970.
+    pub fn holder(&self, claims: &Claims, now: i64) -> Result<Holder, Error> {
+        if claims.text("iss") != Some(&self.url) {
+            return Err(Error::Issuer);
+        }
+        self.check_audience(claims)?;
+        let times = claims.times()?;
+        times.check(now)?;
+        // A token without an end would be good for ever, and one without a beginning for
+        // every tenant that is ever called like its own.
+        let expires = times.expires.ok_or(Error::Missing("exp"))?;
+        let issued = times.issued.ok_or(Error::Missing("iat"))?;
+        self.check_required(claims)?;
+        let (groups, tenant) = self.membership(claims)?;
+        let credential = Credential {
+            user: self.user(claims)?,
+            uid: None,
+            groups,
+            extra: extra(claims),
+            tenant,
+            tie: Tie::At(issued),
+            proof: Proof::Oidc,
+        };
+        Ok(Holder {
+            credential,
+            expires,
+        })
+    }
+
+    fn check_audience(&self, claims: &Claims) -> Result<(), Error> {
+        let audiences = claims.audiences()?;
+        if audiences.contains(&self.client_id.as_str()) {
+            return Ok(());
+        }
+        Err(Error::Audience {
+            expected: self.client_id.clone(),
+            found: audiences.into_iter().map(str::to_owned).collect(),
+        })
+    }
+
+    fn check_required(&self, claims: &Claims) -> Result<(), Error> {
+        for (name, wanted) in &self.required_claims {
+            match claims.get(name) {
+                None => return Err(Error::Required(name.clone())),
+                Some(Value::String(value)) if value == wanted => {}
+                Some(_) => return Err(Error::Unequal(name.clone())),
+            }
+        }
+        Ok(())
+    }
+
+    fn user(&self, claims: &Claims) -> Result<String, Error> {
+        let claim = &self.username_claim;
+        let name = claims.text(claim).filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| Error::Username(claim.clone()))?;
+        let verified = claims.get("email_verified");
+        if claim == EMAIL && verified.is_some_and(|verified| *verified != Value::Bool(true)) {
+            return Err(Error::Email);
+        }
+        let user = format!("{}{name}", self.username_prefix);
+        // Service accounts and components are called so, and whoever chooses an own name
+        // with the provider must not be able to be taken for one of them.
+        if user.starts_with(RESERVED_PREFIX) {
+            return Err(Error::Reserved);
+        }
+        Ok(user)
+    }
+
+    /// The groups as they count here, and the tenant, which the provider names in a group or
+    /// in a claim of its own.
+    fn membership(&self, claims: &Claims) -> Result<(Vec<String>, Option<Space>), Error> {
+        let claim = self.groups_claim.as_deref();
+        let groups = match claim.and_then(|name| Some((name, claims.get(name)?))) {
+            None | Some((_, Value::Null)) => Vec::new(),
+            Some((name, said)) => texts(said).ok_or_else(|| Error::Groups(name.to_owned()))?,
+        };
+        let member = Membership::of(groups)?;
+        let named = self.named_tenant(claims)?;
+        let tenant = match (member.tenant, named) {
+            (Some(one), Some(other)) if one != other => return Err(TenantError::Several.into()),
+            (one, other) => one.or(other),
+        };
+        let prefixed = |group: String| format!("{}{group}", self.groups_prefix);
+        Ok((member.groups.into_iter().map(prefixed).collect(), tenant))
+    }
+
+    fn named_tenant(&self, claims: &Claims) -> Result<Option<Space>, Error> {
+        let claim = self.tenant_claim.as_deref();
+        let Some((claim, said)) = claim.and_then(|name| Some((name, claims.get(name)?))) else {
+            return Ok(None);
+        };
+        let name = said
+            .as_str()
+            .ok_or_else(|| Error::Tenant(claim.to_owned()))?;
+        let name = name.strip_prefix(TENANT_PREFIX).unwrap_or(name);
+        Ok(Some(Space::parse(name).map_err(TenantError::Name)?))
+    }
+}
+
+/// The token's own name, by which a request can be followed back to it.
+fn extra(claims: &Claims) -> Extra {
+    let id = claims.text("jti").filter(|id| !id.is_empty());
+    let id = id.map(|id| (CREDENTIAL_ID.to_owned(), vec![format!("JTI={id}")]));
+    id.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,449 @@
+use insula_core::NotATenantName;
+use serde_json::json;
+
+use super::*;
+use crate::jwt::{self, KeySet, Malformed, Signer, TimeError};
+
+const URL: &str = "https://issuer.test/realm";
+const NOW: i64 = 1_000_000;
+
+fn issuer(change: impl FnOnce(&mut Settings)) -> Issuer {
+    let mut settings = Settings::new(URL, "insula");
+    settings.groups_claim = Some("groups".to_owned());
+    change(&mut settings);
+    Issuer::try_from(settings).unwrap()
+}
+
+/// Claims that are fine, changed by these; null removes one.
+fn claims(change: Value) -> Claims {
+    let mut said = json!({
+        "iss": URL, "aud": "insula", "sub": "alice", "iat": NOW - 10, "exp": NOW + 10,
+    });
+    for (name, value) in change.as_object().unwrap() {
+        match value {
+            Value::Null => drop(said.as_object_mut().unwrap().remove(name)),
+            value => said[name] = value.clone(),
+        }
+    }
+    signed(&said)
+}
+
+fn signed(said: &Value) -> Claims {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let signer = Signer::new(key.serialized_der()).unwrap();
+    let keys: KeySet = [signer.public().clone()].into_iter().collect();
+    let token = signer.sign(said).unwrap();
+    Signed::parse(&token).unwrap().verify(&keys).unwrap()
+}
+
+fn space(name: &str) -> Space {
+    Space::parse(name).unwrap()
+}
+
+#[test]
+fn a_token_makes_what_it_says() {
+    let issuer = issuer(|settings| {
+        settings.groups_prefix = "o:".to_owned();
+        settings.username_prefix = Some("oidc:".to_owned());
+    });
+    let said = json!({"groups": ["dev", "tenant:t1", "system:masters"], "jti": "J1"});
+    let holder = issuer.holder(&claims(said), NOW).unwrap();
+    let expected = Credential {
+        user: "oidc:alice".to_owned(),
+        uid: None,
+        groups: vec!["o:dev".to_owned(), "o:system:masters".to_owned()],
+        extra: [(CREDENTIAL_ID.to_owned(), vec!["JTI=J1".to_owned()])].into(),
+        tenant: Some(space("t1")),
+        tie: Tie::At(NOW - 10),
+        proof: Proof::Oidc,
+    };
+    assert_eq!(holder.credential, expected);
+    assert_eq!(holder.expires, NOW + 10);
+}
+
+#[test]
+fn the_user_is_the_claim_with_its_prefix() {
+    let by_default = format!("{URL}#alice");
+    for (claim, prefix, said, expected) in [
+        ("sub", None, json!({}), Ok(by_default.as_str())),
+        ("sub", Some("-"), json!({}), Ok("alice")),
+        ("sub", Some(""), json!({}), Ok("alice")),
+        ("sub", Some("o:"), json!({}), Ok("o:alice")),
+        ("email", None, json!({"email": "a@b"}), Ok("a@b")),
+        ("email", Some("o:"), json!({"email": "a@b"}), Ok("o:a@b")),
+        (
+            "email",
+            None,
+            json!({"email": "a@b", "email_verified": true}),
+            Ok("a@b"),
+        ),
+        (
+            "email",
+            None,
+            json!({"email": "a@b", "email_verified": false}),
+            Err(Error::Email),
+        ),
+        (
+            "email",
+            None,
+            json!({"email": "a@b", "email_verified": "true"}),
+            Err(Error::Email),
+        ),
+        // Nobody is named by it, so that it does not matter.
+        (
+            "sub",
+            Some("-"),
+            json!({"email_verified": false}),
+            Ok("alice"),
+        ),
+        (
+            "email",
+            None,
+            json!({}),
+            Err(Error::Username("email".to_owned())),
+        ),
+        (
+            "name",
+            None,
+            json!({"name": ""}),
+            Err(Error::Username("name".to_owned())),
+        ),
+        (
+            "name",
+            None,
+            json!({"name": 7}),
+            Err(Error::Username("name".to_owned())),
+        ),
+        (
+            "name",
+            None,
+            json!({"name": ["a"]}),
+            Err(Error::Username("name".to_owned())),
+        ),
+        (
+            "sub",
+            Some("-"),
+            json!({"sub": "system:serviceaccount:kube-system:admin"}),
+            Err(Error::Reserved),
+        ),
+        (
+            "sub",
+            Some("-"),
+            json!({"sub": "system:admin"}),
+            Err(Error::Reserved),
+        ),
+        (
+            "sub",
+            Some("sys"),
+            json!({"sub": "tem:admin"}),
+            Err(Error::Reserved),
+        ),
+        (
+            "sub",
+            Some("o:"),
+            json!({"sub": "system:admin"}),
+            Ok("o:system:admin"),
+        ),
+    ] {
+        let issuer = issuer(|settings| {
+            settings.username_claim = claim.to_owned();
+            settings.username_prefix = prefix.map(str::to_owned);
+        });
+        let holder = issuer.holder(&claims(said.clone()), NOW);
+        let user = holder.map(|holder| holder.credential.user);
+        assert_eq!(
+            user,
+            expected.map(str::to_owned),
+            "{claim} {prefix:?} {said}"
+        );
+    }
+}
+
+#[test]
+fn the_tenant_is_named_once_by_a_group_or_by_its_claim() {
+    let bad = || Error::Membership(TenantError::Name(NotATenantName));
+    let several = || Error::Membership(TenantError::Several);
+    let no_text = || Error::Tenant("tenant".to_owned());
+    let no_groups = || Error::Groups("groups".to_owned());
+    for (said, expected) in [
+        (json!({}), Ok((None, ""))),
+        (json!({"groups": []}), Ok((None, ""))),
+        (json!({"groups": "dev"}), Ok((None, "dev"))),
+        (json!({"groups": "tenant:t1"}), Ok((Some("t1"), ""))),
+        (
+            json!({"groups": ["dev", "tenant:t1"]}),
+            Ok((Some("t1"), "dev")),
+        ),
+        (
+            json!({"groups": ["tenant:system", "system:masters"]}),
+            Ok((Some("system"), "system:masters")),
+        ),
+        (json!({"tenant": "t1"}), Ok((Some("t1"), ""))),
+        (json!({"tenant": "tenant:t1"}), Ok((Some("t1"), ""))),
+        (json!({"tenant": "system"}), Ok((Some("system"), ""))),
+        (
+            json!({"tenant": "t1", "groups": ["tenant:t1", "dev"]}),
+            Ok((Some("t1"), "dev")),
+        ),
+        (
+            json!({"tenant": "t1", "groups": ["tenant:t2"]}),
+            Err(several()),
+        ),
+        (
+            json!({"tenant": "t1", "groups": ["tenant:system"]}),
+            Err(several()),
+        ),
+        (
+            json!({"tenant": "system", "groups": ["tenant:t1"]}),
+            Err(several()),
+        ),
+        (
+            json!({"groups": ["tenant:t1", "tenant:t2"]}),
+            Err(several()),
+        ),
+        (json!({"groups": ["tenant:"]}), Err(bad())),
+        (json!({"groups": ["tenant:all"]}), Err(bad())),
+        (json!({"groups": ["tenant:T1"]}), Err(bad())),
+        (json!({"tenant": "t1", "groups": ["tenant:"]}), Err(bad())),
+        (json!({"tenant": ""}), Err(bad())),
+        (json!({"tenant": "all"}), Err(bad())),
+        (json!({"tenant": "tenant:"}), Err(bad())),
+        (json!({"tenant": "tenant:tenant:t1"}), Err(bad())),
+        (json!({"tenant": " t1"}), Err(bad())),
+        (json!({"tenant": "t1/ns"}), Err(bad())),
+        (json!({"tenant": "", "groups": ["tenant:t1"]}), Err(bad())),
+        (json!({"tenant": 7}), Err(no_text())),
+        (json!({"tenant": ["t1"]}), Err(no_text())),
+        (
+            json!({"tenant": {}, "groups": ["tenant:t1"]}),
+            Err(no_text()),
+        ),
+        (json!({"groups": 7}), Err(no_groups())),
+        (json!({"groups": {"tenant:t1": true}}), Err(no_groups())),
+        (json!({"groups": ["dev", 7]}), Err(no_groups())),
+        (
+            json!({"groups": ["tenant:t1", ["tenant:t2"]]}),
+            Err(no_groups()),
+        ),
+    ] {
+        let issuer = issuer(|settings| settings.tenant_claim = Some("tenant".to_owned()));
+        let holder = issuer.holder(&claims(said.clone()), NOW);
+        let found = holder.map(|holder| {
+            let groups = holder.credential.groups.join("|");
+            (holder.credential.tenant, groups)
+        });
+        let expected = expected.map(|(tenant, groups)| (tenant.map(space), groups.to_owned()));
+        assert_eq!(found, expected, "{said}");
+    }
+    // Null is a text as little as a number is.
+    let mut said = json!({"iss": URL, "aud": "insula", "sub": "alice", "iat": NOW, "exp": NOW});
+    said["tenant"] = Value::Null;
+    let strict = issuer(|settings| settings.tenant_claim = Some("tenant".to_owned()));
+    assert_eq!(strict.holder(&signed(&said), NOW), Err(no_text()));
+    // As Kubernetes has it, no groups are no groups.
+    said["groups"] = Value::Null;
+    let lax = issuer(|_| {});
+    assert_eq!(
+        lax.holder(&signed(&said), NOW).unwrap().credential.groups,
+        [""; 0]
+    );
+}
+
+#[test]
+fn claims_that_were_not_configured_mean_nothing() {
+    let issuer = issuer(|settings| settings.groups_claim = None);
+    let said = json!({"groups": ["tenant:t1", "dev"], "tenant": "t2", "roles": ["x"]});
+    let credential = issuer.holder(&claims(said), NOW).unwrap().credential;
+    assert_eq!(credential.tenant, None);
+    assert_eq!(credential.groups, [""; 0]);
+    assert_eq!(credential.extra, Extra::new());
+}
+
+/// A prefix of the administrator's cannot make a tenant of a group: that is decided before.
+#[test]
+fn a_prefix_makes_no_tenant() {
+    let issuer = issuer(|settings| settings.groups_prefix = TENANT_PREFIX.to_owned());
+    let credential = issuer.holder(&claims(json!({"groups": ["t2"]})), NOW);
+    let credential = credential.unwrap().credential;
+    assert_eq!(credential.tenant, None);
+    let home = space("t1");
+    let principal = crate::settle(credential, Some(&home)).unwrap();
+    assert_eq!(principal.groups, ["system:authenticated"]);
+    assert_eq!(principal.home, home);
+}
+
+#[test]
+fn a_token_is_for_us_from_the_provider_and_holds_now() {
+    let issuer = issuer(|settings| {
+        settings.required_claims = vec![("hd".to_owned(), "x".to_owned())];
+    });
+    let audience = |found: &[&str]| Error::Audience {
+        expected: "insula".to_owned(),
+        found: found.iter().map(|&one| one.to_owned()).collect(),
+    };
+    for (said, expected) in [
+        (json!({}), None),
+        (json!({"aud": ["other", "insula"]}), None),
+        (json!({"aud": "other"}), Some(audience(&["other"]))),
+        (json!({"aud": "insula2"}), Some(audience(&["insula2"]))),
+        (
+            json!({"aud": ["other", "another"]}),
+            Some(audience(&["other", "another"])),
+        ),
+        (json!({"aud": []}), Some(audience(&[]))),
+        (json!({"aud": null}), Some(audience(&[]))),
+        (
+            json!({"aud": {"insula": true}}),
+            Some(Error::Malformed(Malformed("aud"))),
+        ),
+        (json!({"iss": null}), Some(Error::Issuer)),
+        (
+            json!({"iss": "https://issuer.test/realm/"}),
+            Some(Error::Issuer),
+        ),
+        (json!({"iss": "https://issuer.test"}), Some(Error::Issuer)),
+        (json!({"iss": [URL]}), Some(Error::Issuer)),
+        (json!({"exp": null}), Some(Error::Missing("exp"))),
+        (json!({"iat": null}), Some(Error::Missing("iat"))),
+        (
+            json!({"exp": "soon"}),
+            Some(Error::Malformed(Malformed("exp"))),
+        ),
+        (json!({"exp": NOW - 60}), None),
+        (
+            json!({"exp": NOW - 61}),
+            Some(TimeError::Expired(NOW - 61).into()),
+        ),
+        (
+            json!({"nbf": NOW + 61}),
+            Some(TimeError::Early(NOW + 61).into()),
+        ),
+        (
+            json!({"iat": NOW + 61}),
+            Some(TimeError::Future(NOW + 61).into()),
+        ),
+        (json!({"hd": null}), Some(Error::Required("hd".to_owned()))),
+        (json!({"hd": "y"}), Some(Error::Unequal("hd".to_owned()))),
+        (json!({"hd": ["x"]}), Some(Error::Unequal("hd".to_owned()))),
+    ] {
+        let mut all = json!({"hd": "x"});
+        for (name, value) in said.as_object().unwrap() {
+            all[name] = value.clone();
+        }
+        let found = issuer.holder(&claims(all), NOW);
+        assert_eq!(found.err(), expected, "{said}");
+    }
+}
+
+#[test]
+fn errors_are_told_as_kubernetes_tells_them() {
+    for (error, text) in [
+        (
+            Error::Audience {
+                expected: "kapp".to_owned(),
+                found: vec!["zz".to_owned(), "y".to_owned()],
+            },
+            r#"oidc: verify token: oidc: expected audience in ["kapp"] got ["zz" "y"]"#,
+        ),
+        (
+            TimeError::Expired(1).into(),
+            "oidc: verify token: oidc: token is expired \
+             (Token Expiry: 1970-01-01 00:00:01 +0000 UTC)",
+        ),
+        (
+            TimeError::Expired(i64::MIN).into(),
+            "oidc: verify token: oidc: token is expired (Token Expiry: -9223372036854775808)",
+        ),
+        (
+            Error::Username("sub".to_owned()),
+            "oidc: parse username claims \"sub\": claim not present",
+        ),
+        (Error::Email, "oidc: email not verified"),
+        (
+            Error::Token(jwt::Error::Signature),
+            "oidc: verify token: the token's signature does not verify",
+        ),
+        (
+            Error::Algorithm(Algorithm::Ps256),
+            "oidc: verify token: oidc: unexpected signature algorithm \"PS256\"",
+        ),
+    ] {
+        assert_eq!(error.to_string(), text);
+    }
+}
+
+#[test]
+fn a_token_of_others_is_not_worth_a_look_at_keys() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let signer = Signer::new(key.serialized_der()).unwrap();
+    let rsa_only = issuer(|settings| settings.algorithms = vec![Algorithm::Rs256]);
+    let both = issuer(|_| {});
+    for (issuer, said, expected) in [
+        (&both, json!({"iss": URL}), Ok(())),
+        (
+            &both,
+            json!({"iss": "https://other.test"}),
+            Err(Error::Issuer),
+        ),
+        (&both, json!({}), Err(Error::Issuer)),
+        (
+            &rsa_only,
+            json!({"iss": URL}),
+            Err(Error::Algorithm(Algorithm::Es256)),
+        ),
+    ] {
+        let token = signer.sign(&said).unwrap();
+        let signed = Signed::parse(&token).unwrap();
+        assert_eq!(issuer.expects(&signed), expected, "{said}");
+    }
+}
+
+#[test]
+fn settings_that_would_trust_too_much_or_nobody_are_refused() {
+    let claim = || Some(String::new());
+    let with = |change: fn(&mut Settings)| {
+        let mut settings = Settings::new(URL, "insula");
+        change(&mut settings);
+        Issuer::try_from(settings).err()
+    };
+    assert_eq!(with(|_| {}), None);
+    for (found, expected) in [
+        (with(|it| it.client_id.clear()), SettingsError::ClientId),
+        (with(|it| it.username_claim.clear()), SettingsError::Claim),
+        (with(|it| it.algorithms.clear()), SettingsError::Algorithms),
+        (
+            with(|it| it.required_claims.push(<_>::default())),
+            SettingsError::Claim,
+        ),
+        (
+            Issuer::try_from(Settings {
+                tenant_claim: claim(),
+                ..Settings::new(URL, "insula")
+            })
+            .err(),
+            SettingsError::Claim,
+        ),
+    ] {
+        assert_eq!(found, Some(expected));
+    }
+    for (url, fine) in [
+        ("https://issuer.test", true),
+        ("https://issuer.test:8443/a/b/", true),
+        ("https://[::1]:8443", true),
+        ("http://issuer.test", false),
+        ("HTTPS://issuer.test", false),
+        ("issuer.test", false),
+        ("https://", false),
+        ("https:///path", false),
+        ("https://:443", false),
+        ("https://user@issuer.test", false),
+        ("https://issuer.test?x=y", false),
+        ("https://issuer.test#x", false),
+        ("https://issuer.test/a b", false),
+        ("https://issuer.test/\n", false),
+        ("", false),
+    ] {
+        let made = Issuer::try_from(Settings::new(url, "insula"));
+        assert_eq!(made.is_ok(), fine, "{url}");
+    }
+}
