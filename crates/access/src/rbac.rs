@@ -12,6 +12,7 @@
 
 mod act;
 mod aggregate;
+mod binding;
 pub mod bootstrap;
 pub mod cover;
 mod decision;
@@ -24,7 +25,8 @@ mod rule;
 mod selector;
 
 pub use act::{Act, Reach, ResourceAct, Who};
+pub use binding::RoleRef;
 pub use decision::{Decision, Reason, Unresolved, UnresolvedRole};
-pub use object::{ObjectError, RbacKind, RbacObject, RoleRef};
+pub use object::{ObjectError, RbacKind, RbacObject};
 pub use policy::{Policy, Rules};
 pub use rule::Rule;

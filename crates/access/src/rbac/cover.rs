@@ -8,15 +8,15 @@ use super::decision::Unresolved;
 use super::quote::{Quoted, QuotedList};
 use super::rule::{Rule, has, has_or_star, url_covers};
 
-/// How many rules are held against each other at most, in one question.
+/// How many texts are compared at most, in one question.
 ///
 /// A rule with a few thousand groups, resources, verbs and names is small, and says more
 /// than could ever be looked at one by one. This much takes about a tenth of a second. Real
 /// roles stay far below: the largest of Kubernetes has a few hundred single rights.
-const MOST_CHECKS: usize = 1 << 23;
+const MOST_COMPARISONS: usize = 1 << 25;
 
-/// What a single right costs even if nobody owns anything, in checks.
-const ATOM_COST: usize = 128;
+/// What a single right costs even if nobody owns anything, in comparisons.
+const ATOM_COST: usize = 256;
 
 /// Whether whoever has the rules `owner` may give `needed` away, and else what they lack.
 ///
@@ -33,19 +33,22 @@ where
 {
     let owner: HashSet<&Rule> = owner.iter().map(Borrow::borrow).collect();
     let is_covered = |rule: &Rule| owner.iter().any(|owned| is_within(rule, owned));
-    let cost = owner.len() + ATOM_COST;
-    let mut left = MOST_CHECKS;
+    let sizes = owner.iter().fold([0; 5], |sum, rule| add(sum, sizes(rule)));
+    let atom_cost = sizes.iter().sum::<usize>() + ATOM_COST;
+    let mut left = MOST_COMPARISONS;
+    let mut spend = |cost: usize| {
+        let rest = left.checked_sub(cost);
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
     let mut missing = Vec::new();
     for rule in needed.iter().map(Borrow::borrow) {
-        if !is_mixed(rule) && is_covered(rule) {
+        if spend(whole_cost(rule, sizes)) && !is_mixed(rule) && is_covered(rule) {
             continue;
         }
-        match left.checked_sub(count_atoms(rule).saturating_mul(cost)) {
-            None => missing.push(rule.clone()),
-            Some(rest) => {
-                left = rest;
-                missing.extend(atoms(rule).into_iter().filter(|atom| !is_covered(atom)));
-            }
+        match spend(count_atoms(rule).saturating_mul(atom_cost)) {
+            false => missing.push(rule.clone()),
+            true => missing.extend(atoms(rule).into_iter().filter(|atom| !is_covered(atom))),
         }
     }
     match missing.is_empty() {
@@ -67,6 +70,29 @@ pub fn explain(who: Who<'_>, missing: &[Rule], unresolved: &Unresolved) -> Strin
         said.push_str(&format!("; resolution errors: [{unresolved}]"));
     }
     said
+}
+
+/// How long the lists of a rule are.
+const fn sizes(rule: &Rule) -> [usize; 5] {
+    [
+        rule.verbs.len(),
+        rule.api_groups.len(),
+        rule.resources.len(),
+        rule.resource_names.len(),
+        rule.non_resource_urls.len(),
+    ]
+}
+
+fn add(sum: [usize; 5], sizes: [usize; 5]) -> [usize; 5] {
+    std::array::from_fn(|list| sum[list] + sizes[list])
+}
+
+/// What it costs to hold a rule as it stands against all that are owned.
+fn whole_cost(rule: &Rule, owned: [usize; 5]) -> usize {
+    let lists = sizes(rule).into_iter().zip(owned);
+    lists.fold(0, |sum, (one, other)| {
+        sum.saturating_add(one.saturating_mul(other))
+    })
 }
 
 /// Whether names are said of paths too, which no valid rule does. Apart, they are not.
@@ -177,4 +203,209 @@ fn describe(rule: &Rule) -> String {
     let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
     let lists = lists.map(|(name, list)| format!("{name}:{}", QuotedList(list)));
     format!("{{{}}}", Vec::from_iter(lists).join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::rbac::decision::UnresolvedRole;
+
+    fn rules(json: Value) -> Vec<Rule> {
+        serde_json::from_value(json).unwrap()
+    }
+
+    /// A rule in one line: `verbs groups resources names`, with commas; `-` is none and `_`
+    /// the empty text. A rule about paths has two words.
+    fn rule(text: &str) -> Rule {
+        let list = |word: &str| -> Vec<String> {
+            let words = word.split(',').filter(|word| *word != "-");
+            words.map(|word| word.replace('_', "")).collect()
+        };
+        let lists: Vec<_> = text.split(' ').map(list).collect();
+        match &lists[..] {
+            [verbs, urls] => Rule {
+                verbs: verbs.clone(),
+                non_resource_urls: urls.clone(),
+                ..Rule::default()
+            },
+            [verbs, groups, resources, names @ ..] => Rule {
+                verbs: verbs.clone(),
+                api_groups: groups.clone(),
+                resources: resources.clone(),
+                resource_names: names.first().cloned().unwrap_or_default(),
+                ..Rule::default()
+            },
+            _ => panic!("{text}"),
+        }
+    }
+
+    #[test]
+    fn who_gives_rights_away_has_each_of_them_by_some_rule() {
+        for (owner, needed, missing) in [
+            (&[][..], "get _ pods", &["get _ pods"][..]),
+            (&["get _ pods"], "get _ pods", &[]),
+            (&["* * *"], "get,frobnicate _,apps pods,pods/log a", &[]),
+            (&["* * *"], "get /x", &["get /x"]),
+            (&["* *"], "get /x,/y/*", &[]),
+            (&["* *"], "get _ pods", &["get _ pods"]),
+            // Put together from several rules.
+            (
+                &["get _ pods", "list _ pods", "get,list apps pods"],
+                "get,list _,apps pods",
+                &[],
+            ),
+            (
+                &["get _ pods", "list apps pods"],
+                "get,list _,apps pods",
+                &["list _ pods", "get apps pods"],
+            ),
+            // A star is had by a star only.
+            (&["get,list _ pods"], "* _ pods", &["* _ pods"]),
+            (&["get _ pods"], "get * pods", &["get * pods"]),
+            (&["get _ pods"], "get _ *", &["get _ *"]),
+            // Parts.
+            (&["get _ pods"], "get _ pods/log", &["get _ pods/log"]),
+            (&["get _ */scale"], "get _ pods/scale", &[]),
+            (&["get _ */scale"], "get _ */scale", &[]),
+            (&["get _ */scale"], "get _ scale", &["get _ scale"]),
+            (&["get _ pods/*"], "get _ pods/log", &["get _ pods/log"]),
+            (&["get _ pods/scale"], "get _ */scale", &["get _ */scale"]),
+            (&["get _ */b/c"], "get _ a/b/c", &[]),
+            (&["get _ */c"], "get _ a/b/c", &["get _ a/b/c"]),
+            // Names.
+            (&["get _ pods"], "get _ pods a", &[]),
+            (&["get _ pods a"], "get _ pods", &["get _ pods"]),
+            (&["get _ pods a"], "get _ pods a,b", &["get _ pods b"]),
+            (&["get _ pods a", "get _ pods b"], "get _ pods a,b", &[]),
+            // Paths.
+            (&["get /foo/*"], "get /foo/x,/foo/*,/foo/x/*", &[]),
+            (&["get /foo/*"], "get /foo", &["get /foo"]),
+            (&["get /foo"], "get /foo*", &["get /foo*"]),
+            (&["get /foo*"], "get,put /foo", &["put /foo"]),
+            (&["get /foo/*"], "get *", &["get *"]),
+            // What gives nothing needs nothing.
+            (&[], "- _ pods", &[]),
+            (&[], "get - pods", &[]),
+            (&[], "get _ -", &[]),
+        ] {
+            let owner: Vec<Rule> = owner.iter().map(|text| rule(text)).collect();
+            let missing: Vec<Rule> = missing.iter().map(|text| rule(text)).collect();
+            let expected = if missing.is_empty() {
+                Ok(())
+            } else {
+                Err(missing)
+            };
+            let found = covers(&owner, &[rule(needed)]);
+            assert_eq!(found, expected, "{owner:?} {needed}");
+        }
+    }
+
+    #[test]
+    fn a_small_rule_that_says_too_much_is_refused_and_not_looked_at() {
+        let many = |with: &str| (0..1000).map(|n| format!("{with}{n}")).collect::<Vec<_>>();
+        let huge = Rule {
+            verbs: many("v"),
+            api_groups: many("g"),
+            resources: many("r"),
+            resource_names: many("n"),
+            ..Rule::default()
+        };
+        let owner = rule("get _ pods");
+        let found = covers(&[&owner], &[&huge, &owner, &huge]);
+        assert_eq!(found, Err(vec![huge.clone(), huge.clone()]));
+        // Whoever has it by one rule may still give it.
+        assert_eq!(covers(&[rule("* * *")], &[&huge]), Ok(()));
+        assert_eq!(covers(&[&owner, &huge], &[&huge]), Ok(()));
+        // All rules together are bounded, not only each.
+        let wide = Rule {
+            resource_names: many("n"),
+            ..rule("a,b,c,d,e g r")
+        };
+        let found = covers::<Rule, _>(&[], &vec![wide; 1000]).unwrap_err();
+        assert!(found.len() < 132_000, "{}", found.len());
+    }
+
+    #[test]
+    fn what_is_lacking_is_said_as_kubernetes_says_it() {
+        let groups: Vec<String> = ["dev", "qa", "system:authenticated"]
+            .map(str::to_owned)
+            .into();
+        let who = Who {
+            user: "alice",
+            groups: &groups,
+        };
+        let needed = rules(json!([
+            {"verbs": ["get"], "nonResourceURLs": ["/bar", "/foo/x"]},
+            {"verbs": ["get"], "apiGroups": ["apps"], "resources": ["deployments"],
+                "resourceNames": ["d1", "d2"]},
+            {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]},
+        ]));
+        let owner = rules(json!([
+            {"verbs": ["get"], "nonResourceURLs": ["/foo/*"]},
+            {"verbs": ["get"], "apiGroups": ["apps"], "resources": ["deployments"],
+                "resourceNames": ["d1"]},
+        ]));
+        let missing = covers(&owner, &needed).unwrap_err();
+        let expected = "user \"alice\" (groups=[\"dev\" \"qa\" \"system:authenticated\"]) is \
+            attempting to grant RBAC permissions not currently held:\n\
+            {APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"get\" \"list\"]}\n\
+            {APIGroups:[\"apps\"], Resources:[\"deployments\"], ResourceNames:[\"d2\"], \
+            Verbs:[\"get\"]}\n\
+            {NonResourceURLs:[\"/bar\"], Verbs:[\"get\"]}";
+        assert_eq!(explain(who, &missing, &Unresolved::default()), expected);
+        for (roles, suffix) in [
+            (
+                &["a"][..],
+                r#"; resolution errors: [role.rbac.authorization.k8s.io "a" not found]"#,
+            ),
+            (
+                &["a", "b", "a"],
+                "; resolution errors: [[role.rbac.authorization.k8s.io \"a\" not found, \
+                 role.rbac.authorization.k8s.io \"b\" not found]]",
+            ),
+        ] {
+            let roles = roles
+                .iter()
+                .map(|&name| UnresolvedRole::NoRole(name.into()));
+            let said = explain(who, &missing, &Unresolved(roles.collect()));
+            assert_eq!(said, format!("{expected}{suffix}"));
+        }
+    }
+
+    #[test]
+    fn lines_are_sorted_by_text_and_verbs_are_as_they_came() {
+        let nobody = Who {
+            user: "a\"b",
+            groups: &[],
+        };
+        let head = "user \"a\\\"b\" (groups=[]) is attempting to grant RBAC permissions \
+                    not currently held:\n";
+        for (needed, lines) in [
+            // Two rules may lack the same twice; paths are not put together.
+            (
+                &["list,get _ pods", "get _ pods", "get _ configmaps"][..],
+                "{APIGroups:[\"\"], Resources:[\"configmaps\"], Verbs:[\"get\"]}\n\
+                 {APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"list\" \"get\" \"get\"]}",
+            ),
+            (
+                &["put,get /b", "get /a", "get /a"],
+                "{NonResourceURLs:[\"/a\"], Verbs:[\"get\"]}\n\
+                 {NonResourceURLs:[\"/b\"], Verbs:[\"get\"]}\n\
+                 {NonResourceURLs:[\"/b\"], Verbs:[\"put\"]}",
+            ),
+            (
+                &["get,list _ pods x", "get _ pods"],
+                "{APIGroups:[\"\"], Resources:[\"pods\"], ResourceNames:[\"x\"], \
+                 Verbs:[\"get\" \"list\"]}\n\
+                 {APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"get\"]}",
+            ),
+        ] {
+            let needed: Vec<Rule> = needed.iter().map(|text| rule(text)).collect();
+            let missing = covers::<Rule, _>(&[], &needed).unwrap_err();
+            let said = explain(nobody, &missing, &Unresolved::default());
+            assert_eq!(said, format!("{head}{lines}"));
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::act::Who;
-use super::object::Binding;
+use super::binding::Binding;
 use super::quote::Quoted;
 
 /// What a policy says about an act.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::act::Who;
-use super::object::{Binding, SERVICE_ACCOUNT, Subject};
+use super::binding::{Binding, SERVICE_ACCOUNT, Subject};
 
 /// The bindings of one namespace, or those of the cluster.
 ///

@@ -1,14 +1,11 @@
-//! Roles and bindings, as a policy takes them.
+//! Roles and bindings, as they are stored.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::act::Who;
-use super::decision::UnresolvedRole;
-use super::quote::Quoted;
+use super::binding::{Binding, RoleKind, StoredSubject};
 use super::rule::{Rule, RuleList, list};
 use super::selector::{Labels, Selector};
 
@@ -33,20 +30,6 @@ pub struct RbacObject {
     pub(super) content: Content,
 }
 
-/// Which role a binding gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RoleRef<'a> {
-    /// One of the space.
-    ClusterRole(&'a str),
-    /// One of a namespace.
-    Role {
-        /// The namespace, which is that of the binding.
-        namespace: &'a str,
-        /// The role.
-        name: &'a str,
-    },
-}
-
 #[derive(Clone, Debug)]
 pub(super) enum Content {
     Role(RuleList),
@@ -68,31 +51,6 @@ pub(super) enum Source {
     /// From the roles that any of these selects. Rules of its own do not count: they are
     /// what was found there at some time.
     Aggregated(Box<[Selector]>),
-}
-
-/// Who has which role.
-#[derive(Debug)]
-pub(super) struct Binding {
-    /// The namespace that it is in, and to which it is limited.
-    pub namespace: Option<Box<str>>,
-    pub name: Box<str>,
-    pub role_kind: RoleKind,
-    pub role: Box<str>,
-    pub subjects: Box<[Subject]>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum RoleKind {
-    ClusterRole,
-    Role,
-    Other(Box<str>),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Subject {
-    User(Box<str>),
-    Group(Box<str>),
-    ServiceAccount { namespace: Box<str>, name: Box<str> },
 }
 
 impl RbacKind {
@@ -143,7 +101,24 @@ impl RbacObject {
     /// holds an older version of it in a policy has to remove that.
     pub fn parse(kind: RbacKind, json: &[u8]) -> Result<Self, ObjectError> {
         let stored: Stored = serde_json::from_slice(json)?;
-        Self::from_stored(kind, stored)
+        let named = |text: &Option<Box<str>>| text.clone().filter(|text| !text.is_empty());
+        let name = named(&stored.metadata.name).ok_or(ObjectError::NoName)?;
+        let namespace = match kind.is_namespaced() {
+            false => None,
+            true => Some(named(&stored.metadata.namespace).ok_or(ObjectError::NoNamespace)?),
+        };
+        let content = match kind {
+            RbacKind::Role => Content::Role(stored.rules()),
+            RbacKind::ClusterRole => Content::ClusterRole(stored.cluster_role()),
+            RbacKind::RoleBinding | RbacKind::ClusterRoleBinding => {
+                Content::Binding(Arc::new(stored.binding(namespace.clone(), name.clone())))
+            }
+        };
+        Ok(Self {
+            namespace,
+            name,
+            content,
+        })
     }
 
     /// What it is called.
@@ -165,47 +140,6 @@ impl RbacObject {
             (Content::Binding(_), None) => RbacKind::ClusterRoleBinding,
         }
     }
-
-    pub(super) fn from_stored(kind: RbacKind, stored: Stored) -> Result<Self, ObjectError> {
-        let metadata = stored.metadata;
-        let name = metadata.name.filter(|name| !name.is_empty());
-        let name = name.ok_or(ObjectError::NoName)?;
-        let namespace = match kind.is_namespaced() {
-            false => None,
-            true => {
-                let namespace = metadata.namespace.filter(|name| !name.is_empty());
-                Some(namespace.ok_or(ObjectError::NoNamespace)?)
-            }
-        };
-        let rules = || stored.rules.into_iter().map(Arc::new).collect();
-        let content = match kind {
-            RbacKind::Role => Content::Role(rules()),
-            RbacKind::ClusterRole => Content::ClusterRole(ClusterRole {
-                labels: metadata.labels.unwrap_or_default(),
-                source: match stored.aggregation_rule {
-                    None => Source::Own(rules()),
-                    Some(rule) => Source::Aggregated(rule.cluster_role_selectors.into()),
-                },
-            }),
-            RbacKind::RoleBinding | RbacKind::ClusterRoleBinding => {
-                let namespace = namespace.as_deref();
-                let subjects = stored.subjects.into_iter();
-                let subjects = subjects.filter_map(|subject| subject.read(namespace));
-                Content::Binding(Arc::new(Binding {
-                    namespace: namespace.map(Into::into),
-                    name: name.clone(),
-                    role_kind: RoleKind::from(stored.role_ref.kind),
-                    role: stored.role_ref.name,
-                    subjects: subjects.collect(),
-                }))
-            }
-        };
-        Ok(Self {
-            namespace,
-            name,
-            content,
-        })
-    }
 }
 
 impl ClusterRole {
@@ -219,117 +153,6 @@ impl ClusterRole {
         size_of::<Self>() + labels.sum::<usize>() + source
     }
 }
-
-impl Binding {
-    /// The role that it gives, if such a role can be.
-    pub fn role_ref(&self) -> Option<RoleRef<'_>> {
-        match (&self.role_kind, self.namespace.as_deref()) {
-            (RoleKind::ClusterRole, _) => Some(RoleRef::ClusterRole(&self.role)),
-            (RoleKind::Role, Some(namespace)) => Some(RoleRef::Role {
-                namespace,
-                name: &self.role,
-            }),
-            (RoleKind::Role, None) | (RoleKind::Other(_), _) => None,
-        }
-    }
-
-    /// What is said of it when the role is not there.
-    pub fn unresolved(&self) -> UnresolvedRole {
-        match &self.role_kind {
-            RoleKind::ClusterRole => UnresolvedRole::NoClusterRole(self.role.clone()),
-            RoleKind::Role => UnresolvedRole::NoRole(self.role.clone()),
-            RoleKind::Other(kind) => UnresolvedRole::Kind(kind.clone()),
-        }
-    }
-
-    /// Says it as Kubernetes does, with the first of its subjects that is the caller.
-    pub fn describe(&self, who: Who<'_>, f: &mut Formatter<'_>) -> fmt::Result {
-        match &self.namespace {
-            None => write!(f, "ClusterRoleBinding {}", Quoted(&self.name))?,
-            Some(namespace) => {
-                let name = format!("{}/{namespace}", self.name);
-                write!(f, "RoleBinding {}", Quoted(&name))?;
-            }
-        }
-        write!(f, " of {} {}", self.role_kind, Quoted(&self.role))?;
-        match self.subjects.iter().find(|subject| subject.is(who)) {
-            Some(subject) => write!(f, " to {subject}"),
-            None => Ok(()),
-        }
-    }
-
-    pub fn weight(&self) -> usize {
-        // Each subject is there once in the list and once in the index.
-        let subjects = self
-            .subjects
-            .iter()
-            .map(|subject| 2 * subject.weight() + 64);
-        size_of::<Self>() + self.name.len() + self.role.len() + subjects.sum::<usize>()
-    }
-}
-
-impl Subject {
-    /// Whether the caller is meant.
-    pub fn is(&self, who: Who<'_>) -> bool {
-        match self {
-            Self::User(name) => **name == *who.user,
-            Self::Group(name) => who.groups.iter().any(|group| **group == **name),
-            Self::ServiceAccount { namespace, name } => who
-                .user
-                .strip_prefix(SERVICE_ACCOUNT)
-                .and_then(|rest| rest.strip_prefix(&**namespace))
-                .and_then(|rest| rest.strip_prefix(':'))
-                .is_some_and(|rest| *rest == **name),
-        }
-    }
-
-    fn weight(&self) -> usize {
-        size_of::<Self>()
-            + match self {
-                Self::User(name) | Self::Group(name) => name.len(),
-                Self::ServiceAccount { namespace, name } => namespace.len() + name.len(),
-            }
-    }
-}
-
-impl Display for Subject {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::User(name) => write!(f, "User {}", Quoted(name)),
-            Self::Group(name) => write!(f, "Group {}", Quoted(name)),
-            Self::ServiceAccount { namespace, name } => {
-                write!(
-                    f,
-                    "ServiceAccount {}",
-                    Quoted(&format!("{name}/{namespace}"))
-                )
-            }
-        }
-    }
-}
-
-impl Display for RoleKind {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ClusterRole => "ClusterRole",
-            Self::Role => "Role",
-            Self::Other(kind) => kind,
-        })
-    }
-}
-
-impl From<Box<str>> for RoleKind {
-    fn from(kind: Box<str>) -> Self {
-        match &*kind {
-            "ClusterRole" => Self::ClusterRole,
-            "Role" => Self::Role,
-            _ => Self::Other(kind),
-        }
-    }
-}
-
-/// What a service account's user name begins with.
-pub(super) const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 /// About how many bytes rules take.
 pub(super) fn rules_weight(rules: &[Arc<Rule>]) -> usize {
@@ -353,7 +176,7 @@ pub enum ObjectError {
 /// What of a stored object decides.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Stored {
+struct Stored {
     metadata: Metadata,
     #[serde(deserialize_with = "list")]
     rules: Vec<Rule>,
@@ -385,28 +208,100 @@ struct StoredRoleRef {
     name: Box<str>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct StoredSubject {
-    kind: Box<str>,
-    name: Box<str>,
-    namespace: Option<Box<str>>,
+impl Stored {
+    fn rules(self) -> RuleList {
+        self.rules.into_iter().map(Arc::new).collect()
+    }
+
+    fn cluster_role(mut self) -> ClusterRole {
+        ClusterRole {
+            labels: self.metadata.labels.take().unwrap_or_default(),
+            source: match self.aggregation_rule.take() {
+                None => Source::Own(self.rules()),
+                Some(rule) => Source::Aggregated(rule.cluster_role_selectors.into()),
+            },
+        }
+    }
+
+    fn binding(self, namespace: Option<Box<str>>, name: Box<str>) -> Binding {
+        let subjects = self.subjects.into_iter();
+        let subjects = subjects.filter_map(|subject| subject.read(namespace.as_deref()));
+        Binding {
+            subjects: subjects.collect(),
+            role_kind: RoleKind::from(self.role_ref.kind),
+            role: self.role_ref.name,
+            namespace,
+            name,
+        }
+    }
 }
 
-impl StoredSubject {
-    /// A service account without a namespace is in that of the binding; without that it is
-    /// nobody, like a subject of a kind that nobody knows.
-    fn read(self, namespace: Option<&str>) -> Option<Subject> {
-        match &*self.kind {
-            "User" => Some(Subject::User(self.name)),
-            "Group" => Some(Subject::Group(self.name)),
-            "ServiceAccount" => {
-                let own = self.namespace.filter(|own| !own.is_empty());
-                let namespace = own.or_else(|| namespace.map(Into::into))?;
-                let name = self.name;
-                Some(Subject::ServiceAccount { namespace, name })
-            }
-            _ => None,
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn parse(kind: RbacKind, object: &Value) -> Result<RbacObject, ObjectError> {
+        RbacObject::parse(kind, object.to_string().as_bytes())
+    }
+
+    #[test]
+    fn an_object_is_where_its_kind_and_metadata_say() {
+        let metadata = json!({"metadata": {"name": "n", "namespace": "ns", "uid": "1"}});
+        for kind in RbacKind::ALL {
+            let object = parse(kind, &metadata).unwrap();
+            assert_eq!(object.kind(), kind);
+            assert_eq!(object.name(), "n");
+            let namespace = kind.is_namespaced().then_some("ns");
+            assert_eq!(object.namespace(), namespace, "{kind:?}");
+            assert_eq!(RbacKind::from_resource(kind.resource()), Some(kind));
+        }
+        assert_eq!(RbacKind::from_resource("pods"), None);
+        assert_eq!(RbacKind::from_resource("Role"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_and_never_half_taken() {
+        let rules = |rules: Value| json!({"metadata": {"name": "n"}, "rules": rules});
+        for (kind, object, error) in [
+            (RbacKind::ClusterRole, json!({}), "the object has no name"),
+            (
+                RbacKind::ClusterRole,
+                json!({"metadata": {"name": ""}}),
+                "the object has no name",
+            ),
+            (
+                RbacKind::Role,
+                json!({"metadata": {"name": "n"}}),
+                "the object has no namespace",
+            ),
+            (
+                RbacKind::RoleBinding,
+                json!({"metadata": {"name": "n", "namespace": ""}}),
+                "the object has no namespace",
+            ),
+            (
+                RbacKind::ClusterRole,
+                json!("n"),
+                "the object is not one of roles and bindings",
+            ),
+            (
+                RbacKind::ClusterRole,
+                rules(json!([{"verbs": [1]}])),
+                "the object is not one of roles and bindings",
+            ),
+            (
+                RbacKind::ClusterRole,
+                rules(json!([{"verbs": "get"}])),
+                "the object is not one of roles and bindings",
+            ),
+        ] {
+            let found = parse(kind, &object).unwrap_err();
+            assert_eq!(found.to_string(), error, "{object}");
+        }
+        for absent in [json!(null), json!([])] {
+            assert!(parse(RbacKind::ClusterRole, &rules(absent)).is_ok());
         }
     }
 }

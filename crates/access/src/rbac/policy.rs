@@ -7,11 +7,12 @@ use insula_core::MASTERS;
 
 use super::act::{Act, Reach, Who};
 use super::aggregate::Roles;
+use super::binding::{Binding, RoleRef};
 use super::bootstrap;
 use super::decision::{Decision, Unresolved, Verdict};
 use super::index::Bindings;
 use super::layer::Layer;
-use super::object::{Binding, RbacKind, RbacObject, RoleRef, Source};
+use super::object::{RbacKind, RbacObject, Source};
 use super::rule::{Rule, RuleList};
 
 /// The roles and bindings of one space, above those that are built in.

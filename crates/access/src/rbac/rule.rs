@@ -121,3 +121,185 @@ where
 {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn rule(json: Value) -> Rule {
+        serde_json::from_value(json).unwrap()
+    }
+
+    /// `verb group/resource/subresource name`, with `-` for what is absent.
+    fn act(text: &str) -> Act<'_> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let of: Vec<&str> = words[1].split('/').collect();
+        let given = |text: &'static str| (text != "-").then_some(text);
+        let leak = |text: &str| given(String::from(text).leak());
+        Act::Resource(ResourceAct {
+            verb: words[0],
+            group: of[0],
+            resource: of[1],
+            subresource: of.get(2).and_then(|text| leak(text)),
+            namespace: None,
+            name: words.get(2).and_then(|text| leak(text)),
+        })
+    }
+
+    #[test]
+    fn a_rule_allows_what_each_of_its_lists_has() {
+        let pods = |more: Value| {
+            let mut pods = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]});
+            pods.as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            rule(pods)
+        };
+        let resources = |list: &[&str]| pods(json!({"resources": list}));
+        let names = |list: &[&str]| pods(json!({"verbs": ["*"], "resourceNames": list}));
+        let cases = [
+            // Nothing is left out that is not there.
+            (pods(json!({})), "get /pods x", true),
+            (pods(json!({})), "get /pods", true),
+            (pods(json!({})), "list /pods", false),
+            (pods(json!({})), "GET /pods x", false),
+            (pods(json!({})), "get apps/pods x", false),
+            (pods(json!({})), "get /pod x", false),
+            (pods(json!({})), "get /pods/log x", false),
+            (pods(json!({"verbs": []})), "get /pods", false),
+            (pods(json!({"apiGroups": []})), "get /pods", false),
+            (pods(json!({"resources": []})), "get /pods", false),
+            (Rule::default(), "get /pods", false),
+            // Stars.
+            (pods(json!({"verbs": ["*"]})), "frobnicate /pods x", true),
+            (pods(json!({"verbs": ["g*"]})), "get /pods x", false),
+            (pods(json!({"apiGroups": ["*"]})), "get any.io/pods x", true),
+            (
+                pods(json!({"apiGroups": ["*.io"]})),
+                "get any.io/pods x",
+                false,
+            ),
+            (resources(&["*"]), "get /nodes x", true),
+            (resources(&["*"]), "get /nodes/status x", true),
+            // A star may be asked for, too, and then only a star has it.
+            (resources(&["pods"]), "get /*", false),
+            (resources(&["*"]), "get /*", true),
+            (pods(json!({})), "* /pods", false),
+            // Parts of objects.
+            (resources(&["pods/log"]), "get /pods/log x", true),
+            (resources(&["pods/log"]), "get /pods x", false),
+            (resources(&["pods/log"]), "get /pods/exec x", false),
+            (resources(&["pods/log"]), "get /xpods/log x", false),
+            (resources(&["pods/log"]), "get /pods/og x", false),
+            (resources(&["*/scale"]), "get /deployments/scale x", true),
+            (resources(&["*/scale"]), "get /deployments/status x", false),
+            (resources(&["*/scale"]), "get /deployments x", false),
+            (resources(&["*/scale"]), "get /scale x", false),
+            (resources(&["*/scale"]), "get /deployments/upscale x", false),
+            (resources(&["*/upscale"]), "get /deployments/scale x", false),
+            (resources(&["pods/*"]), "get /pods/log x", false),
+            (resources(&["pods/*"]), "get /pods x", false),
+            (resources(&["*/*"]), "get /pods/log x", false),
+            (resources(&["*/"]), "get /pods x", false),
+            // Names.
+            (names(&["a", "b"]), "get /pods a", true),
+            (names(&["a", "b"]), "get /pods b", true),
+            (names(&["a", "b"]), "get /pods c", false),
+            (names(&["a"]), "get /pods", false),
+            (names(&["a"]), "list /pods", false),
+            (names(&["a"]), "list /pods a", true),
+            (names(&["a"]), "create /pods", false),
+            (names(&["a"]), "deletecollection /pods", false),
+            (names(&["*"]), "get /pods a", false),
+            (names(&["*"]), "list /pods", false),
+        ];
+        for (rule, asked, allowed) in cases {
+            assert_eq!(rule.allows(&act(asked)), allowed, "{rule:?} {asked}");
+        }
+    }
+
+    #[test]
+    fn an_empty_name_is_no_name_and_an_empty_part_no_part() {
+        let named = json!({
+            "verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"],
+        });
+        let asked = |subresource, name| {
+            Act::Resource(ResourceAct {
+                verb: "get",
+                resource: "pods",
+                subresource,
+                name,
+                ..ResourceAct::default()
+            })
+        };
+        for (subresource, name, allowed) in [
+            (None, Some("a"), true),
+            (Some(""), Some("a"), true),
+            (None, Some(""), false),
+            (None, None, false),
+        ] {
+            let found = rule(named.clone()).allows(&asked(subresource, name));
+            assert_eq!(found, allowed, "{subresource:?} {name:?}");
+        }
+    }
+
+    #[test]
+    fn paths_are_allowed_as_they_stand_or_by_how_they_begin() {
+        let of = |urls: &[&str]| rule(json!({"verbs": ["get"], "nonResourceURLs": urls}));
+        for (urls, path, allowed) in [
+            (&["/healthz"][..], "/healthz", true),
+            (&["/healthz"], "/healthz/", false),
+            (&["/healthz"], "/healthz/etcd", false),
+            (&["/healthz/*"], "/healthz/etcd", true),
+            (&["/healthz/*"], "/healthz/", true),
+            (&["/healthz/*"], "/healthz", false),
+            (&["/healthz*"], "/healthz", true),
+            (&["/healthz**"], "/healthz/x", true),
+            (&["*"], "/anything", true),
+            (&["/*"], "/anything", true),
+            (&["/a/*/c"], "/a/b/c", false),
+            (&["/version", "/api"], "/api", true),
+            (&[], "/api", false),
+        ] {
+            for (verb, holds) in [("get", allowed), ("post", false)] {
+                let found = of(urls).allows(&Act::Path { verb, path });
+                assert_eq!(found, holds, "{urls:?} {verb} {path}");
+            }
+        }
+        let all = rule(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
+        let path = Act::Path {
+            verb: "get",
+            path: "/healthz",
+        };
+        assert!(!all.allows(&path), "all objects are no path");
+        assert!(
+            !of(&["*"]).allows(&act("get /pods")),
+            "all paths are no object"
+        );
+    }
+
+    #[test]
+    fn a_rule_is_written_as_it_was_read_without_empty_lists() {
+        for (read, written) in [
+            (json!({}), json!({})),
+            (
+                json!({"verbs": ["get"], "apiGroups": null, "resources": [], "other": 1}),
+                json!({"verbs": ["get"]}),
+            ),
+            (
+                json!({"verbs": ["*"], "nonResourceURLs": ["/x"]}),
+                json!({"verbs": ["*"], "nonResourceURLs": ["/x"]}),
+            ),
+            (
+                json!({"verbs": ["get"], "apiGroups": [""], "resources": ["a"],
+                    "resourceNames": ["n"]}),
+                json!({"verbs": ["get"], "apiGroups": [""], "resources": ["a"],
+                    "resourceNames": ["n"]}),
+            ),
+        ] {
+            assert_eq!(serde_json::to_value(rule(read)).unwrap(), written);
+        }
+    }
+}
