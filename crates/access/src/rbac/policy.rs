@@ -246,3 +246,82 @@ impl<'a> Place<'a> {
         self.own.is_some_and(|own| own.has(&built_in.name))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::rbac::act::ResourceAct;
+    use crate::rbac::rule::CHECKS;
+
+    const ROLES: usize = 200;
+
+    /// As many roles, of one rule each.
+    fn roles() -> Policy {
+        let mut policy = Policy::new();
+        for n in 0..ROLES {
+            let resource = format!("things{n}");
+            let rule = json!({"verbs": ["get"], "apiGroups": [""], "resources": [resource]});
+            let role = json!({"metadata": {"name": format!("r{n}")}, "rules": [rule]});
+            put(&mut policy, RbacKind::ClusterRole, &role);
+        }
+        policy
+    }
+
+    fn bind(policy: &mut Policy, name: &str, role: usize, user: &str) {
+        let binding = json!({
+            "metadata": {"name": name, "namespace": "x"},
+            "roleRef": {"kind": "ClusterRole", "name": format!("r{role}")},
+            "subjects": [{"kind": "User", "name": user}],
+        });
+        put(policy, RbacKind::RoleBinding, &binding);
+        put(policy, RbacKind::ClusterRoleBinding, &binding);
+    }
+
+    fn put(policy: &mut Policy, kind: RbacKind, object: &serde_json::Value) {
+        let object = RbacObject::parse(kind, object.to_string().as_bytes());
+        policy.put(object.unwrap());
+    }
+
+    /// Whether it is allowed, and how many rules were looked at.
+    fn count(policy: &Policy, user: &str, resource: &str) -> (bool, usize) {
+        let act = Act::Resource(ResourceAct {
+            verb: "get",
+            resource,
+            namespace: Some("x"),
+            ..ResourceAct::default()
+        });
+        let before = CHECKS.get();
+        let decision = policy.decide(Who { user, groups: &[] }, &act, Reach::Home);
+        (decision.is_allowed(), CHECKS.get() - before)
+    }
+
+    #[test]
+    fn a_decision_looks_at_the_rules_of_the_caller_and_at_nobody_elses() {
+        let mut policy = roles();
+        for n in 0..1_000 {
+            bind(
+                &mut policy,
+                &format!("b{n}"),
+                n % ROLES,
+                &format!("user{n}"),
+            );
+        }
+        bind(&mut policy, "alice", 7, "alice");
+        assert_eq!(count(&policy, "alice", "things7"), (true, 1));
+        // In the cluster and in the namespace.
+        assert_eq!(count(&policy, "alice", "things8"), (false, 2));
+        assert_eq!(count(&policy, "mallory", "things8"), (false, 0));
+    }
+
+    #[test]
+    fn a_role_that_is_bound_a_thousand_times_is_looked_at_once() {
+        let mut policy = roles();
+        for n in 0..1_000 {
+            bind(&mut policy, &format!("b{n}"), n % 2, "alice");
+        }
+        assert_eq!(count(&policy, "alice", "things8"), (false, 4));
+        assert_eq!(count(&policy, "alice", "things0"), (true, 1));
+    }
+}
