@@ -7,9 +7,11 @@
 //!
 //! An [`Authority`] makes certificates that say the same.
 //!
-//! Whether a certificate is genuine is decided before, by TLS; what a principal may do
-//! inside its space is decided after. Nothing here knows HTTP, and the one thing read from
-//! disk is the token file.
+//! [`rbac`] decides what a principal may do inside a space, by the roles and bindings
+//! there.
+//!
+//! Whether a certificate is genuine is decided before, by TLS. Nothing here knows HTTP, and
+//! the one thing read from disk is the token file.
 
 mod authority;
 pub mod certificate;
@@ -17,6 +19,7 @@ mod credential;
 mod entrance;
 pub mod jwt;
 pub mod oidc;
+pub mod rbac;
 mod settle;
 pub mod token_file;
 

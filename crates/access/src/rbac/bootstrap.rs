@@ -1,0 +1,159 @@
+//! The roles and bindings that every space has from the beginning: those of Kubernetes.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
+
+use super::aggregate::Roles;
+use super::layer::Layer;
+use super::object::{RbacKind, RbacObject, Source};
+use super::rule::{Rule, RuleList};
+
+static TABLE: LazyLock<Table> = LazyLock::new(Table::load);
+
+/// A role or a binding that is built in.
+#[derive(Debug)]
+pub struct BuiltIn {
+    key: Box<str>,
+    namespace: Option<Box<str>>,
+    name: Box<str>,
+    object: Map<String, Value>,
+}
+
+impl BuiltIn {
+    /// Where it is among its kind: its name, or its namespace and name with `/` between.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The namespace that it is in.
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// The object as it is shown, but for what the space adds: no uid, no time. An
+    /// aggregated role has the rules that it has where no other role was added.
+    pub fn object(&self) -> Map<String, Value> {
+        self.object.clone()
+    }
+}
+
+/// All built-in objects of a kind, in the order of their keys.
+pub fn objects(kind: RbacKind) -> &'static [BuiltIn] {
+    TABLE.of(kind)
+}
+
+/// The built-in object with this key.
+pub fn find(kind: RbacKind, key: &str) -> Option<&'static BuiltIn> {
+    let objects = objects(kind);
+    let place = objects.binary_search_by(|object| (*object.key).cmp(key));
+    place.ok().map(|at| &objects[at])
+}
+
+/// All of them, as policies look at them.
+pub(super) fn layer() -> &'static Layer {
+    &TABLE.layer
+}
+
+/// The rules of those that are aggregated, where no other role was added.
+pub(super) fn aggregated() -> &'static Aggregated {
+    &TABLE.aggregated
+}
+
+type Aggregated = BTreeMap<Box<str>, RuleList>;
+
+struct Table {
+    roles: Vec<BuiltIn>,
+    cluster_roles: Vec<BuiltIn>,
+    role_bindings: Vec<BuiltIn>,
+    cluster_role_bindings: Vec<BuiltIn>,
+    layer: Layer,
+    aggregated: Aggregated,
+}
+
+impl Table {
+    /// The data is a part of the program, and the tests read it: it cannot be wrong.
+    fn load() -> Self {
+        let text = include_str!("../../data/bootstrap-rbac.json");
+        let mut data: BTreeMap<String, Vec<Map<String, Value>>> =
+            serde_json::from_str(text).expect("the table is generated");
+        let mut layer = Layer::default();
+        let mut read = |kind: RbacKind| -> Vec<BuiltIn> {
+            let objects = data.remove(kind.resource()).unwrap_or_default();
+            let objects = objects.into_iter().map(|object| {
+                let (object, built_in) = read(kind, object);
+                layer.put(object);
+                built_in
+            });
+            let mut objects: Vec<_> = objects.collect();
+            objects.sort_by(|one, other| one.key.cmp(&other.key));
+            objects
+        };
+        let roles = read(RbacKind::Role);
+        let mut cluster_roles = read(RbacKind::ClusterRole);
+        let role_bindings = read(RbacKind::RoleBinding);
+        let cluster_role_bindings = read(RbacKind::ClusterRoleBinding);
+        let aggregated = aggregate(&layer);
+        for role in &mut cluster_roles {
+            if let Some(rules) = aggregated.get(&role.name) {
+                let rules: Vec<&Rule> = rules.iter().map(|rule| &**rule).collect();
+                role.object.insert("rules".to_owned(), json!(rules));
+            }
+        }
+        Self {
+            roles,
+            cluster_roles,
+            role_bindings,
+            cluster_role_bindings,
+            layer,
+            aggregated,
+        }
+    }
+
+    fn of(&self, kind: RbacKind) -> &[BuiltIn] {
+        match kind {
+            RbacKind::Role => &self.roles,
+            RbacKind::ClusterRole => &self.cluster_roles,
+            RbacKind::RoleBinding => &self.role_bindings,
+            RbacKind::ClusterRoleBinding => &self.cluster_role_bindings,
+        }
+    }
+}
+
+fn read(kind: RbacKind, mut object: Map<String, Value>) -> (RbacObject, BuiltIn) {
+    object.insert("apiVersion".into(), "rbac.authorization.k8s.io/v1".into());
+    object.insert("kind".into(), kind.as_str().into());
+    let value = Value::Object(object.clone());
+    let parsed = RbacObject::parse(kind, value.to_string().as_bytes());
+    let parsed = parsed.expect("the table is generated");
+    let name = parsed.name();
+    let key = match parsed.namespace() {
+        None => name.to_owned(),
+        Some(namespace) => format!("{namespace}/{name}"),
+    };
+    let built_in = BuiltIn {
+        key: key.into(),
+        namespace: parsed.namespace.clone(),
+        name: parsed.name.clone(),
+        object,
+    };
+    (parsed, built_in)
+}
+
+fn aggregate(layer: &Layer) -> Aggregated {
+    let roles = Roles {
+        own: &layer.cluster_roles,
+        below: &BTreeMap::new(),
+    };
+    let aggregated = roles.iter().filter_map(|(name, role)| match &role.source {
+        Source::Own(_) => None,
+        Source::Aggregated(selectors) => Some((name.into(), roles.aggregate(name, selectors))),
+    });
+    aggregated.collect()
+}

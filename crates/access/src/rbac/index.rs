@@ -1,0 +1,127 @@
+//! Bindings, found by who is bound.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::act::Who;
+use super::binding::{Binding, SERVICE_ACCOUNT, Subject};
+
+/// The bindings of one namespace, or those of the cluster.
+///
+/// Who has a thousand bindings costs the others nothing, and who has one role a thousand
+/// times has one grant.
+#[derive(Clone, Debug, Default)]
+pub struct Bindings {
+    named: BTreeMap<Box<str>, Arc<Binding>>,
+    users: Grants,
+    groups: Grants,
+}
+
+type Grants = HashMap<Box<str>, Vec<Grant>>;
+
+/// What binds one subject to one role: never nothing, in the order of the bindings' names.
+#[derive(Clone, Debug)]
+pub struct Grant(Vec<Arc<Binding>>);
+
+impl Bindings {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.named.is_empty()
+    }
+
+    /// Whether there is one of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.named.contains_key(name)
+    }
+
+    /// Takes one, and answers with the one that it replaces.
+    pub fn insert(&mut self, binding: Arc<Binding>) -> Option<Arc<Binding>> {
+        let replaced = self.remove(&binding.name);
+        for subject in &binding.subjects {
+            let (grants, name) = self.place(subject);
+            let grants = grants.entry(name).or_default();
+            match find_role(grants, &binding) {
+                Ok(at) => grants[at].insert(&binding),
+                Err(at) => grants.insert(at, Grant(vec![Arc::clone(&binding)])),
+            }
+        }
+        self.named.insert(binding.name.clone(), binding);
+        replaced
+    }
+
+    /// Forgets one, and answers with it.
+    pub fn remove(&mut self, name: &str) -> Option<Arc<Binding>> {
+        let binding = self.named.remove(name)?;
+        for subject in &binding.subjects {
+            let (places, name) = self.place(subject);
+            let Some(grants) = places.get_mut(&name) else {
+                continue;
+            };
+            if let Ok(at) = find_role(grants, &binding) {
+                grants[at].remove(&binding);
+                if grants[at].0.is_empty() {
+                    grants.remove(at);
+                }
+            }
+            if grants.is_empty() {
+                places.remove(&name);
+            }
+        }
+        Some(binding)
+    }
+
+    /// What the caller was granted.
+    pub fn of<'a>(&'a self, who: Who<'a>) -> impl Iterator<Item = &'a Grant> {
+        let user = self.users.get(who.user);
+        let groups = who
+            .groups
+            .iter()
+            .filter_map(|group| self.groups.get(&**group));
+        user.into_iter().chain(groups).flatten()
+    }
+
+    fn place(&mut self, subject: &Subject) -> (&mut Grants, Box<str>) {
+        match subject {
+            Subject::User(name) => (&mut self.users, name.clone()),
+            Subject::Group(name) => (&mut self.groups, name.clone()),
+            Subject::ServiceAccount { namespace, name } => {
+                let user = format!("{SERVICE_ACCOUNT}{namespace}:{name}");
+                (&mut self.users, user.into())
+            }
+        }
+    }
+}
+
+impl Grant {
+    /// What binds, in the order of names.
+    pub fn bindings(&self) -> impl Iterator<Item = &Binding> {
+        self.0.iter().map(|binding| &**binding)
+    }
+
+    /// A binding that names a subject twice is in its grant once.
+    fn insert(&mut self, binding: &Arc<Binding>) {
+        if let Err(at) = self.find(binding) {
+            self.0.insert(at, Arc::clone(binding));
+        }
+    }
+
+    fn remove(&mut self, binding: &Binding) {
+        if let Ok(at) = self.find(binding) {
+            self.0.remove(at);
+        }
+    }
+
+    fn find(&self, binding: &Binding) -> Result<usize, usize> {
+        self.0
+            .binary_search_by(|other| other.name.cmp(&binding.name))
+    }
+}
+
+/// Where the grant of the binding's role is, or belongs.
+fn find_role(grants: &[Grant], binding: &Binding) -> Result<usize, usize> {
+    let role = (&binding.role_kind, &binding.role);
+    grants.binary_search_by(|grant| {
+        let first = &grant.0[0];
+        (&first.role_kind, &first.role).cmp(&role)
+    })
+}

@@ -1,0 +1,100 @@
+//! Roles and bindings of one origin: those of a space, or those that are built in.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::index::Bindings;
+use super::object::{ClusterRole, Content, RbacKind, RbacObject, rules_weight};
+use super::rule::RuleList;
+
+/// Roles and bindings of one origin.
+#[derive(Clone, Debug, Default)]
+pub struct Layer {
+    pub cluster_roles: BTreeMap<Box<str>, ClusterRole>,
+    pub cluster_bindings: Bindings,
+    namespaces: HashMap<Box<str>, Namespace>,
+    weight: usize,
+}
+
+/// Roles and bindings of one namespace. It is there while it has any.
+#[derive(Clone, Debug, Default)]
+pub struct Namespace {
+    pub roles: BTreeMap<Box<str>, RuleList>,
+    pub bindings: Bindings,
+}
+
+impl Layer {
+    /// The roles and bindings of a namespace, if it has any.
+    pub fn namespace(&self, name: &str) -> Option<&Namespace> {
+        self.namespaces.get(name)
+    }
+
+    /// Takes an object in place of the one of its name.
+    pub fn put(&mut self, object: RbacObject) {
+        self.remove(object.kind(), object.namespace.as_deref(), &object.name);
+        self.weight += weigh(&object.name, &object.content);
+        let RbacObject {
+            namespace,
+            name,
+            content,
+        } = object;
+        match content {
+            Content::ClusterRole(role) => {
+                self.cluster_roles.insert(name, role);
+            }
+            Content::Role(rules) => {
+                let namespace = self.namespaces.entry(namespace.unwrap_or_default());
+                namespace.or_default().roles.insert(name, rules);
+            }
+            Content::Binding(binding) => {
+                let bindings = match namespace {
+                    None => &mut self.cluster_bindings,
+                    Some(namespace) => &mut self.namespaces.entry(namespace).or_default().bindings,
+                };
+                bindings.insert(binding);
+            }
+        }
+    }
+
+    /// Forgets an object, if it is there.
+    pub fn remove(&mut self, kind: RbacKind, namespace: Option<&str>, name: &str) {
+        let removed = match kind {
+            RbacKind::ClusterRole => self.cluster_roles.remove(name).map(Content::ClusterRole),
+            RbacKind::ClusterRoleBinding => {
+                self.cluster_bindings.remove(name).map(Content::Binding)
+            }
+            RbacKind::Role | RbacKind::RoleBinding => {
+                self.remove_namespaced(kind, namespace.unwrap_or_default(), name)
+            }
+        };
+        if let Some(content) = removed {
+            self.weight -= weigh(name, &content);
+        }
+    }
+
+    /// About how many bytes it takes.
+    pub const fn weight(&self) -> usize {
+        self.weight
+    }
+
+    fn remove_namespaced(&mut self, kind: RbacKind, of: &str, name: &str) -> Option<Content> {
+        let namespace = self.namespaces.get_mut(of)?;
+        let removed = match kind {
+            RbacKind::RoleBinding => namespace.bindings.remove(name).map(Content::Binding),
+            _ => namespace.roles.remove(name).map(Content::Role),
+        };
+        if namespace.roles.is_empty() && namespace.bindings.is_empty() {
+            self.namespaces.remove(of);
+        }
+        removed
+    }
+}
+
+/// About how many bytes an object takes, with its place.
+fn weigh(name: &str, content: &Content) -> usize {
+    let content = match content {
+        Content::Role(rules) => rules_weight(rules),
+        Content::ClusterRole(role) => role.weight(),
+        Content::Binding(binding) => binding.weight(),
+    };
+    2 * name.len() + 64 + content
+}

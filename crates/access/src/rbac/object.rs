@@ -1,0 +1,307 @@
+//! Roles and bindings, as they are stored.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::binding::{Binding, RoleKind, StoredSubject};
+use super::rule::{Rule, RuleList, list};
+use super::selector::{Labels, Selector};
+
+/// The kinds that a policy is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RbacKind {
+    /// Rules for one namespace.
+    Role,
+    /// Rules for any namespace, or for all.
+    ClusterRole,
+    /// Who has a role in a namespace.
+    RoleBinding,
+    /// Who has a role everywhere.
+    ClusterRoleBinding,
+}
+
+/// A role or a binding.
+#[derive(Clone, Debug)]
+pub struct RbacObject {
+    pub(super) namespace: Option<Box<str>>,
+    pub(super) name: Box<str>,
+    pub(super) content: Content,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Content {
+    Role(RuleList),
+    ClusterRole(ClusterRole),
+    Binding(Arc<Binding>),
+}
+
+/// A role of the space.
+#[derive(Clone, Debug)]
+pub(super) struct ClusterRole {
+    pub labels: Labels,
+    pub source: Source,
+}
+
+/// Where the rules of a role come from.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    Own(RuleList),
+    /// From the roles that any of these selects. Rules of its own do not count: they are
+    /// what was found there at some time.
+    Aggregated(Box<[Selector]>),
+}
+
+impl RbacKind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Role,
+        Self::ClusterRole,
+        Self::RoleBinding,
+        Self::ClusterRoleBinding,
+    ];
+
+    /// The kind behind a resource of the group `rbac.authorization.k8s.io`.
+    pub fn from_resource(resource: &str) -> Option<Self> {
+        let mut kinds = Self::ALL.into_iter();
+        kinds.find(|kind| kind.resource() == resource)
+    }
+
+    /// What it is called in paths.
+    pub const fn resource(self) -> &'static str {
+        match self {
+            Self::Role => "roles",
+            Self::ClusterRole => "clusterroles",
+            Self::RoleBinding => "rolebindings",
+            Self::ClusterRoleBinding => "clusterrolebindings",
+        }
+    }
+
+    /// What it is called in objects.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Role => "Role",
+            Self::ClusterRole => "ClusterRole",
+            Self::RoleBinding => "RoleBinding",
+            Self::ClusterRoleBinding => "ClusterRoleBinding",
+        }
+    }
+
+    /// Whether its objects are in namespaces.
+    pub const fn is_namespaced(self) -> bool {
+        matches!(self, Self::Role | Self::RoleBinding)
+    }
+}
+
+impl RbacObject {
+    /// Reads an object as it is stored.
+    ///
+    /// Only what decides is looked at. An object that cannot be read gives nothing: whoever
+    /// holds an older version of it in a policy has to remove that.
+    pub fn parse(kind: RbacKind, json: &[u8]) -> Result<Self, ObjectError> {
+        let stored: Stored = serde_json::from_slice(json)?;
+        let named = |text: &Option<Box<str>>| text.clone().filter(|text| !text.is_empty());
+        let name = named(&stored.metadata.name).ok_or(ObjectError::NoName)?;
+        let namespace = match kind.is_namespaced() {
+            false => None,
+            true => Some(named(&stored.metadata.namespace).ok_or(ObjectError::NoNamespace)?),
+        };
+        let content = match kind {
+            RbacKind::Role => Content::Role(stored.rules()),
+            RbacKind::ClusterRole => Content::ClusterRole(stored.cluster_role()),
+            RbacKind::RoleBinding | RbacKind::ClusterRoleBinding => {
+                Content::Binding(Arc::new(stored.binding(namespace.clone(), name.clone())))
+            }
+        };
+        Ok(Self {
+            namespace,
+            name,
+            content,
+        })
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The namespace that it is in.
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> RbacKind {
+        match (&self.content, &self.namespace) {
+            (Content::Role(_), _) => RbacKind::Role,
+            (Content::ClusterRole(_), _) => RbacKind::ClusterRole,
+            (Content::Binding(_), Some(_)) => RbacKind::RoleBinding,
+            (Content::Binding(_), None) => RbacKind::ClusterRoleBinding,
+        }
+    }
+}
+
+impl ClusterRole {
+    pub fn weight(&self) -> usize {
+        let labels = self.labels.iter();
+        let labels = labels.map(|(key, value)| key.len() + value.len() + 48);
+        let source = match &self.source {
+            Source::Own(rules) => rules_weight(rules),
+            Source::Aggregated(selectors) => selectors.iter().map(Selector::weight).sum(),
+        };
+        size_of::<Self>() + labels.sum::<usize>() + source
+    }
+}
+
+/// About how many bytes rules take.
+pub(super) fn rules_weight(rules: &[Arc<Rule>]) -> usize {
+    rules.iter().map(|rule| rule.weight() + 24).sum()
+}
+
+/// A stored object is no role or binding.
+#[derive(Debug, thiserror::Error)]
+pub enum ObjectError {
+    /// It is no JSON of that shape.
+    #[error("the object is not one of roles and bindings")]
+    Json(#[from] serde_json::Error),
+    /// It has no name.
+    #[error("the object has no name")]
+    NoName,
+    /// It has to be in a namespace and is in none.
+    #[error("the object has no namespace")]
+    NoNamespace,
+}
+
+/// What of a stored object decides.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Stored {
+    metadata: Metadata,
+    #[serde(deserialize_with = "list")]
+    rules: Vec<Rule>,
+    aggregation_rule: Option<AggregationRule>,
+    role_ref: StoredRoleRef,
+    #[serde(deserialize_with = "list")]
+    subjects: Vec<StoredSubject>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    name: Option<Box<str>>,
+    namespace: Option<Box<str>>,
+    labels: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct AggregationRule {
+    #[serde(deserialize_with = "list")]
+    cluster_role_selectors: Vec<Selector>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct StoredRoleRef {
+    kind: Box<str>,
+    name: Box<str>,
+}
+
+impl Stored {
+    fn rules(self) -> RuleList {
+        self.rules.into_iter().map(Arc::new).collect()
+    }
+
+    fn cluster_role(mut self) -> ClusterRole {
+        ClusterRole {
+            labels: self.metadata.labels.take().unwrap_or_default(),
+            source: match self.aggregation_rule.take() {
+                None => Source::Own(self.rules()),
+                Some(rule) => Source::Aggregated(rule.cluster_role_selectors.into()),
+            },
+        }
+    }
+
+    fn binding(self, namespace: Option<Box<str>>, name: Box<str>) -> Binding {
+        let subjects = self.subjects.into_iter();
+        let subjects = subjects.filter_map(|subject| subject.read(namespace.as_deref()));
+        Binding {
+            subjects: subjects.collect(),
+            role_kind: RoleKind::from(self.role_ref.kind),
+            role: self.role_ref.name,
+            namespace,
+            name,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn parse(kind: RbacKind, object: &Value) -> Result<RbacObject, ObjectError> {
+        RbacObject::parse(kind, object.to_string().as_bytes())
+    }
+
+    #[test]
+    fn an_object_is_where_its_kind_and_metadata_say() {
+        let metadata = json!({"metadata": {"name": "n", "namespace": "ns", "uid": "1"}});
+        for kind in RbacKind::ALL {
+            let object = parse(kind, &metadata).unwrap();
+            assert_eq!(object.kind(), kind);
+            assert_eq!(object.name(), "n");
+            let namespace = kind.is_namespaced().then_some("ns");
+            assert_eq!(object.namespace(), namespace, "{kind:?}");
+            assert_eq!(RbacKind::from_resource(kind.resource()), Some(kind));
+        }
+        assert_eq!(RbacKind::from_resource("pods"), None);
+        assert_eq!(RbacKind::from_resource("Role"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_and_never_half_taken() {
+        let rules = |rules: Value| json!({"metadata": {"name": "n"}, "rules": rules});
+        for (kind, object, error) in [
+            (RbacKind::ClusterRole, json!({}), "the object has no name"),
+            (
+                RbacKind::ClusterRole,
+                json!({"metadata": {"name": ""}}),
+                "the object has no name",
+            ),
+            (
+                RbacKind::Role,
+                json!({"metadata": {"name": "n"}}),
+                "the object has no namespace",
+            ),
+            (
+                RbacKind::RoleBinding,
+                json!({"metadata": {"name": "n", "namespace": ""}}),
+                "the object has no namespace",
+            ),
+            (
+                RbacKind::ClusterRole,
+                json!("n"),
+                "the object is not one of roles and bindings",
+            ),
+            (
+                RbacKind::ClusterRole,
+                rules(json!([{"verbs": [1]}])),
+                "the object is not one of roles and bindings",
+            ),
+            (
+                RbacKind::ClusterRole,
+                rules(json!([{"verbs": "get"}])),
+                "the object is not one of roles and bindings",
+            ),
+        ] {
+            let found = parse(kind, &object).unwrap_err();
+            assert_eq!(found.to_string(), error, "{object}");
+        }
+        for absent in [json!(null), json!([])] {
+            assert!(parse(RbacKind::ClusterRole, &rules(absent)).is_ok());
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! The roles and bindings of one space, and what they allow.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use insula_core::MASTERS;
+
+use super::act::{Act, Reach, Who};
+use super::aggregate::Roles;
+use super::binding::{Binding, RoleRef};
+use super::bootstrap;
+use super::decision::{Decision, Unresolved, Verdict};
+use super::index::Bindings;
+use super::layer::Layer;
+use super::object::{RbacKind, RbacObject, Source};
+use super::rule::{Rule, RuleList};
+
+/// The roles and bindings of one space, above those that are built in.
+///
+/// An object of the space replaces the built-in one of its name, for as long as it is
+/// there. What is built in exists once for all policies: a policy that was given nothing
+/// takes next to nothing.
+///
+/// A decision looks at the caller's own bindings and at nobody else's. A change costs what
+/// the object takes; rules that are aggregated are put together when they are next asked
+/// for.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    own: Layer,
+    /// The rules of every aggregated role, as far as they were asked for since a role
+    /// changed. Empty while the space has no cluster roles: then what is built in holds.
+    aggregated: BTreeMap<Box<str>, OnceLock<RuleList>>,
+}
+
+/// What a caller may do, rule by rule.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// The rules of every binding of the caller: those of the cluster in the order of
+    /// their names, then those of the namespace. Two bindings of one role give it twice.
+    pub rules: Vec<Arc<Rule>>,
+    /// The roles that are not there, in the same order.
+    pub unresolved: Unresolved,
+}
+
+impl Policy {
+    /// A policy of what is built in.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes an object, in place of the one of its kind and name.
+    pub fn put(&mut self, object: RbacObject) {
+        let changed = (object.kind() == RbacKind::ClusterRole).then(|| object.name.clone());
+        self.own.put(object);
+        if let Some(name) = changed {
+            self.forget_aggregates(&name);
+        }
+    }
+
+    /// Forgets an object. If it replaced a built-in one, that is there again; what is
+    /// built in cannot be removed.
+    pub fn remove(&mut self, kind: RbacKind, namespace: Option<&str>, name: &str) {
+        self.own.remove(kind, namespace, name);
+        if kind == RbacKind::ClusterRole {
+            self.forget_aggregates(name);
+        }
+    }
+
+    /// Whether the caller may do this.
+    ///
+    /// The law: it is allowed if and only if the caller is one of `system:masters`, or some
+    /// rule allows it, of a role that is bound to the caller in the cluster or, at home, in
+    /// the namespace of the act. The reason names the first such binding in the order of
+    /// [`Policy::rules`].
+    ///
+    /// Nothing is allocated when it is allowed.
+    pub fn decide<'a>(&'a self, who: Who<'a>, act: &Act<'_>, reach: Reach) -> Decision<'a> {
+        if who.groups.iter().any(|group| group == MASTERS) {
+            return Decision(Verdict::Master);
+        }
+        let mut complete = true;
+        for place in self.places(act.namespace(), reach) {
+            if let Some(binding) = self.find(place, who, act, &mut complete) {
+                return Decision(Verdict::Granted { binding, who });
+            }
+        }
+        Decision(Verdict::NoOpinion(match complete {
+            true => Unresolved::default(),
+            false => self.rules(who, act.namespace(), reach).unresolved,
+        }))
+    }
+
+    /// Every rule that the caller has in the namespace, or in none. That one of
+    /// `system:masters` may do everything is not among them.
+    pub fn rules(&self, who: Who<'_>, namespace: Option<&str>, reach: Reach) -> Rules {
+        let mut found = Rules::default();
+        for place in self.places(namespace.filter(|name| !name.is_empty()), reach) {
+            for binding in place.bindings(who) {
+                match self.rules_of(binding) {
+                    Some(rules) => found.rules.extend(rules.iter().cloned()),
+                    None => found.unresolved.0.push(binding.unresolved()),
+                }
+            }
+        }
+        found
+    }
+
+    /// The rules of a role, if there is such a role. Of an aggregated role, those that it
+    /// is made of now.
+    pub fn role_rules(&self, role: RoleRef<'_>) -> Option<&[Arc<Rule>]> {
+        match role {
+            RoleRef::ClusterRole(name) => self.cluster_role_rules(name),
+            RoleRef::Role { namespace, name } => [&self.own, bootstrap::layer()]
+                .into_iter()
+                .find_map(|layer| layer.namespace(namespace)?.roles.get(name))
+                .map(|rules| &**rules),
+        }
+    }
+
+    /// About how many bytes it takes, without what is built in.
+    pub fn weight(&self) -> usize {
+        let aggregated = self.aggregated.iter().map(|(name, rules)| {
+            let rules = rules.get().map_or(0, |rules| rules.len());
+            name.len() + 48 + rules * size_of::<Arc<Rule>>()
+        });
+        size_of::<Self>() + self.own.weight() + aggregated.sum::<usize>()
+    }
+
+    fn cluster_role_rules(&self, name: &str) -> Option<&[Arc<Rule>]> {
+        let roles = self.cluster_roles();
+        match &roles.get(name)?.source {
+            Source::Own(rules) => Some(rules),
+            Source::Aggregated(selectors) => Some(match self.aggregated.get(name) {
+                Some(rules) => rules.get_or_init(|| roles.aggregate(name, selectors)),
+                None => bootstrap::aggregated().get(name)?,
+            }),
+        }
+    }
+
+    fn rules_of(&self, binding: &Binding) -> Option<&[Arc<Rule>]> {
+        self.role_rules(binding.role_ref()?)
+    }
+
+    fn cluster_roles(&self) -> Roles<'_> {
+        Roles {
+            own: &self.own.cluster_roles,
+            below: &bootstrap::layer().cluster_roles,
+        }
+    }
+
+    /// A role came, changed or went: every aggregated role may be made of others now.
+    fn forget_aggregates(&mut self, changed: &str) {
+        if self.own.cluster_roles.is_empty() {
+            self.aggregated.clear();
+            return;
+        }
+        let built_in = bootstrap::aggregated().keys().map(|name| &**name);
+        for name in built_in.chain([changed]) {
+            match self.cluster_roles().get(name).map(|role| &role.source) {
+                Some(Source::Aggregated(_)) => {
+                    self.aggregated.entry(name.into()).or_default();
+                }
+                Some(Source::Own(_)) | None => {
+                    self.aggregated.remove(name);
+                }
+            }
+        }
+        for rules in self.aggregated.values_mut() {
+            rules.take();
+        }
+    }
+
+    /// Where bindings count: the cluster first.
+    fn places(&self, namespace: Option<&str>, reach: Reach) -> impl Iterator<Item = Place<'_>> {
+        let built_in = bootstrap::layer();
+        let cluster = Place {
+            own: Some(&self.own.cluster_bindings),
+            built_in: Some(&built_in.cluster_bindings),
+        };
+        let namespace = namespace.filter(|_| reach == Reach::Home);
+        let namespace = namespace.map(|name| Place {
+            own: self.own.namespace(name).map(|of| &of.bindings),
+            built_in: built_in.namespace(name).map(|of| &of.bindings),
+        });
+        [Some(cluster), namespace].into_iter().flatten()
+    }
+
+    /// The first binding by name that allows it.
+    fn find<'a>(
+        &'a self,
+        place: Place<'a>,
+        who: Who<'a>,
+        act: &Act<'_>,
+        complete: &mut bool,
+    ) -> Option<&'a Binding> {
+        let mut found: Option<&Binding> = None;
+        for binding in place.grants(who) {
+            if found.is_some_and(|found| found.name <= binding.name) {
+                continue;
+            }
+            match self.rules_of(binding) {
+                None => *complete = false,
+                Some(rules) if rules.iter().any(|rule| rule.allows(act)) => found = Some(binding),
+                Some(_) => {}
+            }
+        }
+        found
+    }
+}
+
+/// The bindings of one namespace, or those of the cluster.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    own: Option<&'a Bindings>,
+    built_in: Option<&'a Bindings>,
+}
+
+impl<'a> Place<'a> {
+    /// For each role that each of the caller's names has here, the first binding of it.
+    fn grants(self, who: Who<'a>) -> impl Iterator<Item = &'a Binding> {
+        let own = self.own.into_iter().flat_map(move |own| own.of(who));
+        let own = own.filter_map(|grant| grant.bindings().next());
+        let built_in = self.built_in.into_iter().flat_map(move |of| of.of(who));
+        let built_in = built_in.filter_map(move |grant| {
+            let mut bindings = grant.bindings();
+            bindings.find(|binding| !self.replaces(binding))
+        });
+        own.chain(built_in)
+    }
+
+    /// All bindings of the caller here, in the order of names.
+    fn bindings(self, who: Who<'a>) -> Vec<&'a Binding> {
+        let own = self.own.into_iter().flat_map(|own| own.of(who));
+        let built_in = self.built_in.into_iter().flat_map(|of| of.of(who));
+        let built_in = built_in.flat_map(|grant| grant.bindings());
+        let built_in = built_in.filter(|binding| !self.replaces(binding));
+        let own = own.flat_map(|grant| grant.bindings());
+        let mut bindings: Vec<_> = own.chain(built_in).collect();
+        bindings.sort_by(|one, other| one.name.cmp(&other.name));
+        bindings.dedup_by(|one, other| one.name == other.name);
+        bindings
+    }
+
+    /// Whether the space has a binding of its own in place of the built-in one.
+    fn replaces(&self, built_in: &Binding) -> bool {
+        self.own.is_some_and(|own| own.has(&built_in.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::rbac::act::ResourceAct;
+    use crate::rbac::rule::CHECKS;
+
+    const ROLES: usize = 200;
+
+    /// As many roles, of one rule each.
+    fn roles() -> Policy {
+        let mut policy = Policy::new();
+        for n in 0..ROLES {
+            let resource = format!("things{n}");
+            let rule = json!({"verbs": ["get"], "apiGroups": [""], "resources": [resource]});
+            let role = json!({"metadata": {"name": format!("r{n}")}, "rules": [rule]});
+            put(&mut policy, RbacKind::ClusterRole, &role);
+        }
+        policy
+    }
+
+    fn bind(policy: &mut Policy, name: &str, role: usize, user: &str) {
+        let binding = json!({
+            "metadata": {"name": name, "namespace": "x"},
+            "roleRef": {"kind": "ClusterRole", "name": format!("r{role}")},
+            "subjects": [{"kind": "User", "name": user}],
+        });
+        put(policy, RbacKind::RoleBinding, &binding);
+        put(policy, RbacKind::ClusterRoleBinding, &binding);
+    }
+
+    fn put(policy: &mut Policy, kind: RbacKind, object: &serde_json::Value) {
+        let object = RbacObject::parse(kind, object.to_string().as_bytes());
+        policy.put(object.unwrap());
+    }
+
+    /// Whether it is allowed, and how many rules were looked at.
+    fn count(policy: &Policy, user: &str, resource: &str) -> (bool, usize) {
+        let act = Act::Resource(ResourceAct {
+            verb: "get",
+            resource,
+            namespace: Some("x"),
+            ..ResourceAct::default()
+        });
+        let before = CHECKS.get();
+        let decision = policy.decide(Who { user, groups: &[] }, &act, Reach::Home);
+        (decision.is_allowed(), CHECKS.get() - before)
+    }
+
+    #[test]
+    fn a_decision_looks_at_the_rules_of_the_caller_and_at_nobody_elses() {
+        let mut policy = roles();
+        for n in 0..1_000 {
+            bind(
+                &mut policy,
+                &format!("b{n}"),
+                n % ROLES,
+                &format!("user{n}"),
+            );
+        }
+        bind(&mut policy, "alice", 7, "alice");
+        assert_eq!(count(&policy, "alice", "things7"), (true, 1));
+        // In the cluster and in the namespace.
+        assert_eq!(count(&policy, "alice", "things8"), (false, 2));
+        assert_eq!(count(&policy, "mallory", "things8"), (false, 0));
+    }
+
+    #[test]
+    fn a_role_that_is_bound_a_thousand_times_is_looked_at_once() {
+        let mut policy = roles();
+        for n in 0..1_000 {
+            bind(&mut policy, &format!("b{n}"), n % 2, "alice");
+        }
+        assert_eq!(count(&policy, "alice", "things8"), (false, 4));
+        assert_eq!(count(&policy, "alice", "things0"), (true, 1));
+    }
+}

@@ -1,0 +1,183 @@
+//! Roles that are made of others.
+
+use insula_access::rbac::{Policy, RbacKind, Reach, RoleRef};
+use serde_json::{Value, json};
+
+use crate::{binding, get, object, who};
+
+/// A role with labels, each `"key": "true"`, that allows one resource.
+fn leaf(name: &str, labels: &[&str], resource: &str) -> Value {
+    let labels: Value = labels.iter().map(|&label| (label, "true")).collect();
+    let rule = json!({"verbs": ["get"], "apiGroups": [""], "resources": [resource]});
+    json!({"metadata": {"name": name, "labels": labels}, "rules": [rule]})
+}
+
+/// A role with labels that is made of those with any of the labels.
+fn made_of(name: &str, labels: &[&str], of: &[&str]) -> Value {
+    let labels: Value = labels.iter().map(|&label| (label, "true")).collect();
+    let selectors = of
+        .iter()
+        .map(|&label| json!({"matchLabels": {label: "true"}}));
+    // Rules that it was stored with are not its own.
+    let stale = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]});
+    json!({
+        "metadata": {"name": name, "labels": labels},
+        "aggregationRule": {"clusterRoleSelectors": Value::from_iter(selectors)},
+        "rules": [stale],
+    })
+}
+
+fn policy(roles: &[Value]) -> Policy {
+    let mut policy = Policy::new();
+    for role in roles {
+        policy.put(object(RbacKind::ClusterRole, role));
+    }
+    policy
+}
+
+/// The resources of a role, each rule's first.
+fn resources(policy: &Policy, role: &str) -> String {
+    let rules = policy.role_rules(RoleRef::ClusterRole(role)).unwrap();
+    let resources: Vec<&str> = rules.iter().map(|rule| &*rule.resources[0]).collect();
+    resources.join(" ")
+}
+
+#[test]
+fn rules_come_selector_by_selector_then_by_name_and_once_each() {
+    let policy = policy(&[
+        leaf("z", &["one"], "z"),
+        leaf("a", &["one", "two"], "a"),
+        leaf("m", &["two"], "m"),
+        leaf("n", &["two"], "z"),
+        leaf("x", &["three"], "x"),
+        made_of("both", &["one"], &["two", "one"]),
+        made_of("none", &[], &["nosuch"]),
+        made_of("nothing", &[], &[]),
+    ]);
+    assert_eq!(resources(&policy, "both"), "a m z");
+    assert_eq!(resources(&policy, "none"), "");
+    assert_eq!(resources(&policy, "nothing"), "");
+}
+
+#[test]
+fn chains_are_followed_to_their_end_and_change_with_it() {
+    let mut policy = policy(&[
+        made_of("top", &[], &["middle"]),
+        made_of("between", &["middle"], &["low"]),
+        leaf("own", &["middle"], "own"),
+        leaf("leaf", &["low"], "leaf"),
+    ]);
+    assert_eq!(resources(&policy, "top"), "leaf own");
+    policy.put(object(
+        RbacKind::ClusterRole,
+        &leaf("leaf", &["low"], "other"),
+    ));
+    assert_eq!(resources(&policy, "top"), "other own");
+    policy.put(object(
+        RbacKind::ClusterRole,
+        &leaf("added", &["low"], "added"),
+    ));
+    assert_eq!(resources(&policy, "top"), "added other own");
+    policy.put(object(RbacKind::ClusterRole, &leaf("leaf", &[], "other")));
+    assert_eq!(resources(&policy, "top"), "added own");
+    policy.remove(RbacKind::ClusterRole, None, "between");
+    assert_eq!(resources(&policy, "top"), "own");
+    // What was aggregated may become a role of its own, and go.
+    policy.put(object(RbacKind::ClusterRole, &leaf("top", &[], "plain")));
+    assert_eq!(resources(&policy, "top"), "plain");
+    policy.remove(RbacKind::ClusterRole, None, "top");
+    assert!(policy.role_rules(RoleRef::ClusterRole("top")).is_none());
+}
+
+#[test]
+fn circles_end_and_have_all_that_is_in_them() {
+    let policy = policy(&[
+        made_of("a", &["to-c"], &["to-a"]),
+        made_of("b", &["to-a"], &["to-b"]),
+        made_of("c", &["to-b", "to-c"], &["to-c"]),
+        leaf("in-a", &["to-a"], "1"),
+        leaf("in-b", &["to-b"], "2"),
+        leaf("in-c", &["to-c"], "3"),
+    ]);
+    for role in ["a", "b", "c"] {
+        let mut found: Vec<_> = resources(&policy, role)
+            .split(' ')
+            .map(str::to_owned)
+            .collect();
+        found.sort();
+        assert_eq!(found, ["1", "2", "3"], "{role}");
+    }
+}
+
+#[test]
+fn a_chain_longer_than_a_stack_is_deep_is_followed() {
+    let mut policy = Policy::new();
+    let last = 1_000;
+    for n in 0..last {
+        let (name, label, next) = (format!("r{n}"), format!("l{n}"), format!("l{}", n + 1));
+        policy.put(object(
+            RbacKind::ClusterRole,
+            &made_of(&name, &[&label], &[&next]),
+        ));
+    }
+    let end = leaf("end", &[&format!("l{last}")], "end");
+    policy.put(object(RbacKind::ClusterRole, &end));
+    let small = std::thread::Builder::new().stack_size(64 << 10);
+    let found = small.spawn(move || resources(&policy, "r0")).unwrap();
+    assert_eq!(found.join().unwrap(), "end");
+}
+
+#[test]
+fn expressions_select_and_a_selector_of_nothing_selects_all() {
+    let mut all = made_of("all", &["self"], &[]);
+    all["aggregationRule"]["clusterRoleSelectors"] = json!([{}]);
+    let mut some = made_of("some", &[], &[]);
+    some["aggregationRule"]["clusterRoleSelectors"] = json!([{"matchExpressions": [
+        {"key": "mine", "operator": "Exists"},
+        {"key": "kind", "operator": "NotIn", "values": ["other"]},
+    ]}]);
+    let mut other = leaf("b", &["mine"], "b");
+    other["metadata"]["labels"]["kind"] = json!("other");
+    let policy = policy(&[all, some, other, leaf("a", &["mine"], "a")]);
+    assert_eq!(resources(&policy, "some"), "a");
+    let all = policy.role_rules(RoleRef::ClusterRole("all")).unwrap();
+    let admin = policy
+        .role_rules(RoleRef::ClusterRole("cluster-admin"))
+        .unwrap();
+    assert!(admin.iter().all(|rule| all.contains(rule)));
+}
+
+#[test]
+fn a_labelled_role_reaches_the_built_in_ones_and_whoever_has_them() {
+    let label = |role: &str| format!("rbac.authorization.k8s.io/aggregate-to-{role}");
+    let (kind, value) = binding("b", Some("x"), "ClusterRole/admin", &["User/alice"]);
+    let mut policy = Policy::new();
+    policy.put(object(kind, &value));
+    let is_allowed = |policy: &Policy| {
+        let act = get("widgets", Some("x"));
+        policy
+            .decide(who("alice", &[]), &act, Reach::Home)
+            .is_allowed()
+    };
+    let count =
+        |policy: &Policy, role| policy.role_rules(RoleRef::ClusterRole(role)).unwrap().len();
+    let roles = ["admin", "edit", "view"];
+    let before = roles.map(|role| count(&policy, role));
+    for (to, reaches) in [
+        ("view", [1, 1, 1]),
+        ("edit", [1, 1, 0]),
+        ("admin", [1, 0, 0]),
+    ] {
+        assert!(!is_allowed(&policy));
+        let widgets = leaf("widgets", &[&label(to)], "widgets");
+        policy.put(object(RbacKind::ClusterRole, &widgets));
+        assert!(is_allowed(&policy), "{to}");
+        let after = roles.map(|role| count(&policy, role));
+        let grown: Vec<usize> = (0..3).map(|at| after[at] - before[at]).collect();
+        assert_eq!(grown, reaches, "{to}");
+        // It is this space's affair.
+        assert_eq!(roles.map(|role| count(&Policy::new(), role)), before);
+        policy.remove(RbacKind::ClusterRole, None, "widgets");
+        assert_eq!(roles.map(|role| count(&policy, role)), before);
+    }
+}

@@ -1,0 +1,227 @@
+//! What is built in.
+
+use std::collections::BTreeMap;
+
+use insula_access::rbac::bootstrap::{find, objects};
+use insula_access::rbac::{Act, Policy, RbacKind, Reach, RoleRef, Rule};
+use serde_json::{Value, json};
+
+use crate::{binding, get, object, role, texts, who};
+
+#[test]
+fn there_are_those_of_kubernetes_in_the_order_of_their_keys() {
+    for (kind, count) in [
+        (RbacKind::ClusterRole, 69),
+        (RbacKind::ClusterRoleBinding, 50),
+        (RbacKind::Role, 7),
+        (RbacKind::RoleBinding, 7),
+    ] {
+        let objects = objects(kind);
+        assert_eq!(objects.len(), count, "{kind:?}");
+        assert!(objects.is_sorted_by(|one, other| one.key() < other.key()));
+        for built_in in objects {
+            assert!(std::ptr::eq(find(kind, built_in.key()).unwrap(), built_in));
+            let shown = built_in.object();
+            assert_eq!(shown["apiVersion"], "rbac.authorization.k8s.io/v1");
+            assert_eq!(shown["kind"], kind.as_str());
+            let metadata = &shown["metadata"];
+            assert_eq!(metadata["name"], built_in.name());
+            let namespace = metadata.get("namespace").and_then(Value::as_str);
+            assert_eq!(namespace, built_in.namespace());
+            assert_eq!(namespace.is_some(), kind.is_namespaced());
+            assert_eq!(
+                metadata["labels"]["kubernetes.io/bootstrapping"],
+                "rbac-defaults"
+            );
+            let annotations = json!({"rbac.authorization.kubernetes.io/autoupdate": "true"});
+            assert_eq!(metadata["annotations"], annotations);
+            let key = match namespace {
+                None => built_in.name().to_owned(),
+                Some(namespace) => format!("{namespace}/{}", built_in.name()),
+            };
+            assert_eq!(built_in.key(), key);
+        }
+    }
+    assert!(find(RbacKind::ClusterRole, "nosuch").is_none());
+    assert!(find(RbacKind::Role, "system:controller:bootstrap-signer").is_none());
+}
+
+#[test]
+fn every_built_in_binding_has_its_role() {
+    let policy = Policy::new();
+    for kind in [RbacKind::RoleBinding, RbacKind::ClusterRoleBinding] {
+        for binding in objects(kind) {
+            let shown = binding.object();
+            let name = shown["roleRef"]["name"].as_str().unwrap();
+            let role = match (&shown["roleRef"]["kind"], binding.namespace()) {
+                (kind, Some(namespace)) if kind == "Role" => RoleRef::Role { namespace, name },
+                _ => RoleRef::ClusterRole(name),
+            };
+            assert!(policy.role_rules(role).is_some(), "{}", binding.key());
+        }
+    }
+}
+
+/// The expected rules are those that the controller of Kubernetes wrote. In the same order:
+/// nothing is normalised.
+#[test]
+fn aggregated_roles_have_the_rules_that_kubernetes_gives_them() {
+    let expected: BTreeMap<String, Vec<Rule>> =
+        serde_json::from_str(include_str!("data/aggregated-rbac.json")).unwrap();
+    let counts: Vec<_> = expected
+        .iter()
+        .map(|(name, rules)| (&**name, rules.len()))
+        .collect();
+    assert_eq!(counts, [("admin", 29), ("edit", 27), ("view", 12)]);
+    let untouched = Policy::new();
+    // Where the space has roles of its own, they are put together anew.
+    let mut touched = Policy::new();
+    let (kind, other) = role("other", None, &["pods"]);
+    touched.put(object(kind, &other));
+    for (name, rules) in expected {
+        for policy in [&untouched, &touched] {
+            let found = policy.role_rules(RoleRef::ClusterRole(&name)).unwrap();
+            let found: Vec<&Rule> = found.iter().map(|rule| &**rule).collect();
+            assert_eq!(found, rules.iter().collect::<Vec<_>>(), "{name}");
+        }
+        let shown = find(RbacKind::ClusterRole, &name).unwrap().object();
+        assert_eq!(shown["rules"], json!(rules), "{name}");
+        assert!(shown["aggregationRule"].is_object());
+    }
+}
+
+#[test]
+fn every_other_role_is_shown_with_the_rules_that_count() {
+    let policy = Policy::new();
+    for kind in [RbacKind::Role, RbacKind::ClusterRole] {
+        for built_in in objects(kind) {
+            let role = match built_in.namespace() {
+                Some(namespace) => RoleRef::Role {
+                    namespace,
+                    name: built_in.name(),
+                },
+                None => RoleRef::ClusterRole(built_in.name()),
+            };
+            let rules = policy.role_rules(role).unwrap();
+            let rules: Vec<&Rule> = rules.iter().map(|rule| &**rule).collect();
+            let shown = built_in.object().remove("rules").unwrap_or(json!([]));
+            assert_eq!(shown, json!(rules), "{}", built_in.key());
+        }
+    }
+}
+
+#[test]
+fn whoever_proved_anything_may_learn_what_is_served_and_nobody_else() {
+    let policy = Policy::new();
+    let path = |path| Act::Path { verb: "get", path };
+    let authenticated = texts(&["system:authenticated"]);
+    let unauthenticated = texts(&["system:unauthenticated"]);
+    for (act, known, unknown) in [
+        (path("/version"), true, true),
+        (path("/healthz"), true, true),
+        (path("/api"), true, false),
+        (path("/apis/apps/v1"), true, false),
+        (path("/openapi/v3"), true, false),
+        (path("/metrics"), false, false),
+        (get("pods", Some("default")), false, false),
+    ] {
+        for (groups, expected) in [(&authenticated, known), (&unauthenticated, unknown)] {
+            for reach in [Reach::Home, Reach::Elsewhere] {
+                let decision = policy.decide(who("alice", groups), &act, reach);
+                assert_eq!(decision.is_allowed(), expected, "{act:?} {groups:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_object_of_the_space_replaces_the_built_in_one_while_it_is_there() {
+    let groups = texts(&["system:authenticated"]);
+    let asked = |policy: &Policy, user: &str, act: &Act<'_>| {
+        policy
+            .decide(who(user, &groups), act, Reach::Home)
+            .is_allowed()
+    };
+    let api = Act::Path {
+        verb: "get",
+        path: "/api",
+    };
+    let pods = get("pods", None);
+    let fresh = Policy::new();
+    assert!(asked(&fresh, "alice", &api));
+    assert!(!asked(&fresh, "alice", &pods));
+    for (kind, value, name) in [
+        // The binding goes to somebody else.
+        {
+            let name = "system:discovery";
+            let to = binding(name, None, "ClusterRole/system:discovery", &["User/bob"]);
+            (to.0, to.1, name)
+        },
+        // The role is another one.
+        {
+            let name = "system:discovery";
+            let (kind, value) = role(name, None, &["pods"]);
+            (kind, value, name)
+        },
+    ] {
+        let mut policy = Policy::new();
+        policy.put(object(kind, &value));
+        assert!(!asked(&policy, "alice", &api), "{kind:?}");
+        let moved = kind == RbacKind::ClusterRole;
+        assert_eq!(asked(&policy, "alice", &pods), moved, "{kind:?}");
+        policy.remove(kind, None, name);
+        assert!(asked(&policy, "alice", &api), "{kind:?}");
+        assert!(!asked(&policy, "alice", &pods), "{kind:?}");
+        assert_eq!(policy.weight(), fresh.weight());
+        // What is built in cannot be removed.
+        policy.remove(kind, None, name);
+        assert!(asked(&policy, "alice", &api), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_replaced_built_in_binding_is_not_listed_beside_its_replacement() {
+    let mut policy = Policy::new();
+    let groups = texts(&["system:authenticated"]);
+    let alice = who("alice", &groups);
+    let before = policy.rules(alice, None, Reach::Home).rules.len();
+    let name = "system:basic-user";
+    let (kind, value) = binding(name, None, "ClusterRole/nosuch", &["User/alice"]);
+    policy.put(object(kind, &value));
+    let after = policy.rules(alice, None, Reach::Home);
+    let built_in = policy.role_rules(RoleRef::ClusterRole(name)).unwrap();
+    assert_eq!(after.rules.len(), before - built_in.len());
+    let unresolved = "clusterrole.rbac.authorization.k8s.io \"nosuch\" not found";
+    assert_eq!(after.unresolved.to_string(), unresolved);
+}
+
+#[test]
+fn a_replaced_role_changes_what_is_made_of_it() {
+    let mut policy = Policy::new();
+    let (kind, mut view) = role("view", None, &["widgets"]);
+    view["metadata"]["labels"] = json!({"rbac.authorization.k8s.io/aggregate-to-edit": "true"});
+    let has_widgets = |policy: &Policy, role| {
+        let rules = policy.role_rules(RoleRef::ClusterRole(role)).unwrap();
+        rules.iter().any(|rule| rule.resources == ["widgets"])
+    };
+    let edit = |policy: &Policy| {
+        policy
+            .role_rules(RoleRef::ClusterRole("edit"))
+            .unwrap()
+            .len()
+    };
+    policy.put(object(kind, &view));
+    assert!(has_widgets(&policy, "view") && has_widgets(&policy, "edit"));
+    assert!(has_widgets(&policy, "admin"));
+    assert!(edit(&policy) < edit(&Policy::new()));
+    policy.remove(kind, None, "view");
+    assert!(!has_widgets(&policy, "view") && !has_widgets(&policy, "admin"));
+    assert_eq!(edit(&policy), edit(&Policy::new()));
+}
+
+#[test]
+fn a_policy_of_nothing_takes_next_to_nothing() {
+    let policy = Policy::new();
+    assert!(policy.weight() < 1024, "{}", policy.weight());
+    assert!(size_of_val(&policy) <= policy.weight());
+}
