@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use http::header::{AUTHORIZATION, HeaderName};
+use http::header::AUTHORIZATION;
 use insula_access::{Credential, TokenFile, settle};
 use insula_core::{Principal, Space};
 
+use crate::registry::Registry;
+use crate::service_account::Accounts;
 use crate::status::{Refusal, Result};
 
 /// What proves who asks.
@@ -14,6 +16,8 @@ use crate::status::{Refusal, Result};
 pub struct Authenticator {
     /// Tokens that were given in a file.
     pub tokens: Option<TokenFile>,
+    /// What believes tokens of service accounts.
+    pub accounts: Option<Arc<Accounts>>,
     /// Where they belong whose credential names no tenant.
     pub default_tenant: Option<Space>,
 }
@@ -22,6 +26,33 @@ pub struct Authenticator {
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     certificate: Option<Result<Arc<Principal>>>,
+}
+
+/// Whose token it is.
+#[derive(Debug)]
+pub struct Believed {
+    /// Whose.
+    pub principal: Arc<Principal>,
+    /// For whom, of those that were asked for.
+    pub audiences: Vec<String>,
+}
+
+/// Why a token is nobody's.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
+pub struct Unknown {
+    why: String,
+    /// What the holder is told, if it is not just that nobody knows them.
+    refusal: Option<Refusal>,
+}
+
+impl Unknown {
+    fn new(why: &str) -> Self {
+        Self {
+            why: why.to_owned(),
+            refusal: None,
+        }
+    }
 }
 
 impl Authenticator {
@@ -40,19 +71,19 @@ impl Authenticator {
     }
 
     /// Who asks: as the connection's certificate says, or as the request's token says.
-    ///
-    /// Nobody acts for somebody else yet. Whoever asks to is refused: to go on under the
-    /// own name would be to do what was not asked for.
-    pub fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Arc<Principal>> {
-        let principal = match &peer.certificate {
-            Some(principal) => principal.clone()?,
-            None => self.bearer(headers)?,
-        };
-        refuse_impersonation(&principal, headers)?;
-        Ok(principal)
+    pub async fn authenticate(
+        &self,
+        registry: &Registry,
+        peer: &Peer,
+        headers: &HeaderMap,
+    ) -> Result<Arc<Principal>> {
+        match &peer.certificate {
+            Some(principal) => principal.clone(),
+            None => self.bearer(registry, headers).await,
+        }
     }
 
-    fn bearer(&self, headers: &HeaderMap) -> Result<Arc<Principal>> {
+    async fn bearer(&self, registry: &Registry, headers: &HeaderMap) -> Result<Arc<Principal>> {
         let mut given = headers.get_all(AUTHORIZATION).iter();
         // Of two, whoever forwarded the request may have meant the other.
         let (Some(header), None) = (given.next(), given.next()) else {
@@ -60,14 +91,66 @@ impl Authenticator {
         };
         let header = header.to_str().ok();
         let token = header.and_then(bearer).ok_or_else(Refusal::unauthorized)?;
-        let known = self.tokens.as_ref().and_then(|tokens| tokens.find(token));
-        self.settle(known.ok_or_else(Refusal::unauthorized)?.clone())
+        let believed = self.token(registry, token, &[]).await;
+        believed.map(|holder| holder.principal).map_err(|why| {
+            tracing::debug!(%why, "a token is refused");
+            why.refusal.unwrap_or_else(Refusal::unauthorized)
+        })
     }
 
-    /// Whom a token belongs to.
-    pub fn token(&self, token: &str) -> Option<Arc<Principal>> {
-        let known = self.tokens.as_ref()?.find(token)?;
-        self.settle(known.clone()).ok()
+    /// Whom a token belongs to, if it is for one of these audiences; none is this server.
+    pub async fn token(
+        &self,
+        registry: &Registry,
+        token: &str,
+        audiences: &[String],
+    ) -> Result<Believed, Unknown> {
+        let own = self
+            .accounts
+            .as_ref()
+            .map(|accounts| accounts.verifier.audience());
+        let own: Vec<String> = own.map(str::to_owned).into_iter().collect();
+        let wanted = match audiences {
+            [] => &own[..],
+            wanted => wanted,
+        };
+        if let Some(known) = self.tokens.as_ref().and_then(|tokens| tokens.find(token)) {
+            return self.for_this_server(known.clone(), own.clone(), wanted);
+        }
+        let Some(accounts) = &self.accounts else {
+            return Err(Unknown::new("invalid bearer token"));
+        };
+        // An account that was deleted before is not believed now.
+        registry.settle().await;
+        let now = jiff::Timestamp::now().as_second();
+        match accounts.verifier.verify(registry, token, wanted, now) {
+            Ok(holder) => Ok(Believed {
+                principal: Arc::new(holder.principal),
+                audiences: holder.audiences,
+            }),
+            Err(error) => Err(Unknown::new(&error.to_string())),
+        }
+    }
+
+    /// A token that does not say for whom it is is for this server.
+    fn for_this_server(
+        &self,
+        credential: Credential,
+        own: Vec<String>,
+        wanted: &[String],
+    ) -> Result<Believed, Unknown> {
+        let principal = self.settle(credential).map_err(|refusal| Unknown {
+            why: refusal.message().to_owned(),
+            refusal: Some(refusal),
+        })?;
+        let audiences: Vec<_> = own.into_iter().filter(|one| wanted.contains(one)).collect();
+        if audiences.is_empty() && !wanted.is_empty() {
+            return Err(Unknown::new("invalid bearer token"));
+        }
+        Ok(Believed {
+            principal,
+            audiences,
+        })
     }
 
     fn settle(&self, credential: Credential) -> Result<Arc<Principal>> {
@@ -78,45 +161,7 @@ impl Authenticator {
     }
 }
 
-/// Whoever asks to act as somebody with less rights must not act with their own.
-fn refuse_impersonation(principal: &Principal, headers: &HeaderMap) -> Result<()> {
-    let asked = |name: &HeaderName| name.as_str().starts_with("impersonate-");
-    if !headers.keys().any(asked) {
-        return Ok(());
-    }
-    let whom = headers.get("impersonate-user");
-    let whom = whom.and_then(|whom| whom.to_str().ok()).unwrap_or("");
-    Err(Refusal::no_impersonation(principal, whom))
-}
-
 fn bearer(header: &str) -> Option<&str> {
     let (scheme, token) = header.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-}
-
-#[cfg(test)]
-mod tests {
-    use http::HeaderValue;
-
-    use super::*;
-
-    #[test]
-    fn nobody_acts_for_somebody_else() {
-        let authenticator = Authenticator {
-            tokens: TokenFile::parse("secret,alice,1,\"tenant:system,system:masters\"").ok(),
-            default_tenant: None,
-        };
-        let mut headers = HeaderMap::new();
-        headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer secret"));
-        let asked = |headers: &HeaderMap| authenticator.authenticate(&Peer::default(), headers);
-        assert_eq!(asked(&headers).unwrap().user, "alice");
-        for name in ["impersonate-user", "impersonate-group", "impersonate-uid"] {
-            let mut headers = headers.clone();
-            headers.insert(name, HeaderValue::from_static("bob"));
-            let refusal = asked(&headers).unwrap_err();
-            assert_eq!(refusal.reason(), "Forbidden");
-            let said = refusal.message();
-            assert!(said.contains("User \"alice\" cannot impersonate"), "{said}");
-        }
-    }
 }

@@ -1,12 +1,21 @@
 //! May they? The tenant's wall first, then what is allowed inside the space.
+//!
+//! A principal's rights are those that its own space gives it. In its own space all bindings
+//! count; a principal of the system elsewhere has what ClusterRoleBindings of the system give
+//! it, whatever a tenant's bindings say about somebody of its name.
 
 use std::sync::Arc;
 
 use insula_access::may_enter;
-use insula_core::{Principal, Space, Spaces};
+use insula_access::rbac::{Act, Policy, Reach, ResourceAct, Who};
+use insula_core::{Principal, Space, Spaces, Verb};
+use insula_kinds::selector::FieldSelector;
 
-use crate::registry::{Address, Registry, no_such_tenant};
-use crate::route::ResourcePath;
+use crate::cache::Life;
+use crate::query::Query;
+use crate::registry::{Address, Registry, core_kind, no_such_tenant};
+use crate::route::{ResourcePath, below_prefix};
+use crate::service_account;
 use crate::status::{Refusal, Result};
 
 /// A request for objects that may be carried out.
@@ -18,11 +27,23 @@ pub struct Granted {
     principal: Arc<Principal>,
     spaces: Spaces,
     path: ResourcePath,
+    /// The name that the request is about: in the path, or chosen by a list.
+    name: Option<String>,
+    reason: String,
+}
+
+/// A decision, and what it rests on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether it may be done.
+    pub allowed: bool,
+    /// Which binding allows it, or what went wrong; often nothing.
+    pub reason: String,
 }
 
 impl Granted {
     /// Who asks.
-    pub fn principal(&self) -> &Principal {
+    pub fn principal(&self) -> &Arc<Principal> {
         &self.principal
     }
 
@@ -53,6 +74,57 @@ impl Granted {
     pub const fn path(&self) -> &ResourcePath {
         &self.path
     }
+
+    /// Why it may be done.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// Whether the caller may do something else too, in the same space.
+    pub async fn may(&self, registry: &Registry, act: ResourceAct<'_>) -> Result<bool> {
+        let act = Act::Resource(act);
+        let verdict = decide(registry, &self.principal, &self.spaces, &act).await?;
+        Ok(verdict.allowed)
+    }
+
+    /// Refuses if the caller may not do something else too, in the same space.
+    pub async fn must(&self, registry: &Registry, also: ResourceAct<'_>) -> Result<()> {
+        let act = Act::Resource(also);
+        let verdict = decide(registry, &self.principal, &self.spaces, &act).await?;
+        if verdict.allowed {
+            return Ok(());
+        }
+        let scope = scope(&self.principal, &self.spaces, also.namespace);
+        Err(Refusal::forbidden(
+            &self.principal,
+            &also,
+            &scope,
+            &verdict.reason,
+        ))
+    }
+
+    /// Refuses what may no longer be done: rights are taken away while a watch is open.
+    pub fn still(&self, registry: &Registry) -> Result<()> {
+        let (principal, spaces) = (&self.principal, &self.spaces);
+        if !service_account::still_there(registry, principal) {
+            return Err(Refusal::unauthorized());
+        }
+        let asked = act(&self.path, self.name.as_deref());
+        let life = registry.cache().life(&principal.home);
+        let verdict = life.map_or_else(Verdict::default, |life| {
+            judge(registry, &life, principal, spaces, &Act::Resource(asked))
+        });
+        if verdict.allowed {
+            return Ok(());
+        }
+        let scope = scope(principal, spaces, asked.namespace);
+        Err(Refusal::forbidden(
+            principal,
+            &asked,
+            &scope,
+            &verdict.reason,
+        ))
+    }
 }
 
 /// Refuses what the principal may not do.
@@ -64,55 +136,203 @@ pub async fn authorize(
     principal: Arc<Principal>,
     spaces: Spaces,
     path: ResourcePath,
+    query: &Query,
 ) -> Result<Granted> {
-    let kind = path.of();
-    let refuse = |scope: &str| {
-        let (subresource, name) = (path.subresource.as_deref(), path.name.as_deref());
-        Refusal::forbidden(&principal, path.verb, kind, subresource, name, scope)
+    let name = path.name.clone().or_else(|| selected_name(&path, query));
+    let act = act(&path, name.as_deref());
+    let within = match &spaces {
+        Spaces::One(space) => enters(registry, &principal, space).await?,
+        Spaces::All => may_enter(&principal, &spaces),
     };
-    if !may_enter(&principal, &spaces) {
-        return Err(match &spaces {
-            Spaces::All => refuse("in all tenants"),
-            Spaces::One(space) => refuse(&format!("in the tenant \"{space}\"")),
-        });
+    let barred = path.of().system_only && !principal.is_system();
+    if !within || barred {
+        return Err(Refusal::forbidden(&principal, &act, &outside(&spaces), ""));
     }
-    if let Spaces::One(Space::Tenant(tenant)) = &spaces {
-        let exists = registry.find_tenant(tenant.as_str()).await?.is_some();
-        if !exists && principal.is_system() {
-            return Err(no_such_tenant(tenant.as_str()));
-        }
-        if !exists || (kind.system_only && !principal.is_system()) {
-            return Err(refuse(&format!("in the tenant \"{tenant}\"")));
-        }
-        if kind.system_only {
-            return Err(Refusal::no_such_resource());
-        }
+    let verdict = decide(registry, &principal, &spaces, &Act::Resource(act)).await?;
+    if !verdict.allowed {
+        let scope = scope(&principal, &spaces, act.namespace);
+        return Err(Refusal::forbidden(
+            &principal,
+            &act,
+            &scope,
+            &verdict.reason,
+        ));
     }
+    must_exist(registry, &spaces).await?;
+    if path.of().system_only && spaces != Spaces::One(Space::System) && spaces != Spaces::All {
+        return Err(Refusal::no_such_resource());
+    }
+    let reason = verdict.reason;
     Ok(Granted {
         principal,
         spaces,
         path,
+        name,
+        reason,
     })
 }
 
-/// Refuses who may not learn what a space serves.
-pub async fn authorize_document(
+/// Refuses who may not read this path of a space, which is no object's. Roles know it
+/// without a server prefix.
+pub async fn authorize_path(
     registry: &Registry,
     principal: &Principal,
     space: &Space,
+    verb: &str,
     path: &str,
-) -> Result<()> {
-    let refused = || Refusal::forbidden_path(principal, path);
-    if !may_enter(principal, &Spaces::One(space.clone())) {
-        return Err(refused());
+) -> Result<String> {
+    let spaces = Spaces::One(space.clone());
+    let within = enters(registry, principal, space).await?;
+    let below = below_prefix(path);
+    let act = Act::Path { verb, path: below };
+    let verdict = match within {
+        true => decide(registry, principal, &spaces, &act).await?,
+        false => Verdict::default(),
+    };
+    if !verdict.allowed {
+        return Err(Refusal::forbidden_path(
+            principal,
+            verb,
+            path,
+            &verdict.reason,
+        ));
     }
-    if let Some(tenant) = space.tenant()
-        && registry.find_tenant(tenant.as_str()).await?.is_none()
+    must_exist(registry, &spaces).await?;
+    Ok(verdict.reason)
+}
+
+/// Whether the principal may do this in these spaces. Changes that were acknowledged by this
+/// server before are obeyed.
+pub async fn decide(
+    registry: &Registry,
+    principal: &Principal,
+    spaces: &Spaces,
+    act: &Act<'_>,
+) -> Result<Verdict> {
+    registry.settle().await;
+    let life = registry.find_space(&principal.home).await?;
+    Ok(life.map_or_else(Verdict::default, |life| {
+        judge(registry, &life, principal, spaces, act)
+    }))
+}
+
+/// Asks the policy of the principal's own space, and what it reaches in these.
+pub async fn ask<R: Default>(
+    registry: &Registry,
+    principal: &Principal,
+    spaces: &Spaces,
+    question: impl FnOnce(&Policy, Reach) -> R,
+) -> Result<R> {
+    registry.settle().await;
+    let Some(life) = registry.find_space(&principal.home).await? else {
+        return Ok(R::default());
+    };
+    let reach = reach(principal, spaces);
+    Ok(life.ask(registry.cache(), &principal.home, |policy| {
+        question(policy, reach)
+    }))
+}
+
+fn judge(
+    registry: &Registry,
+    life: &Arc<Life>,
+    principal: &Principal,
+    spaces: &Spaces,
+    act: &Act<'_>,
+) -> Verdict {
+    if !may_enter(principal, spaces) || !is_tied(principal, life) {
+        return Verdict::default();
+    }
+    let reach = reach(principal, spaces);
+    life.ask(registry.cache(), &principal.home, |policy| {
+        let decision = policy.decide(who(principal), act, reach);
+        Verdict {
+            allowed: decision.is_allowed(),
+            reason: decision.reason().to_string(),
+        }
+    })
+}
+
+/// Who asks, as a policy knows them.
+pub fn who(principal: &Principal) -> Who<'_> {
+    Who {
+        user: &principal.user,
+        groups: &principal.groups,
+    }
+}
+
+/// How far the rights of a principal's own space go in these.
+fn reach(principal: &Principal, spaces: &Spaces) -> Reach {
+    match spaces {
+        Spaces::One(space) if *space == principal.home => Reach::Home,
+        _ => Reach::Elsewhere,
+    }
+}
+
+/// Whether the principal is on the right side of the wall, and of its own tenant.
+async fn enters(registry: &Registry, principal: &Principal, space: &Space) -> Result<bool> {
+    if !may_enter(principal, &Spaces::One(space.clone())) {
+        return Ok(false);
+    }
+    if principal.is_system() {
+        return Ok(true);
+    }
+    let life = registry.find_space(space).await?;
+    Ok(life.is_some_and(|life| is_tied(principal, &life)))
+}
+
+/// Whether the principal belongs to this tenant, and not to a former one of its name.
+fn is_tied(principal: &Principal, life: &Life) -> bool {
+    principal.is_system() || principal.tie.holds(&life.uid, life.created)
+}
+
+/// Only those who may work in a space learn that there is none.
+async fn must_exist(registry: &Registry, spaces: &Spaces) -> Result<()> {
+    if let Spaces::One(space) = spaces
+        && let Some(tenant) = space.tenant()
+        && registry.find_space(space).await?.is_none()
     {
-        return Err(match principal.is_system() {
-            true => no_such_tenant(tenant.as_str()),
-            false => refused(),
-        });
+        return Err(no_such_tenant(tenant.as_str()));
     }
     Ok(())
+}
+
+/// What a request for objects is to a policy. A namespace is in itself.
+fn act<'a>(path: &'a ResourcePath, name: Option<&'a str>) -> ResourceAct<'a> {
+    let kind = path.of();
+    let namespace = match path.kind == core_kind("namespaces") {
+        true => path.name.as_deref(),
+        false => path.namespace.as_deref(),
+    };
+    ResourceAct {
+        verb: path.verb.as_str(),
+        group: &kind.group,
+        resource: &kind.resource,
+        subresource: path.subresource.as_deref(),
+        namespace,
+        name,
+    }
+}
+
+/// The name that a list is about if it is about one: rules that name objects allow it.
+fn selected_name(path: &ResourcePath, query: &Query) -> Option<String> {
+    let of_many = matches!(path.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
+    let text = query.get("fieldSelector").filter(|_| of_many)?;
+    let fields = FieldSelector::parse(path.of(), text).ok()?;
+    fields.name().map(str::to_owned)
+}
+
+fn scope(principal: &Principal, spaces: &Spaces, namespace: Option<&str>) -> String {
+    match (reach(principal, spaces), namespace) {
+        (Reach::Elsewhere, _) => outside(spaces),
+        (Reach::Home, Some(namespace)) => format!("in the namespace \"{namespace}\""),
+        (Reach::Home, None) => "at the cluster scope".to_owned(),
+    }
+}
+
+fn outside(spaces: &Spaces) -> String {
+    match spaces {
+        Spaces::All => "in all tenants".to_owned(),
+        Spaces::One(space) => format!("in the tenant \"{space}\""),
+    }
 }

@@ -7,10 +7,11 @@
 mod collection;
 mod entry;
 mod feed;
+mod life;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use insula_core::{Layout, Revision, Space, TenantName};
@@ -20,6 +21,7 @@ use tokio::sync::Notify;
 pub use collection::{Change, Collection, Cursor, Event, Lost, Snapshot, frame};
 pub use entry::{Stored, with_revision, without_revision};
 pub use feed::{Feed, load};
+pub use life::Life;
 
 /// All collections of all spaces.
 #[derive(Debug)]
@@ -28,9 +30,11 @@ pub struct Cache {
     shelves: Vec<Shelf>,
     /// Everything that happened after it is told to watchers.
     start: Revision,
-    /// When tenants came about: their spaces have no history before that, even if there was
-    /// another tenant of that name.
-    births: RwLock<HashMap<TenantName, Revision>>,
+    /// The spaces that there are.
+    lives: RwLock<HashMap<Space, Arc<Life>>>,
+    /// The spaces whose policies are in memory, so that those that nobody asks are found
+    /// without a look at all.
+    compiled: Mutex<Vec<Weak<Life>>>,
     applied: AtomicU64,
     advanced: Notify,
     progress_wanted: Notify,
@@ -72,7 +76,8 @@ impl Cache {
             layout,
             shelves: kinds().iter().map(shelf).collect(),
             start: at,
-            births: RwLock::default(),
+            lives: RwLock::default(),
+            compiled: Mutex::default(),
             applied: AtomicU64::new(at.get()),
             advanced: Notify::new(),
             progress_wanted: Notify::new(),
@@ -184,22 +189,46 @@ impl Cache {
     }
 
     /// The revision at which the space came about: what was there before was not its own.
+    /// The system's was always there.
     pub fn birth(&self, space: &Space) -> Revision {
-        let births = self.births.read().unwrap_or_else(PoisonError::into_inner);
-        let birth = space.tenant().and_then(|tenant| births.get(tenant));
-        birth.copied().unwrap_or(Revision::ZERO)
+        match space {
+            Space::System => Revision::ZERO,
+            Space::Tenant(_) => self.life(space).map_or(Revision::ZERO, |life| life.birth),
+        }
     }
 
-    fn born(&self, tenant: &str, revision: Revision) {
+    /// The space, if there is such a tenant.
+    pub fn life(&self, space: &Space) -> Option<Arc<Life>> {
+        let lives = self.lives.read().unwrap_or_else(PoisonError::into_inner);
+        lives.get(space).cloned()
+    }
+
+    /// Notes whose policy is in memory now.
+    pub(crate) fn note_compiled(&self, life: &Arc<Life>) {
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        compiled.push(Arc::downgrade(life));
+    }
+
+    /// Gives back the memory of policies that nobody asked since the last call but one.
+    fn drop_idle_policies(&self) {
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        compiled.retain(|life| {
+            let life = life.upgrade();
+            life.is_some_and(|life| life.keeps_policy())
+        });
+    }
+
+    fn born(&self, tenant: &Stored, revision: Revision) {
         // Nothing that was made under the name of a former tenant is left to this one.
-        self.close(tenant);
+        self.close(tenant.name());
         self.note_birth(tenant, revision);
     }
 
-    fn note_birth(&self, tenant: &str, revision: Revision) {
-        if let Ok(tenant) = TenantName::parse(tenant) {
-            let mut births = self.births.write().unwrap_or_else(PoisonError::into_inner);
-            births.insert(tenant, revision);
+    fn note_birth(&self, tenant: &Stored, revision: Revision) {
+        if let Ok(space) = Space::parse(tenant.name()) {
+            let life = Arc::new(Life::of(tenant, revision));
+            let mut lives = self.lives.write().unwrap_or_else(PoisonError::into_inner);
+            lives.insert(space, life);
         }
     }
 
@@ -208,15 +237,17 @@ impl Cache {
         let Ok(tenant) = TenantName::parse(tenant) else {
             return;
         };
-        let space = Space::Tenant(tenant.clone());
+        let space = Space::Tenant(tenant);
         for shelf in &self.shelves {
             let mut spaces = shelf.spaces.write().unwrap_or_else(PoisonError::into_inner);
             if let Some(collection) = spaces.remove(&space) {
                 collection.close();
             }
         }
-        let mut births = self.births.write().unwrap_or_else(PoisonError::into_inner);
-        births.remove(&tenant);
+        let mut lives = self.lives.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(life) = lives.remove(&space) {
+            life.end();
+        }
     }
 }
 

@@ -22,6 +22,7 @@ use crate::negotiate::{self, Media, OpenApiMedia};
 use crate::query::Query;
 use crate::request::{Answer, App, serves};
 use crate::route::Document;
+use crate::service_account;
 use crate::status::{Refusal, Result};
 use crate::view;
 
@@ -89,14 +90,13 @@ pub fn open(app: &App, document: &Document, query: &Query) -> Result<Answer> {
             // is before it listens.
             let text = match query.flag("verbose") {
                 false => "ok".to_owned(),
-                true => {
-                    let revision = app.registry.cache().applied();
-                    format!("[+]ping ok\n[+]cache ok (revision {revision})\n{check} check passed\n")
-                }
+                true => format!("[+]ping ok\n[+]cache ok\n{check} check passed\n"),
             };
             Ok(Answer::new(StatusCode::OK, Bytes::from(text).into())
                 .typed("text/plain; charset=utf-8"))
         }
+        Document::Issuer => service_account::configuration(app),
+        Document::Keys => service_account::keys(app),
         _ => Err(Refusal::no_such_path()),
     }
 }
@@ -168,7 +168,9 @@ pub fn answer(
             let body = json!({"paths": paths}).to_string();
             Ok(Answer::new(StatusCode::OK, Bytes::from(body).into()))
         }
-        Document::Version | Document::Health(_) => open(app, document, query),
+        Document::Version | Document::Health(_) | Document::Issuer | Document::Keys => {
+            open(app, document, query)
+        }
     }
 }
 

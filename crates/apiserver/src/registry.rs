@@ -1,14 +1,15 @@
 //! Objects behind the pipeline: the store for what is written, the cache for what is read.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use insula_core::{Layout, Place, ResourceName, Revision, Space};
 use insula_kinds::{Kind, KindId, kinds};
 use insula_store::{Key, Outcome, Store, Transaction};
 use tokio::sync::Notify;
 
-use crate::cache::{Cache, Collection, Stored};
+use crate::built_in;
+use crate::cache::{Cache, Collection, Life, Stored};
 use crate::status::{Refusal, Result};
 use crate::token::Tokens;
 
@@ -19,6 +20,8 @@ pub struct Registry {
     layout: Layout,
     tokens: Tokens,
     closing: Closing,
+    /// The revision of the last change that went through here.
+    committed: AtomicU64,
 }
 
 /// That the server stops, for those who would go on for ever.
@@ -95,6 +98,7 @@ impl Registry {
             layout,
             tokens: Tokens::new(secret),
             closing: Closing::default(),
+            committed: AtomicU64::new(0),
         }
     }
 
@@ -151,10 +155,24 @@ impl Registry {
         Ok(revision)
     }
 
-    /// The object as the cache has it, which may be behind.
+    /// Waits until the cache shows every change that this server itself has made: who takes
+    /// a right away is obeyed from the next request on, without a question to the store.
+    pub async fn settle(&self) {
+        let committed = Revision::new(self.committed.load(Ordering::Acquire));
+        self.cache.reach(committed).await;
+    }
+
+    /// The object as the cache has it, which may be behind; or as every space has it.
     pub fn cached(&self, address: &Address) -> Option<Arc<Stored>> {
-        let collection = self.cache.find(address.kind, &address.space)?;
-        collection.get(&address.within())
+        let collection = self.cache.find(address.kind, &address.space);
+        let stored = collection.and_then(|collection| collection.get(&address.within()));
+        stored.or_else(|| {
+            if !built_in::are_some(address.kind) {
+                return None;
+            }
+            let life = self.cache.life(&address.space)?;
+            built_in::find(address, &life)
+        })
     }
 
     /// The object as it is, with everything that was acknowledged before the call.
@@ -170,7 +188,11 @@ impl Registry {
 
     /// Carries out a transaction.
     pub async fn commit(&self, transaction: Transaction) -> Result<Outcome> {
-        Ok(self.store.commit(transaction).await?)
+        let outcome = self.store.commit(transaction).await?;
+        if let Outcome::Committed(revision) = &outcome {
+            self.committed.fetch_max(revision.get(), Ordering::AcqRel);
+        }
+        Ok(outcome)
     }
 
     /// The object that the store holds there, past the cache.
@@ -196,6 +218,16 @@ pub struct TenantState {
 }
 
 impl Registry {
+    /// The space, after everything that was acknowledged before the call if the cache does
+    /// not have it.
+    pub async fn find_space(&self, space: &Space) -> Result<Option<Arc<Life>>> {
+        if let Some(found) = self.cache.life(space) {
+            return Ok(Some(found));
+        }
+        self.catch_up().await?;
+        Ok(self.cache.life(space))
+    }
+
     /// The tenant's object, as the cache has it.
     pub fn tenant(&self, name: &str) -> Option<TenantState> {
         let address = tenant_address(name);

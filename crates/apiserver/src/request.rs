@@ -4,8 +4,9 @@
 //! accept        TLS, limits, deadline                                 server.rs
 //! route         path -> verb, resource, namespace, name, space        route.rs
 //! authenticate  certificate | token -> Principal                      authenticate.rs
+//! impersonate   Principal -> whom they act for                        impersonate.rs
 //! locate        Principal + URL -> Space                              locate.rs
-//! authorize     may they enter? -> Granted                            authorize.rs
+//! authorize     may they enter? then RBAC inside -> Granted           authorize.rs
 //! decode        negotiate, bounded, strict or warn                    negotiate.rs, intake.rs
 //! read          get | list | watch from the cache                     read/
 //! write         until committed or refused                            write/
@@ -24,13 +25,14 @@ use http::header::{
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use insula_core::{Space, Spaces, Verb};
+use insula_core::{Principal, Space, Spaces, Verb};
 use uuid::Uuid;
 
 use crate::authenticate::{Authenticator, Peer};
-use crate::authorize::{Granted, authorize, authorize_document};
+use crate::authorize::{Granted, authorize, authorize_path};
 use crate::body::Body;
 use crate::documents::{self, Documents};
+use crate::impersonate::impersonate;
 use crate::intake::{MAX_BODY, Sent};
 use crate::locate::locate;
 use crate::metrics::Metrics;
@@ -39,7 +41,8 @@ use crate::query::Query;
 use crate::read;
 use crate::registry::Registry;
 use crate::review;
-use crate::route::{Document, ResourcePath, Target, route};
+use crate::route::{ResourcePath, Target, route};
+use crate::service_account::Accounts;
 use crate::status::{Refusal, Result};
 use crate::subresource;
 use crate::view::{self, View};
@@ -55,8 +58,8 @@ pub struct App {
     pub documents: Documents,
     /// What is counted.
     pub metrics: Metrics,
-    /// What issues tokens of service accounts.
-    pub issuer: Option<crate::service_account::Issuer>,
+    /// What issues tokens of service accounts, and believes them.
+    pub accounts: Option<Arc<Accounts>>,
 }
 
 /// What an answer is made of, before it goes out.
@@ -123,23 +126,34 @@ where
     let path = parts.uri.path();
     let route = route(&parts.method, path, query.flag("watch"));
     if let Ok(route) = &route
-        && let Target::Document(open @ (Document::Health(_) | Document::Version)) = &route.target
+        && let Target::Document(document) = &route.target
+        && document.is_open()
     {
-        return documents::open(app, open, query);
+        return documents::open(app, document, query);
     }
-    let principal = app.authenticator.authenticate(peer, &parts.headers)?;
-    let route = route?;
+    let registry = &app.registry;
+    let headers = &parts.headers;
+    let caller = app
+        .authenticator
+        .authenticate(registry, peer, headers)
+        .await?;
+    let acted_for = impersonate(registry, &caller, headers).await?;
+    let principal = acted_for.unwrap_or(caller);
+    let route = match route {
+        Ok(route) => route,
+        Err(refusal) => return Err(nothing_there(app, &principal, parts, refusal).await),
+    };
     let spaces = locate(&principal, route.named);
     match route.target {
         Target::Document(document) => {
             let Spaces::One(space) = spaces else {
                 return Err(Refusal::no_such_path());
             };
-            authorize_document(&app.registry, &principal, &space, path).await?;
+            authorize_path(registry, &principal, &space, "get", path).await?;
             documents::answer(app, &document, &space, parts, query)
         }
         Target::Resource(resource) => {
-            let granted = authorize(&app.registry, principal, spaces, resource).await?;
+            let granted = authorize(registry, principal, spaces, resource, query).await?;
             let accepted = negotiate::accepted(&parts.headers, query)?;
             if granted.path().verb.reads() {
                 return read(app, &granted, query, accepted).await;
@@ -148,6 +162,20 @@ where
             write(app, &granted, parts, query, accepted, body).await
         }
     }
+}
+
+/// What a path is answered with that is nobody's: only those who may look learn that.
+async fn nothing_there(
+    app: &App,
+    principal: &Principal,
+    parts: &Parts,
+    refusal: Refusal,
+) -> Refusal {
+    let verb = parts.method.as_str().to_ascii_lowercase();
+    let (registry, home) = (&app.registry, &principal.home);
+    let path = parts.uri.path();
+    let looked = authorize_path(registry, principal, home, &verb, path).await;
+    looked.err().unwrap_or(refusal)
 }
 
 async fn read(app: &App, granted: &Granted, query: &Query, accepted: Accepted) -> Result<Answer> {
@@ -207,7 +235,7 @@ async fn write(
     }
     match path.verb {
         Verb::Create if review::is_review(path.of()) => {
-            review::answer(app, granted, query, accepted, &sent)
+            review::answer(app, granted, query, accepted, &sent).await
         }
         Verb::Create => {
             let done = write::create(registry, granted, query, &sent).await?;

@@ -1,5 +1,7 @@
 //! Questions that are asked by creating an object which is answered and not kept.
 
+mod access;
+
 use http::StatusCode;
 use insula_core::{Principal, Spaces};
 use insula_kinds::{Kind, Object, Value, validate};
@@ -20,7 +22,7 @@ pub fn is_review(kind: &Kind) -> bool {
 }
 
 /// Answers the question in the body.
-pub fn answer(
+pub async fn answer(
     app: &App,
     granted: &Granted,
     query: &Query,
@@ -38,15 +40,19 @@ pub fn answer(
         _ => validate::create(kind, &review),
     };
     if !errors.is_empty() {
-        return Err(Refusal::invalid(kind, "", &errors));
+        // These are the reviews that Kubernetes refuses under no name at all.
+        return Err(Refusal::invalid_named("", &kind.group, "", &errors));
     }
     let status = match kind.kind.as_str() {
         "SelfSubjectReview" => whoami(granted.principal()),
-        "TokenReview" => token_review(app, granted, &review)?,
-        "SelfSubjectAccessReview" => allowed(granted, &review),
-        "SelfSubjectRulesReview" => rules(),
-        // Who may do what is decided by the space alone so far: whoever belongs to it may.
-        _ => others_allowed(granted, &review),
+        "TokenReview" => token_review(app, granted, &review).await?,
+        "SelfSubjectAccessReview" => access::of_caller(&app.registry, granted, &review).await?,
+        "SelfSubjectRulesReview" => {
+            let status = access::rules(&app.registry, granted, &review).await?;
+            review.insert("spec".to_owned(), json!({}));
+            status
+        }
+        _ => access::of_another(&app.registry, granted, &review).await?,
     };
     review.insert("status".to_owned(), status);
     if kind.kind == "SelfSubjectReview" {
@@ -94,55 +100,30 @@ fn user_info(principal: &Principal) -> Value {
     info
 }
 
-fn token_review(app: &App, granted: &Granted, review: &Object) -> Result<Value> {
-    let token = review
-        .get("spec")
-        .and_then(|spec| spec.get("token"))
-        .and_then(Value::as_str);
+async fn token_review(app: &App, granted: &Granted, review: &Object) -> Result<Value> {
+    let member = |member: &str| review.get("spec").and_then(|spec| spec.get(member));
+    let token = member("token").and_then(Value::as_str);
     let Some(token) = token.filter(|token| !token.is_empty()) else {
         return Err(Refusal::bad_request(
             "token is required for TokenReview in authentication",
         ));
     };
-    let found = app.authenticator.token(token);
+    let audiences = member("audiences").and_then(Value::as_array);
+    let audiences = audiences.into_iter().flatten().filter_map(Value::as_str);
+    let audiences: Vec<String> = audiences.map(str::to_owned).collect();
+    let registry = &app.registry;
+    let believed = app.authenticator.token(registry, token, &audiences).await;
+    let refused = |why: String| json!({"user": {}, "error": why});
     // Somebody of another space is nobody here.
-    let found = found.filter(|found| match granted.spaces() {
-        Spaces::One(space) => found.home == *space,
-        Spaces::All => false,
-    });
-    Ok(match found {
-        Some(principal) => json!({"authenticated": true, "user": user_info(&principal)}),
-        None => json!({"user": {}, "error": "the token is not known"}),
-    })
-}
-
-fn allowed(granted: &Granted, review: &Object) -> Value {
-    let resource = review
-        .get("spec")
-        .and_then(|spec| spec.get("resourceAttributes"))
-        .and_then(|attributes| attributes.get("resource"))
-        .and_then(Value::as_str);
-    let refused = !granted.principal().is_system()
-        && resource.is_some_and(|name| {
-            insula_kinds::kinds()
-                .iter()
-                .any(|(_, kind)| kind.resource == name && kind.system_only)
-        });
-    json!({"allowed": !refused})
-}
-
-fn others_allowed(granted: &Granted, review: &Object) -> Value {
-    let groups = review.get("spec").and_then(|spec| spec.get("groups"));
-    let masters = groups
-        .and_then(Value::as_array)
-        .is_some_and(|groups| groups.iter().any(|group| group == insula_core::MASTERS));
-    json!({"allowed": masters && granted.principal().is_system()})
-}
-
-fn rules() -> Value {
-    json!({
-        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-        "incomplete": false,
+    Ok(match believed {
+        Ok(believed) if *granted.spaces() == Spaces::One(believed.principal.home.clone()) => {
+            json!({
+                "authenticated": true,
+                "user": user_info(&believed.principal),
+                "audiences": believed.audiences,
+            })
+        }
+        Ok(_) => refused("invalid bearer token".to_owned()),
+        Err(error) => refused(error.to_string()),
     })
 }

@@ -68,8 +68,23 @@ pub enum Document {
     Health(&'static str),
     /// `/metrics`.
     Metrics,
+    /// `/.well-known/openid-configuration`: who issues tokens of service accounts.
+    Issuer,
+    /// `/openid/v1/jwks`: what they are verified with.
+    Keys,
     /// `/`.
     Index,
+}
+
+impl Document {
+    /// Whether anybody may read it, who they are or are not: probes have no credentials, and
+    /// neither have those who verify tokens that they were shown.
+    pub const fn is_open(&self) -> bool {
+        matches!(
+            self,
+            Self::Health(_) | Self::Version | Self::Issuer | Self::Keys
+        )
+    }
 }
 
 impl ResourcePath {
@@ -86,10 +101,10 @@ pub fn route(method: &Method, path: &str, watch: bool) -> Result<Route> {
     match segments.as_slice() {
         ["tenants", tenant, rest @ ..] => {
             let prefix = Space::parse(tenant).map_err(|_| Refusal::no_such_path())?;
-            let below = below_prefix(method, rest, watch)?;
+            let below = inside_space(method, rest, watch)?;
             inside(below, prefix)
         }
-        rest => below_prefix(method, rest, watch),
+        rest => inside_space(method, rest, watch),
     }
 }
 
@@ -117,7 +132,21 @@ fn inside(route: Route, prefix: Space) -> Result<Route> {
     })
 }
 
-fn below_prefix(method: &Method, segments: &[&str], watch: bool) -> Result<Route> {
+/// The path without a server prefix: what roles call it.
+pub fn below_prefix(path: &str) -> &str {
+    let Some((_, rest)) = path
+        .strip_prefix("/tenants/")
+        .map(|rest| rest.split_once('/').unwrap_or((rest, "")))
+    else {
+        return path;
+    };
+    match rest {
+        "" => "/",
+        rest => &path[path.len() - rest.len() - 1..],
+    }
+}
+
+fn inside_space(method: &Method, segments: &[&str], watch: bool) -> Result<Route> {
     let document = match segments {
         [] => Document::Index,
         ["api"] => Document::Api,
@@ -133,6 +162,8 @@ fn below_prefix(method: &Method, segments: &[&str], watch: bool) -> Result<Route
         ["livez", ..] => Document::Health("livez"),
         ["readyz", ..] => Document::Health("readyz"),
         ["metrics"] => Document::Metrics,
+        [".well-known", "openid-configuration"] => Document::Issuer,
+        ["openid", "v1", "jwks"] => Document::Keys,
         ["api", "v1", rest @ ..] => return resource(method, "", "v1", rest, watch),
         ["apis", group, version, rest @ ..] => {
             return resource(method, group, version, rest, watch);

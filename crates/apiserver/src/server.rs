@@ -25,7 +25,7 @@ use crate::documents::Documents;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::request::{self, App};
-use crate::service_account::Issuer;
+use crate::service_account::Accounts;
 use crate::tenants;
 
 /// What a server is made of.
@@ -45,8 +45,8 @@ pub struct Options {
     pub default_tenant: Option<Space>,
     /// What all keys begin with.
     pub layout: Layout,
-    /// Signs tokens of service accounts.
-    pub issuer: Option<Issuer>,
+    /// Signs and verifies tokens of service accounts.
+    pub accounts: Option<Accounts>,
     /// Seals continue tokens; servers that share a store share it.
     pub secret: Vec<u8>,
 }
@@ -95,15 +95,17 @@ impl Server {
         options.listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(options.listener)?;
         let documents = Documents::new(listener.local_addr()?.to_string());
+        let accounts = options.accounts.map(Arc::new);
         let app = App {
             registry: Arc::new(registry),
             authenticator: Authenticator {
                 tokens: options.tokens,
+                accounts: accounts.clone(),
                 default_tenant: options.default_tenant,
             },
             documents,
             metrics: Metrics::default(),
-            issuer: options.issuer,
+            accounts,
         };
         Ok(Self {
             listener,

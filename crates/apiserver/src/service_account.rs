@@ -1,280 +1,124 @@
-//! Tokens of service accounts.
+//! Service accounts: what they are called, and their tokens.
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::StatusCode;
-use insula_kinds::{FieldError, Object, TypeId, Value, kinds, types};
-use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
-use serde_json::json;
-use uuid::Uuid;
+mod claims;
+mod issuer;
+mod published;
+mod request;
+mod verify;
 
-use crate::authorize::Granted;
-use crate::intake::{self, Expected, Sent};
-use crate::negotiate::Accepted;
-use crate::query::{Query, WriteOptions};
-use crate::registry::{Address, core_kind};
-use crate::request::{Answer, App};
-use crate::status::{Refusal, Result};
-use crate::view::View;
+pub use insula_access::jwt::NotASigningKey;
+use insula_core::{Principal, Proof};
 
-/// Signs tokens.
-pub struct Issuer {
-    key: EcdsaKeyPair,
-    key_id: String,
-    url: String,
-    random: SystemRandom,
+pub use self::claims::{Account, Bound};
+pub use self::issuer::Issuer;
+pub use self::published::{configuration, keys};
+pub use self::request::request;
+pub use self::verify::{Holder, Unbelieved, Verifier};
+use crate::registry::{Address, Registry, core_kind, is_terminating};
+
+/// What a service account is called as a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccountName<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name in there.
+    pub name: &'a str,
 }
 
-/// The key cannot sign tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the service-account key is not a P-256 private key in PKCS #8")]
-pub struct NotASigningKey;
+/// Where a secret keeps a token.
+pub const KEPT_TOKEN: &str = "token";
 
-/// How long a token is good for that asks for nothing.
-const DEFAULT_SECONDS: i64 = 3600;
+/// What issues tokens of service accounts, and believes them.
+#[derive(Debug)]
+pub struct Accounts {
+    /// Signs.
+    pub issuer: Issuer,
+    /// Verifies.
+    pub verifier: Verifier,
+    /// Where others find the server.
+    pub url: String,
+}
 
-impl Issuer {
-    /// Signs with `key`, in PKCS #8, as the issuer that calls itself `url`.
-    pub fn new(key: &[u8], url: &str) -> Result<Self, NotASigningKey> {
-        let random = SystemRandom::new();
-        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key, &random);
-        let pair = pair.map_err(|_| NotASigningKey)?;
-        let public = ring::signature::KeyPair::public_key(&pair);
-        let digest = ring::digest::digest(&ring::digest::SHA256, public.as_ref());
-        let key_id = URL_SAFE_NO_PAD.encode(digest.as_ref());
-        Ok(Self {
-            key: pair,
-            key_id,
+impl Accounts {
+    /// Of this issuer, on the server at `url`.
+    pub fn new(issuer: Issuer, url: &str) -> Self {
+        Self {
+            verifier: Verifier::new(&issuer),
+            issuer,
             url: url.to_owned(),
-            random,
-        })
-    }
-
-    fn sign(&self, claims: &Value) -> Result<String> {
-        let header = json!({"alg": "ES256", "kid": self.key_id});
-        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let signed = format!("{}.{}", part(&header), part(claims));
-        let signature = self.key.sign(&self.random, signed.as_bytes());
-        let signature = signature.map_err(|_| Refusal::internal("a token could not be signed"))?;
-        Ok(format!(
-            "{signed}.{}",
-            URL_SAFE_NO_PAD.encode(signature.as_ref())
-        ))
-    }
-}
-
-impl std::fmt::Debug for Issuer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Issuer")
-            .field("url", &self.url)
-            .field("key", &"****")
-            .finish()
-    }
-}
-
-/// Answers a `TokenRequest`.
-pub async fn request(
-    app: &App,
-    granted: &Granted,
-    query: &Query,
-    accepted: Accepted,
-    sent: &Sent,
-) -> Result<Answer> {
-    let options = WriteOptions::read(query, "CreateOptions")?;
-    let path = granted.path();
-    let address = granted.address()?;
-    let found = app.registry.fresh(&address).await?;
-    let account = found
-        .ok_or_else(|| Refusal::not_found(path.of(), &address.name))?
-        .tree();
-    let written = intake::read(sent, expected(), options.validation)?;
-    let issuer = app.issuer.as_ref();
-    let issuer = issuer.ok_or_else(|| Refusal::internal("no service-account key is configured"))?;
-    let mut wanted = Wanted::read(&written.object, &address.name, issuer)?;
-    wanted.bind(app, &address).await?;
-    let (token, expires) = issuer.token(&wanted, &address, &account)?;
-    let mut answer = Object::new();
-    answer.insert(
-        "metadata".to_owned(),
-        json!({
-            "name": address.name,
-            "namespace": address.namespace,
-            "creationTimestamp": insula_kinds::time::now(),
-        }),
-    );
-    answer.insert(
-        "spec".to_owned(),
-        json!({
-            "audiences": wanted.audiences,
-            "expirationSeconds": wanted.seconds,
-            "boundObjectRef": wanted.bound,
-        }),
-    );
-    answer.insert(
-        "status".to_owned(),
-        json!({"token": token, "expirationTimestamp": expires}),
-    );
-    let view = View::of_status(accepted);
-    let body = view.value(
-        "authentication.k8s.io/v1",
-        "TokenRequest",
-        token_request(),
-        &answer,
-    );
-    Ok(Answer::new(StatusCode::CREATED, body)
-        .of(accepted)
-        .warned(written.warnings))
-}
-
-/// What a token is to say.
-struct Wanted {
-    audiences: Vec<String>,
-    seconds: i64,
-    bound: Value,
-    /// What the token says about the object that it is bound to.
-    claim: Option<(&'static str, Value)>,
-}
-
-impl Wanted {
-    fn read(request: &Object, name: &str, issuer: &Issuer) -> Result<Self> {
-        let spec = request.get("spec");
-        let member = |name: &str| spec.and_then(|spec| spec.get(name));
-        let audiences = member("audiences")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten();
-        let mut audiences: Vec<String> = audiences
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect();
-        if audiences.is_empty() {
-            audiences.push(issuer.url.clone());
         }
-        let seconds = member("expirationSeconds").and_then(Value::as_i64);
-        let seconds = seconds.unwrap_or(DEFAULT_SECONDS);
-        let why = match seconds {
-            ..600 => Some("may not specify a duration less than 10 minutes"),
-            600..=4_294_967_296 => None,
-            _ => Some("may not specify a duration larger than 2^32 seconds"),
-        };
-        if let Some(why) = why {
-            let error = FieldError::invalid("spec.expirationSeconds", &seconds.into(), why);
-            let group = "authentication.k8s.io";
-            return Err(Refusal::invalid_named(
-                "TokenRequest",
-                group,
-                name,
-                &[error],
-            ));
-        }
-        let bound = member("boundObjectRef").cloned().unwrap_or(Value::Null);
-        Ok(Self {
-            audiences,
-            seconds,
-            bound,
-            claim: None,
-        })
-    }
-
-    /// Looks for the object that the token is to live with.
-    async fn bind(&mut self, app: &App, account: &Address) -> Result<()> {
-        let text = |member: &str| self.bound.get(member).and_then(Value::as_str).unwrap_or("");
-        if self.bound.is_null() {
-            return Ok(());
-        }
-        let (name, given) = (text("name"), text("uid"));
-        let (claim, resource) = match (text("apiVersion"), text("kind")) {
-            ("v1", "Pod") => ("pod", "pods"),
-            ("v1", "Secret") => ("secret", "secrets"),
-            ("v1", "Node") => ("node", "nodes"),
-            (version, kind) => {
-                let (group, version) = version.split_once('/').unwrap_or(("", version));
-                return Err(Refusal::bad_request(format!(
-                    "cannot bind token for serviceaccount \"{}\" to type: {group}/{version}, \
-                     Kind={kind}",
-                    account.name
-                )));
-            }
-        };
-        let kind = core_kind(resource);
-        let address = Address {
-            kind,
-            space: account.space.clone(),
-            namespace: account
-                .namespace
-                .clone()
-                .filter(|_| kinds().get(kind).namespaced()),
-            name: name.to_owned(),
-        };
-        let found = app.registry.fresh(&address).await?;
-        let found = found.ok_or_else(|| Refusal::not_found(address.of(), name))?;
-        let tree = found.tree();
-        let uid = tree.get("metadata").and_then(|of| of.get("uid"));
-        let uid = uid.and_then(Value::as_str).unwrap_or("");
-        if !given.is_empty() && given != uid {
-            let why = format!(
-                "the UID in the bound object reference ({given}) does not match the UID in record. \
-                 The object might have been deleted and then recreated"
-            );
-            return Err(Refusal::conflict(address.of(), name, &why));
-        }
-        self.claim = Some((claim, json!({"name": name, "uid": uid})));
-        Ok(())
     }
 }
 
-impl Issuer {
-    fn token(
-        &self,
-        wanted: &Wanted,
-        address: &Address,
-        account: &Object,
-    ) -> Result<(String, String)> {
-        let now = jiff::Timestamp::now().as_second();
-        let namespace = address.namespace.as_deref().unwrap_or("");
-        let uid = account
-            .get("metadata")
-            .and_then(|of| of.get("uid"))
-            .cloned();
-        let mut kubernetes = json!({
-            "namespace": namespace,
-            "serviceaccount": {"name": address.name, "uid": uid},
-        });
-        // Which space the account is of is in the token, not in the user's name.
-        if let Some((member, bound)) = &wanted.claim {
-            kubernetes[*member] = bound.clone();
-        }
-        if let Some(tenant) = address.space.tenant() {
-            kubernetes["tenant"] = tenant.as_str().into();
-        }
-        let claims = json!({
-            "iss": self.url,
-            "sub": format!("system:serviceaccount:{namespace}:{}", address.name),
-            "aud": wanted.audiences,
-            "iat": now,
-            "nbf": now,
-            "exp": now + wanted.seconds,
-            "jti": Uuid::new_v4().to_string(),
-            "kubernetes.io": kubernetes,
-        });
-        let expires = jiff::Timestamp::from_second(now + wanted.seconds);
-        let expires = expires.map_err(Refusal::internal)?.to_string();
-        Ok((self.sign(&claims)?, expires))
+const PREFIX: &str = "system:serviceaccount:";
+
+/// The group of all service accounts of a space.
+const ALL: &str = "system:serviceaccounts";
+
+impl<'a> AccountName<'a> {
+    /// The account whose user name this is.
+    pub fn parse(user: &'a str) -> Option<Self> {
+        let (namespace, name) = user.strip_prefix(PREFIX)?.split_once(':')?;
+        let plain = |text: &str| !text.is_empty() && !text.contains([':', '/']);
+        (plain(namespace) && plain(name)).then_some(Self { namespace, name })
+    }
+
+    /// The user name. It says nothing of the tenant: inside a space everything is as in a
+    /// cluster.
+    pub fn user(self) -> String {
+        format!("{PREFIX}{}:{}", self.namespace, self.name)
+    }
+
+    /// The groups that the server gives it.
+    pub fn groups(self) -> [String; 2] {
+        [ALL.to_owned(), format!("{ALL}:{}", self.namespace)]
     }
 }
 
-fn expected() -> Expected<'static> {
-    Expected {
-        group: "authentication.k8s.io",
-        api_version: "authentication.k8s.io/v1",
-        kind: "TokenRequest",
-        of: token_request(),
+/// Whether the account of a principal that is one is still there.
+pub fn still_there(registry: &Registry, principal: &Principal) -> bool {
+    if principal.proof != Proof::ServiceAccount {
+        return true;
     }
+    let Some(account) = AccountName::parse(&principal.user) else {
+        return false;
+    };
+    let address = Address {
+        kind: core_kind("serviceaccounts"),
+        space: principal.home.clone(),
+        namespace: Some(account.namespace.to_owned()),
+        name: account.name.to_owned(),
+    };
+    registry
+        .cached(&address)
+        .is_some_and(|found| found.uid() == principal.uid.as_deref() && !is_terminating(&found))
 }
 
-fn token_request() -> TypeId {
-    types()
-        .find("api.authentication.v1.TokenRequest")
-        .expect("it is in the table")
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_is_called_by_its_namespace_and_name_and_nothing_else_is_one() {
+        let account = AccountName::parse("system:serviceaccount:ns:robot").unwrap();
+        assert_eq!((account.namespace, account.name), ("ns", "robot"));
+        assert_eq!(account.user(), "system:serviceaccount:ns:robot");
+        assert_eq!(
+            account.groups(),
+            ["system:serviceaccounts", "system:serviceaccounts:ns"]
+        );
+        for other in [
+            "",
+            "robot",
+            "system:serviceaccount:",
+            "system:serviceaccount:ns",
+            "system:serviceaccount::robot",
+            "system:serviceaccount:ns:",
+            "system:serviceaccount:ns:a:b",
+            "system:serviceaccount:a/b:c",
+            "system:serviceaccounts:ns:robot",
+        ] {
+            assert_eq!(AccountName::parse(other), None, "{other}");
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! Why a request was refused, as clients are told: the one table of codes, reasons and
 //! wordings.
 
-use insula_core::{Principal, Revision, Verb};
+use insula_access::rbac::ResourceAct;
+use insula_core::{Principal, Revision};
 use insula_kinds::{FieldError, Kind, validate};
 use serde_json::{Value, json};
 
@@ -189,52 +190,58 @@ impl Refusal {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// The caller may not do this to a resource.
-    pub fn forbidden(
-        principal: &Principal,
-        verb: Verb,
-        kind: &Kind,
-        subresource: Option<&str>,
-        name: Option<&str>,
-        scope: &str,
-    ) -> Self {
-        let what = match subresource {
-            Some(subresource) => format!("{}/{subresource}", kind.resource),
-            None => kind.resource.clone(),
+    /// The caller may not do this to a resource; `scope` says where, `why` what stands in
+    /// the way if that is known.
+    pub fn forbidden(principal: &Principal, act: &ResourceAct<'_>, scope: &str, why: &str) -> Self {
+        let ResourceAct {
+            verb,
+            group,
+            resource,
+            subresource,
+            name,
+            ..
+        } = act;
+        let qualified = match *group {
+            "" => (*resource).to_owned(),
+            group => format!("{resource}.{group}"),
         };
         let named = name.map(|name| format!(" \"{name}\"")).unwrap_or_default();
-        let message = format!(
-            "{}{named} is forbidden: User \"{}\" cannot {verb} resource \"{what}\" in API group \
-             \"{}\" {scope}",
-            kind.qualified_resource(),
+        let below = subresource
+            .map(|name| format!("/{name}"))
+            .unwrap_or_default();
+        let mut message = format!(
+            "{qualified}{named} is forbidden: User \"{}\" cannot {verb} resource \
+             \"{resource}{below}\" in API group \"{group}\" {scope}",
             principal.user,
-            kind.group,
         );
-        Self::new(403, "Forbidden", message).about(kind, name.unwrap_or(""), &kind.resource)
+        if !why.is_empty() {
+            message.push_str(": ");
+            message.push_str(why);
+        }
+        let mut refusal = Self::new(403, "Forbidden", message);
+        for (member, value) in [("name", name.unwrap_or("")), ("group", group)] {
+            if !value.is_empty() {
+                refusal.detail(member, value.into());
+            }
+        }
+        refusal.detail("kind", (*resource).into());
+        refusal
     }
 
-    /// The caller may not read a path.
-    pub fn forbidden_path(principal: &Principal, path: &str) -> Self {
+    /// The caller may not do this to a path.
+    pub fn forbidden_path(principal: &Principal, verb: &str, path: &str, why: &str) -> Self {
         let user = &principal.user;
-        let message = format!("forbidden: User \"{user}\" cannot get path \"{path}\"");
+        let mut message = format!("forbidden: User \"{user}\" cannot {verb} path \"{path}\"");
+        if !why.is_empty() {
+            message.push_str(": ");
+            message.push_str(why);
+        }
         Self::new(403, "Forbidden", message).empty_details()
     }
 
     /// The credential belongs nowhere.
     pub fn no_tenant(why: &str) -> Self {
         Self::new(403, "Forbidden", format!("forbidden: {why}")).empty_details()
-    }
-
-    /// Nobody may act as somebody else.
-    pub fn no_impersonation(principal: &Principal, whom: &str) -> Self {
-        let message = format!(
-            "users \"{whom}\" is forbidden: User \"{}\" cannot impersonate resource \"users\" in \
-             API group \"\" in the tenant \"{}\"",
-            principal.user, principal.home
-        );
-        let mut refusal = Self::new(403, "Forbidden", message);
-        refusal.details = Some(Box::new(json!({"name": whom, "kind": "users"})));
-        refusal
     }
 
     /// The object may not be treated so, whoever asks.

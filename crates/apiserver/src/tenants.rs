@@ -212,7 +212,8 @@ pub async fn ensure(registry: &Registry, name: &TenantName) -> Result<()> {
     object.insert("metadata".to_owned(), json!({"name": name.as_str()}));
     let kind: KindId = core_kind("tenants");
     let made =
-        crate::write::create_object(registry, kind, &Space::System, None, object, false).await;
+        crate::write::create_object(registry, kind, &Space::System, None, object, None, false)
+            .await;
     match made {
         Err(refusal) if refusal.reason() != "AlreadyExists" => Err(refusal),
         _ => Ok(()),

@@ -6,6 +6,7 @@ mod delete;
 mod metadata;
 mod modify;
 mod patch;
+pub(crate) mod rights;
 mod update;
 
 use std::sync::Arc;

@@ -231,16 +231,17 @@ async fn a_list_from_the_store_itself_is_of_one_space_too() -> anyhow::Result<()
         ),
         (
             &system,
-            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles?labelSelector=%21kubernetes.io/bootstrapping",
             &[],
         ),
         (
             &one,
-            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles?labelSelector=%21kubernetes.io/bootstrapping",
             &["admin-role"],
         ),
     ] {
-        let list = client.get(&format!("{path}?{exact}")).await?;
+        let sign = if path.contains('?') { '&' } else { '?' };
+        let list = client.get(&format!("{path}{sign}{exact}")).await?;
         assert_eq!(list.status, 200, "{path}: {}", list.text());
         assert_eq!(names(&list.json()), expected, "{path}");
     }

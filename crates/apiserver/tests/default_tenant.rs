@@ -69,6 +69,16 @@ async fn it_stays_as_it_is_when_it_is_there() -> anyhow::Result<()> {
 async fn who_names_no_tenant_belongs_to_it_and_nobody_else_does() -> anyhow::Result<()> {
     let server = start("xxx").await?;
     let stray = server.client("stray").await?;
+    let refused = stray
+        .post(MAPS, &json!({"metadata": {"name": "one"}}))
+        .await?;
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    let binding = json!({"metadata": {"name": "stray"},
+        "subjects": [{"kind": "User", "name": "stray"}],
+        "roleRef": {"kind": "ClusterRole", "name": "cluster-admin"}});
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/tenants/xxx/clusterrolebindings";
+    let bound = server.system().await?.post(bindings, &binding).await?;
+    assert_eq!(bound.status, 201, "{}", bound.text());
     let made = stray
         .post(MAPS, &json!({"metadata": {"name": "one"}}))
         .await?;

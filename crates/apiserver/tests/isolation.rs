@@ -290,7 +290,7 @@ async fn through_its_own_paths_a_tenant_finds_nothing_of_another() -> anyhow::Re
         let (collection, name) = path.rsplit_once('/').expect("a path");
         for query in ["", "?resourceVersion=0", "?limit=1"] {
             let list = one.get(&format!("{collection}{query}")).await?;
-            assert_eq!(list.status, 200);
+            assert_eq!(list.status, 200, "{collection}: {}", list.text());
             let found = names(&list.json());
             assert!(
                 !found.iter().any(|found| found == name),
@@ -308,7 +308,8 @@ async fn through_its_own_paths_a_tenant_finds_nothing_of_another() -> anyhow::Re
             "{path}"
         );
         assert_eq!(one.delete(path).await?.status, 404, "{path}");
-        if kind.can("deletecollection") {
+        // With its last role the caller would lose every right.
+        if kind.can("deletecollection") && !kind.resource.starts_with("clusterrole") {
             let gone = one.delete(collection).await?;
             assert_eq!(gone.status, 200, "{collection}: {}", gone.text());
             assert!(!gone.text().contains("\"t2\""), "{collection}");

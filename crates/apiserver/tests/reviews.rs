@@ -45,7 +45,8 @@ async fn what_a_caller_may_do_is_answered() -> anyhow::Result<()> {
         review,
         json!({"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1",
             "metadata": {}, "spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}},
-            "status": {"allowed": true}})
+            "status": {"allowed": true, "reason": "RBAC: allowed by ClusterRoleBinding \
+                \"admin-role-binding\" of ClusterRole \"admin-role\" to User \"admin\""}})
     );
     let review = ask(&tenant, &path, may("tenants")).await?;
     assert_eq!(review["status"]["allowed"], false);
@@ -55,7 +56,7 @@ async fn what_a_caller_may_do_is_answered() -> anyhow::Result<()> {
     assert_eq!(answer.status, 422, "{}", answer.text());
     assert_eq!(
         answer.message(),
-        "SelfSubjectAccessReview.authorization.k8s.io \"\" is invalid: \
+        ".authorization.k8s.io \"\" is invalid: \
          spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or \
          resourceAttributes must be specified"
     );
@@ -76,7 +77,7 @@ async fn a_token_is_known_in_its_own_space_only() -> anyhow::Result<()> {
         let unknown = ask(client, &path, review(token)).await?;
         assert_eq!(
             unknown["status"],
-            json!({"user": {}, "error": "the token is not known"}),
+            json!({"user": {}, "error": "invalid bearer token"}),
             "{token}"
         );
     }
@@ -98,8 +99,15 @@ async fn the_rules_of_a_caller_are_those_of_its_space() -> anyhow::Result<()> {
     assert_eq!(review["status"]["incomplete"], false);
     assert_eq!(
         review["status"]["resourceRules"],
-        json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}])
+        json!([
+            {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+            {"verbs": ["create"], "apiGroups": ["authorization.k8s.io"],
+                "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]},
+            {"verbs": ["create"], "apiGroups": ["authentication.k8s.io"],
+                "resources": ["selfsubjectreviews"]},
+        ])
     );
+    assert_eq!(review["spec"], json!({}));
     Ok(())
 }
 

@@ -339,6 +339,12 @@ async fn a_token_says_whose_it_is_and_is_signed() -> anyhow::Result<()> {
         .get("/api/v1/namespaces/default/serviceaccounts/default")
         .await?
         .json();
+    let tenant = server
+        .system()
+        .await?
+        .get("/api/v1/tenants/t1")
+        .await?
+        .json();
     let answer = client.post(TOKEN, &json!({"spec": {}})).await?;
     assert_eq!(answer.status, 201, "{}", answer.text());
     let request = answer.json();
@@ -359,7 +365,7 @@ async fn a_token_says_whose_it_is_and_is_signed() -> anyhow::Result<()> {
     assert_eq!(claims["jti"].as_str().map(str::len), Some(36));
     assert_eq!(
         claims["kubernetes.io"],
-        json!({"namespace": "default", "tenant": "t1",
+        json!({"namespace": "default", "tenant": "t1", "tenantUid": tenant["metadata"]["uid"],
             "serviceaccount": {"name": "default", "uid": account["metadata"]["uid"]}})
     );
     let (signed, _) = token.rsplit_once('.').unwrap_or_default();

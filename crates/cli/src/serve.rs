@@ -7,6 +7,7 @@ mod settings;
 use std::sync::Arc;
 
 use insula_access::Authority;
+use insula_apiserver::service_account::Accounts;
 use insula_apiserver::{Error as ServerError, Options, Server};
 use insula_store::embedded::{self, Embedded};
 use insula_store::etcd::Etcd;
@@ -77,7 +78,7 @@ fn options(prepared: Prepared) -> Result<(Options, Authority), Failure> {
         tokens: prepared.tokens,
         default_tenant: prepared.default_tenant,
         layout: prepared.layout,
-        issuer: Some(issuer),
+        accounts: Some(Accounts::new(issuer, &prepared.url)),
         secret,
     };
     Ok((options, prepared.ca))

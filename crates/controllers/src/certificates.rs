@@ -41,6 +41,7 @@ pub async fn sign(registry: &Registry, authority: &Authority, address: &Address)
         subresource: Some("status"),
         whole: false,
         dry_run: false,
+        by: None,
     };
     if registry
         .cached(address)

@@ -131,6 +131,7 @@ pub async fn write(
         subresource: Some("status"),
         whole: false,
         dry_run: false,
+        by: None,
     };
     let now = time::now();
     let make = |object: &Object| {

@@ -240,6 +240,7 @@ pub async fn finalize(registry: &Registry, address: &Address, of: &str, name: &s
         subresource: Some("finalize"),
         whole: false,
         dry_run: false,
+        by: None,
     };
     let make = |object: &Object| {
         let mut object = object.clone();

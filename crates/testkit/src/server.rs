@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use insula_access::{Authority, Subject, TokenFile, Validity};
-use insula_apiserver::service_account::Issuer;
+use insula_apiserver::service_account::{Accounts, Issuer};
 use insula_apiserver::{Options, Registry, Server};
 use insula_core::{Layout, Space};
 use insula_store::embedded::{self, Embedded};
@@ -135,6 +135,7 @@ impl TestServer {
         let names = ["localhost".to_owned(), address.ip().to_string()];
         let certificate = authority.issue_server(&names, &key, validity)?;
         let signer = rcgen::KeyPair::generate()?;
+        let issuer = Issuer::new(signer.serialized_der(), "https://insula.test")?;
         let options = Options {
             listener,
             certificates: vec![CertificateDer::from_pem_slice(certificate.as_bytes())?],
@@ -145,7 +146,7 @@ impl TestServer {
             tokens: Some(TokenFile::parse(&tokens(&setup.tokens))?),
             default_tenant: setup.default_tenant,
             layout: Layout::default(),
-            issuer: Some(Issuer::new(signer.serialized_der(), "https://insula.test")?),
+            accounts: Some(Accounts::new(issuer, &format!("https://{address}"))),
             secret: b"test".to_vec(),
         };
         let server = Server::start(store, options).await?;

@@ -79,6 +79,8 @@ pub enum Lost {
 pub(super) enum Put {
     /// The object came about or changed.
     Object(Stored),
+    /// The object that every space has is stored in this one from now on.
+    Shadow(Stored, Arc<Stored>),
     /// The object at this key is gone.
     Gone(Arc<str>),
 }
@@ -229,7 +231,8 @@ impl Collection {
         };
         for change in changes {
             let event = match change {
-                Put::Object(object) => Some(state.put(Arc::new(object))),
+                Put::Object(object) => Some(state.put(Arc::new(object), None)),
+                Put::Shadow(object, of) => Some(state.put(Arc::new(object), Some(of))),
                 Put::Gone(key) => state.remove(&key, revision),
             };
             if let Some(event) = event.map(Arc::new) {
@@ -304,10 +307,11 @@ impl State {
         Cursor(self.first + self.log.len() as u64)
     }
 
-    fn put(&mut self, object: Arc<Stored>) -> Event {
+    fn put(&mut self, object: Arc<Stored>, built_in: Option<Arc<Stored>>) -> Event {
         let before = self
             .objects
-            .insert(Arc::clone(&object.key), Arc::clone(&object));
+            .insert(Arc::clone(&object.key), Arc::clone(&object))
+            .or(built_in);
         let change = if before.is_some() {
             Change::Modified
         } else {

@@ -1,10 +1,12 @@
 //! One object in the cache: its bytes, once.
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use insula_core::Revision;
 use insula_kinds::{Kind, Object};
+use insula_store::Expect;
 use serde::Deserialize;
 use serde::de::{self, IgnoredAny, MapAccess, Visitor};
 
@@ -17,6 +19,8 @@ pub struct Stored {
     pub revision: Revision,
     /// The JSON, beginning with `{"kind":"…","apiVersion":"…",`.
     pub body: Bytes,
+    /// Whether it is in every space and in no store: see [`built_in`](crate::built_in).
+    pub built_in: bool,
     labels: OnceLock<Labels>,
 }
 
@@ -30,6 +34,7 @@ impl Stored {
             key,
             revision,
             body: with_revision(value, revision),
+            built_in: false,
             labels: OnceLock::new(),
         }
     }
@@ -40,7 +45,24 @@ impl Stored {
             key,
             revision: Revision::ZERO,
             body,
+            built_in: false,
             labels: OnceLock::new(),
+        }
+    }
+
+    /// The object that every space has, and no store.
+    pub fn built_in(key: Arc<str>, revision: Revision, value: &[u8]) -> Self {
+        Self {
+            built_in: true,
+            ..Self::new(key, revision, value)
+        }
+    }
+
+    /// What a transaction expects that changes it.
+    pub const fn expected(&self) -> Expect {
+        match self.built_in {
+            true => Expect::Absent,
+            false => Expect::At(self.revision),
         }
     }
 
@@ -75,6 +97,19 @@ impl Stored {
         Some(&labels[found].1)
     }
 
+    /// Its UID. Every stored object has one, near its beginning.
+    pub fn uid(&self) -> Option<&str> {
+        std::str::from_utf8(&self.body[uid(&self.body)?]).ok()
+    }
+
+    /// When it was created, in seconds since 1970.
+    pub fn created(&self) -> Option<i64> {
+        let tree = self.tree();
+        let text = tree.get("metadata")?.get("creationTimestamp")?.as_str()?;
+        let time: jiff::Timestamp = text.parse().ok()?;
+        Some(time.as_second())
+    }
+
     /// The whole object as a tree.
     pub fn tree(&self) -> Object {
         serde_json::from_slice(&self.body).unwrap_or_default()
@@ -91,13 +126,18 @@ fn head_length(kind: &Kind) -> usize {
     r#"{"kind":"","apiVersion":"","#.len() + kind.kind.len() + kind.api_version().len()
 }
 
-/// Where the resourceVersion goes: right after the uid, which every stored object has and
-/// whose fields before it cannot hold this text (names and paths have no quotes).
-fn after_uid(json: &[u8]) -> Option<usize> {
+/// Where the uid is, which every stored object has and whose fields before it cannot hold
+/// this text (names and paths have no quotes).
+fn uid(json: &[u8]) -> Option<Range<usize>> {
     const MARK: &[u8] = br#""uid":""#;
     let at = json.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
-    let end = json[at..].iter().position(|byte| *byte == b'"')?;
-    Some(at + end + 1)
+    let length = json[at..].iter().position(|byte| *byte == b'"')?;
+    Some(at..at + length)
+}
+
+/// Where the resourceVersion goes: right after the uid.
+fn after_uid(json: &[u8]) -> Option<usize> {
+    uid(json).map(|uid| uid.end + 1)
 }
 
 /// The JSON with its resourceVersion.

@@ -12,6 +12,7 @@ use insula_store::{At, Changed, Error, KeyRange, Result, Store, Watch, WatchItem
 use super::Cache;
 use super::collection::{Collection, Put};
 use super::entry::Stored;
+use crate::{built_in, policy};
 
 /// Keeps the cache up to date.
 pub struct Feed {
@@ -47,10 +48,10 @@ pub async fn load(store: &Arc<dyn Store>, layout: Layout) -> Result<(Arc<Cache>,
             let Some(found) = cache.parse(&entry.key) else {
                 continue;
             };
-            if found.kind == tenants {
-                cache.note_birth(found.key, entry.created);
-            }
             let object = Stored::new(found.key.into(), entry.modified, &entry.value);
+            if found.kind == tenants {
+                cache.note_birth(&object, entry.created);
+            }
             cache.collection(found.kind, &found.space).load(object);
         }
         let last = page.entries.last().map(|entry| entry.key.clone());
@@ -86,6 +87,7 @@ impl Feed {
                 }
                 _ = minute.tick() => {
                     self.forget();
+                    cache.drop_idle_policies();
                     continue;
                 }
             };
@@ -114,7 +116,10 @@ impl Feed {
             let put = match change {
                 Changed::Put(entry) => {
                     let object = Stored::new(found.key.into(), entry.modified, &entry.value);
-                    Put::Object(object)
+                    match built_in::shadowed(&cache, found.kind, &found.space, &object) {
+                        Some(of) => Put::Shadow(object, of),
+                        None => Put::Object(object),
+                    }
                 }
                 Changed::Deleted(_) => Put::Gone(found.key.into()),
             };
@@ -145,10 +150,13 @@ impl Feed {
     /// Notes the births of tenants, before anything is put into their spaces.
     fn welcome(&self, found: &[(Found<'_>, &Changed)], revision: Revision) {
         for (found, change) in found {
-            if found.kind == self.tenants && matches!(change, Changed::Put(_)) {
+            if found.kind == self.tenants
+                && let Changed::Put(entry) = change
+            {
                 let tenants = self.cache.collection(found.kind, &found.space);
                 if tenants.get(found.key).is_none() {
-                    self.cache.born(found.key, revision);
+                    let tenant = Stored::new(found.key.into(), revision, &entry.value);
+                    self.cache.born(&tenant, revision);
                 }
             }
         }
@@ -167,6 +175,11 @@ impl Feed {
         for part in parts {
             let collection = cache.collection(kind, &part.space);
             let recorded = collection.apply(part.puts, revision);
+            if policy::decides_access(kind, &recorded.events)
+                && let Some(life) = cache.life(&part.space)
+            {
+                life.touch(revision);
+            }
             events.extend(recorded.events);
             self.remember(collection, recorded.began);
         }

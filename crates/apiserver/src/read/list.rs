@@ -10,6 +10,7 @@ use serde_json::json;
 use super::{PANORAMAS, Selection, not_older, past};
 use crate::authorize::Granted;
 use crate::body::Body;
+use crate::built_in;
 use crate::cache::Stored;
 use crate::query::{self, Query};
 use crate::registry::Registry;
@@ -266,6 +267,9 @@ fn cached(registry: &Registry, ask: Ask<'_>, until: Option<Revision>) -> Option<
         Spaces::One(space) => space,
         Spaces::All => return cached_everywhere(registry, ask, &prefix, until),
     };
+    if built_in::are_some(kind) {
+        return with_built_in(registry, ask, space, &prefix, until);
+    }
     let Some(collection) = cache.find(kind, space) else {
         // Nothing has been there as long as the cache looks, or as the space exists.
         let last = cache.first_of(space);
@@ -300,6 +304,59 @@ fn cached(registry: &Registry, ask: Ask<'_>, until: Option<Revision>) -> Option<
         found.left = Left::Known(left);
     }
     Some(found)
+}
+
+/// The same of a kind of which every space has some that are not stored.
+fn with_built_in(
+    registry: &Registry,
+    ask: Ask<'_>,
+    space: &Space,
+    prefix: &str,
+    until: Option<Revision>,
+) -> Option<Found> {
+    let (kind, cache) = (ask.list.kind.storage(), registry.cache());
+    let (stored, last) = match cache.find(kind, space) {
+        Some(collection) => {
+            let snapshot = collection.snapshot(prefix, None);
+            (snapshot.objects, snapshot.last)
+        }
+        None => (Vec::new(), cache.first_of(space)),
+    };
+    if until.is_some_and(|until| last > until) {
+        return None;
+    }
+    let all = complete(registry, ask, space, stored);
+    Some(choose(ask, placed(ask, all), last))
+}
+
+/// Adds to what is stored what every space has.
+pub(super) fn complete(
+    registry: &Registry,
+    ask: Ask<'_>,
+    space: &Space,
+    stored: Vec<Arc<Stored>>,
+) -> Vec<Arc<Stored>> {
+    let Some(life) = registry.cache().life(space) else {
+        return stored;
+    };
+    let prefix = ask.selection.prefix(ask.list.namespace);
+    let kind = ask.list.kind.storage();
+    built_in::merge(stored, built_in::all(kind, space, &prefix, &life))
+}
+
+/// Objects of one space, from where the list goes on.
+pub(super) fn placed<'a>(
+    ask: Ask<'a>,
+    objects: Vec<Arc<Stored>>,
+) -> impl Iterator<Item = Placed> + 'a {
+    let placed = objects.into_iter().map(|object| Placed {
+        order: Order {
+            space: None,
+            key: Arc::clone(&object.key),
+        },
+        object,
+    });
+    placed.skip_while(move |one| ask.after.is_some_and(|after| one.order.key <= after.key))
 }
 
 fn cached_everywhere(

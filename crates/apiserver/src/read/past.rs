@@ -7,7 +7,8 @@ use insula_core::{Layout, ResourceName, Revision, Space, Spaces};
 use insula_kinds::{Kind, kinds};
 use insula_store::{At, Entry, Error, Key, KeyRange};
 
-use super::list::{Ask, Found, Left, Order, Placed, choose};
+use super::list::{Ask, Found, Left, Order, Placed, choose, complete, placed};
+use crate::built_in;
 use crate::cache::Stored;
 use crate::registry::Registry;
 
@@ -34,6 +35,14 @@ async fn in_one(
     revision: Revision,
 ) -> Result<Found, Error> {
     let mut entries = Entries::of(registry, ask, revision);
+    if built_in::are_some(ask.list.kind.storage()) {
+        let mut stored = Vec::new();
+        while let Some(page) = entries.next().await? {
+            stored.extend(page.into_iter().map(|one| one.object));
+        }
+        let all = complete(registry, ask, space, stored);
+        return Ok(choose(ask, placed(ask, all), revision));
+    }
     if let Some(after) = ask.after {
         let layout = registry.layout();
         let mut key = layout.collection(entries.resource(), space, None);

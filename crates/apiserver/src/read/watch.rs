@@ -11,11 +11,12 @@ use insula_kinds::FieldError;
 use serde_json::json;
 use tokio::time::{Instant, Sleep};
 
-use super::list::Ask;
+use super::list::{Ask, complete};
 use super::{PANORAMAS, Selection, not_older, past};
 use crate::authorize::Granted;
 use crate::body::Body;
-use crate::cache::{Change, Collection, Cursor, Event, Lost, Stored};
+use crate::built_in;
+use crate::cache::{Change, Collection, Cursor, Event, Life, Lost, Stored};
 use crate::query::{self, Query};
 use crate::registry::Registry;
 use crate::status::{Refusal, Result};
@@ -40,6 +41,10 @@ enum Start {
 /// One watch: a cursor on a log.
 struct Watcher {
     registry: Arc<Registry>,
+    granted: Granted,
+    /// The space that the caller's rights come from, and which state of it was asked.
+    rights: Arc<Life>,
+    asked: Revision,
     collection: Arc<Collection>,
     cursor: Cursor,
     /// Events up to this one are not told.
@@ -110,8 +115,15 @@ pub async fn watch(
         told: begun.revision,
     });
     let marked = matches!(start, Start::State { marked: true, .. }) && bookmarks.is_some();
+    let home = &granted.principal().home;
+    let rights = registry.cache().life(home);
+    let rights = rights.ok_or_else(|| Refusal::expired("the space that was watched is gone"))?;
     let watcher = Watcher {
         registry: Arc::clone(registry),
+        granted: granted.clone(),
+        // What changed since the request was authorized is asked again at once.
+        asked: Revision::ZERO,
+        rights,
         collection: begun.collection,
         cursor: begun.cursor,
         after: begun.after,
@@ -200,10 +212,16 @@ async fn begin(
     }
     let snapshot = collection.snapshot(&selection.prefix(namespace), None);
     let revision = applied.max(snapshot.last);
+    let objects = match granted.spaces() {
+        Spaces::One(space) if built_in::are_some(kind) => {
+            complete(registry, ask, space, snapshot.objects)
+        }
+        _ => snapshot.objects,
+    };
     Ok(Begun {
         collection,
         cursor: snapshot.cursor,
-        objects: snapshot.objects,
+        objects,
         revision,
         // The cursor alone says what is new: it is the place of this very snapshot.
         after: Revision::ZERO,
@@ -336,10 +354,16 @@ impl Watcher {
             if self.over {
                 return None;
             }
+            // Asked for before rights and log are read, so that nothing is missed in between.
+            let rights = Arc::clone(&self.rights);
+            let rights_changed = rights.changed().notified();
+            if let Err(refusal) = self.may_go_on() {
+                self.over = true;
+                return Some(self.view.error(&refusal));
+            }
             if let Some(piece) = self.initial_piece() {
                 return Some(piece);
             }
-            // Asked for before the log is read, so that nothing is missed in between.
             let collection = Arc::clone(&self.collection);
             let changed = collection.changed().notified();
             let registry = Arc::clone(&self.registry);
@@ -364,9 +388,24 @@ impl Watcher {
             tokio::select! {
                 () = changed => {}
                 () = closing => {}
+                () = rights_changed => {}
                 () = self.timer.as_mut() => {}
             }
         }
+    }
+
+    /// Whether the caller still has the right to watch. It is asked again only if something
+    /// has changed that can take it away.
+    fn may_go_on(&mut self) -> Result<()> {
+        let now = self.rights.access();
+        if self.rights.is_over() {
+            return Err(too_old(Lost::Closed, self.seen));
+        }
+        if now > self.asked {
+            self.asked = now;
+            return self.granted.still(&self.registry);
+        }
+        Ok(())
     }
 
     /// What was there at the start, and its end mark.

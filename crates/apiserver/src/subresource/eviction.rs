@@ -126,6 +126,7 @@ async fn spend(
         subresource: Some("status"),
         whole: false,
         dry_run,
+        by: None,
     };
     // A budget that is gone allows everything.
     modify(&app.registry, request, |current| {
@@ -211,6 +212,7 @@ async fn say_why(app: &App, pod: &Address) -> Result<()> {
         subresource: Some("status"),
         whole: false,
         dry_run: false,
+        by: None,
     };
     modify(&app.registry, request, |current| {
         let mut object = current.clone();

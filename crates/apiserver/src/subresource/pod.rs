@@ -40,6 +40,7 @@ pub async fn bind(
         subresource: Some("binding"),
         whole: false,
         dry_run: options.dry_run,
+        by: Some(granted),
     };
     let done = modify(&app.registry, request, |pod| {
         let refuse =

@@ -91,6 +91,7 @@ async fn change(
         subresource: Some("scale"),
         whole: false,
         dry_run,
+        by: Some(granted),
     };
     let done = modify(&app.registry, request, |current| {
         let scale = prepare::scale_of(kind, current).ok_or_else(Refusal::no_such_resource)?;

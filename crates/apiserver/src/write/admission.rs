@@ -40,9 +40,11 @@ pub fn admit_request(address: &Address, object: &mut Object, by: Option<&Princip
     }
 }
 
-/// What is known of a principal beside names: where it belongs.
+/// What is known of a principal beside names: what its credential says, and where it
+/// belongs.
 pub fn insula_extra(principal: &Principal) -> Object {
-    let mut extra = Object::new();
+    let said = principal.extra.iter();
+    let mut extra: Object = said.map(|(key, all)| (key.clone(), json!(all))).collect();
     extra.insert(
         "insula.dev/tenant".to_owned(),
         json!([principal.home.to_string()]),

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use insula_core::{Principal, Space};
+use insula_core::Space;
 use insula_kinds::{
     FieldError, Kind, KindId, Object, convert, defaults, encode, kinds, prepare, time, validate,
 };
 use insula_store::{Expect, Outcome, Transaction};
 use uuid::Uuid;
 
-use super::{Done, admission, metadata};
+use super::{Done, admission, metadata, rights};
 use crate::allocate::Allocator;
 use crate::authorize::Granted;
+use crate::built_in;
 use crate::cache::Stored;
 use crate::intake::{self, Sent};
 use crate::names;
@@ -44,7 +45,7 @@ pub async fn create(
         space: granted.space()?,
         namespace: path.namespace.as_deref(),
         object: written.object,
-        by: Some(granted.principal()),
+        by: Some(granted),
         dry_run: options.dry_run,
     };
     let created = draft.create(registry).await?;
@@ -62,6 +63,7 @@ pub async fn create_object(
     space: &Space,
     namespace: Option<&str>,
     object: Object,
+    by: Option<&Granted>,
     dry_run: bool,
 ) -> Result<Arc<Stored>> {
     let draft = Draft {
@@ -69,7 +71,7 @@ pub async fn create_object(
         space,
         namespace,
         object,
-        by: None,
+        by,
         dry_run,
     };
     draft.create(registry).await
@@ -83,7 +85,7 @@ struct Draft<'a> {
     namespace: Option<&'a str>,
     object: Object,
     /// Who asks; nobody if it is the server itself.
-    by: Option<&'a Principal>,
+    by: Option<&'a Granted>,
     dry_run: bool,
 }
 
@@ -139,13 +141,24 @@ impl Draft<'_> {
         address: &Address,
     ) -> Result<Arc<Stored>> {
         let stored = address.of();
+        if built_in::is_one(address.kind, &address.within()) {
+            return Err(Refusal::already_exists(kind, &address.name));
+        }
         let mut object = self.object.clone();
         metadata::place(&mut object, kind, address)?;
         let gate = Gate::open(registry, stored, address).await?;
         let now = time::now();
         admission::admit_pod(registry, address, &mut object).await?;
         complete(registry, address, &mut object, &now);
-        admission::admit_request(address, &mut object, self.by);
+        let by = self.by.map(|by| by.principal().as_ref());
+        admission::admit_request(address, &mut object, by);
+        let change = rights::Change {
+            address,
+            subresource: None,
+            old: None,
+            new: &object,
+        };
+        rights::check(registry, self.by, change).await?;
         let mut errors = validate_new(stored, kind, &object);
         if errors.is_empty() && registry.key(address).len() > Transaction::MAX_KEY_BYTES {
             errors.push(FieldError::too_long("metadata.name", LONGEST_NAME));

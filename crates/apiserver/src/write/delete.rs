@@ -11,6 +11,7 @@ use serde_json::json;
 use super::create::encoded;
 use super::metadata;
 use crate::authorize::Granted;
+use crate::built_in;
 use crate::cache::Stored;
 use crate::intake::{self, Expected, Sent};
 use crate::negotiate::Media;
@@ -182,9 +183,13 @@ pub async fn delete_collection(
     view: &View,
 ) -> Result<Listing> {
     let options = DeleteOptions::read(query, sent)?;
-    let listing = collect(registry, granted, query, view).await?;
+    let mut listing = collect(registry, granted, query, view).await?;
     let kind = granted.path().of();
     let space = granted.space()?;
+    // What every space has is not meant by who deletes all.
+    listing
+        .objects
+        .retain(|object| !built_in::is_one(kind.storage(), &object.key));
     let addresses = listing.objects.iter().map(|object| Address {
         kind: kind.storage(),
         space: space.clone(),
@@ -217,7 +222,8 @@ pub async fn remove(
         false => registry.cached(address),
     };
     loop {
-        let Some(object) = current else {
+        // What no store has cannot be removed from one.
+        let Some(object) = current.filter(|object| !object.built_in) else {
             if certain {
                 return Ok(None);
             }
@@ -414,21 +420,17 @@ fn after(seconds: i64) -> String {
     jiff::Timestamp::from_second(at).map_or_else(|_| time::now(), |at| at.to_string())
 }
 
-/// What every space needs stays.
+/// What every space needs stays, as long as the space does.
 async fn refuse_the_immortal(registry: &Registry, kind: &Kind, address: &Address) -> Result<()> {
-    if address.kind == core_kind("namespaces") && NAMESPACES.contains(&address.name.as_str()) {
-        let going = match &address.space {
-            Space::System => false,
-            Space::Tenant(tenant) => {
-                registry.catch_up().await?;
-                let tenant = registry.tenant(tenant.as_str());
-                tenant.is_none_or(|tenant| tenant.terminating)
-            }
+    let namespace =
+        address.kind == core_kind("namespaces") && NAMESPACES.contains(&address.name.as_str());
+    let built_in = built_in::is_one(address.kind, &address.within());
+    if (namespace || built_in) && !is_going(registry, &address.space).await? {
+        let why = match namespace {
+            true => "this namespace may not be deleted",
+            false => "every space has it, so it may not be deleted; it may be changed",
         };
-        if !going {
-            let why = "this namespace may not be deleted";
-            return Err(Refusal::not_allowed(kind, &address.name, why));
-        }
+        return Err(Refusal::not_allowed(kind, &address.name, why));
     }
     if address.kind == core_kind("tenants") && address.name == SYSTEM {
         let why = "this tenant may not be deleted";
@@ -439,4 +441,14 @@ async fn refuse_the_immortal(registry: &Registry, kind: &Kind, address: &Address
         ));
     }
     Ok(())
+}
+
+/// Whether the space is on its way out with everything in it.
+async fn is_going(registry: &Registry, space: &Space) -> Result<bool> {
+    let Space::Tenant(tenant) = space else {
+        return Ok(false);
+    };
+    registry.catch_up().await?;
+    let tenant = registry.tenant(tenant.as_str());
+    Ok(tenant.is_none_or(|tenant| tenant.terminating))
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use insula_core::Revision;
 use insula_kinds::{FieldError, Kind, Object, convert, defaults, prepare, time, validate};
-use insula_store::{Expect, Outcome, Transaction};
+use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
 use super::create::encoded;
-use super::{Done, metadata};
+use super::{Done, metadata, rights};
 use crate::allocate;
+use crate::authorize::Granted;
 use crate::cache::{Stored, without_revision};
 use crate::registry::{Address, Registry};
 use crate::status::{Refusal, Result};
@@ -29,6 +30,8 @@ pub struct Modify<'a> {
     pub whole: bool,
     /// Everything but the commit.
     pub dry_run: bool,
+    /// Who asks; nobody if it is the server itself.
+    pub by: Option<&'a Granted>,
 }
 
 /// What the object is to become.
@@ -121,6 +124,13 @@ async fn attempt(
     prepare::update(stored, request.subresource, &old, &mut new);
     prepare::date(stored, request.subresource, &old, &mut new, &time::now());
     allocate::for_update(registry, request.address, &mut new);
+    let change = rights::Change {
+        address: request.address,
+        subresource: request.subresource,
+        old: Some(&old),
+        new: &new,
+    };
+    rights::check(registry, request.by, change).await?;
     let errors = validate::update(stored, request.subresource, &old, &new);
     if !errors.is_empty() {
         return Err(Refusal::invalid(kind, name, &errors));
@@ -153,7 +163,7 @@ async fn attempt(
         return Ok(Attempt::Done(done(Arc::new(shown))));
     }
     let transaction = Transaction::new()
-        .check(registry.key(request.address), Expect::At(current.revision))
+        .check(registry.key(request.address), current.expected())
         .put(registry.key(request.address), value.clone());
     match registry.commit(transaction).await? {
         Outcome::Committed(revision) | Outcome::Unchanged(revision) => {

@@ -52,6 +52,7 @@ pub async fn patch(
         subresource: path.subresource.as_deref(),
         whole: false,
         dry_run: options.dry_run,
+        by: Some(granted),
     };
     let make = |current: &Object| {
         let modified = patched(kind.type_id(), current, format, body, options.validation)?;

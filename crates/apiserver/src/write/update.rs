@@ -1,5 +1,6 @@
 //! An object in whole.
 
+use insula_access::rbac::ResourceAct;
 use insula_kinds::Object;
 
 use super::{Done, Modified, Modify, create_object, metadata, modify};
@@ -29,6 +30,7 @@ pub async fn update(
         subresource: path.subresource.as_deref(),
         whole: true,
         dry_run: options.dry_run,
+        by: Some(granted),
     };
     let make = |_: &Object| {
         let (object, warnings) = (written.object.clone(), written.warnings.clone());
@@ -41,6 +43,7 @@ pub async fn update(
         if !kind.create_on_update || path.subresource.is_some() {
             return Err(Refusal::not_found(kind, &address.name));
         }
+        may_create(registry, granted, &address).await?;
         let created = create_instead(registry, granted, &address, &written, options.dry_run).await;
         match created {
             // Somebody else was faster: then it is theirs that is replaced.
@@ -48,6 +51,20 @@ pub async fn update(
             done => return done,
         }
     }
+}
+
+/// Who replaces what is not there creates it, and needs the right to.
+async fn may_create(registry: &Registry, granted: &Granted, address: &Address) -> Result<()> {
+    let kind = granted.path().of();
+    let act = ResourceAct {
+        verb: "create",
+        group: &kind.group,
+        resource: &kind.resource,
+        subresource: None,
+        namespace: address.namespace.as_deref(),
+        name: Some(&address.name),
+    };
+    granted.must(registry, act).await
 }
 
 /// What is not there comes about, for the kinds that are written so.
@@ -78,6 +95,7 @@ async fn create_instead(
         &address.space,
         namespace,
         object,
+        Some(granted),
         dry_run,
     )
     .await?;

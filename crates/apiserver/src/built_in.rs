@@ -1,0 +1,107 @@
+//! Objects that every space has and no store: the roles and bindings that Kubernetes makes
+//! at its first start.
+//!
+//! Ten thousand tenants share one table. A space shows them as its own, with a UID and the
+//! time of its tenant; one that is changed in a space is stored there from then on, and
+//! shadows the table's. They cannot be deleted: nothing would bring them back.
+
+use std::sync::Arc;
+
+use insula_access::rbac::bootstrap::{self, BuiltIn};
+use insula_core::Space;
+use insula_kinds::{KindId, kinds};
+use serde_json::{Value, json};
+
+use crate::cache::{Cache, Life, Stored};
+use crate::policy;
+use crate::registry::Address;
+use crate::write::encoded;
+
+/// Whether there is one of this kind and key.
+pub fn is_one(kind: KindId, within: &str) -> bool {
+    policy::rbac_kind(kind).is_some_and(|kind| bootstrap::find(kind, within).is_some())
+}
+
+/// Whether there are any of this kind.
+pub fn are_some(kind: KindId) -> bool {
+    policy::rbac_kind(kind).is_some()
+}
+
+/// The one of this kind and key, as the space shows it.
+pub fn find(address: &Address, life: &Life) -> Option<Arc<Stored>> {
+    let kind = policy::rbac_kind(address.kind)?;
+    let found = bootstrap::find(kind, &address.within())?;
+    Some(Arc::new(shown(address.kind, &address.space, found, life)))
+}
+
+/// All of this kind whose keys begin with `prefix`, in the order of keys, as the space shows
+/// them.
+pub fn all(kind: KindId, space: &Space, prefix: &str, life: &Life) -> Vec<Arc<Stored>> {
+    let table: &[BuiltIn] = policy::rbac_kind(kind).map_or(&[], bootstrap::objects);
+    let chosen = table.iter().filter(|one| one.key().starts_with(prefix));
+    chosen
+        .map(|one| Arc::new(shown(kind, space, one, life)))
+        .collect()
+}
+
+/// The one that an object of this kind is put over, if it is.
+pub fn shadowed(
+    cache: &Cache,
+    kind: KindId,
+    space: &Space,
+    object: &Stored,
+) -> Option<Arc<Stored>> {
+    let found = bootstrap::find(policy::rbac_kind(kind)?, &object.key)?;
+    let life = cache.life(space)?;
+    Some(Arc::new(shown(kind, space, found, &life)))
+}
+
+/// Stored objects and built-in ones in the order of their keys; what is stored shadows.
+pub fn merge(stored: Vec<Arc<Stored>>, built_in: Vec<Arc<Stored>>) -> Vec<Arc<Stored>> {
+    let mut all = stored;
+    all.extend(built_in);
+    // The sort is stable: of two with the same key, the stored one is first.
+    all.sort_by(|one, other| one.key.cmp(&other.key));
+    all.dedup_by(|later, first| later.key == first.key);
+    all
+}
+
+fn shown(kind: KindId, space: &Space, one: &BuiltIn, life: &Life) -> Stored {
+    let of = kinds().get(kind);
+    let address = Address {
+        kind,
+        space: space.clone(),
+        namespace: one.namespace().map(str::to_owned),
+        name: one.name().to_owned(),
+    };
+    let mut object = one.object();
+    let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+    metadata["selfLink"] = address.self_link().into();
+    metadata["uid"] = uid(life, of.resource.as_str(), one.key()).into();
+    metadata["creationTimestamp"] = created(life);
+    if let Some(tenant) = space.tenant() {
+        metadata["tenant"] = tenant.as_str().into();
+    }
+    let value = encoded(of, &object);
+    Stored::built_in(one.key().into(), life.birth, &value)
+}
+
+/// The same at every look, and another in every space.
+fn uid(life: &Life, resource: &str, key: &str) -> String {
+    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    for part in [life.uid.as_bytes(), resource.as_bytes(), key.as_bytes()] {
+        context.update(part);
+        context.update(b"/");
+    }
+    let digest = context.finish();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest.as_ref()[..16]);
+    uuid::Builder::from_custom_bytes(bytes)
+        .into_uuid()
+        .to_string()
+}
+
+fn created(life: &Life) -> Value {
+    let time = jiff::Timestamp::from_second(life.created);
+    time.map_or(Value::Null, |time| time.to_string().into())
+}

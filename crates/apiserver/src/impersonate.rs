@@ -1,0 +1,197 @@
+//! Acting for somebody else, with their rights and no others.
+//!
+//! Who may do that is decided by the rules of the caller's own space, and whom they act for
+//! belongs to that space too. Names and groups that begin with `system:` mean something to
+//! the server itself: no tenant takes one on, except those of its own service accounts. Only
+//! somebody of the system acts for somebody of a tenant, by naming the group `tenant:{t}`.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http::header::HeaderName;
+use insula_access::rbac::{Act, ResourceAct};
+use insula_access::{Credential, TENANT_PREFIX, settle};
+use insula_core::{AUTHENTICATED, Extra, Principal, Proof, RESERVED_PREFIX, Space, Spaces, Tie};
+use percent_encoding::percent_decode_str;
+
+use crate::authorize::decide;
+use crate::registry::Registry;
+use crate::service_account::AccountName;
+use crate::status::{Refusal, Result};
+
+/// Whom a request asks to act for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    user: String,
+    uid: Option<String>,
+    groups: Vec<String>,
+    extra: Extra,
+}
+
+const EXTRA: &str = "impersonate-extra-";
+
+const AUTHENTICATION: &str = "authentication.k8s.io";
+
+const ANONYMOUS: &str = "system:anonymous";
+
+const UNAUTHENTICATED: &str = "system:unauthenticated";
+
+/// Whom the caller acts for; `None` if that is nobody else.
+pub async fn impersonate(
+    registry: &Registry,
+    caller: &Principal,
+    headers: &HeaderMap,
+) -> Result<Option<Arc<Principal>>> {
+    let Some(wanted) = Wanted::read(headers)? else {
+        return Ok(None);
+    };
+    wanted.check(registry, caller).await?;
+    Ok(Some(Arc::new(wanted.become_of(caller)?)))
+}
+
+impl Wanted {
+    fn read(headers: &HeaderMap) -> Result<Option<Self>> {
+        let asked = |name: &HeaderName| name.as_str().starts_with("impersonate-");
+        if !headers.keys().any(asked) {
+            return Ok(None);
+        }
+        let mut wanted = Self::default();
+        for (name, value) in headers {
+            let Some(what) = name.as_str().strip_prefix("impersonate-") else {
+                continue;
+            };
+            let value = value.to_str().map_err(|_| unreadable(name))?.to_owned();
+            match what {
+                "user" if wanted.user.is_empty() => wanted.user = value,
+                "uid" if wanted.uid.is_none() => wanted.uid = Some(value),
+                "group" => wanted.groups.push(value),
+                // A second user would be dropped in silence, and the wrong one act.
+                "user" | "uid" => return Err(unreadable(name)),
+                _ => {
+                    let key = name.as_str().strip_prefix(EXTRA);
+                    let key = key.ok_or_else(|| unreadable(name))?;
+                    let key = percent_decode_str(key).decode_utf8_lossy().into_owned();
+                    wanted.extra.entry(key).or_default().push(value);
+                }
+            }
+        }
+        if wanted.user.is_empty() {
+            return Err(Refusal::bad_request(
+                "requested groups, uid or extra without impersonating a user name",
+            ));
+        }
+        Ok(Some(wanted))
+    }
+
+    /// Asks the rules of the caller's own space about each part, in the order of Kubernetes.
+    async fn check(&self, registry: &Registry, caller: &Principal) -> Result<()> {
+        let account = AccountName::parse(&self.user);
+        let user = match &account {
+            Some(account) => ResourceAct {
+                namespace: Some(account.namespace),
+                ..impersonating("", "serviceaccounts", None, account.name)
+            },
+            None => impersonating("", "users", None, &self.user),
+        };
+        let reserved = account.is_none() && self.user.starts_with(RESERVED_PREFIX);
+        ask(registry, caller, user, reserved).await?;
+        if let Some(uid) = &self.uid {
+            let act = impersonating(AUTHENTICATION, "uids", None, uid);
+            ask(registry, caller, act, false).await?;
+        }
+        for group in &self.groups {
+            let reserved = group.starts_with(RESERVED_PREFIX) || group.starts_with(TENANT_PREFIX);
+            let act = impersonating("", "groups", None, group);
+            ask(registry, caller, act, reserved).await?;
+        }
+        for (key, values) in &self.extra {
+            for value in values {
+                let act = impersonating(AUTHENTICATION, "userextras", Some(key), value);
+                ask(registry, caller, act, false).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn become_of(self, caller: &Principal) -> Result<Principal> {
+        let tenants = self.groups.iter();
+        let mut tenants = tenants.filter_map(|group| group.strip_prefix(TENANT_PREFIX));
+        let named = tenants.next().map(Space::parse).transpose();
+        let named = named.map_err(|error| Refusal::bad_request(error.to_string()))?;
+        if tenants.next().is_some() {
+            return Err(Refusal::bad_request("more than one tenant is named"));
+        }
+        let home = named.unwrap_or_else(|| caller.home.clone());
+        let tie = match home == caller.home {
+            true => caller.tie.clone(),
+            false => Tie::Name,
+        };
+        let account = AccountName::parse(&self.user);
+        let given: Vec<String> = match &account {
+            Some(account) if self.groups.is_empty() => account.groups().to_vec(),
+            _ => Vec::new(),
+        };
+        let anonymous =
+            self.user == ANONYMOUS || self.groups.iter().any(|one| one == UNAUTHENTICATED);
+        let credential = Credential {
+            user: self.user,
+            uid: self.uid,
+            groups: self.groups,
+            extra: self.extra,
+            tenant: Some(home),
+            tie,
+            proof: Proof::Impersonation,
+        };
+        let mut principal = settle(credential, None).map_err(Refusal::internal)?;
+        principal.groups.splice(0..0, given);
+        if anonymous {
+            principal.groups.retain(|group| group != AUTHENTICATED);
+            if !principal.is_in(UNAUTHENTICATED) {
+                principal.groups.push(UNAUTHENTICATED.to_owned());
+            }
+        }
+        Ok(principal)
+    }
+}
+
+const fn impersonating<'a>(
+    group: &'a str,
+    resource: &'a str,
+    subresource: Option<&'a str>,
+    name: &'a str,
+) -> ResourceAct<'a> {
+    ResourceAct {
+        verb: "impersonate",
+        group,
+        resource,
+        subresource,
+        namespace: None,
+        name: Some(name),
+    }
+}
+
+async fn ask(
+    registry: &Registry,
+    caller: &Principal,
+    act: ResourceAct<'_>,
+    reserved: bool,
+) -> Result<()> {
+    let home = Spaces::One(caller.home.clone());
+    let verdict = decide(registry, caller, &home, &Act::Resource(act)).await?;
+    if verdict.allowed && (!reserved || caller.is_system()) {
+        return Ok(());
+    }
+    let scope = match act.namespace {
+        Some(namespace) => format!("in the namespace \"{namespace}\""),
+        None => "at the cluster scope".to_owned(),
+    };
+    let why = match verdict.allowed {
+        true => "names that begin with \"system:\" or \"tenant:\" are the server's to give",
+        false => &verdict.reason,
+    };
+    Err(Refusal::forbidden(caller, &act, &scope, why))
+}
+
+fn unreadable(name: &HeaderName) -> Refusal {
+    Refusal::bad_request(format!("the header {name} cannot be understood"))
+}

@@ -1,0 +1,40 @@
+//! What others verify our tokens with.
+
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, HeaderValue};
+use serde_json::json;
+
+use crate::request::{Answer, App};
+use crate::status::{Refusal, Result};
+
+/// Public keys change with the server's own, which is seldom.
+const CACHED: HeaderValue = HeaderValue::from_static("public, max-age=3600");
+
+/// `/.well-known/openid-configuration`: who issues, and where the keys are.
+pub fn configuration(app: &App) -> Result<Answer> {
+    let accounts = app.accounts.as_ref().ok_or_else(Refusal::no_such_path)?;
+    let (issuer, server) = (&accounts.issuer, &accounts.url);
+    let body = json!({
+        "issuer": issuer.url(),
+        "jwks_uri": format!("{server}/openid/v1/jwks"),
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["ES256"],
+    });
+    Ok(answer(&body.to_string(), "application/json"))
+}
+
+/// `/openid/v1/jwks`: the keys.
+pub fn keys(app: &App) -> Result<Answer> {
+    let accounts = app.accounts.as_ref().ok_or_else(Refusal::no_such_path)?;
+    let keys = accounts.verifier.keys().to_jwks();
+    let body = serde_json::to_string(&keys).map_err(Refusal::internal)?;
+    Ok(answer(&body, "application/jwk-set+json"))
+}
+
+fn answer(body: &str, content_type: &'static str) -> Answer {
+    let body = bytes::Bytes::copy_from_slice(body.as_bytes());
+    Answer::new(StatusCode::OK, body.into())
+        .typed(content_type)
+        .header(CACHE_CONTROL, CACHED)
+}

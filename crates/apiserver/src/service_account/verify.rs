@@ -1,0 +1,269 @@
+//! Believing a token of a service account.
+//!
+//! That the server signed it is verified once and remembered for a while. That its account,
+//! and whatever else it lives with, is still there is asked every time.
+
+use std::sync::Arc;
+
+use insula_access::jwt::{Claims, KeySet, Signed, TimeError, Verified};
+use insula_core::{AUTHENTICATED, CREDENTIAL_ID, Extra, Principal, Proof, Tie};
+use insula_kinds::{Value, kinds};
+use ring::digest::{SHA256, digest};
+
+use super::claims::{Account, Bound, Incomplete, KEPT_ISSUER, Reference};
+use super::{AccountName, Issuer, KEPT_TOKEN};
+use crate::cache::Stored;
+use crate::registry::{Address, Registry, core_kind, is_terminating};
+
+/// Verifies tokens of service accounts.
+#[derive(Debug)]
+pub struct Verifier {
+    keys: KeySet,
+    issuer: String,
+    known: Verified<Known>,
+}
+
+/// A token that the server signed.
+#[derive(Debug)]
+struct Known {
+    account: Account,
+    audiences: Vec<String>,
+}
+
+/// Who holds a token, and for whom it is meant.
+#[derive(Debug)]
+pub struct Holder {
+    /// Who.
+    pub principal: Principal,
+    /// For whom, of those that were asked for.
+    pub audiences: Vec<String>,
+}
+
+/// Why a token is not believed, as reviews of tokens say it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unbelieved {
+    /// It is none of ours.
+    #[error("invalid bearer token")]
+    Foreign,
+    /// Its signature or form is wrong.
+    #[error("invalid bearer token")]
+    Forged(#[from] insula_access::jwt::Error),
+    /// It lacks what every token has.
+    #[error("invalid bearer token")]
+    Incomplete(#[from] Incomplete),
+    /// Its time is over, or has not begun.
+    #[error("{}", of_time(.0))]
+    Time(TimeError),
+    /// It is meant for others.
+    #[error("token audiences {} is invalid for the target audiences {}", quoted(.found), quoted(.wanted))]
+    Audience {
+        /// For whom.
+        found: Vec<String>,
+        /// And not for these.
+        wanted: Vec<String>,
+    },
+    /// What it lives with is gone.
+    #[error("service account token has been invalidated")]
+    Gone,
+}
+
+fn of_time(error: &TimeError) -> &'static str {
+    match error {
+        TimeError::Expired(_) => "service account token has expired",
+        TimeError::Early(_) => "service account token is not valid yet",
+        TimeError::Future(_) => "service account token is issued in the future",
+    }
+}
+
+fn quoted(audiences: &[String]) -> String {
+    let quoted = audiences.iter().map(|one| insula_kinds::field::quote(one));
+    format!("[{}]", quoted.collect::<Vec<_>>().join(" "))
+}
+
+impl Verifier {
+    /// Of the tokens that the issuer signs.
+    pub fn new(issuer: &Issuer) -> Self {
+        Self {
+            keys: [issuer.public().clone()].into_iter().collect(),
+            issuer: issuer.url().to_owned(),
+            known: Verified::default(),
+        }
+    }
+
+    /// The keys that others verify our tokens with.
+    pub const fn keys(&self) -> &KeySet {
+        &self.keys
+    }
+
+    /// Whom tokens are for that say nothing else: this server.
+    pub fn audience(&self) -> &str {
+        &self.issuer
+    }
+
+    /// Who holds the token, if it is for one of these audiences and lives at `now`.
+    pub fn verify(
+        &self,
+        registry: &Registry,
+        token: &str,
+        wanted: &[String],
+        now: i64,
+    ) -> Result<Holder, Unbelieved> {
+        let known = match self.known.find(token, now) {
+            Some(known) => known,
+            None => self.read(token, now)?,
+        };
+        let mut audiences = known.audiences.clone();
+        audiences.retain(|audience| wanted.contains(audience));
+        if audiences.is_empty() {
+            return Err(Unbelieved::Audience {
+                found: known.audiences.clone(),
+                wanted: wanted.to_vec(),
+            });
+        }
+        let account = &known.account;
+        let alive = is_there(registry, account) && lives(registry, account, token);
+        alive.then_some(()).ok_or(Unbelieved::Gone)?;
+        Ok(Holder {
+            principal: principal(account),
+            audiences,
+        })
+    }
+
+    fn read(&self, token: &str, now: i64) -> Result<Arc<Known>, Unbelieved> {
+        let signed = Signed::parse(token)?;
+        let kept = match signed.claimed_issuer() {
+            Some(KEPT_ISSUER) => true,
+            Some(issuer) if issuer == self.issuer => false,
+            _ => return Err(Unbelieved::Foreign),
+        };
+        let claims = signed.verify(&self.keys)?;
+        let (known, expires) = match kept {
+            true => (self.kept(&claims)?, i64::MAX),
+            false => requested(&claims, now)?,
+        };
+        let known = Arc::new(known);
+        self.known.keep(token, expires, Arc::clone(&known));
+        Ok(known)
+    }
+
+    fn kept(&self, claims: &Claims) -> Result<Known, Unbelieved> {
+        Ok(Known {
+            account: Account::of_kept(claims)?,
+            audiences: vec![self.issuer.clone()],
+        })
+    }
+}
+
+fn requested(claims: &Claims, now: i64) -> Result<(Known, i64), Unbelieved> {
+    let times = claims.times().map_err(|_| Incomplete)?;
+    times.check(now).map_err(Unbelieved::Time)?;
+    let expires = times.expires.ok_or(Incomplete)?;
+    let audiences = claims.audiences().map_err(|_| Incomplete)?;
+    let known = Known {
+        account: Account::of_requested(claims)?,
+        audiences: audiences.into_iter().map(str::to_owned).collect(),
+    };
+    Ok((known, expires))
+}
+
+/// Whether the account that the token names is there, and is no other of its name.
+fn is_there(registry: &Registry, account: &Account) -> bool {
+    let address = address(account, "serviceaccounts", &account.name);
+    let found = registry.cached(&address);
+    found.is_some_and(|found| is(&found, &account.uid))
+}
+
+/// Whether what the token is bound to is there.
+fn lives(registry: &Registry, account: &Account, token: &str) -> bool {
+    let find = |resource, name: &str| registry.cached(&address(account, resource, name));
+    match &account.bound {
+        Bound::Account => true,
+        Bound::Object(resource, Reference { name, uid }) => {
+            find(resource, name).is_some_and(|found| is(&found, uid))
+        }
+        Bound::Kept(secret) => find("secrets", secret).is_some_and(|secret| holds(&secret, token)),
+    }
+}
+
+/// Whether it is the object with this UID, and stays.
+fn is(object: &Stored, uid: &str) -> bool {
+    object.uid() == Some(uid) && !is_terminating(object)
+}
+
+/// Whether the secret holds this very token.
+fn holds(secret: &Stored, token: &str) -> bool {
+    let tree = secret.tree();
+    let kept = tree.get("data").and_then(|data| data.get(KEPT_TOKEN));
+    let kept = kept.and_then(Value::as_str).unwrap_or("");
+    let encoded = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, token);
+    let invalid = tree
+        .get("metadata")
+        .and_then(|of| {
+            of.get("labels")?
+                .get("kubernetes.io/legacy-token-invalid-since")
+        })
+        .and_then(Value::as_str);
+    // By their digests, so that the time it takes tells nothing about the token.
+    let same =
+        digest(&SHA256, kept.as_bytes()).as_ref() == digest(&SHA256, encoded.as_bytes()).as_ref();
+    same && invalid.is_none_or(str::is_empty) && !is_terminating(secret)
+}
+
+fn address(account: &Account, resource: &str, name: &str) -> Address {
+    let kind = core_kind(resource);
+    Address {
+        kind,
+        space: account.space.clone(),
+        namespace: kinds()
+            .get(kind)
+            .namespaced()
+            .then(|| account.namespace.clone()),
+        name: name.to_owned(),
+    }
+}
+
+fn principal(account: &Account) -> Principal {
+    let name = AccountName {
+        namespace: &account.namespace,
+        name: &account.name,
+    };
+    let mut groups = name.groups().to_vec();
+    groups.push(AUTHENTICATED.to_owned());
+    Principal {
+        user: name.user(),
+        uid: Some(account.uid.clone()),
+        groups,
+        extra: extra(account),
+        home: account.space.clone(),
+        tie: match &account.tenant_uid {
+            Some(uid) => Tie::Uid(uid.as_str().into()),
+            None => Tie::Name,
+        },
+        proof: Proof::ServiceAccount,
+    }
+}
+
+fn extra(account: &Account) -> Extra {
+    let mut extra = Extra::new();
+    let mut put = |key: &str, value: &str| {
+        let key = match key.contains('/') {
+            true => key.to_owned(),
+            false => format!("authentication.kubernetes.io/{key}"),
+        };
+        if !value.is_empty() {
+            extra.insert(key, vec![value.to_owned()]);
+        }
+    };
+    if let Some(id) = &account.id {
+        put(CREDENTIAL_ID, &format!("JTI={id}"));
+    }
+    if let Bound::Object("pods", pod) = &account.bound {
+        put("pod-name", &pod.name);
+        put("pod-uid", &pod.uid);
+    }
+    if let Some(node) = &account.node {
+        put("node-name", &node.name);
+        put("node-uid", &node.uid);
+    }
+    extra
+}

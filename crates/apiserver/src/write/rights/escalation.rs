@@ -1,0 +1,136 @@
+//! Nobody gives away more than they have.
+//!
+//! A role is written by who has every right in it, or may `escalate`; a binding by who has
+//! every right of the role that it gives, or may `bind` that role.
+
+use std::borrow::Borrow;
+
+use insula_access::rbac::{Policy, RbacKind, ResourceAct, RoleRef, Rule, Rules, cover};
+use insula_kinds::{Object, Value};
+
+use super::Change;
+use crate::authorize::{self, Granted};
+use crate::policy::rbac_kind;
+use crate::registry::{Address, Registry};
+use crate::status::{Refusal, Result};
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// Refuses who gives away what they do not have.
+pub async fn check(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
+    match rbac_kind(change.address.kind) {
+        Some(RbacKind::Role | RbacKind::ClusterRole) => role(registry, by, change).await,
+        Some(RbacKind::RoleBinding | RbacKind::ClusterRoleBinding) => {
+            binding(registry, by, change).await
+        }
+        None => Ok(()),
+    }
+}
+
+async fn role(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
+    let Change { address, new, .. } = change;
+    if !changes(change, "rules") && !changes(change, "aggregationRule") {
+        return Ok(());
+    }
+    let kind = address.of();
+    let act = ResourceAct {
+        verb: "escalate",
+        group: GROUP,
+        resource: &kind.resource,
+        subresource: None,
+        namespace: address.namespace.as_deref(),
+        name: Some(&address.name),
+    };
+    if by.may(registry, act).await? {
+        return Ok(());
+    }
+    let held = held(registry, by, address.namespace.as_deref()).await?;
+    if changes(change, "aggregationRule") {
+        let all = [Rule::everything(), Rule::every_path()];
+        if cover::covers(&held.rules, &all).is_err() {
+            let why = "must have cluster-admin privileges to use the aggregationRule";
+            return Err(Refusal::not_allowed(kind, &address.name, why));
+        }
+    }
+    must_cover(&held, &rules_of(new), by, address)
+}
+
+async fn binding(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
+    if !changes(change, "roleRef") && !changes(change, "subjects") {
+        return Ok(());
+    }
+    let Change { address, new, .. } = change;
+    let namespace = address.namespace.as_deref();
+    let member = |member: &str| {
+        let value = new.get("roleRef").and_then(|of| of.get(member));
+        value.and_then(Value::as_str).unwrap_or("")
+    };
+    let name = member("name");
+    let (resource, reference) = match (member("kind"), namespace) {
+        ("ClusterRole", _) => ("clusterroles", RoleRef::ClusterRole(name)),
+        ("Role", Some(namespace)) => ("roles", RoleRef::Role { namespace, name }),
+        // What is no reference is refused for that, by who validates.
+        _ => return Ok(()),
+    };
+    let act = ResourceAct {
+        verb: "bind",
+        group: GROUP,
+        resource,
+        subresource: None,
+        namespace,
+        name: Some(name),
+    };
+    if by.may(registry, act).await? {
+        return Ok(());
+    }
+    let Some(life) = registry.find_space(&address.space).await? else {
+        return Ok(());
+    };
+    let given = |policy: &Policy| policy.role_rules(reference).map(<[_]>::to_vec);
+    let given = life.ask(registry.cache(), &address.space, given);
+    let given = given.ok_or_else(|| Refusal::not_found(address.of(), name))?;
+    let held = held(registry, by, namespace).await?;
+    must_cover(&held, &given, by, address)
+}
+
+/// What the caller has where the object is.
+async fn held(registry: &Registry, by: &Granted, namespace: Option<&str>) -> Result<Rules> {
+    let principal = by.principal();
+    authorize::ask(registry, principal, by.spaces(), |policy, reach| {
+        policy.rules(authorize::who(principal), namespace, reach)
+    })
+    .await
+}
+
+fn must_cover<N: Borrow<Rule>>(
+    held: &Rules,
+    needed: &[N],
+    by: &Granted,
+    address: &Address,
+) -> Result<()> {
+    let Err(missing) = cover::covers(&held.rules, needed) else {
+        return Ok(());
+    };
+    let who = authorize::who(by.principal());
+    let why = cover::explain(who, &missing, &held.unresolved);
+    Err(Refusal::not_allowed(address.of(), &address.name, &why))
+}
+
+/// Whether the member is not as it was. Nothing, null and an empty list are the same.
+fn changes(change: Change<'_>, member: &str) -> bool {
+    let of = |object: Option<&Object>| {
+        let value = object.and_then(|object| object.get(member)).cloned();
+        value.filter(|value| {
+            !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty())
+        })
+    };
+    of(change.old) != of(Some(change.new))
+}
+
+fn rules_of(role: &Object) -> Vec<Rule> {
+    let rules = role.get("rules").and_then(Value::as_array);
+    let rules = rules.into_iter().flatten().cloned();
+    rules
+        .filter_map(|rule| serde_json::from_value(rule).ok())
+        .collect()
+}

@@ -1,0 +1,87 @@
+//! Who makes an object an owner's can have it deleted with the owner, and can keep the owner
+//! from being deleted: both need the right to do so directly.
+
+use insula_access::rbac::ResourceAct;
+use insula_kinds::{Object, Value, kinds};
+
+use super::Change;
+use crate::authorize::Granted;
+use crate::registry::Registry;
+use crate::status::{Refusal, Result};
+
+/// Refuses references to owners that give the caller more than its rights.
+pub async fn check(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
+    let (old, new) = (owners(change.old), owners(Some(change.new)));
+    if old == new {
+        return Ok(());
+    }
+    let (address, kind) = (change.address, change.address.of());
+    if change.old.is_some() {
+        let act = ResourceAct {
+            verb: "delete",
+            group: &kind.group,
+            resource: &kind.resource,
+            subresource: None,
+            namespace: address.namespace.as_deref(),
+            name: Some(&address.name),
+        };
+        if !by.may(registry, act).await? {
+            let why = "cannot set an ownerRef on a resource you can't delete";
+            return Err(Refusal::not_allowed(kind, &address.name, why));
+        }
+    }
+    for owner in new {
+        if !blocks(owner) || old.iter().any(|was| blocks(was) && same(was, owner)) {
+            continue;
+        }
+        if !may_hold(registry, by, change, owner).await? {
+            let why = "cannot set blockOwnerDeletion if an ownerReference refers to a resource \
+                       you can't set finalizers on";
+            return Err(Refusal::not_allowed(kind, &address.name, why));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the caller may set finalizers on the owner: that is what blocking amounts to.
+async fn may_hold(
+    registry: &Registry,
+    by: &Granted,
+    change: Change<'_>,
+    owner: &Value,
+) -> Result<bool> {
+    let text = |member: &str| owner.get(member).and_then(Value::as_str).unwrap_or("");
+    let version = text("apiVersion");
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    let found = kinds().iter().find(|(_, kind)| {
+        kind.group == group && kind.version == version && kind.kind == text("kind")
+    });
+    // Of a kind that nobody knows, nothing can be held.
+    let Some((_, kind)) = found else {
+        return Ok(true);
+    };
+    let namespace = change.address.namespace.as_deref();
+    let act = ResourceAct {
+        verb: "update",
+        group: &kind.group,
+        resource: &kind.resource,
+        subresource: Some("finalizers"),
+        namespace: namespace.filter(|_| kind.namespaced()),
+        name: Some(text("name")),
+    };
+    by.may(registry, act).await
+}
+
+fn owners(object: Option<&Object>) -> &[Value] {
+    let metadata = object.and_then(|object| object.get("metadata"));
+    let owners = metadata.and_then(|of| of.get("ownerReferences")?.as_array());
+    owners.map_or(&[], Vec::as_slice)
+}
+
+fn blocks(owner: &Value) -> bool {
+    owner.get("blockOwnerDeletion").and_then(Value::as_bool) == Some(true)
+}
+
+fn same(one: &Value, other: &Value) -> bool {
+    one.get("uid") == other.get("uid")
+}
