@@ -1,5 +1,6 @@
 //! Who asks.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -22,6 +23,21 @@ pub struct Authenticator {
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     certificate: Option<Result<Arc<Principal>>>,
+    address: Option<IpAddr>,
+}
+
+impl Peer {
+    /// With the address that it is connected from.
+    #[must_use]
+    pub const fn at(mut self, address: IpAddr) -> Self {
+        self.address = Some(address.to_canonical());
+        self
+    }
+
+    /// The address that it is connected from.
+    pub const fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
 }
 
 impl Authenticator {
@@ -36,20 +52,18 @@ impl Authenticator {
             })?;
             self.settle(credential)
         });
-        Peer { certificate }
+        Peer {
+            certificate,
+            address: None,
+        }
     }
 
     /// Who asks: as the connection's certificate says, or as the request's token says.
-    ///
-    /// Nobody acts for somebody else yet. Whoever asks to is refused: to go on under the
-    /// own name would be to do what was not asked for.
     pub fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Arc<Principal>> {
-        let principal = match &peer.certificate {
-            Some(principal) => principal.clone()?,
-            None => self.bearer(headers)?,
-        };
-        refuse_impersonation(&principal, headers)?;
-        Ok(principal)
+        match &peer.certificate {
+            Some(principal) => principal.clone(),
+            None => self.bearer(headers),
+        }
     }
 
     fn bearer(&self, headers: &HeaderMap) -> Result<Arc<Principal>> {
@@ -78,8 +92,9 @@ impl Authenticator {
     }
 }
 
-/// Whoever asks to act as somebody with less rights must not act with their own.
-fn refuse_impersonation(principal: &Principal, headers: &HeaderMap) -> Result<()> {
+/// Nobody acts for somebody else yet. Whoever asks to is refused: to go on under the own
+/// name would be to do what was not asked for.
+pub fn refuse_impersonation(principal: &Principal, headers: &HeaderMap) -> Result<()> {
     let asked = |name: &HeaderName| name.as_str().starts_with("impersonate-");
     if !headers.keys().any(asked) {
         return Ok(());
@@ -108,7 +123,11 @@ mod tests {
         };
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer secret"));
-        let asked = |headers: &HeaderMap| authenticator.authenticate(&Peer::default(), headers);
+        let asked = |headers: &HeaderMap| -> Result<Arc<Principal>> {
+            let principal = authenticator.authenticate(&Peer::default(), headers)?;
+            refuse_impersonation(&principal, headers)?;
+            Ok(principal)
+        };
         assert_eq!(asked(&headers).unwrap().user, "alice");
         for name in ["impersonate-user", "impersonate-group", "impersonate-uid"] {
             let mut headers = headers.clone();

@@ -79,6 +79,7 @@ fn options(prepared: Prepared) -> Result<(Options, Authority), Failure> {
         layout: prepared.layout,
         issuer: Some(issuer),
         secret,
+        audit: prepared.audit,
     };
     Ok((options, prepared.ca))
 }
