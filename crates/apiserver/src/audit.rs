@@ -239,7 +239,65 @@ fn is_probe(route: &Result<Route>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Write};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Mutex;
+
+    use http::{Method, Request};
+
     use super::*;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn however_a_request_ends_there_is_one_event() {
+        type End = fn(Record<'_>);
+        let ends: [(End, &str, u64); 4] = [
+            (|record| record.answered(Ok(200)), "ResponseComplete", 200),
+            (
+                |record| record.answered(Err(&Refusal::timeout())),
+                "ResponseComplete",
+                504,
+            ),
+            (|record| drop(record), "ResponseComplete", 499),
+            (
+                |record| {
+                    let fails = AssertUnwindSafe(move || {
+                        let _record = record;
+                        panic!("a panic that the test expects");
+                    });
+                    catch_unwind(fails).unwrap_err();
+                },
+                "Panic",
+                500,
+            ),
+        ];
+        for (end, stage, code) in ends {
+            let kept = Kept::default();
+            let sink = Sink::to(kept.clone()).unwrap();
+            let (parts, ()) = Request::new(()).into_parts();
+            let route = crate::route::route(&Method::GET, "/api/v1/pods", false);
+            let (id, peer) = (HeaderValue::from_static("a"), Peer::default());
+            end(Record::begin(Some(&sink), &id, &peer, &parts, &route).await);
+            sink.close().await;
+            let text = kept.0.lock().unwrap().clone();
+            let event: serde_json::Value = serde_json::from_slice(&text).unwrap();
+            assert_eq!(event["stage"], stage);
+            assert_eq!(event["responseStatus"]["code"], code);
+        }
+    }
 
     #[test]
     fn a_clients_own_id_is_taken_if_it_is_a_plain_name() {

@@ -10,6 +10,7 @@
 //! read          get | list | watch from the cache                     read/
 //! write         until committed or refused                            write/
 //! encode        object | Table | PartialObjectMetadata | list | event view.rs
+//! record        beside all of it: one event, however it ends          audit.rs
 //! ```
 
 use std::pin::{Pin, pin};

@@ -360,7 +360,8 @@ mod tests {
             format!("/{long}"),
         ];
         let wide = "ä".repeat(5000);
-        let agents: [&[u8]; 3] = [b"a\"}\t{\xff\xfe", wide.as_bytes(), b""];
+        let forged = br#"","annotations":{"insula.dev/tenant":"acme"}}"#;
+        let agents: [&[u8]; 4] = [b"a\"}\t{\xff\xfe", wide.as_bytes(), forged, b""];
         for path in &paths {
             for agent in agents {
                 let said = line(path, agent, |_| {}, &Ending::Done(200));
@@ -368,6 +369,8 @@ mod tests {
                 assert!(said.ends_with("}\n") && said.len() < 16 << 10, "{said}");
                 let event: Value = serde_json::from_str(&said).unwrap();
                 assert_eq!(event["user"], serde_json::json!({}));
+                // Nobody puts words into the log that a search takes for the server's.
+                assert!(!said.contains(r#""insula.dev/tenant":"#), "{said}");
                 let cut = event["userAgent"].as_str().unwrap_or("").ends_with(CUT);
                 assert_eq!(cut, agent.len() > LONGEST);
             }
