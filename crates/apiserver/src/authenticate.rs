@@ -1,5 +1,6 @@
 //! Who asks.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -26,6 +27,21 @@ pub struct Authenticator {
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     certificate: Option<Result<Arc<Principal>>>,
+    address: Option<IpAddr>,
+}
+
+impl Peer {
+    /// With the address that it is connected from.
+    #[must_use]
+    pub const fn at(mut self, address: IpAddr) -> Self {
+        self.address = Some(address.to_canonical());
+        self
+    }
+
+    /// The address that it is connected from.
+    pub const fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
 }
 
 /// Whose token it is.
@@ -43,7 +59,7 @@ pub struct Believed {
 pub struct Unknown {
     why: String,
     /// What the holder is told, if it is not just that nobody knows them.
-    refusal: Option<Refusal>,
+    refusal: Option<Box<Refusal>>,
 }
 
 impl Unknown {
@@ -67,7 +83,10 @@ impl Authenticator {
             })?;
             self.settle(credential)
         });
-        Peer { certificate }
+        Peer {
+            certificate,
+            address: None,
+        }
     }
 
     /// Who asks: as the connection's certificate says, or as the request's token says.
@@ -94,7 +113,8 @@ impl Authenticator {
         let believed = self.token(registry, token, &[]).await;
         believed.map(|holder| holder.principal).map_err(|why| {
             tracing::debug!(%why, "a token is refused");
-            why.refusal.unwrap_or_else(Refusal::unauthorized)
+            why.refusal
+                .map_or_else(Refusal::unauthorized, |refusal| *refusal)
         })
     }
 
@@ -141,7 +161,7 @@ impl Authenticator {
     ) -> Result<Believed, Unknown> {
         let principal = self.settle(credential).map_err(|refusal| Unknown {
             why: refusal.message().to_owned(),
-            refusal: Some(refusal),
+            refusal: Some(Box::new(refusal)),
         })?;
         let audiences: Vec<_> = own.into_iter().filter(|one| wanted.contains(one)).collect();
         if audiences.is_empty() && !wanted.is_empty() {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{Method, StatusCode};
 
+use crate::audit;
 use crate::registry::Registry;
 
 /// Counters that cost the same however many tenants there are.
@@ -24,7 +25,7 @@ impl Metrics {
     }
 
     /// Everything that is counted.
-    pub fn text(&self, registry: &Registry) -> String {
+    pub fn text(&self, registry: &Registry, audit: Option<&audit::Sink>) -> String {
         let mut text = String::from(
             "# HELP apiserver_request_total Answers by method and class of status code.\n\
              # TYPE apiserver_request_total counter\n",
@@ -44,6 +45,29 @@ impl Metrics {
              # TYPE insula_cache_revision gauge\n",
         );
         writeln!(text, "insula_cache_revision {revision}").ok();
+        if let Some(audit) = audit {
+            audit_text(audit.counts(), &mut text);
+        }
         text
+    }
+}
+
+fn audit_text(counts: audit::Counts, text: &mut String) {
+    for (name, help, count) in [
+        ("events", "Events in the audit log.", counts.written),
+        (
+            "lost",
+            "Events that the audit log did not take.",
+            counts.lost,
+        ),
+        (
+            "errors",
+            "Writes to the audit log that failed.",
+            counts.errors,
+        ),
+    ] {
+        let name = format!("insula_audit_{name}_total");
+        writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter").ok();
+        writeln!(text, "{name} {count}").ok();
     }
 }

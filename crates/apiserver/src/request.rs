@@ -11,6 +11,7 @@
 //! read          get | list | watch from the cache                     read/
 //! write         until committed or refused                            write/
 //! encode        object | Table | PartialObjectMetadata | list | event view.rs
+//! record        beside all of it: one event, however it ends          audit.rs
 //! ```
 
 use std::pin::{Pin, pin};
@@ -26,8 +27,8 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use insula_core::{Principal, Space, Spaces, Verb};
-use uuid::Uuid;
 
+use crate::audit::{self, Record};
 use crate::authenticate::{Authenticator, Peer};
 use crate::authorize::{Granted, authorize, authorize_path};
 use crate::body::Body;
@@ -41,7 +42,7 @@ use crate::query::Query;
 use crate::read;
 use crate::registry::Registry;
 use crate::review;
-use crate::route::{ResourcePath, Target, route};
+use crate::route::{ResourcePath, Route, Target, route};
 use crate::service_account::Accounts;
 use crate::status::{Refusal, Result};
 use crate::subresource;
@@ -60,6 +61,8 @@ pub struct App {
     pub metrics: Metrics,
     /// What issues tokens of service accounts, and believes them.
     pub accounts: Option<Arc<Accounts>>,
+    /// Where every request is written down, if anywhere.
+    pub audit: Option<audit::Sink>,
 }
 
 /// What an answer is made of, before it goes out.
@@ -85,17 +88,21 @@ where
 {
     let (parts, body) = request.into_parts();
     let query = Query::parse(parts.uri.query().unwrap_or(""));
-    let audit_id = audit_id(&parts);
+    let route = route(&parts.method, parts.uri.path(), query.flag("watch"));
+    let audit_id = audit::id(&parts.headers);
+    let mut record = Record::begin(app.audit.as_ref(), &audit_id, peer, &parts, &route).await;
     let deadline = deadline(&query);
     let mut body = pin!(body);
     let answered = match deadline {
         Err(refusal) => Err(refusal),
         Ok(deadline) => {
-            let answer = answer(app, peer, &parts, &query, body.as_mut());
+            let body = body.as_mut();
+            let answer = answer(app, peer, &parts, &query, route, &mut record, body);
             let in_time = tokio::time::timeout(deadline, answer).await;
             in_time.unwrap_or_else(|_| Err(Refusal::timeout()))
         }
     };
+    record.answered(answered.as_ref().map(|answer| answer.status.as_u16()));
     let answer = answered.unwrap_or_else(|refusal| refused(&parts, &query, &refusal));
     finish_reading(body).await;
     app.metrics.count(&parts.method, answer.status);
@@ -118,13 +125,20 @@ fn without_body(mut response: Response<Body>) -> Response<Body> {
 }
 
 /// The stages, in their order.
-async fn answer<B>(app: &App, peer: &Peer, parts: &Parts, query: &Query, body: B) -> Result<Answer>
+async fn answer<B>(
+    app: &App,
+    peer: &Peer,
+    parts: &Parts,
+    query: &Query,
+    route: Result<Route>,
+    record: &mut Record<'_>,
+    body: B,
+) -> Result<Answer>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let path = parts.uri.path();
-    let route = route(&parts.method, path, query.flag("watch"));
     if let Ok(route) = &route
         && let Target::Document(document) = &route.target
         && document.is_open()
@@ -137,29 +151,34 @@ where
         .authenticator
         .authenticate(registry, peer, headers)
         .await?;
-    let acted_for = impersonate(registry, &caller, headers).await?;
+    record.authenticated(&caller);
+    let acted_for = impersonate(registry, &caller, headers).await;
+    let acted_for = record.impersonated(acted_for)?;
     let principal = acted_for.unwrap_or(caller);
     let route = match route {
         Ok(route) => route,
         Err(refusal) => return Err(nothing_there(app, &principal, parts, refusal).await),
     };
     let spaces = locate(&principal, route.named);
+    record.located(&spaces);
     match route.target {
         Target::Document(document) => {
             let Spaces::One(space) = spaces else {
                 return Err(Refusal::no_such_path());
             };
-            authorize_path(registry, &principal, &space, "get", path).await?;
+            let judged = authorize_path(registry, &principal, &space, "get", path).await;
+            record.judged(judged, |reason| reason)?;
             documents::answer(app, &document, &space, parts, query)
         }
         Target::Resource(resource) => {
-            let granted = authorize(registry, principal, spaces, resource, query).await?;
+            let judged = authorize(registry, principal, spaces, resource, query).await;
+            let granted = record.judged(judged, Granted::reason)?;
             let accepted = negotiate::accepted(&parts.headers, query)?;
             if granted.path().verb.reads() {
                 return read(app, &granted, query, accepted).await;
             }
-            let body = receive(body).await?;
-            write(app, &granted, parts, query, accepted, body).await
+            let body = receive(record, body).await?;
+            write(app, &granted, parts, query, accepted, record, body).await
         }
     }
 }
@@ -213,6 +232,7 @@ async fn write(
     parts: &Parts,
     query: &Query,
     accepted: Accepted,
+    record: &mut Record<'_>,
     body: Bytes,
 ) -> Result<Answer> {
     let path = granted.path();
@@ -239,6 +259,7 @@ async fn write(
         }
         Verb::Create => {
             let done = write::create(registry, granted, query, &sent).await?;
+            record.named(done.object.name());
             Ok(Answer::done(&view, done)?.of(accepted))
         }
         Verb::Update => {
@@ -274,11 +295,12 @@ fn deleted_body(view: &View, path: &ResourcePath, deleted: Deleted) -> Result<Bo
 }
 
 /// Reads a body, but no more of it than any object may have.
-async fn receive<B>(body: B) -> Result<Bytes>
+async fn receive<B>(record: &mut Record<'_>, body: B) -> Result<Bytes>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    record.reading();
     match Limited::new(body, MAX_BODY).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
@@ -350,15 +372,6 @@ fn go_duration(text: &str) -> Option<Duration> {
         rest = &rest[unit..];
     }
     Duration::try_from_secs_f64(total).ok()
-}
-
-fn audit_id(parts: &Parts) -> HeaderValue {
-    let given = parts.headers.get("audit-id").cloned();
-    given.unwrap_or_else(|| {
-        let mut text = [0; 36];
-        let text = Uuid::new_v4().hyphenated().encode_lower(&mut text);
-        HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("-"))
-    })
 }
 
 /// A refusal, in the format that the caller accepts.

@@ -19,6 +19,7 @@ use rustls::{RootCertStore, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
+use crate::audit;
 use crate::authenticate::Authenticator;
 use crate::cache::{self, Feed};
 use crate::documents::Documents;
@@ -49,6 +50,8 @@ pub struct Options {
     pub accounts: Option<Accounts>,
     /// Seals continue tokens; servers that share a store share it.
     pub secret: Vec<u8>,
+    /// Where every request is written down, if anywhere.
+    pub audit: Option<audit::Sink>,
 }
 
 /// A server that is ready to be told to serve.
@@ -106,6 +109,7 @@ impl Server {
             documents,
             metrics: Metrics::default(),
             accounts,
+            audit: options.audit,
         };
         Ok(Self {
             listener,
@@ -171,6 +175,7 @@ impl Server {
         {
             tracing::warn!("some requests did not end in time");
         }
+        close_audit(&app).await;
         feed.abort();
         // It holds the store until it is really over.
         if !feed.is_finished() {
@@ -192,6 +197,16 @@ async fn prepare(app: &App) -> Result<(), Error> {
             .map_err(failed)?;
     }
     Ok(())
+}
+
+/// Whoever is answered from here on has outlived the time that requests have to end.
+async fn close_audit(app: &App) {
+    let Some(audit) = &app.audit else {
+        return;
+    };
+    if tokio::time::timeout(GRACE, audit.close()).await.is_err() {
+        tracing::error!("the end of the audit log could not be written in time");
+    }
 }
 
 fn acceptor(options: &Options) -> Result<TlsAcceptor, Error> {
@@ -225,6 +240,9 @@ fn connect(stream: TcpStream, tls: &TlsAcceptor, app: &Arc<App>, graceful: &Grac
     let (tls, app, watcher) = (tls.clone(), Arc::clone(app), graceful.watcher());
     tokio::spawn(async move {
         stream.set_nodelay(true).ok();
+        let Ok(address) = stream.peer_addr() else {
+            return;
+        };
         let shaken = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await;
         let stream = match shaken {
             Ok(Ok(stream)) => stream,
@@ -239,7 +257,8 @@ fn connect(stream: TcpStream, tls: &TlsAcceptor, app: &Arc<App>, graceful: &Grac
             .1
             .peer_certificates()
             .and_then(<[_]>::first);
-        let peer = Arc::new(app.authenticator.peer(certificate.map(AsRef::as_ref)));
+        let peer = app.authenticator.peer(certificate.map(AsRef::as_ref));
+        let peer = Arc::new(peer.at(address.ip()));
         let service = service_fn(move |request| {
             let (app, peer) = (Arc::clone(&app), Arc::clone(&peer));
             async move { Ok::<_, Infallible>(request::serve(&app, &peer, request).await) }

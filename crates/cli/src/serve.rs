@@ -80,6 +80,7 @@ fn options(prepared: Prepared) -> Result<(Options, Authority), Failure> {
         layout: prepared.layout,
         accounts: Some(Accounts::new(issuer, &prepared.url)),
         secret,
+        audit: prepared.audit,
     };
     Ok((options, prepared.ca))
 }

@@ -194,6 +194,53 @@ fn files_that_are_not_what_they_should_be_are_named() {
 }
 
 #[test]
+fn an_audit_log_has_what_was_asked_once_the_server_has_ended() {
+    let data = tempfile::tempdir().unwrap();
+    let log = data.path().join("audit.log");
+    let more = ["--audit-log-path", log.to_str().unwrap()];
+    let serving = Serving::start_with(data.path(), &more);
+    let listed = insula(&["tenant", "list", "--kubeconfig"])
+        .arg(data.path().join("admin.kubeconfig"))
+        .output()
+        .unwrap();
+    assert_eq!(listed.status.code(), Some(0), "{}", stderr(&listed));
+    assert_eq!(serving.stop(Signal::SIGTERM), Some(0));
+    let mode = log.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let text = std::fs::read_to_string(&log).unwrap();
+    let events: Vec<&str> = text.lines().collect();
+    assert_eq!(events.len(), 1, "{text}");
+    for part in [
+        "\"verb\":\"list\"",
+        "\"objectRef\":{\"resource\":\"tenants\",\"apiVersion\":\"v1\"}",
+        "\"insula.dev/tenant\":\"system\"",
+    ] {
+        assert!(events[0].contains(part), "{text}");
+    }
+}
+
+#[test]
+fn an_audit_log_that_cannot_be_written_is_named_with_a_hint() {
+    let data = tempfile::tempdir().unwrap();
+    let log = data.path().join("missing/audit.log");
+    let refused = insula(&["serve", "--listen", "127.0.0.1:0", "--store", "memory"])
+        .arg("--data-dir")
+        .arg(data.path())
+        .arg("--audit-log-path")
+        .arg(&log)
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let said = stderr(&refused);
+    let expected = format!("error: cannot write the audit log {}: ", log.display());
+    assert!(said.starts_with(&expected), "{said}");
+    assert!(
+        said.contains("\nhint: --audit-log-path is a file"),
+        "{said}"
+    );
+}
+
+#[test]
 fn an_address_in_use_is_named_with_a_hint() {
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let serving = Serving::start(first.path());

@@ -1,5 +1,6 @@
 //! A whole API server in the test's own process, and clients for it.
 
+mod audit;
 mod client;
 
 use std::net::{Ipv4Addr, TcpListener};
@@ -21,6 +22,7 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+pub use audit::{Audit, AuditLog};
 pub use client::{Answer, Client, Identity, Lines};
 
 use crate::etcd::EtcdServer;
@@ -72,6 +74,8 @@ pub struct Setup {
     pub tokens: String,
     /// Whether the controllers run too. Tests of the API server alone do their work by hand.
     pub controllers: bool,
+    /// Where every request is written down, if anywhere.
+    pub audit: Option<Audit>,
 }
 
 impl Setup {
@@ -148,6 +152,7 @@ impl TestServer {
             layout: Layout::default(),
             accounts: Some(Accounts::new(issuer, &format!("https://{address}"))),
             secret: b"test".to_vec(),
+            audit: setup.audit.map(|audit| audit.sink()).transpose()?,
         };
         let server = Server::start(store, options).await?;
         let registry = server.registry();
@@ -182,6 +187,16 @@ impl TestServer {
             _folder: None,
             etcd: None,
         })
+    }
+
+    /// One that writes every request down here.
+    pub async fn audited(audit: Audit) -> anyhow::Result<Self> {
+        let setup = Setup {
+            audit: Some(audit),
+            ..Setup::default()
+        };
+        let started = Self::start_on(Engine::asked_for()?, setup).await?;
+        started.context("the store that was asked for is not installed")
     }
 
     /// `https://127.0.0.1:…`.

@@ -42,6 +42,10 @@ pub struct Args {
     /// Tokens: a line `token,user,uid,"group,group"` for each; a group tenant:NAME gives the tenant
     #[arg(long, value_name = "FILE")]
     pub token_auth_file: Option<PathBuf>,
+
+    /// Where every request is written down, one JSON event a line; default: nowhere
+    #[arg(long, value_name = "FILE")]
+    pub audit_log_path: Option<PathBuf>,
 }
 
 /// What keeps the objects.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use insula_access::{Authority, TokenFile};
+use insula_apiserver::audit;
 use insula_apiserver::service_account::Issuer;
 use insula_core::{Layout, Space};
 use rustls::crypto::ring::sign::any_supported_type;
@@ -40,6 +41,8 @@ pub struct Prepared {
     pub layout: Layout,
     /// The administrator's kubeconfig.
     pub kubeconfig: PathBuf,
+    /// Where every request is written down.
+    pub audit: Option<audit::Sink>,
 }
 
 impl Prepared {
@@ -123,6 +126,8 @@ pub struct Given {
     pub layout: Layout,
     /// Where those belong whose credential names no tenant.
     pub default_tenant: Option<Space>,
+    /// The file in which every request is written down.
+    pub audit_log: Option<PathBuf>,
 }
 
 /// Makes what is missing in the data directory, begins to listen, and writes the
@@ -137,7 +142,9 @@ pub fn prepare(data_dir: &Path, listening: &Listening, given: Given) -> Result<P
     write_kubeconfig(&kubeconfig, advertised, &pki, given.tls.as_ref())?;
     let own_ca = CertificateDer::from_pem_slice(pki.authority.certificate_pem().as_bytes());
     let own_ca = own_ca.map_err(|error| Failure::new("cannot use the CA", error))?;
+    let audit = given.audit_log.as_deref().map(open_audit_log);
     Ok(Prepared {
+        audit: audit.transpose()?,
         listener,
         tls: match given.tls {
             Some(tls) => tls,
@@ -151,6 +158,14 @@ pub fn prepare(data_dir: &Path, listening: &Listening, given: Given) -> Result<P
         layout: given.layout,
         kubeconfig,
         url,
+    })
+}
+
+fn open_audit_log(path: &Path) -> Result<audit::Sink, Failure> {
+    let attempted = format!("cannot write the audit log {}", path.display());
+    audit::Sink::to_file(path).map_err(|error| {
+        Failure::new(&attempted, error)
+            .hint("--audit-log-path is a file in a folder that is there and may be written to")
     })
 }
 

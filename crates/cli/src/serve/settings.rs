@@ -51,6 +51,7 @@ impl Settings {
                 tokens: tokens.transpose()?,
                 layout: Layout::new(&args.etcd.prefix),
                 default_tenant: args.default_tenant,
+                audit_log: args.audit_log_path,
             },
             listening: Listening {
                 address: args.listen,

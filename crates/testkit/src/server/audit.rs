@@ -1,0 +1,104 @@
+//! Where a test server writes its audit log.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use insula_apiserver::audit::Sink;
+use serde_json::Value;
+
+/// Where a test server writes its audit log.
+#[derive(Clone, Debug)]
+pub enum Audit {
+    /// To a file.
+    File(PathBuf),
+    /// To the test.
+    Memory(AuditLog),
+}
+
+/// An audit log in memory, which can be made to take nothing for a while.
+#[derive(Clone, Debug, Default)]
+pub struct AuditLog(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    text: Vec<u8>,
+    held: bool,
+}
+
+/// A test that waits longer than this has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Audit {
+    pub(super) fn sink(self) -> io::Result<Sink> {
+        match self {
+            Self::File(path) => Sink::to_file(&path),
+            Self::Memory(log) => Sink::to(log),
+        }
+    }
+}
+
+impl AuditLog {
+    /// Everything that was written.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.state().text).into_owned()
+    }
+
+    /// Every event that was written.
+    pub fn events(&self) -> anyhow::Result<Vec<Value>> {
+        let text = self.text();
+        let events = text.lines().map(serde_json::from_str);
+        events.collect::<Result<_, _>>().context("no event in JSON")
+    }
+
+    /// The event of the request with this `Audit-Id`, once it is there.
+    pub async fn event(&self, id: &str) -> anyhow::Result<String> {
+        let named = format!("\"auditID\":\"{id}\"");
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            let text = self.text();
+            if let Some(line) = text.lines().find(|line| line.contains(&named)) {
+                return Ok(line.to_owned());
+            }
+            tokio::task::yield_now().await;
+        }
+        anyhow::bail!("no event {id} in {}", self.text())
+    }
+
+    /// Takes nothing more until it is released: a disk that hangs.
+    pub fn hold(&self) {
+        self.state().held = true;
+    }
+
+    /// Takes everything again.
+    pub fn release(&self) {
+        self.state().held = false;
+        self.0.changed.notify_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        let state = self.0.state.lock();
+        state.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Write for AuditLog {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let waited = self.0.changed.wait_while(self.state(), |state| state.held);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        state.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
