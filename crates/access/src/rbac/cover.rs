@@ -43,7 +43,7 @@ where
     };
     let mut missing = Vec::new();
     for rule in needed.iter().map(Borrow::borrow) {
-        if spend(whole_cost(rule, sizes)) && !is_mixed(rule) && is_covered(rule) {
+        if spend(whole_cost(rule, sizes)) && is_covered(rule) {
             continue;
         }
         match spend(count_atoms(rule).saturating_mul(atom_cost)) {
@@ -93,11 +93,6 @@ fn whole_cost(rule: &Rule, owned: [usize; 5]) -> usize {
     lists.fold(0, |sum, (one, other)| {
         sum.saturating_add(one.saturating_mul(other))
     })
-}
-
-/// Whether names are said of paths too, which no valid rule does. Apart, they are not.
-const fn is_mixed(rule: &Rule) -> bool {
-    !rule.resource_names.is_empty() && !rule.non_resource_urls.is_empty()
 }
 
 /// How many single rights a rule has.
@@ -270,6 +265,11 @@ mod tests {
             (&["get _ */scale"], "get _ pods/scale", &[]),
             (&["get _ */scale"], "get _ */scale", &[]),
             (&["get _ */scale"], "get _ scale", &["get _ scale"]),
+            (
+                &["get _ */upscale"],
+                "get _ pods/scale",
+                &["get _ pods/scale"],
+            ),
             (&["get _ pods/*"], "get _ pods/log", &["get _ pods/log"]),
             (&["get _ pods/scale"], "get _ */scale", &["get _ */scale"]),
             (&["get _ */b/c"], "get _ a/b/c", &[]),
