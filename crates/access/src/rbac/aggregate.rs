@@ -11,7 +11,7 @@ use super::selector::Selector;
 /// requirement of a selector, a selected role or a rule of it come by.
 ///
 /// A few thousand roles that all select each other would take minutes and gigabytes. This
-/// much takes some ten milliseconds, and does for a thousand roles of which five hundred are
+/// much takes some milliseconds, and does for a thousand roles of which a few hundred are
 /// aggregated.
 const MOST_STEPS: usize = 1 << 19;
 
@@ -151,6 +151,9 @@ impl<'a> Walk<'a> {
                 stack.pop();
                 continue;
             };
+            if !self.steps.take(1) {
+                break;
+            }
             if std::mem::replace(&mut self.seen[role], self.way) == self.way {
                 continue;
             }
@@ -158,16 +161,13 @@ impl<'a> Walk<'a> {
                 Node::MadeOf(roles) => stack.push(roles.iter()),
                 Node::Own(own) => self.add(own, &mut rules),
             }
-            if !self.steps.take(1) {
-                break;
-            }
         }
         rules.into()
     }
 
     fn add(&mut self, own: &[usize], rules: &mut Vec<Arc<Rule>>) {
         for &rule in own {
-            if self.known[rule] != self.way && self.steps.take(1) {
+            if self.steps.take(1) && self.known[rule] != self.way {
                 self.known[rule] = self.way;
                 rules.push(Arc::clone(self.graph.rules[rule]));
             }

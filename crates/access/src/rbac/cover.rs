@@ -57,6 +57,24 @@ where
     }
 }
 
+/// Everything that can be allowed: every act on objects, and on paths. Who covers it may do
+/// what nobody but an administrator may, such as making roles that are aggregated.
+pub fn everything() -> [Rule; 2] {
+    let star = || vec!["*".to_owned()];
+    let objects = Rule {
+        verbs: star(),
+        api_groups: star(),
+        resources: star(),
+        ..Rule::default()
+    };
+    let paths = Rule {
+        verbs: star(),
+        non_resource_urls: star(),
+        ..Rule::default()
+    };
+    [objects, paths]
+}
+
 /// What is said to somebody who lacks what they give away.
 pub fn explain(who: Who<'_>, missing: &[Rule], unresolved: &Unresolved) -> String {
     let (user, groups) = (Quoted(who.user), QuotedList(who.groups));
@@ -299,6 +317,24 @@ mod tests {
             };
             let found = covers(&owner, &[rule(needed)]);
             assert_eq!(found, expected, "{owner:?} {needed}");
+        }
+    }
+
+    #[test]
+    fn everything_is_had_by_who_has_both_halves_of_it() {
+        let half = ["* * *", "* *"].map(rule);
+        assert_eq!(everything(), half);
+        assert_eq!(covers(&half, &everything()), Ok(()));
+        for owner in [
+            vec![],
+            vec![rule("* * *")],
+            vec![rule("* *")],
+            vec![rule("* * * a"), rule("* *")],
+            vec![rule("get,list * *"), rule("* *")],
+            vec![rule("* * *"), rule("* /*")],
+        ] {
+            let missing = covers(&owner, &everything()).unwrap_err();
+            assert!(!missing.is_empty(), "{owner:?}");
         }
     }
 
