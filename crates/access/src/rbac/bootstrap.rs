@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use super::aggregate::Roles;
+use super::aggregate::{Aggregated, ByName, Roles};
 use super::layer::Layer;
-use super::object::{RbacKind, RbacObject, Source};
-use super::rule::{Rule, RuleList};
+use super::object::{RbacKind, RbacObject};
+use super::rule::Rule;
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::load);
 
@@ -66,8 +66,6 @@ pub(super) fn aggregated() -> &'static Aggregated {
     &TABLE.aggregated
 }
 
-type Aggregated = BTreeMap<Box<str>, RuleList>;
-
 struct Table {
     roles: Vec<BuiltIn>,
     cluster_roles: Vec<BuiltIn>,
@@ -99,7 +97,11 @@ impl Table {
         let mut cluster_roles = read(RbacKind::ClusterRole);
         let role_bindings = read(RbacKind::RoleBinding);
         let cluster_role_bindings = read(RbacKind::ClusterRoleBinding);
-        let aggregated = aggregate(&layer);
+        let aggregated = Roles {
+            own: &layer.cluster_roles,
+            below: &ByName::new(),
+        }
+        .aggregate();
         for role in &mut cluster_roles {
             if let Some(rules) = aggregated.get(&role.name) {
                 let rules: Vec<&Rule> = rules.iter().map(|rule| &**rule).collect();
@@ -144,16 +146,4 @@ fn read(kind: RbacKind, mut object: Map<String, Value>) -> (RbacObject, BuiltIn)
         object,
     };
     (parsed, built_in)
-}
-
-fn aggregate(layer: &Layer) -> Aggregated {
-    let roles = Roles {
-        own: &layer.cluster_roles,
-        below: &BTreeMap::new(),
-    };
-    let aggregated = roles.iter().filter_map(|(name, role)| match &role.source {
-        Source::Own(_) => None,
-        Source::Aggregated(selectors) => Some((name.into(), roles.aggregate(name, selectors))),
-    });
-    aggregated.collect()
 }

@@ -1,6 +1,6 @@
 //! Bindings, found by who is bound.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::act::Who;
@@ -12,7 +12,7 @@ use super::binding::{Binding, SERVICE_ACCOUNT, Subject};
 /// times has one grant.
 #[derive(Clone, Debug, Default)]
 pub struct Bindings {
-    named: BTreeMap<Box<str>, Arc<Binding>>,
+    named: HashMap<Box<str>, Arc<Binding>>,
     users: Grants,
     groups: Grants,
 }
@@ -34,9 +34,8 @@ impl Bindings {
         self.named.contains_key(name)
     }
 
-    /// Takes one, and answers with the one that it replaces.
-    pub fn insert(&mut self, binding: Arc<Binding>) -> Option<Arc<Binding>> {
-        let replaced = self.remove(&binding.name);
+    /// Takes one. The one of its name was removed before.
+    pub fn insert(&mut self, binding: Arc<Binding>) {
         for subject in &binding.subjects {
             let (grants, name) = self.place(subject);
             let grants = grants.entry(name).or_default();
@@ -46,7 +45,6 @@ impl Bindings {
             }
         }
         self.named.insert(binding.name.clone(), binding);
-        replaced
     }
 
     /// Forgets one, and answers with it.

@@ -1,15 +1,16 @@
 //! Roles and bindings of one origin: those of a space, or those that are built in.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
+use super::aggregate::ByName;
 use super::index::Bindings;
-use super::object::{ClusterRole, Content, RbacKind, RbacObject, rules_weight};
+use super::object::{Content, RbacKind, RbacObject, rules_weight};
 use super::rule::RuleList;
 
 /// Roles and bindings of one origin.
 #[derive(Clone, Debug, Default)]
 pub struct Layer {
-    pub cluster_roles: BTreeMap<Box<str>, ClusterRole>,
+    pub cluster_roles: ByName,
     pub cluster_bindings: Bindings,
     namespaces: HashMap<Box<str>, Namespace>,
     weight: usize,
@@ -18,7 +19,7 @@ pub struct Layer {
 /// Roles and bindings of one namespace. It is there while it has any.
 #[derive(Clone, Debug, Default)]
 pub struct Namespace {
-    pub roles: BTreeMap<Box<str>, RuleList>,
+    pub roles: HashMap<Box<str>, RuleList>,
     pub bindings: Bindings,
 }
 

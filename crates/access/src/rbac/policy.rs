@@ -1,19 +1,18 @@
 //! The roles and bindings of one space, and what they allow.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use insula_core::MASTERS;
 
 use super::act::{Act, Reach, Who};
-use super::aggregate::Roles;
+use super::aggregate::{Aggregated, Roles};
 use super::binding::{Binding, RoleRef};
 use super::bootstrap;
 use super::decision::{Decision, Unresolved, Verdict};
 use super::index::Bindings;
 use super::layer::Layer;
 use super::object::{RbacKind, RbacObject, Source};
-use super::rule::{Rule, RuleList};
+use super::rule::Rule;
 
 /// The roles and bindings of one space, above those that are built in.
 ///
@@ -27,9 +26,8 @@ use super::rule::{Rule, RuleList};
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     own: Layer,
-    /// The rules of every aggregated role, as far as they were asked for since a role
-    /// changed. Empty while the space has no cluster roles: then what is built in holds.
-    aggregated: BTreeMap<Box<str>, OnceLock<RuleList>>,
+    /// The rules of every aggregated role, if they were asked for since a role changed.
+    aggregated: OnceLock<Aggregated>,
 }
 
 /// What a caller may do, rule by rule.
@@ -50,20 +48,19 @@ impl Policy {
 
     /// Takes an object, in place of the one of its kind and name.
     pub fn put(&mut self, object: RbacObject) {
-        let changed = (object.kind() == RbacKind::ClusterRole).then(|| object.name.clone());
-        self.own.put(object);
-        if let Some(name) = changed {
-            self.forget_aggregates(&name);
+        if object.kind() == RbacKind::ClusterRole {
+            self.aggregated.take();
         }
+        self.own.put(object);
     }
 
     /// Forgets an object. If it replaced a built-in one, that is there again; what is
     /// built in cannot be removed.
     pub fn remove(&mut self, kind: RbacKind, namespace: Option<&str>, name: &str) {
-        self.own.remove(kind, namespace, name);
         if kind == RbacKind::ClusterRole {
-            self.forget_aggregates(name);
+            self.aggregated.take();
         }
+        self.own.remove(kind, namespace, name);
     }
 
     /// Whether the caller may do this.
@@ -119,21 +116,15 @@ impl Policy {
 
     /// About how many bytes it takes, without what is built in.
     pub fn weight(&self) -> usize {
-        let aggregated = self.aggregated.iter().map(|(name, rules)| {
-            let rules = rules.get().map_or(0, |rules| rules.len());
-            name.len() + 48 + rules * size_of::<Arc<Rule>>()
-        });
+        let aggregated = self.aggregated.get().into_iter().flatten();
+        let aggregated = aggregated.map(|(name, rules)| name.len() + 48 + size_of_val(&**rules));
         size_of::<Self>() + self.own.weight() + aggregated.sum::<usize>()
     }
 
     fn cluster_role_rules(&self, name: &str) -> Option<&[Arc<Rule>]> {
-        let roles = self.cluster_roles();
-        match &roles.get(name)?.source {
+        match &self.cluster_roles().get(name)?.source {
             Source::Own(rules) => Some(rules),
-            Source::Aggregated(selectors) => Some(match self.aggregated.get(name) {
-                Some(rules) => rules.get_or_init(|| roles.aggregate(name, selectors)),
-                None => bootstrap::aggregated().get(name)?,
-            }),
+            Source::Aggregated(_) => self.aggregated().get(name).map(|rules| &**rules),
         }
     }
 
@@ -148,25 +139,13 @@ impl Policy {
         }
     }
 
-    /// A role came, changed or went: every aggregated role may be made of others now.
-    fn forget_aggregates(&mut self, changed: &str) {
-        if self.own.cluster_roles.is_empty() {
-            self.aggregated.clear();
-            return;
-        }
-        let built_in = bootstrap::aggregated().keys().map(|name| &**name);
-        for name in built_in.chain([changed]) {
-            match self.cluster_roles().get(name).map(|role| &role.source) {
-                Some(Source::Aggregated(_)) => {
-                    self.aggregated.entry(name.into()).or_default();
-                }
-                Some(Source::Own(_)) | None => {
-                    self.aggregated.remove(name);
-                }
+    fn aggregated(&self) -> &Aggregated {
+        match self.own.cluster_roles.is_empty() {
+            true => bootstrap::aggregated(),
+            false => {
+                let aggregate = || self.cluster_roles().aggregate();
+                self.aggregated.get_or_init(aggregate)
             }
-        }
-        for rules in self.aggregated.values_mut() {
-            rules.take();
         }
     }
 

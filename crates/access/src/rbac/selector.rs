@@ -34,6 +34,16 @@ impl Selector {
             && self.match_expressions.iter().all(|one| one.holds(labels))
     }
 
+    /// How much there is to compare.
+    pub fn size(&self) -> usize {
+        let labels = self.match_labels.as_ref().map_or(0, Labels::len);
+        let expressions = self
+            .match_expressions
+            .iter()
+            .map(|one| 1 + one.values.len());
+        1 + labels + expressions.sum::<usize>()
+    }
+
     /// About how many bytes it takes.
     pub fn weight(&self) -> usize {
         let labels = self.match_labels.iter().flatten();

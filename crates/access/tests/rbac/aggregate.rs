@@ -1,5 +1,7 @@
 //! Roles that are made of others.
 
+use std::collections::HashSet;
+
 use insula_access::rbac::{Policy, RbacKind, Reach, RoleRef};
 use serde_json::{Value, json};
 
@@ -112,7 +114,7 @@ fn circles_end_and_have_all_that_is_in_them() {
 #[test]
 fn a_chain_longer_than_a_stack_is_deep_is_followed() {
     let mut policy = Policy::new();
-    let last = 1_000;
+    let last = 400;
     for n in 0..last {
         let (name, label, next) = (format!("r{n}"), format!("l{n}"), format!("l{}", n + 1));
         policy.put(object(
@@ -125,6 +127,28 @@ fn a_chain_longer_than_a_stack_is_deep_is_followed() {
     let small = std::thread::Builder::new().stack_size(64 << 10);
     let found = small.spawn(move || resources(&policy, "r0")).unwrap();
     assert_eq!(found.join().unwrap(), "end");
+}
+
+#[test]
+fn roles_that_all_select_each_other_cost_only_so_much_and_give_no_more() {
+    let mut policy = Policy::new();
+    for n in 0..1_500 {
+        let mut all = made_of(&format!("all{n}"), &[], &[]);
+        all["aggregationRule"]["clusterRoleSelectors"] = json!([{}]);
+        policy.put(object(RbacKind::ClusterRole, &all));
+        let name = format!("leaf{n}");
+        policy.put(object(RbacKind::ClusterRole, &leaf(&name, &[], &name)));
+    }
+    let before = policy.weight();
+    for n in 0..1_500 {
+        let name = format!("all{n}");
+        let rules = policy.role_rules(RoleRef::ClusterRole(&name)).unwrap();
+        let distinct: HashSet<_> = rules.iter().collect();
+        assert_eq!(distinct.len(), rules.len(), "{name}");
+    }
+    assert_eq!(resources(&policy, "leaf0"), "leaf0");
+    let grown = policy.weight() - before;
+    assert!(grown < 8 << 20, "{grown}");
 }
 
 #[test]
