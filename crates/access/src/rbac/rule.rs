@@ -39,27 +39,6 @@ pub struct Rule {
 pub(super) type RuleList = Arc<[Arc<Rule>]>;
 
 impl Rule {
-    /// Allows everything with every object.
-    pub fn everything() -> Self {
-        let all = || vec!["*".to_owned()];
-        Self {
-            verbs: all(),
-            api_groups: all(),
-            resources: all(),
-            ..Self::default()
-        }
-    }
-
-    /// Allows everything on every path.
-    pub fn every_path() -> Self {
-        let all = || vec!["*".to_owned()];
-        Self {
-            verbs: all(),
-            non_resource_urls: all(),
-            ..Self::default()
-        }
-    }
-
     /// Whether the act is one of those that the rule allows.
     pub fn allows(&self, act: &Act<'_>) -> bool {
         #[cfg(test)]
