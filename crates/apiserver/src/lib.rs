@@ -17,6 +17,7 @@ pub mod locate;
 pub mod metrics;
 mod names;
 pub mod negotiate;
+pub mod oidc;
 pub mod query;
 pub mod read;
 pub mod registry;
