@@ -123,9 +123,9 @@ impl<'a> Signed<'a> {
 
     /// Its claims, if one of the keys has signed them. When they hold and for whom is to be
     /// asked of the claims.
-    pub fn verify(self, keys: &KeySet) -> Result<Claims, Error> {
-        keys.check(&self)?;
-        Ok(self.claims)
+    pub fn verify(&self, keys: &KeySet) -> Result<&Claims, Error> {
+        keys.check(self)?;
+        Ok(&self.claims)
     }
 
     pub(crate) const fn message(&self) -> &[u8] {

@@ -20,6 +20,7 @@ pub mod locate;
 pub mod metrics;
 mod names;
 pub mod negotiate;
+pub mod oidc;
 pub mod policy;
 pub mod query;
 pub mod read;

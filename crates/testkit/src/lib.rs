@@ -3,9 +3,11 @@
 //! [`disk`] is a disk in memory under real, unmodified code: it records what the code
 //! asks of it, fails on request, and says what could be left after a power cut.
 //! [`etcd`] starts a real etcd where one is installed, and [`peer`] says where that is.
+//! [`oidc`] is an OpenID Connect provider that can misbehave.
 //! [`server`] is a whole API server in the test's own process.
 
 pub mod disk;
 pub mod etcd;
+pub mod oidc;
 pub mod peer;
 pub mod server;

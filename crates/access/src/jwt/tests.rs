@@ -100,7 +100,7 @@ fn key_of(algorithm: Algorithm) -> &'static str {
 }
 
 fn verify(token: &str, keys: &KeySet) -> Result<Claims, Error> {
-    Signed::parse(token)?.verify(keys)
+    Signed::parse(token)?.verify(keys).cloned()
 }
 
 #[test]
@@ -469,6 +469,26 @@ fn keys_are_called_and_published_as_in_kubernetes() {
         assert_eq!(PublicKey::from_der(bad), Err(NotAPublicKey));
     }
     assert_eq!(PublicKey::from_pem(RSA), Err(NotAPublicKey));
+}
+
+/// With 1 as the exponent a signature is what it verifies to, and everybody can write it.
+#[test]
+fn a_key_that_encrypts_nothing_verifies_nothing() {
+    let keys = Keys::make();
+    let message = message(r#"{"alg":"RS256","kid":"rsa"}"#, CLAIMS);
+    let digest = ring::digest::digest(&ring::digest::SHA256, message.as_bytes());
+    let head = [
+        0x30, 0x31, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01,
+        0x05, 0x00, 0x04, 0x20,
+    ];
+    let padded = [&[0, 1], &[0xff; 202][..], &[0], &head, digest.as_ref()].concat();
+    assert_eq!(padded.len(), 256);
+    let token = format!("{message}.{}", encode(padded));
+    for exponent in [&[1][..], &[2], &[0, 0, 1]] {
+        let mut jwks = keys.jwks();
+        jwks["keys"][0]["e"] = encode(exponent).into();
+        assert_eq!(verify(&token, &set(&jwks)), Err(Error::Signature));
+    }
 }
 
 /// Examples A.2 and A.3 of RFC 7515: tokens that others have made.

@@ -33,7 +33,8 @@ fn signed(said: &Value) -> Claims {
     let signer = Signer::new(key.serialized_der()).unwrap();
     let keys: KeySet = [signer.public().clone()].into_iter().collect();
     let token = signer.sign(said).unwrap();
-    Signed::parse(&token).unwrap().verify(&keys).unwrap()
+    let signed = Signed::parse(&token).unwrap();
+    signed.verify(&keys).unwrap().clone()
 }
 
 fn space(name: &str) -> Space {

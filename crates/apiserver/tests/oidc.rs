@@ -1,0 +1,501 @@
+//! Tokens of an OpenID Connect provider, and a provider that misbehaves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures_util::future::{FutureExt, join_all};
+use insula_access::jwt::{self, Signer};
+use insula_access::oidc::{self, Settings};
+use insula_apiserver::oidc::{Error, Pace, Provider, SetupError, Trust};
+use insula_core::{Proof, Space, Tie};
+use insula_testkit::oidc::{FakeProvider, Hits, Manner};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+const NOW: i64 = 1_700_000_000;
+
+/// A test that waits longer than this has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Nothing happens unless it is asked for.
+const CALM: Pace = Pace {
+    every: Duration::from_secs(3600),
+    retry: Duration::from_secs(3600),
+    apart: Duration::ZERO,
+    patience: PATIENCE,
+};
+
+/// Everything happens soon.
+const HASTY: Pace = Pace {
+    every: Duration::from_millis(50),
+    retry: Duration::from_millis(50),
+    apart: Duration::from_millis(50),
+    patience: PATIENCE,
+};
+
+/// A provider that trusts a fake one, and the task that fetches its keys.
+struct Trusting {
+    provider: Arc<Provider>,
+    task: JoinHandle<()>,
+}
+
+impl Trusting {
+    fn start(fake: &FakeProvider, pace: Pace) -> Result<Self> {
+        Self::start_with(fake, pace, Trust::Authorities(fake.ca_pem().to_owned()))
+    }
+
+    fn start_with(fake: &FakeProvider, pace: Pace, trust: Trust) -> Result<Self> {
+        let mut settings = Settings::new(fake.url(), "insula");
+        settings.groups_claim = Some("groups".to_owned());
+        let provider = Provider::with_pace(settings, &trust, pace)?;
+        let running = Arc::clone(&provider);
+        let task = tokio::spawn(async move { match running.run().await {} });
+        Ok(Self { provider, task })
+    }
+
+    /// One that has the keys.
+    async fn ready(fake: &FakeProvider, pace: Pace) -> Result<Self> {
+        let trusting = Self::start(fake, pace)?;
+        let ready = tokio::time::timeout(PATIENCE, trusting.provider.ready()).await;
+        ready.context("the keys were not fetched in time")?;
+        Ok(trusting)
+    }
+
+    async fn ask(&self, token: &str) -> Result<String, Error> {
+        let credential = self.provider.authenticate(token, NOW).await;
+        credential.map(|credential| credential.user.clone())
+    }
+
+    /// Waits until a token is good.
+    async fn until_accepted(&self, token: &str) -> Result<()> {
+        let accepted = async {
+            while self.ask(token).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let accepted = tokio::time::timeout(PATIENCE, accepted).await;
+        accepted.context("the token was not accepted in time")
+    }
+}
+
+impl Drop for Trusting {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn refused(error: jwt::Error) -> Result<String, Error> {
+    Err(Error::Refused(oidc::Error::Token(error)))
+}
+
+fn unknown_key() -> Result<String, Error> {
+    refused(jwt::Error::UnknownKey)
+}
+
+fn stranger() -> Result<Signer> {
+    let key = rcgen::KeyPair::generate()?;
+    Ok(Signer::new(key.serialized_der())?)
+}
+
+/// A token with this header and signature.
+fn forged(fake: &FakeProvider, header: &Value, sign: impl Fn(&str) -> Vec<u8>) -> Result<String> {
+    let good = fake.token(NOW, &json!({}))?;
+    let claims = good.split('.').nth(1).context("it has claims")?;
+    let message = format!("{}.{claims}", URL_SAFE_NO_PAD.encode(header.to_string()));
+    let signature = URL_SAFE_NO_PAD.encode(sign(&message));
+    Ok(format!("{message}.{signature}"))
+}
+
+#[tokio::test]
+async fn a_good_token_makes_its_holder_and_is_verified_once() -> Result<()> {
+    let fake = FakeProvider::start(Manner::Good).await?;
+    let trusting = Trusting::ready(&fake, CALM).await?;
+    let said = json!({"groups": ["dev", "tenant:t1"], "jti": "J1"});
+    let token = fake.token(NOW, &said)?;
+    let credential = trusting.provider.authenticate(&token, NOW).await?;
+    assert_eq!(credential.user, format!("{}#alice", fake.url()));
+    assert_eq!(credential.groups, ["dev"]);
+    assert_eq!(credential.tenant, Space::parse("t1").ok());
+    assert_eq!(credential.tie, Tie::At(NOW - 60));
+    assert_eq!(credential.proof, Proof::Oidc);
+    let id = &credential.extra["authentication.kubernetes.io/credential-id"];
+    assert_eq!(id, &["JTI=J1"]);
+    let again = trusting.provider.authenticate(&token, NOW).await?;
+    assert!(Arc::ptr_eq(&credential, &again));
+    // The end of a token is its end, whether or not it was verified before.
+    let late = trusting.provider.authenticate(&token, NOW + 3661).await;
+    let expired = oidc::Error::Time(jwt::TimeError::Expired(NOW + 3600));
+    assert_eq!(late, Err(Error::Refused(expired)));
+    let hits = fake.hits();
+    assert_eq!((hits.discovery, hits.keys), (1, 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_provider_is_shown_nothing() -> Result<()> {
+    let fake = FakeProvider::start(Manner::Good).await?;
+    let _trusting = Trusting::ready(&fake, CALM).await?;
+    let headers = fake.headers();
+    let mut names: Vec<&str> = headers.keys().map(http::HeaderName::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["accept", "host", "user-agent"]);
+    assert_eq!(headers["host"], fake.address().to_string().as_str());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_the_providers_or_not_for_us_is_refused_without_a_fetch() -> Result<()>
+{
+    let fake = FakeProvider::start(Manner::Good).await?;
+    let trusting = Trusting::ready(&fake, CALM).await?;
+    let audience = oidc::Error::Audience {
+        expected: "insula".to_owned(),
+        found: vec!["other".to_owned()],
+    };
+    for (said, expected) in [
+        (json!({"iss": "https://other.test"}), oidc::Error::Issuer),
+        (
+            json!({"iss": format!("{}/", fake.url())}),
+            oidc::Error::Issuer,
+        ),
+        (
+            json!({"iss": "kubernetes/serviceaccount"}),
+            oidc::Error::Issuer,
+        ),
+        (json!({"aud": "other"}), audience),
+        (
+            json!({"exp": NOW - 61}),
+            jwt::TimeError::Expired(NOW - 61).into(),
+        ),
+        (
+            json!({"nbf": NOW + 61}),
+            jwt::TimeError::Early(NOW + 61).into(),
+        ),
+        (
+            json!({"iat": NOW + 61}),
+            jwt::TimeError::Future(NOW + 61).into(),
+        ),
+        (
+            json!({"groups": ["tenant:"]}),
+            insula_access::TenantError::Name(insula_core::NotATenantName).into(),
+        ),
+    ] {
+        let found = trusting.ask(&fake.token(NOW, &said)?).await;
+        assert_eq!(found, Err(Error::Refused(expected)), "{said}");
+    }
+    for (said, edge) in [("exp", NOW - 60), ("nbf", NOW + 60), ("iat", NOW + 60)] {
+        let found = trusting.ask(&fake.token(NOW, &json!({said: edge}))?).await;
+        assert_eq!(found, Ok(format!("{}#alice", fake.url())), "{said}");
+    }
+    assert_eq!(fake.hits().keys, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_forged_token_is_refused() -> Result<()> {
+    let fake = FakeProvider::start(Manner::Good).await?;
+    let trusting = Trusting::ready(&fake, CALM).await?;
+    let signer = fake.signer();
+    let kid = signer.public().id().context("it has an id")?;
+    let jwk = json!(signer.public().to_jwk());
+    let hmac = |secret: String| {
+        move |message: &str| {
+            let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret.as_bytes());
+            ring::hmac::sign(&key, message.as_bytes()).as_ref().to_vec()
+        }
+    };
+    let secret = hmac(jwk.to_string());
+    let (with, nothing) = (
+        |alg: &str, kid: &str| json!({"alg": alg, "kid": kid}),
+        |_: &str| Vec::new(),
+    );
+    for (token, expected) in [
+        (
+            forged(&fake, &with("none", kid), nothing)?,
+            jwt::Error::Algorithm,
+        ),
+        (
+            forged(&fake, &with("HS256", kid), secret)?,
+            jwt::Error::Algorithm,
+        ),
+        (
+            forged(&fake, &with("ES256", kid), nothing)?,
+            jwt::Error::Signature,
+        ),
+        (
+            forged(&fake, &with("ES256", kid), |_| vec![0; 64])?,
+            jwt::Error::Signature,
+        ),
+        (
+            forged(&fake, &with("RS256", kid), |_| vec![1; 256])?,
+            jwt::Error::Mismatch,
+        ),
+        (
+            forged(&fake, &with("ES256", "../../etc/passwd"), nothing)?,
+            jwt::Error::KeyId,
+        ),
+        (
+            forged(&fake, &with("ES256", "https://evil.test"), nothing)?,
+            jwt::Error::KeyId,
+        ),
+        ("alice".to_owned(), jwt::Error::Parts),
+        (String::new(), jwt::Error::Parts),
+    ] {
+        assert_eq!(trusting.ask(&token).await, refused(expected), "{token}");
+    }
+    assert_eq!(fake.hits().keys, 1, "none of them was worth a question");
+    // Signed by a stranger who calls itself the provider, under its own key's name.
+    let claims = json!({
+        "iss": fake.url(), "aud": "insula", "sub": "root", "iat": NOW, "exp": NOW + 60,
+    });
+    let token = stranger()?.sign(&claims)?;
+    assert_eq!(trusting.ask(&token).await, unknown_key());
+    assert_eq!(fake.hits().keys, 2, "it could have been a newer key");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_new_key_is_fetched_when_it_is_first_seen_and_the_old_one_ends() -> Result<()> {
+    let fake = FakeProvider::start(Manner::Good).await?;
+    let trusting = Trusting::ready(&fake, CALM).await?;
+    let old = fake.token(NOW, &json!({"sub": "old"}))?;
+    let alice = |name: &str| Ok(format!("{}#{name}", fake.url()));
+    assert_eq!(trusting.ask(&old).await, alice("old"));
+    for round in 1..=3 {
+        fake.rotate()?;
+        let new = fake.token(NOW, &json!({"sub": "new"}))?;
+        assert_eq!(trusting.ask(&new).await, alice("new"));
+        assert_eq!(fake.hits().keys, 1 + round);
+    }
+    // Although it was verified before.
+    assert_eq!(trusting.ask(&old).await, unknown_key());
+    Ok(())
+}
+
+#[tokio::test]
+async fn requests_at_the_same_time_share_a_fetch() -> Result<()> {
+    let fake = FakeProvider::start(Manner::Good).await?;
+    let trusting = Trusting::ready(&fake, CALM).await?;
+    fake.rotate()?;
+    let said = |number| json!({"sub": format!("user-{number}")});
+    let tokens: Result<Vec<_>> = (0..50)
+        .map(|number| fake.token(NOW, &said(number)))
+        .collect();
+    let tokens = tokens?;
+    let found = join_all(tokens.iter().map(|token| trusting.ask(token))).await;
+    for (number, found) in found.into_iter().enumerate() {
+        assert_eq!(found, Ok(format!("{}#user-{number}", fake.url())));
+    }
+    assert_eq!(fake.hits().keys, 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn unknown_keys_cannot_make_more_fetches_than_the_pace_allows() -> Result<()> {
+    let fake = FakeProvider::start(Manner::Good).await?;
+    let pace = Pace {
+        apart: Duration::from_secs(3600),
+        ..CALM
+    };
+    let trusting = Trusting::ready(&fake, pace).await?;
+    for number in 0..500 {
+        let header = json!({"alg": "ES256", "kid": format!("forged-{number}")});
+        let token = forged(&fake, &header, |_| vec![1; 64])?;
+        assert_eq!(trusting.ask(&token).await, unknown_key());
+    }
+    let asked = Hits {
+        connections: 2,
+        discovery: 1,
+        keys: 1,
+    };
+    assert_eq!(fake.hits(), asked);
+    // Who has a good token notices nothing.
+    let good = fake.token(NOW, &json!({"sub": "bob"}))?;
+    assert_eq!(trusting.ask(&good).await, Ok(format!("{}#bob", fake.url())));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_new_key_that_came_too_early_is_fetched_as_soon_as_it_may_be() -> Result<()> {
+    let fake = FakeProvider::start(Manner::Good).await?;
+    let pace = Pace {
+        apart: Duration::from_millis(300),
+        ..CALM
+    };
+    let trusting = Trusting::ready(&fake, pace).await?;
+    fake.rotate()?;
+    let token = fake.token(NOW, &json!({}))?;
+    // One request, which may be refused, is enough: nobody has to ask again for the fetch.
+    trusting.ask(&token).await.ok();
+    fake.asked(|hits| hits.keys == 2).await?;
+    trusting.until_accepted(&token).await?;
+    assert_eq!(fake.hits().keys, 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn requests_that_are_given_up_do_not_interrupt_a_fetch() -> Result<()> {
+    let fake = FakeProvider::start(Manner::Good).await?;
+    let trusting = Trusting::ready(&fake, CALM).await?;
+    fake.rotate()?;
+    let token = fake.token(NOW, &json!({}))?;
+    {
+        let mut asking = std::pin::pin!(trusting.ask(&token));
+        let once = asking.as_mut().now_or_never();
+        assert_eq!(once, None);
+    }
+    fake.asked(|hits| hits.keys == 2).await?;
+    trusting.until_accepted(&token).await?;
+    assert_eq!(fake.hits().keys, 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn before_the_first_keys_every_token_is_refused_and_after_them_none_that_is_good()
+-> Result<()> {
+    for manner in [
+        Manner::Down,
+        Manner::Failing,
+        Manner::Redirecting,
+        Manner::RedirectingKeys,
+        Manner::Huge,
+        Manner::Impostor,
+        Manner::PlainKeys,
+        Manner::Html,
+    ] {
+        let fake = FakeProvider::start(manner).await?;
+        let trusting = Trusting::start(&fake, HASTY)?;
+        let token = fake.token(NOW, &json!({}))?;
+        let not_ready = Error::NotReady(fake.url().to_owned());
+        // The second time is after the first has failed.
+        let per_try = match manner {
+            Manner::RedirectingKeys | Manner::Huge | Manner::Html => 2,
+            _ => 1,
+        };
+        fake.asked(|hits| hits.connections > per_try).await?;
+        let found = trusting.ask(&token).await;
+        assert_eq!(found, Err(not_ready), "{manner:?}");
+        fake.behave(Manner::Good);
+        let accepted = trusting.until_accepted(&token).await;
+        accepted.with_context(|| format!("{manner:?}"))?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_last_keys_work_on_while_the_provider_is_away_or_out_of_its_mind() -> Result<()> {
+    let mut fake = FakeProvider::start(Manner::Good).await?;
+    let trusting = Trusting::ready(&fake, HASTY).await?;
+    let user = |name: &str| Ok(format!("{}#{name}", fake.url()));
+    for manner in [
+        Manner::Down,
+        Manner::Failing,
+        Manner::Huge,
+        Manner::Impostor,
+        Manner::Html,
+    ] {
+        fake.behave(manner);
+        let before = fake.hits().connections;
+        // A fetch that began before, and one that began after.
+        fake.asked(|hits| hits.connections > before + 4).await?;
+        let name = format!("{manner:?}");
+        let token = fake.token(NOW, &json!({"sub": name}))?;
+        assert_eq!(trusting.ask(&token).await, user(&name));
+    }
+    let token = fake.token(NOW, &json!({"sub": "late"}))?;
+    let expected = user("late");
+    let stranger = stranger()?.sign(&json!({"iss": fake.url()}))?;
+    fake.stop().await;
+    assert_eq!(trusting.ask(&token).await, expected);
+    assert_eq!(trusting.ask(&stranger).await, unknown_key());
+    Ok(())
+}
+
+#[tokio::test]
+async fn keys_that_the_provider_takes_back_are_forgotten_in_time() -> Result<()> {
+    let fake = FakeProvider::start(Manner::Good).await?;
+    let trusting = Trusting::ready(&fake, HASTY).await?;
+    let token = fake.token(NOW, &json!({}))?;
+    fake.behave(Manner::Keyless);
+    let forgotten = async {
+        while trusting.ask(&token).await != unknown_key() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, forgotten).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_provider_that_does_not_answer_is_given_up_and_asked_again() -> Result<()> {
+    let fake = FakeProvider::start(Manner::Silent).await?;
+    let pace = Pace {
+        patience: Duration::from_millis(200),
+        ..HASTY
+    };
+    let trusting = Trusting::start(&fake, pace)?;
+    fake.asked(|hits| hits.discovery > 1).await?;
+    let token = fake.token(NOW, &json!({}))?;
+    let not_ready = Error::NotReady(fake.url().to_owned());
+    assert_eq!(trusting.ask(&token).await, Err(not_ready));
+    fake.behave(Manner::Good);
+    trusting.until_accepted(&token).await
+}
+
+#[tokio::test]
+async fn who_waits_for_keys_is_answered_when_they_do_not_come() -> Result<()> {
+    let fake = FakeProvider::start(Manner::Good).await?;
+    let pace = Pace {
+        patience: Duration::from_millis(500),
+        ..CALM
+    };
+    let trusting = Trusting::ready(&fake, pace).await?;
+    fake.behave(Manner::Silent);
+    let token = stranger()?.sign(&json!({"iss": fake.url()}))?;
+    let found = tokio::time::timeout(PATIENCE, trusting.ask(&token)).await?;
+    assert_eq!(found, unknown_key());
+    // Also if nobody fetches any more, because the server is about to end.
+    trusting.task.abort();
+    let found = tokio::time::timeout(PATIENCE, trusting.ask(&token)).await?;
+    assert_eq!(found, unknown_key());
+    Ok(())
+}
+
+#[tokio::test]
+async fn only_the_given_ca_vouches_for_the_provider() -> Result<()> {
+    let fake = FakeProvider::start(Manner::Good).await?;
+    let other = FakeProvider::start(Manner::Good).await?;
+    let token = fake.token(NOW, &json!({}))?;
+    for trust in [Trust::Authorities(other.ca_pem().to_owned()), Trust::System] {
+        let trusting = Trusting::start_with(&fake, HASTY, trust)?;
+        let before = fake.hits().connections;
+        fake.asked(|hits| hits.connections > before + 1).await?;
+        let not_ready = Error::NotReady(fake.url().to_owned());
+        assert_eq!(trusting.ask(&token).await, Err(not_ready));
+    }
+    assert_eq!(fake.hits().discovery, 0, "nobody spoke to it");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_provider_that_cannot_be_trusted_is_not_started_with() {
+    for (url, trust, expected) in [
+        (
+            "http://issuer.test",
+            Trust::System,
+            "the issuer must be an https URL without user, query and fragment",
+        ),
+        (
+            "https://issuer.test",
+            Trust::Authorities(String::new()),
+            "the OpenID provider's CA is not a certificate in PEM",
+        ),
+    ] {
+        let made = Provider::new(Settings::new(url, "insula"), &trust);
+        let error: SetupError = made.err().unwrap();
+        assert_eq!(error.to_string(), expected);
+    }
+}

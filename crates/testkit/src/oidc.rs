@@ -1,0 +1,315 @@
+//! An OpenID Connect provider on loopback, which misbehaves when it is told to.
+
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderName, LOCATION};
+use http::{HeaderMap, Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use insula_access::jwt::{KeySet, Signer};
+use insula_access::{Authority, Validity};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+
+/// A provider with a CA and a signing key of its own. It ends with this value.
+pub struct FakeProvider {
+    address: SocketAddr,
+    ca_pem: String,
+    shared: Arc<Shared>,
+    serving: JoinHandle<()>,
+}
+
+/// How a provider behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// As it should.
+    Good,
+    /// Connections are closed as soon as they are there.
+    Down,
+    /// Requests are never answered.
+    Silent,
+    /// All answers are 500.
+    Failing,
+    /// Discovery is elsewhere, where it is good.
+    Redirecting,
+    /// The keys are elsewhere, where they are good.
+    RedirectingKeys,
+    /// The keys are good, and more than 1 MiB.
+    Huge,
+    /// Discovery is somebody else's.
+    Impostor,
+    /// The keys are where anybody could have put them.
+    PlainKeys,
+    /// The keys are a page for people.
+    Html,
+    /// There are no keys.
+    Keyless,
+}
+
+/// What a provider was asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hits {
+    /// Connections.
+    pub connections: usize,
+    /// Requests for the discovery document.
+    pub discovery: usize,
+    /// Requests for the keys.
+    pub keys: usize,
+}
+
+struct Shared {
+    url: String,
+    manner: Mutex<Manner>,
+    signer: Mutex<Arc<Signer>>,
+    headers: Mutex<HeaderMap>,
+    hits: watch::Sender<Hits>,
+}
+
+/// A test that waits longer than this has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl FakeProvider {
+    /// One on a free port.
+    pub async fn start(manner: Manner) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let validity = Validity::starting(SystemTime::now(), Duration::from_secs(86_400));
+        let authority = Authority::make("fake provider", validity)?;
+        let acceptor = acceptor(&authority, address, validity)?;
+        let shared = Arc::new(Shared {
+            url: format!("https://{address}"),
+            manner: Mutex::new(manner),
+            signer: Mutex::new(signer()?),
+            headers: Mutex::default(),
+            hits: watch::Sender::default(),
+        });
+        let serving = tokio::spawn(serve(listener, acceptor, Arc::clone(&shared)));
+        Ok(Self {
+            address,
+            ca_pem: authority.certificate_pem().to_owned(),
+            shared,
+            serving,
+        })
+    }
+
+    /// What it calls itself.
+    pub fn url(&self) -> &str {
+        &self.shared.url
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Who vouches for its name.
+    pub fn ca_pem(&self) -> &str {
+        &self.ca_pem
+    }
+
+    /// From now on it behaves like this.
+    pub fn behave(&self, manner: Manner) {
+        *lock(&self.shared.manner) = manner;
+    }
+
+    /// Takes a new key; nothing is left of the old one.
+    pub fn rotate(&self) -> anyhow::Result<()> {
+        *lock(&self.shared.signer) = signer()?;
+        Ok(())
+    }
+
+    /// What it signs with now.
+    pub fn signer(&self) -> Arc<Signer> {
+        Arc::clone(&lock(&self.shared.signer))
+    }
+
+    /// A token that is good for `insula` from a minute before `now` on, for an hour, changed
+    /// by these claims.
+    pub fn token(&self, now: i64, changes: &Value) -> anyhow::Result<String> {
+        let mut claims = json!({
+            "iss": self.url(), "aud": "insula", "sub": "alice",
+            "iat": now - 60, "exp": now + 3600,
+        });
+        let changes = changes.as_object().context("claims are an object")?;
+        for (name, value) in changes {
+            claims[name] = value.clone();
+        }
+        Ok(self.signer().sign(&claims)?)
+    }
+
+    /// What it was asked so far.
+    pub fn hits(&self) -> Hits {
+        *self.shared.hits.borrow()
+    }
+
+    /// The headers of the last request.
+    pub fn headers(&self) -> HeaderMap {
+        lock(&self.shared.headers).clone()
+    }
+
+    /// Waits until it was asked so much.
+    pub async fn asked(&self, enough: impl Fn(&Hits) -> bool) -> anyhow::Result<Hits> {
+        let mut hits = self.shared.hits.subscribe();
+        let asked = tokio::time::timeout(PATIENCE, hits.wait_for(|hits| enough(hits))).await;
+        Ok(*asked.context("the provider was not asked in time")??)
+    }
+
+    /// Stops it: nobody listens there any more.
+    pub async fn stop(&mut self) {
+        self.serving.abort();
+        (&mut self.serving).await.ok();
+    }
+}
+
+impl Drop for FakeProvider {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl Shared {
+    /// How it behaves, and counts.
+    fn count(&self, add: impl FnOnce(&mut Hits)) -> Manner {
+        self.hits.send_modify(add);
+        *lock(&self.manner)
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        lock(&self.headers).clone_from(request.headers());
+        match request.uri().path() {
+            "/.well-known/openid-configuration" => match self.count(|hits| hits.discovery += 1) {
+                Manner::Silent => std::future::pending().await,
+                Manner::Failing => status(500),
+                Manner::Redirecting => redirect("/good"),
+                manner => json(&self.discovery(manner)),
+            },
+            "/keys" => match self.count(|hits| hits.keys += 1) {
+                Manner::Silent => std::future::pending().await,
+                Manner::Failing => status(500),
+                Manner::RedirectingKeys => redirect("/good-keys"),
+                Manner::Html => Response::new(Full::from("<html>please log in</html>")),
+                manner => json(&self.keys(manner)),
+            },
+            "/good" => json(&self.discovery(Manner::Good)),
+            "/good-keys" => json(&self.keys(Manner::Good)),
+            _ => status(404),
+        }
+    }
+
+    fn discovery(&self, manner: Manner) -> Value {
+        let url = &self.url;
+        let issuer = match manner {
+            Manner::Impostor => "https://somebody.test",
+            _ => url,
+        };
+        let keys = match manner {
+            Manner::PlainKeys => format!("{}/keys", url.replace("https", "http")),
+            _ => format!("{url}/keys"),
+        };
+        json!({"issuer": issuer, "jwks_uri": keys, "response_types_supported": ["id_token"]})
+    }
+
+    fn keys(&self, manner: Manner) -> Value {
+        let key = lock(&self.signer).public().clone();
+        let set: KeySet = match manner {
+            Manner::Keyless => KeySet::default(),
+            _ => [key].into_iter().collect(),
+        };
+        let mut keys = json!(set.to_jwks());
+        if manner == Manner::Huge {
+            keys["padding"] = "x".repeat(1 << 20).into();
+        }
+        keys
+    }
+}
+
+async fn serve(listener: TcpListener, tls: TlsAcceptor, shared: Arc<Shared>) {
+    // They end with this task.
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        while connections.try_join_next().is_some() {}
+        if shared.count(|hits| hits.connections += 1) != Manner::Down {
+            connections.spawn(converse(stream, tls.clone(), Arc::clone(&shared)));
+        }
+    }
+}
+
+async fn converse(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
+    let Ok(stream) = tls.accept(stream).await else {
+        // Whoever does not trust it hangs up.
+        return;
+    };
+    let service = service_fn(|request| {
+        let shared = &shared;
+        async move { Ok::<_, Infallible>(shared.answer(request).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new();
+    let connection = connection.serve_connection(TokioIo::new(stream), service);
+    // Whoever has read enough hangs up, too.
+    connection.await.ok();
+}
+
+fn acceptor(
+    authority: &Authority,
+    address: SocketAddr,
+    validity: Validity,
+) -> anyhow::Result<TlsAcceptor> {
+    let key = rcgen::KeyPair::generate()?;
+    let names = ["localhost".to_owned(), address.ip().to_string()];
+    let certificate = authority.issue_server(&names, &key, validity)?;
+    let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())?;
+    let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)?;
+    Ok(Arc::new(config).into())
+}
+
+fn signer() -> anyhow::Result<Arc<Signer>> {
+    let key = rcgen::KeyPair::generate()?;
+    Ok(Arc::new(Signer::new(key.serialized_der())?))
+}
+
+fn json(value: &Value) -> Response<Full<Bytes>> {
+    let json = "application/json";
+    with(CONTENT_TYPE, json, Response::new(value.to_string().into()))
+}
+
+fn redirect(path: &'static str) -> Response<Full<Bytes>> {
+    with(LOCATION, path, status(302))
+}
+
+fn with(
+    name: HeaderName,
+    value: &'static str,
+    mut response: Response<Full<Bytes>>,
+) -> Response<Full<Bytes>> {
+    let value = http::HeaderValue::from_static(value);
+    response.headers_mut().insert(name, value);
+    response
+}
+
+fn status(code: u16) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
+    response
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
