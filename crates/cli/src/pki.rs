@@ -164,6 +164,7 @@ impl Maker<'_> {
             user: ADMINISTRATOR.to_owned(),
             groups: vec![MASTERS.to_owned()],
             tenant: Some(Space::System),
+            tenant_uid: None,
         };
         let good = |certificate: &str| Subject::read(certificate).as_ref() == Ok(&subject);
         self.identity(ca, "admin", good, |key, validity| {
