@@ -1,17 +1,22 @@
 //! Who asks.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName};
 use insula_access::{Credential, TokenFile, settle};
 use insula_core::{Principal, Space};
+use rustls::pki_types::CertificateDer;
 
 use crate::status::{Refusal, Result};
+use crate::tls::Clients;
 
 /// What proves who asks.
 #[derive(Debug, Default)]
 pub struct Authenticator {
+    /// Whose client certificates are trusted.
+    pub clients: Option<Clients>,
     /// Tokens that were given in a file.
     pub tokens: Option<TokenFile>,
     /// Where they belong whose credential names no tenant.
@@ -20,31 +25,64 @@ pub struct Authenticator {
 
 /// What a connection proved when it was made.
 #[derive(Clone, Debug, Default)]
-pub struct Peer {
-    certificate: Option<Result<Arc<Principal>>>,
+pub enum Peer {
+    /// Nothing: no certificate was shown.
+    #[default]
+    Silent,
+    /// Nothing, and it tried to. Whoever has no token either has failed to prove who they
+    /// are, and is not somebody who never tried.
+    Refused,
+    /// Who it is, for as long as the certificate holds: connections last longer.
+    Certified {
+        /// Who, or why they belong nowhere.
+        principal: Result<Arc<Principal>>,
+        /// Until when.
+        until: SystemTime,
+    },
+}
+
+impl Peer {
+    /// Who it is, if that is proved now.
+    fn principal(&self, now: SystemTime) -> Option<&Result<Arc<Principal>>> {
+        match self {
+            Self::Certified { principal, until } if now <= *until => Some(principal),
+            _ => None,
+        }
+    }
 }
 
 impl Authenticator {
-    /// What the client's certificate proves, once per connection. The handshake has
-    /// verified that it is from a CA that is trusted for clients.
-    pub fn peer(&self, certificate: Option<&[u8]>) -> Peer {
-        let certificate = certificate.map(|der| {
-            let credential = insula_access::certificate::read(der);
-            let credential = credential.map_err(|error| {
-                tracing::debug!(%error, "a client certificate is refused");
-                Refusal::unauthorized()
-            })?;
-            self.settle(credential)
-        });
-        Peer { certificate }
+    /// What the client's certificates prove, leaf first, once per connection. The handshake
+    /// has verified that the client has the key, and nothing else.
+    pub fn peer(&self, shown: Option<&[CertificateDer<'_>]>) -> Peer {
+        let (Some(shown), Some(clients)) = (shown, &self.clients) else {
+            return Peer::Silent;
+        };
+        let refused = |error: &dyn std::fmt::Display| {
+            tracing::debug!(%error, "a client certificate is refused");
+            Peer::Refused
+        };
+        let until = match clients.judge(shown, SystemTime::now()) {
+            Ok(until) => until,
+            Err(error) => return refused(&error),
+        };
+        let leaf = shown.first().map_or(&[][..], AsRef::as_ref);
+        match insula_access::certificate::read(leaf) {
+            Ok(credential) => Peer::Certified {
+                principal: self.settle(credential),
+                until,
+            },
+            Err(error) => refused(&error),
+        }
     }
 
-    /// Who asks: as the connection's certificate says, or as the request's token says.
+    /// Who asks: as the connection's certificate says, or as the request's token says. A
+    /// certificate that proves nothing is in no token's way.
     ///
     /// Nobody acts for somebody else yet. Whoever asks to is refused: to go on under the
     /// own name would be to do what was not asked for.
     pub fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<Arc<Principal>> {
-        let principal = match &peer.certificate {
+        let principal = match peer.principal(SystemTime::now()) {
             Some(principal) => principal.clone()?,
             None => self.bearer(headers)?,
         };
@@ -103,6 +141,7 @@ mod tests {
     #[test]
     fn nobody_acts_for_somebody_else() {
         let authenticator = Authenticator {
+            clients: None,
             tokens: TokenFile::parse("secret,alice,1,\"tenant:system,system:masters\"").ok(),
             default_tenant: None,
         };

@@ -7,6 +7,7 @@ mod settings;
 use std::sync::Arc;
 
 use insula_access::Authority;
+use insula_apiserver::tls::Certificates;
 use insula_apiserver::{Error as ServerError, Options, Server};
 use insula_store::embedded::{self, Embedded};
 use insula_store::etcd::Etcd;
@@ -69,10 +70,10 @@ async fn run_server(
 fn options(prepared: Prepared) -> Result<(Options, Authority), Failure> {
     let issuer = prepared.issuer()?;
     let secret = prepared.secret();
+    let certificates = Certificates::new(prepared.tls.chain, prepared.tls.key);
     let options = Options {
         listener: prepared.listener,
-        certificates: prepared.tls.chain,
-        key: prepared.tls.key,
+        certificates: Arc::new(certificates.map_err(|error| cannot_serve(error.into()))?),
         client_cas: prepared.client_cas,
         tokens: prepared.tokens,
         default_tenant: prepared.default_tenant,
