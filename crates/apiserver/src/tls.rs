@@ -55,12 +55,21 @@ impl Certificates {
         *self.shown.write().unwrap_or_else(PoisonError::into_inner) = next;
         Ok(())
     }
+
+    /// What is shown now, leaf first.
+    pub fn chain(&self) -> Vec<CertificateDer<'static>> {
+        self.current().cert.clone()
+    }
+
+    fn current(&self) -> Arc<CertifiedKey> {
+        let shown = self.shown.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&shown)
+    }
 }
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let shown = self.shown.read().unwrap_or_else(PoisonError::into_inner);
-        Some(Arc::clone(&shown))
+        Some(self.current())
     }
 }
 
@@ -113,10 +122,6 @@ mod tests {
         (vec![made.der().clone()], key)
     }
 
-    fn shown(certificates: &Certificates) -> Vec<CertificateDer<'static>> {
-        certificates.shown.read().unwrap().cert.clone()
-    }
-
     #[test]
     fn a_pair_that_does_not_belong_together_is_refused_and_the_old_one_stays() {
         let (first, second) = (pair(), pair());
@@ -130,10 +135,10 @@ mod tests {
             let error = certificates.replace(chain, key).unwrap_err().to_string();
             let said = "the certificate and its key cannot be used";
             assert!(error.starts_with(said), "{error}");
-            assert_eq!(shown(&certificates), first.0);
+            assert_eq!(certificates.chain(), first.0);
         }
         certificates.replace(second.0.clone(), second.1).unwrap();
-        assert_eq!(shown(&certificates), second.0);
+        assert_eq!(certificates.chain(), second.0);
         assert_eq!(format!("{certificates:?}"), "Certificates(****)");
     }
 }

@@ -15,8 +15,6 @@ use crate::certificate::time;
 pub struct Issued {
     /// The DNS names and IP addresses of the server, if it is one.
     pub names: BTreeSet<String>,
-    /// From when on it holds.
-    pub from: SystemTime,
     /// Until when it holds.
     pub until: SystemTime,
     public_key: Vec<u8>,
@@ -34,11 +32,9 @@ impl Issued {
         // That of a client, which says whose tenant's it is, and no server's name.
         let names = names.filter(|name| !matches!(name, GeneralName::URI(_)));
         let names: Option<_> = names.map(text).collect();
-        let validity = certificate.validity();
         Some(Self {
             names: names?,
-            from: time(validity.not_before)?,
-            until: time(validity.not_after)?,
+            until: time(certificate.validity().not_after)?,
             public_key: certificate.public_key().subject_public_key.data.to_vec(),
         })
     }

@@ -9,7 +9,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::args::{Args, Engine, EtcdArgs, TlsArgs};
-use super::prepare::{Given, Listening, Tls};
+use super::prepare::{Given, Listening};
+use super::tls::{Tls, TlsFiles, read};
 use crate::failure::Failure;
 
 /// Everything that can be known before anything is opened or made.
@@ -47,8 +48,10 @@ impl Settings {
             },
             given: Given {
                 tls: tls(&args.tls)?,
+                certificates_last: args.tls.certificates_last,
                 client_cas: client_cas.transpose()?.unwrap_or_default(),
                 tokens: tokens.transpose()?,
+                issuer_url: args.service_account_issuer,
                 layout: Layout::new(&args.etcd.prefix),
                 default_tenant: args.default_tenant,
             },
@@ -78,14 +81,16 @@ fn etcd_options(args: &EtcdArgs) -> Result<etcd::Options, Failure> {
     Ok(options.tls(etcd::Tls { ca, client }))
 }
 
-fn tls(args: &TlsArgs) -> Result<Option<Tls>, Failure> {
+fn tls(args: &TlsArgs) -> Result<Option<(TlsFiles, Tls)>, Failure> {
     let (Some(certificate), Some(key)) = (&args.cert_file, &args.key_file) else {
         return Ok(None);
     };
-    let attempted = format!("cannot serve with {}", certificate.display());
-    let tls = Tls::parse(&read(certificate)?, &read(key)?);
-    let tls = tls.map_err(|why| Failure::new(&attempted, why))?;
-    Ok(Some(tls))
+    let files = TlsFiles {
+        certificate: certificate.clone(),
+        key: key.clone(),
+    };
+    let tls = files.load()?;
+    Ok(Some((files, tls)))
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
@@ -104,9 +109,4 @@ fn tokens(path: &Path) -> Result<TokenFile, Failure> {
         Failure::new(&attempted, error)
             .hint("each line is token,user,uid,\"group,group\"; the groups may be left out")
     })
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    let attempted = format!("cannot read {}", path.display());
-    std::fs::read(path).map_err(|error| Failure::new(&attempted, error))
 }

@@ -176,7 +176,7 @@ fn what_proves_nothing_is_refused() {
     assert_eq!(wrong(&clients, &[]), "no certificate was shown");
     let nonsense = CertificateDer::from(b"nonsense".to_vec());
     assert_eq!(
-        wrong(&clients, &[nonsense.clone()]),
+        wrong(&clients, std::slice::from_ref(&nonsense)),
         "the certificate cannot be read"
     );
     // Only the leaf must be legible.
