@@ -1,6 +1,7 @@
 //! `insula serve`.
 
 mod args;
+mod oidc;
 mod prepare;
 mod renew;
 mod settings;

@@ -185,3 +185,33 @@ fn files_that_are_replaced_are_served_with() {
     std::fs::write(&key, &next.1).unwrap();
     wait("the new pair", || (shown() == der(&next.0)).then_some(()));
 }
+
+#[test]
+fn a_new_ca_takes_over_and_the_old_one_is_believed_as_long_as_it_is_given() {
+    let data = tempfile::tempdir().unwrap();
+    let read = |name: &str| std::fs::read_to_string(data.path().join(name)).unwrap();
+    let at = |name: &str| data.path().join(name);
+    drop(Serving::start(data.path(), &[]));
+    let admin = || Some((read("old/admin.crt"), read("old/admin.key")));
+    // As docs/serving.md has it.
+    std::fs::rename(at("pki"), at("old")).unwrap();
+    std::fs::create_dir(at("pki")).unwrap();
+    let key = "service-account.key";
+    std::fs::copy(at("old").join(key), at("pki").join(key)).unwrap();
+    let old_ca = at("old/ca.crt").to_str().unwrap().to_owned();
+    let given = ["--client-ca-file", &old_ca];
+    for (more, status) in [(&given[..], 200), (&[], 401)] {
+        let serving = Serving::start(data.path(), more);
+        let ca = read("pki/ca.crt");
+        assert_ne!(ca, read("old/ca.crt"));
+        let mut old = serving.connect(&ca, admin()).unwrap();
+        assert_eq!(get(&mut old), status, "{more:?}");
+        let new = Some((read("pki/admin.crt"), read("pki/admin.key")));
+        let mut new = serving.connect(&ca, new).unwrap();
+        assert_eq!(get(&mut new), 200);
+    }
+    assert_eq!(
+        read("pki/service-account.key"),
+        read("old/service-account.key")
+    );
+}

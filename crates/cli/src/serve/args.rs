@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use insula_core::{NotATenantName, Space};
 
+use super::oidc::OidcArgs;
 use crate::duration;
 
 /// What `insula serve` can be told.
@@ -49,6 +50,9 @@ pub struct Args {
     /// What the issuer of service accounts' tokens is called; default: what kubeconfigs point at
     #[arg(long, value_name = "URL", value_parser = issuer_url)]
     pub service_account_issuer: Option<String>,
+
+    #[command(flatten)]
+    pub oidc: OidcArgs,
 }
 
 /// What keeps the objects.
@@ -134,7 +138,7 @@ fn advertise_url(text: &str) -> Result<String, &'static str> {
 }
 
 /// As OpenID Connect has it: without a query and a fragment.
-fn issuer_url(text: &str) -> Result<String, &'static str> {
+pub fn issuer_url(text: &str) -> Result<String, &'static str> {
     let wrong = "an issuer is https://HOST, with a port and a path perhaps, and nothing after it";
     let url: http::Uri = text.parse().map_err(|_| wrong)?;
     let plain = url.query().is_none() && !text.contains(['#', '?', '@']);

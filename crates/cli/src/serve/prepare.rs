@@ -13,6 +13,7 @@ use insula_core::{Layout, Space};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use super::oidc::Oidc;
 use super::renew::{Renewal, Trouble};
 use super::tls::{Tls, TlsFiles};
 use crate::failure::Failure;
@@ -97,6 +98,8 @@ pub struct Given {
     pub tokens: Option<TokenFile>,
     /// What the issuer of service accounts' tokens is called, if not like the server.
     pub issuer_url: Option<String>,
+    /// Whose tokens are trusted beside the server's own.
+    pub oidc: Option<Oidc>,
     /// How keys are made.
     pub layout: Layout,
     /// Where those belong whose credential names no tenant.
@@ -118,6 +121,11 @@ pub fn prepare(
     listening: &Listening,
     given: Given,
 ) -> Result<(Prepared, Renewal), Failure> {
+    if let Some(oidc) = &given.oidc {
+        // To serve as if nothing had been said would lock out whoever relies on it.
+        let attempted = format!("cannot trust {}", oidc.issuer);
+        return Err(Failure::new(&attempted, "this build has no OpenID Connect"));
+    }
     let (listener, listen) = listen(listening.address)?;
     let url = local_url(listen);
     let advertised = listening.advertised.as_deref().unwrap_or(&url).to_owned();
@@ -308,6 +316,7 @@ mod tests {
                 client_cas: Vec::new(),
                 tokens: None,
                 issuer_url: issuer.map(str::to_owned),
+                oidc: None,
                 layout: Layout::default(),
                 default_tenant: None,
             };

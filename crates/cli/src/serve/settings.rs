@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 use insula_access::TokenFile;
 use insula_core::Layout;
 use insula_store::etcd;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 
 use super::args::{Args, Engine, EtcdArgs, TlsArgs};
+use super::oidc::Oidc;
 use super::prepare::{Given, Listening};
-use super::tls::{Tls, TlsFiles, read};
+use super::tls::{Tls, TlsFiles, certificates, read};
 use crate::failure::Failure;
 
 /// Everything that can be known before anything is opened or made.
@@ -52,6 +51,7 @@ impl Settings {
                 client_cas: client_cas.transpose()?.unwrap_or_default(),
                 tokens: tokens.transpose()?,
                 issuer_url: args.service_account_issuer,
+                oidc: Oidc::of(args.oidc)?,
                 layout: Layout::new(&args.etcd.prefix),
                 default_tenant: args.default_tenant,
             },
@@ -91,16 +91,6 @@ fn tls(args: &TlsArgs) -> Result<Option<(TlsFiles, Tls)>, Failure> {
     };
     let tls = files.load()?;
     Ok(Some((files, tls)))
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
-    let attempted = format!("cannot use {}", path.display());
-    let bytes = read(path)?;
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    match certificates {
-        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        _ => Err(Failure::new(&attempted, "it has no certificates in PEM")),
-    }
 }
 
 fn tokens(path: &Path) -> Result<TokenFile, Failure> {

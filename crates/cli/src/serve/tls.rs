@@ -77,3 +77,14 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let attempted = format!("cannot read {}", path.display());
     std::fs::read(path).map_err(|error| Failure::new(&attempted, error))
 }
+
+/// The certificates in a file, at least one.
+pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let attempted = format!("cannot use {}", path.display());
+    let bytes = read(path)?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    match certificates {
+        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+        _ => Err(Failure::new(&attempted, "it has no certificates in PEM")),
+    }
+}

@@ -23,6 +23,7 @@ fn start(data: &Path, files: Option<&TlsFiles>) -> Renewal {
         client_cas: Vec::new(),
         tokens: None,
         issuer_url: None,
+        oidc: None,
         layout: Layout::default(),
         default_tenant: None,
     };
