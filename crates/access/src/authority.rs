@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, PublicKeyData, SerialNumber,
+    Issuer, KeyPair, KeyUsagePurpose, PublicKeyData, SanType, SerialNumber,
 };
 use ring::rand::{SecureRandom, SystemRandom};
 use x509_parser::asn1_rs::FromDer;
@@ -18,6 +18,7 @@ use x509_parser::certificate::X509Certificate;
 pub use self::issued::Issued;
 pub use self::request::{Request, RequestError};
 pub use self::subject::Subject;
+use crate::certificate::{self, tie};
 
 /// A CA: its certificate and the key that it signs with. It prints no key.
 pub struct Authority {
@@ -49,6 +50,9 @@ pub enum AuthorityError {
     /// A name that the certificate is for cannot stand in one.
     #[error("{0:?} is neither a DNS name nor an IP address")]
     Name(String),
+    /// What is to tie the certificate to a tenant is no UID.
+    #[error("{0:?} is no UID of a tenant")]
+    Uid(Box<str>),
     /// The certificate could not be made.
     #[error("a certificate could not be made")]
     Make(#[from] rcgen::Error),
@@ -129,6 +133,13 @@ impl Authority {
         signed.ok().and_then(|()| Issued::of(&certificate))
     }
 
+    /// When it holds itself.
+    pub fn validity(&self) -> Result<Validity, AuthorityError> {
+        let der = pem::parse(&self.certificate_pem).map_err(|_| AuthorityError::Certificate)?;
+        let validity = certificate::validity(der.contents());
+        validity.map_err(|_| AuthorityError::Certificate)
+    }
+
     /// Its certificate, in PEM.
     pub fn certificate_pem(&self) -> &str {
         &self.certificate_pem
@@ -148,6 +159,14 @@ impl Authority {
     ) -> Result<String, AuthorityError> {
         let mut parameters = leaf(validity)?;
         parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        // The whole subject is put in below. With none at all, the other names would be
+        // marked as what a reader must understand.
+        let name = "client";
+        parameters.distinguished_name.push(DnType::CommonName, name);
+        if let Some(uid) = &subject.tenant_uid {
+            let uri = tie::uri(uid).ok_or_else(|| AuthorityError::Uid(uid.clone()))?;
+            parameters.subject_alt_names = vec![SanType::URI(uri.try_into()?)];
+        }
         let made = parameters.signed_by(public_key, &self.issuer)?;
         let der = subject.put_on_certificate(made.der(), self.issuer.key())?;
         Ok(to_pem("CERTIFICATE", der))
@@ -214,10 +233,9 @@ fn serial() -> Result<SerialNumber, AuthorityError> {
 
 #[cfg(test)]
 mod tests {
-    use insula_core::{Proof, Space};
+    use insula_core::{CREDENTIAL_ID, Proof, Space, Tie};
 
     use super::*;
-    use crate::certificate;
     use crate::credential::Credential;
 
     fn authority() -> Authority {
@@ -236,10 +254,15 @@ mod tests {
     fn a_client_certificate_says_what_its_subject_says_whatever_the_number_of_groups() {
         let authority = authority();
         let key = KeyPair::generate().unwrap();
-        for (groups, tenant) in [
-            (&[][..], None),
-            (&["system:masters"], Some("system")),
-            (&["a", "b", "c", "ä", "a"], Some("t1")),
+        let validity = day();
+        let began = validity.from.duration_since(SystemTime::UNIX_EPOCH);
+        let began = Tie::At(began.unwrap().as_secs().try_into().unwrap());
+        for (groups, tenant, uid, tie) in [
+            (&[][..], None, None, began.clone()),
+            (&["system:masters"], Some("system"), None, Tie::Name),
+            (&["a", "b", "c", "ä", "a"], Some("t1"), None, began),
+            (&["a"], Some("t1"), Some("u-1"), Tie::Uid("u-1".into())),
+            (&["a", "b"], None, Some("u-1"), Tie::Uid("u-1".into())),
         ] {
             let subject = Subject {
                 user: "alice".to_owned(),
@@ -248,19 +271,25 @@ mod tests {
                     .map(|&group: &&str| group.to_owned())
                     .collect(),
                 tenant: tenant.map(|name| Space::parse(name).unwrap()),
+                tenant_uid: uid.map(Box::from),
             };
-            let pem = authority.issue_client(&subject, &key, day()).unwrap();
+            let pem = authority.issue_client(&subject, &key, validity).unwrap();
             let der = der(&pem);
+            assert_eq!(Subject::read(&pem).as_ref(), Ok(&subject));
+            assert!(authority.recognise(&pem).unwrap().names.is_empty());
+            let credential = certificate::read(&der).unwrap();
+            let id = credential.extra[CREDENTIAL_ID][0].clone();
+            assert!(id.starts_with("X509SHA256="), "{id}");
             let expected = Credential {
                 user: subject.user,
                 uid: None,
                 groups: subject.groups,
-                extra: Default::default(),
+                extra: [(CREDENTIAL_ID.to_owned(), vec![id])].into(),
                 tenant: subject.tenant,
-                tie: insula_core::Tie::Name,
+                tie,
                 proof: Proof::Certificate,
             };
-            assert_eq!(certificate::read(&der), Ok(expected));
+            assert_eq!(credential, expected);
             assert!(!pem.contains('\r'), "{pem:?}");
             let (_, issued) = X509Certificate::from_der(&der).unwrap();
             let ca = self::der(authority.certificate_pem());
@@ -277,6 +306,9 @@ mod tests {
         let read = |certificate: &str, key: &str| Authority::read(certificate, key).err();
         let (certificate, key) = (one.certificate_pem(), one.key_pem());
         assert!(read(certificate, &key).is_none());
+        let until = SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000);
+        let long = Authority::make("long", Validity { until, ..day() }).unwrap();
+        assert_eq!(long.validity().unwrap().until, until);
         let names = ["localhost".to_owned(), "10.0.0.1".to_owned()];
         let leaf_key = KeyPair::generate().unwrap();
         let leaf = one.issue_server(&names, &leaf_key, day()).unwrap();
@@ -309,6 +341,20 @@ mod tests {
         assert_eq!(one.recognise("nonsense"), None);
         let again = Authority::make_with("test-ca", &one.key_pem(), day()).unwrap();
         assert_eq!(again.recognise(&pem), Some(issued));
+    }
+
+    #[test]
+    fn a_certificate_is_not_tied_to_what_is_no_uid() {
+        let subject = Subject {
+            user: "alice".to_owned(),
+            groups: Vec::new(),
+            tenant: None,
+            tenant_uid: Some("a b".into()),
+        };
+        let key = KeyPair::generate().unwrap();
+        let issued = authority().issue_client(&subject, &key, day());
+        let said = issued.unwrap_err().to_string();
+        assert_eq!(said, "\"a b\" is no UID of a tenant");
     }
 
     #[test]

@@ -1,10 +1,18 @@
 //! Client certificates.
 
-use insula_core::{Extra, Proof, Tie};
-use x509_parser::asn1_rs::FromDer;
+pub(crate) mod tie;
+
+use std::fmt::Write;
+use std::time::{Duration, SystemTime};
+
+use insula_core::{CREDENTIAL_ID, Extra, Proof, Tie};
+use ring::digest::{SHA256, digest};
+use x509_parser::asn1_rs::{FromDer, Oid, oid};
 use x509_parser::certificate::X509Certificate;
+use x509_parser::time::ASN1Time;
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
+use crate::authority::Validity;
 use crate::credential::{Credential, Membership, TenantError};
 
 /// Why a certificate is no credential.
@@ -22,24 +30,45 @@ pub enum CertificateError {
     /// A name or organization is in none of the encodings that we read.
     #[error("its subject is not in UTF-8 or ASCII")]
     Encoding,
+    /// The user has several UIDs, or an empty one.
+    #[error("its subject has several UIDs, or an empty one")]
+    Uid,
+    /// Whose tenant it is cannot be told.
+    #[error("the names that tie it to a tenant cannot be read")]
+    Tie,
     /// Its tenant cannot be told.
     #[error(transparent)]
     Tenant(#[from] TenantError),
 }
 
+/// The attribute of a subject that is the user's UID, as Kubernetes has it.
+const UID: Oid<'_> = oid!(1.3.6.1.4.1.57683.2);
+
 /// What a certificate says: the common name is the user, every organization a group, and
 /// the organization `tenant:{t}` the tenant.
 ///
-/// Whether the certificate is genuine is not asked: TLS did.
+/// Whether the certificate is genuine is not asked: whoever took it did.
 pub fn read(der: &[u8]) -> Result<Credential, CertificateError> {
-    let (rest, certificate) = X509Certificate::from_der(der).map_err(|_| CertificateError::Form)?;
-    if !rest.is_empty() {
-        return Err(CertificateError::Form);
-    }
-    read_name(certificate.subject())
+    let certificate = parse(der)?;
+    let mut credential = read_name(certificate.subject())?;
+    credential.tie = tie::read(&certificate, credential.tenant.as_ref())?;
+    let id = vec![fingerprint(der)];
+    credential.extra.insert(CREDENTIAL_ID.to_owned(), id);
+    Ok(credential)
 }
 
-/// What a certificate with this subject says.
+/// When a certificate holds, whoever it is from.
+pub fn validity(der: &[u8]) -> Result<Validity, CertificateError> {
+    let certificate = parse(der)?;
+    let of = certificate.validity();
+    let (from, until) = (time(of.not_before), time(of.not_after));
+    Ok(Validity {
+        from: from.ok_or(CertificateError::Form)?,
+        until: until.ok_or(CertificateError::Form)?,
+    })
+}
+
+/// What a certificate with this subject says. Nothing ties it to a tenant yet.
 pub(crate) fn read_name(subject: &X509Name<'_>) -> Result<Credential, CertificateError> {
     let names = texts(subject.iter_common_name())?;
     let user = match names[..] {
@@ -47,16 +76,49 @@ pub(crate) fn read_name(subject: &X509Name<'_>) -> Result<Credential, Certificat
         [user] => user.to_owned(),
         _ => return Err(CertificateError::Several),
     };
+    let uid = match texts(subject.iter_by_oid(&UID))?[..] {
+        [] => None,
+        [""] => return Err(CertificateError::Uid),
+        [uid] => Some(uid.to_owned()),
+        _ => return Err(CertificateError::Uid),
+    };
     let membership = Membership::of(texts(subject.iter_organization())?)?;
     Ok(Credential {
         user,
-        uid: None,
+        uid,
         groups: membership.groups,
         extra: Extra::new(),
         tenant: membership.tenant,
         tie: Tie::Name,
         proof: Proof::Certificate,
     })
+}
+
+/// The time of a certificate.
+pub(crate) fn time(time: ASN1Time) -> Option<SystemTime> {
+    let seconds = time.timestamp();
+    let apart = Duration::from_secs(seconds.unsigned_abs());
+    match seconds {
+        0.. => SystemTime::UNIX_EPOCH.checked_add(apart),
+        _ => SystemTime::UNIX_EPOCH.checked_sub(apart),
+    }
+}
+
+fn parse(der: &[u8]) -> Result<X509Certificate<'_>, CertificateError> {
+    let (rest, certificate) = X509Certificate::from_der(der).map_err(|_| CertificateError::Form)?;
+    match rest {
+        [] => Ok(certificate),
+        _ => Err(CertificateError::Form),
+    }
+}
+
+/// By which a certificate is told from all others, as Kubernetes writes it.
+fn fingerprint(der: &[u8]) -> String {
+    let mut text = "X509SHA256=".to_owned();
+    for byte in digest(&SHA256, der).as_ref() {
+        write!(text, "{byte:02x}").expect("a text takes everything");
+    }
+    text
 }
 
 /// All of them or an error: what is skipped could have been the tenant.
@@ -87,6 +149,11 @@ mod tests {
         }
         let key = KeyPair::generate().unwrap();
         parameters.self_signed(&key).unwrap().der().to_vec()
+    }
+
+    /// When it began to hold, in seconds since 1970.
+    fn beginning(der: &[u8]) -> i64 {
+        parse(der).unwrap().validity().not_before.timestamp()
     }
 
     fn subject(user: &str, organizations: &[&str]) -> Vec<(DnType, DnValue)> {
@@ -122,6 +189,10 @@ mod tests {
             ("tenant:t1", &[], &[], None),
         ] {
             let der = certificate(&subject(user, organizations));
+            let tie = match tenant {
+                Some("system") => Tie::Name,
+                _ => Tie::At(beginning(&der)),
+            };
             let expected = Credential {
                 user: user.to_owned(),
                 uid: None,
@@ -129,13 +200,83 @@ mod tests {
                     .iter()
                     .map(|&group: &&str| group.to_owned())
                     .collect(),
-                extra: Extra::new(),
+                extra: Extra::from([(CREDENTIAL_ID.to_owned(), vec![fingerprint(&der)])]),
                 tenant: tenant.map(|name| Space::parse(name).unwrap()),
-                tie: Tie::Name,
+                tie,
                 proof: Proof::Certificate,
             };
             assert_eq!(read(&der), Ok(expected), "{user} {organizations:?}");
         }
+    }
+
+    #[test]
+    fn a_certificate_is_known_by_the_digest_of_all_its_bytes() {
+        // As `sha256sum` says of these three bytes.
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(fingerprint(b"abc"), format!("X509SHA256={expected}"));
+    }
+
+    #[test]
+    fn the_users_uid_is_one_attribute_that_is_not_empty() {
+        let uid = || DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]);
+        let near = || DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 3]);
+        let text = |text: &str| DnValue::Utf8String(text.to_owned());
+        for (more, expected) in [
+            (vec![], Ok(None)),
+            (vec![(uid(), text("42"))], Ok(Some("42"))),
+            (vec![(near(), text("42"))], Ok(None)),
+            (vec![(uid(), text(""))], Err(CertificateError::Uid)),
+        ] {
+            let der = certificate(&[subject("alice", &["dev"]), more].concat());
+            let found = read(&der).map(|credential| credential.uid);
+            assert_eq!(found, expected.map(|uid| uid.map(str::to_owned)));
+        }
+        let one = certificate(&[(DnType::CommonName, "a".into()), (uid(), text("42"))]);
+        let two = twice(&one, b"42");
+        assert_eq!(read(&two), Err(CertificateError::Uid));
+    }
+
+    /// The certificate with a second attribute like the one with this value. No signature
+    /// is looked at here.
+    fn twice(der: &[u8], value: &[u8]) -> Vec<u8> {
+        let fields = |der: &[u8]| -> Vec<Vec<u8>> {
+            yasna::parse_der(der, |reader| {
+                reader.collect_sequence_of(|reader| reader.read_der())
+            })
+            .unwrap()
+        };
+        let whole = |fields: &[Vec<u8>]| {
+            yasna::construct_der(|writer| {
+                writer.write_sequence(|writer| {
+                    for field in fields {
+                        writer.next().write_der(field);
+                    }
+                });
+            })
+        };
+        let mut parts = fields(der);
+        let mut body = fields(&parts[0]);
+        let mut subject = fields(&body[5]);
+        let has = |set: &&Vec<u8>| set.ends_with(value);
+        let attribute = subject.iter().find(has).unwrap().clone();
+        subject.push(attribute);
+        body[5] = whole(&subject);
+        parts[0] = whole(&body);
+        whole(&parts)
+    }
+
+    #[test]
+    fn a_certificate_holds_from_then_until_then() {
+        let at = |seconds: i64| time(ASN1Time::from_timestamp(seconds).unwrap()).unwrap();
+        let (from, until) = (at(-86_400), at(4_000_000_000));
+        assert_eq!(from, SystemTime::UNIX_EPOCH - Duration::from_secs(86_400));
+        let mut parameters = CertificateParams::default();
+        parameters.not_before = from.into();
+        parameters.not_after = until.into();
+        let key = KeyPair::generate().unwrap();
+        let der = parameters.self_signed(&key).unwrap().der().to_vec();
+        assert_eq!(validity(&der), Ok(Validity { from, until }));
+        assert_eq!(validity(b"nonsense"), Err(CertificateError::Form));
     }
 
     #[test]

@@ -2,32 +2,54 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use insula_access::{Credential, TokenFile, settle};
 use insula_core::{Principal, Space};
+use rustls::pki_types::CertificateDer;
 
+use crate::oidc::Provider;
 use crate::registry::Registry;
-use crate::service_account::Accounts;
+use crate::service_account::{Accounts, Unbelieved};
 use crate::status::{Refusal, Result};
+use crate::tls::Clients;
 
 /// What proves who asks.
 #[derive(Debug, Default)]
 pub struct Authenticator {
+    /// Whose client certificates are trusted.
+    pub clients: Option<Clients>,
     /// Tokens that were given in a file.
     pub tokens: Option<TokenFile>,
     /// What believes tokens of service accounts.
     pub accounts: Option<Arc<Accounts>>,
+    /// Who else's tokens are believed.
+    pub provider: Option<Arc<Provider>>,
     /// Where they belong whose credential names no tenant.
     pub default_tenant: Option<Space>,
 }
 
-/// What a connection proved when it was made.
+/// What a connection proved when it was made, and where it is from.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
-    certificate: Option<Result<Arc<Principal>>>,
+    proved: Proved,
     address: Option<IpAddr>,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Proved {
+    /// Nothing: no certificate was shown, or one that proves nothing.
+    #[default]
+    Nothing,
+    /// Who it is, for as long as the certificate holds: connections last longer.
+    Certified {
+        /// Who, or why they belong nowhere.
+        principal: Result<Arc<Principal>>,
+        /// Until when.
+        until: SystemTime,
+    },
 }
 
 impl Peer {
@@ -41,6 +63,14 @@ impl Peer {
     /// The address that it is connected from.
     pub const fn address(&self) -> Option<IpAddr> {
         self.address
+    }
+
+    /// Who it is, if that is proved now.
+    fn principal(&self, now: SystemTime) -> Option<&Result<Arc<Principal>>> {
+        match &self.proved {
+            Proved::Certified { principal, until } if now <= *until => Some(principal),
+            _ => None,
+        }
     }
 }
 
@@ -63,40 +93,53 @@ pub struct Unknown {
 }
 
 impl Unknown {
-    fn new(why: &str) -> Self {
+    fn new(why: impl ToString) -> Self {
         Self {
-            why: why.to_owned(),
+            why: why.to_string(),
             refusal: None,
         }
     }
 }
 
+const NOBODYS: &str = "invalid bearer token";
+
 impl Authenticator {
-    /// What the client's certificate proves, once per connection. The handshake has
-    /// verified that it is from a CA that is trusted for clients.
-    pub fn peer(&self, certificate: Option<&[u8]>) -> Peer {
-        let certificate = certificate.map(|der| {
-            let credential = insula_access::certificate::read(der);
-            let credential = credential.map_err(|error| {
-                tracing::debug!(%error, "a client certificate is refused");
-                Refusal::unauthorized()
-            })?;
-            self.settle(credential)
-        });
-        Peer {
-            certificate,
-            address: None,
+    /// What the client's certificates prove, leaf first, once per connection. The handshake
+    /// has verified that the client has the key, and nothing else.
+    pub fn peer(&self, shown: Option<&[CertificateDer<'_>]>) -> Peer {
+        let (Some(shown), Some(clients)) = (shown, &self.clients) else {
+            return Peer::default();
+        };
+        let refused = |error: &dyn std::fmt::Display| {
+            tracing::debug!(%error, "a client certificate is refused");
+            Peer::default()
+        };
+        let until = match clients.judge(shown, SystemTime::now()) {
+            Ok(until) => until,
+            Err(error) => return refused(&error),
+        };
+        let leaf = shown.first().map_or(&[][..], AsRef::as_ref);
+        match insula_access::certificate::read(leaf) {
+            Ok(credential) => Peer {
+                proved: Proved::Certified {
+                    principal: self.settle(credential),
+                    until,
+                },
+                address: None,
+            },
+            Err(error) => refused(&error),
         }
     }
 
-    /// Who asks: as the connection's certificate says, or as the request's token says.
+    /// Who asks: as the connection's certificate says, or as the request's token says. A
+    /// certificate that proves nothing is in no token's way.
     pub async fn authenticate(
         &self,
         registry: &Registry,
         peer: &Peer,
         headers: &HeaderMap,
     ) -> Result<Arc<Principal>> {
-        match &peer.certificate {
+        match peer.principal(SystemTime::now()) {
             Some(principal) => principal.clone(),
             None => self.bearer(registry, headers).await,
         }
@@ -125,51 +168,68 @@ impl Authenticator {
         token: &str,
         audiences: &[String],
     ) -> Result<Believed, Unknown> {
-        let own = self
-            .accounts
-            .as_ref()
-            .map(|accounts| accounts.verifier.audience());
-        let own: Vec<String> = own.map(str::to_owned).into_iter().collect();
-        let wanted = match audiences {
-            [] => &own[..],
-            wanted => wanted,
-        };
-        if let Some(known) = self.tokens.as_ref().and_then(|tokens| tokens.find(token)) {
-            return self.for_this_server(known.clone(), own.clone(), wanted);
+        let known = self.tokens.as_ref().and_then(|tokens| tokens.find(token));
+        if let Some(credential) = known {
+            return self.for_this_server(credential.clone(), audiences);
         }
-        let Some(accounts) = &self.accounts else {
-            return Err(Unknown::new("invalid bearer token"));
-        };
         // An account that was deleted before is not believed now.
         registry.settle().await;
         let now = jiff::Timestamp::now().as_second();
-        match accounts.verifier.verify(registry, token, wanted, now) {
-            Ok(holder) => Ok(Believed {
-                principal: Arc::new(holder.principal),
-                audiences: holder.audiences,
-            }),
-            Err(error) => Err(Unknown::new(&error.to_string())),
+        match self.account(registry, token, audiences, now) {
+            Err(Unbelieved::Foreign) => {}
+            Ok(believed) => return Ok(believed),
+            Err(error) => return Err(Unknown::new(error)),
         }
+        let Some(provider) = &self.provider else {
+            return Err(Unknown::new(NOBODYS));
+        };
+        match provider.authenticate(token, now).await {
+            Ok(credential) => self.for_this_server(credential.as_ref().clone(), audiences),
+            Err(error) => Err(Unknown::new(format!("[{NOBODYS}, {error}]"))),
+        }
+    }
+
+    fn account(
+        &self,
+        registry: &Registry,
+        token: &str,
+        audiences: &[String],
+        now: i64,
+    ) -> Result<Believed, Unbelieved> {
+        let accounts = self.accounts.as_ref().ok_or(Unbelieved::Foreign)?;
+        let own = [accounts.verifier.audience().to_owned()];
+        let wanted = if audiences.is_empty() {
+            &own
+        } else {
+            audiences
+        };
+        let holder = accounts.verifier.verify(registry, token, wanted, now)?;
+        Ok(Believed {
+            principal: Arc::new(holder.principal),
+            audiences: holder.audiences,
+        })
     }
 
     /// A token that does not say for whom it is is for this server.
     fn for_this_server(
         &self,
         credential: Credential,
-        own: Vec<String>,
-        wanted: &[String],
+        audiences: &[String],
     ) -> Result<Believed, Unknown> {
         let principal = self.settle(credential).map_err(|refusal| Unknown {
             why: refusal.message().to_owned(),
             refusal: Some(Box::new(refusal)),
         })?;
-        let audiences: Vec<_> = own.into_iter().filter(|one| wanted.contains(one)).collect();
-        if audiences.is_empty() && !wanted.is_empty() {
-            return Err(Unknown::new("invalid bearer token"));
+        let own = self.accounts.as_ref();
+        let own = own.map(|accounts| accounts.verifier.audience().to_owned());
+        let meant = |own: &String| audiences.is_empty() || audiences.contains(own);
+        let own: Vec<String> = own.into_iter().filter(meant).collect();
+        if own.is_empty() && !audiences.is_empty() {
+            return Err(Unknown::new(NOBODYS));
         }
         Ok(Believed {
             principal,
-            audiences,
+            audiences: own,
         })
     }
 

@@ -33,6 +33,7 @@ pub mod service_account;
 pub mod status;
 mod subresource;
 pub mod tenants;
+pub mod tls;
 pub mod token;
 pub mod view;
 pub mod write;

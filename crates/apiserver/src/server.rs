@@ -13,9 +13,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use insula_access::TokenFile;
 use insula_core::{Layout, Space};
 use insula_store::Store;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
@@ -24,19 +22,19 @@ use crate::authenticate::Authenticator;
 use crate::cache::{self, Feed};
 use crate::documents::Documents;
 use crate::metrics::Metrics;
+use crate::oidc::Provider;
 use crate::registry::Registry;
 use crate::request::{self, App};
 use crate::service_account::Accounts;
 use crate::tenants;
+use crate::tls::{self, Certificates, Clients};
 
 /// What a server is made of.
 pub struct Options {
     /// Where it listens, bound already.
     pub listener: std::net::TcpListener,
-    /// What it shows clients, leaf first.
-    pub certificates: Vec<CertificateDer<'static>>,
-    /// The key of the leaf.
-    pub key: PrivateKeyDer<'static>,
+    /// What it shows clients; whoever keeps a handle may replace it.
+    pub certificates: Arc<Certificates>,
     /// The CAs that client certificates are trusted from.
     pub client_cas: Vec<CertificateDer<'static>>,
     /// Tokens that are trusted.
@@ -48,6 +46,8 @@ pub struct Options {
     pub layout: Layout,
     /// Signs and verifies tokens of service accounts.
     pub accounts: Option<Accounts>,
+    /// Who else's tokens are believed.
+    pub provider: Option<Arc<Provider>>,
     /// Seals continue tokens; servers that share a store share it.
     pub secret: Vec<u8>,
     /// Where every request is written down, if anywhere.
@@ -71,7 +71,7 @@ pub enum Error {
     Listen(#[from] io::Error),
     /// Its certificate, key or CAs cannot be used.
     #[error("the TLS settings cannot be used: {0}")]
-    Tls(String),
+    Tls(#[from] tls::Error),
     /// The store failed.
     #[error("the store cannot be read: {0}")]
     Store(#[from] insula_store::Error),
@@ -92,7 +92,8 @@ const STREAMS: u32 = 250;
 impl Server {
     /// Reads the store.
     pub async fn start(store: Arc<dyn Store>, options: Options) -> Result<Self, Error> {
-        let tls = acceptor(&options)?;
+        let clients = Clients::new(&options.client_cas)?;
+        let tls = tls::acceptor(options.certificates, clients.as_ref())?;
         let (cache, feed) = cache::load(&store, options.layout.clone()).await?;
         let registry = Registry::new(store, cache, options.layout, &options.secret);
         options.listener.set_nonblocking(true)?;
@@ -102,8 +103,10 @@ impl Server {
         let app = App {
             registry: Arc::new(registry),
             authenticator: Authenticator {
+                clients,
                 tokens: options.tokens,
                 accounts: accounts.clone(),
+                provider: options.provider,
                 default_tenant: options.default_tenant,
             },
             documents,
@@ -142,6 +145,11 @@ impl Server {
             feed,
         } = self;
         let mut feed = tokio::spawn(feed.run());
+        let provider = app.authenticator.provider.clone();
+        let provider = provider.map(|provider| {
+            let run = async move { provider.run().await };
+            tokio::spawn(run).abort_handle()
+        });
         if let Err(error) = prepare(&app).await {
             feed.abort();
             return Err(error);
@@ -169,6 +177,9 @@ impl Server {
             }
         };
         app.registry.close();
+        if let Some(provider) = provider {
+            provider.abort();
+        }
         if tokio::time::timeout(GRACE, graceful.shutdown())
             .await
             .is_err()
@@ -209,32 +220,6 @@ async fn close_audit(app: &App) {
     }
 }
 
-fn acceptor(options: &Options) -> Result<TlsAcceptor, Error> {
-    let wrong = |error: &dyn std::fmt::Display| Error::Tls(error.to_string());
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(&error))?;
-    let mut roots = RootCertStore::empty();
-    for ca in &options.client_cas {
-        roots.add(ca.clone()).map_err(|error| wrong(&error))?;
-    }
-    let builder = if roots.is_empty() {
-        builder.with_no_client_auth()
-    } else {
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-            .allow_unauthenticated()
-            .build()
-            .map_err(|error| wrong(&error))?;
-        builder.with_client_cert_verifier(verifier)
-    };
-    let mut config = builder
-        .with_single_cert(options.certificates.clone(), options.key.clone_key())
-        .map_err(|error| wrong(&error))?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
-}
-
 /// Serves one connection, in a task of its own.
 fn connect(stream: TcpStream, tls: &TlsAcceptor, app: &Arc<App>, graceful: &GracefulShutdown) {
     let (tls, app, watcher) = (tls.clone(), Arc::clone(app), graceful.watcher());
@@ -252,13 +237,8 @@ fn connect(stream: TcpStream, tls: &TlsAcceptor, app: &Arc<App>, graceful: &Grac
             }
             Err(_) => return,
         };
-        let certificate = stream
-            .get_ref()
-            .1
-            .peer_certificates()
-            .and_then(<[_]>::first);
-        let peer = app.authenticator.peer(certificate.map(AsRef::as_ref));
-        let peer = Arc::new(peer.at(address.ip()));
+        let shown = stream.get_ref().1.peer_certificates();
+        let peer = Arc::new(app.authenticator.peer(shown).at(address.ip()));
         let service = service_fn(move |request| {
             let (app, peer) = (Arc::clone(&app), Arc::clone(&peer));
             async move { Ok::<_, Infallible>(request::serve(&app, &peer, request).await) }

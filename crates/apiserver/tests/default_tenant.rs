@@ -110,6 +110,7 @@ async fn who_names_no_tenant_belongs_to_it_and_nobody_else_does() -> anyhow::Res
         user: "alice".to_owned(),
         groups: vec!["dev".to_owned()],
         tenant: None,
+        tenant_uid: None,
     };
     let certified = server.certified(&subject, "").await?;
     let (groups, space) = who(&certified).await?;

@@ -230,6 +230,7 @@ async fn a_credential_without_a_tenant_is_told_so() -> anyhow::Result<()> {
         user: "system:kube-scheduler".to_owned(),
         groups: vec!["system:masters".to_owned()],
         tenant: None,
+        tenant_uid: None,
     };
     let certified = server.certified(&nobody, "").await?;
     for client in [&stray, &certified] {
@@ -274,6 +275,7 @@ async fn a_certificate_says_who_and_where() -> anyhow::Result<()> {
                 .map(|group: &&str| (*group).to_owned())
                 .collect(),
             tenant: Some(Space::parse(tenant)?),
+            tenant_uid: None,
         };
         // The certificate counts, whatever token is sent along.
         for token in ["", "t2", "system", "nonsense"] {

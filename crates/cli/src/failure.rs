@@ -1,7 +1,7 @@
 //! Failures as people see them: what was attempted, what went wrong, what to do.
 
 use std::borrow::Cow;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use insula_store::Error as StoreError;
 
@@ -57,5 +57,12 @@ impl Failure {
         if let Some(hint) = &self.hint {
             eprintln!("hint: {hint}");
         }
+    }
+}
+
+/// What went wrong, without what to do about it.
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The CA and the service-account key are made once and never replaced: clients trust the
 //! one, tokens are signed with the other. What the CA issued is made again when it is not
-//! as it should be.
+//! as it should be, and when two thirds of its time are over.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -22,16 +22,32 @@ use crate::secret::Secret;
 pub struct Pki {
     /// The CA.
     pub authority: Authority,
-    /// What the server shows.
-    pub server: Identity,
-    /// What its administrator shows.
-    pub admin: Identity,
+    /// What the CA issued.
+    pub leaves: Leaves,
     /// What it signs service accounts' tokens with, in PEM.
     pub service_account_key: Secret,
 }
 
-/// A certificate and its key, in PEM.
+/// What the CA issues for the server itself.
 #[derive(Clone, Debug)]
+pub struct Leaves {
+    /// What the server shows.
+    pub server: Identity,
+    /// What its administrator shows.
+    pub admin: Identity,
+}
+
+/// What is to be issued.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The DNS names and IP addresses of the server.
+    pub names: BTreeSet<String>,
+    /// For how long.
+    pub lasts: Duration,
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The certificate.
     pub certificate: String,
@@ -44,37 +60,79 @@ pub const ADMINISTRATOR: &str = "kubernetes-admin";
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// As kubeadm has it: ten years for the CA, one for what it issues.
+/// As kubeadm has it.
 const CA_LASTS: Duration = Duration::from_secs(3650 * DAY.as_secs());
-const LEAF_LASTS: Duration = Duration::from_secs(365 * DAY.as_secs());
-
-/// What ends sooner than this is made again at the next start.
-const RENEW_BEFORE: Duration = Duration::from_secs(30 * DAY.as_secs());
 
 const RESTORE: &str = "nothing was changed; restore the pki folder from a copy, \
                        or move it away to begin with a new CA";
 
-/// Reads what is in the folder, and makes what is missing, for a server with these DNS
-/// names and IP addresses.
-pub fn ensure(folder: &Path, names: &BTreeSet<String>, now: SystemTime) -> Result<Pki, Failure> {
+/// Reads what is in the folder, and makes what is missing or due.
+pub fn ensure(folder: &Path, wanted: &Wanted, now: SystemTime) -> Result<Pki, Failure> {
     private_file::make_folder(folder)?;
-    let maker = Maker { folder, now };
+    let maker = Maker {
+        folder,
+        wanted,
+        now,
+    };
     // Two servers with a store elsewhere may begin at the same time.
     let _lock = maker.lock()?;
     let authority = maker.authority()?;
+    let ends = authority.validity().map_err(making)?.until;
+    if ends <= now + wanted.lasts {
+        let days = ends.duration_since(now).unwrap_or_default().as_secs() / DAY.as_secs();
+        tracing::warn!(days, "the CA ends soon, and all certificates with it");
+    }
     let service_account_key = maker.service_account_key()?;
-    let server = maker.server(&authority, names)?;
-    let admin = maker.admin(&authority)?;
+    let leaves = maker.leaves(&authority)?;
     Ok(Pki {
         authority,
-        server,
-        admin,
+        leaves,
         service_account_key,
     })
 }
 
+/// What the CA issued, made again as far as it is due. Another server with the same folder
+/// may have done that already.
+pub fn renew(
+    folder: &Path,
+    authority: &Authority,
+    wanted: &Wanted,
+    now: SystemTime,
+) -> Result<Leaves, Failure> {
+    let maker = Maker {
+        folder,
+        wanted,
+        now,
+    };
+    let _lock = maker.lock()?;
+    if maker.read("ca.crt")?.as_deref() != Some(authority.certificate_pem()) {
+        let attempted = format!("cannot renew certificates in {}", folder.display());
+        let why = "ca.crt is not the CA that this server began with";
+        return Err(Failure::new(&attempted, why).hint("restart the server"));
+    }
+    maker.leaves(authority)
+}
+
+impl Leaves {
+    /// Whether one of them is to be made again.
+    pub fn are_due(&self, authority: &Authority, wanted: &Wanted, now: SystemTime) -> bool {
+        let ends = authority.validity().map(|of| of.until).unwrap_or(now);
+        [&self.server, &self.admin].into_iter().any(|leaf| {
+            let issued = authority.recognise(&leaf.certificate);
+            issued.is_none_or(|issued| is_due(issued.until, ends, wanted, now))
+        })
+    }
+}
+
+/// Whether what holds until then is to be made again: it is over, or two thirds of its time
+/// are and another would hold longer. Nothing is issued for longer than the CA holds.
+fn is_due(until: SystemTime, ca_ends: SystemTime, wanted: &Wanted, now: SystemTime) -> bool {
+    until <= now || (until < ca_ends && until <= now + wanted.lasts / 3)
+}
+
 struct Maker<'a> {
     folder: &'a Path,
+    wanted: &'a Wanted,
     now: SystemTime,
 }
 
@@ -148,7 +206,15 @@ impl Maker<'_> {
         Ok(Secret::new(key))
     }
 
-    fn server(&self, ca: &Authority, names: &BTreeSet<String>) -> Result<Identity, Failure> {
+    fn leaves(&self, ca: &Authority) -> Result<Leaves, Failure> {
+        Ok(Leaves {
+            server: self.server(ca)?,
+            admin: self.admin(ca)?,
+        })
+    }
+
+    fn server(&self, ca: &Authority) -> Result<Identity, Failure> {
+        let names = &self.wanted.names;
         let good = |certificate: &str| {
             let issued = ca.recognise(certificate);
             issued.is_some_and(|issued| issued.names == *names)
@@ -164,6 +230,7 @@ impl Maker<'_> {
             user: ADMINISTRATOR.to_owned(),
             groups: vec![MASTERS.to_owned()],
             tenant: Some(Space::System),
+            tenant_uid: None,
         };
         let good = |certificate: &str| Subject::read(certificate).as_ref() == Ok(&subject);
         self.identity(ca, "admin", good, |key, validity| {
@@ -189,20 +256,31 @@ impl Maker<'_> {
             return Ok(Identity { certificate, key });
         }
         let key = KeyPair::generate().map_err(making)?;
-        let certificate = issue(&key, Validity::starting(self.now, LEAF_LASTS));
-        let certificate = certificate.map_err(making)?;
+        let certificate = issue(&key, self.validity(ca)?).map_err(making)?;
         let key = Secret::new(key.serialize_pem());
         self.write(&key_file, key.reveal())?;
         self.write(&certificate_file, &certificate)?;
         Ok(Identity { certificate, key })
     }
 
-    /// Whether a certificate is the CA's, belongs to its key, and does not end soon.
+    /// Whether a certificate is the CA's, belongs to its key, and is not due.
     fn holds(&self, ca: &Authority, certificate: &str, key: &str) -> bool {
         let (Some(issued), Ok(key)) = (ca.recognise(certificate), KeyPair::from_pem(key)) else {
             return false;
         };
-        issued.is_for(&key) && issued.until > self.now + RENEW_BEFORE
+        let ends = ca.validity().map(|of| of.until);
+        let due = |ends| is_due(issued.until, ends, self.wanted, self.now);
+        issued.is_for(&key) && ends.is_ok_and(|ends| !due(ends))
+    }
+
+    /// Not longer than the CA, as long as there is one to believe.
+    fn validity(&self, ca: &Authority) -> Result<Validity, Failure> {
+        let mut validity = Validity::starting(self.now, self.wanted.lasts);
+        let ends = ca.validity().map_err(making)?.until;
+        if ends > self.now {
+            validity.until = validity.until.min(ends);
+        }
+        Ok(validity)
     }
 }
 
@@ -216,6 +294,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    const LEAF_LASTS: Duration = Duration::from_secs(365 * DAY.as_secs());
 
     const FILES: [&str; 7] = [
         "admin.crt",
@@ -232,6 +312,13 @@ mod tests {
         now: SystemTime,
     }
 
+    fn wanted(names: &[&str]) -> Wanted {
+        Wanted {
+            names: names.iter().map(|&name| name.to_owned()).collect(),
+            lasts: LEAF_LASTS,
+        }
+    }
+
     impl Home {
         fn new() -> Self {
             Self {
@@ -245,8 +332,7 @@ mod tests {
         }
 
         fn ensure(&self, names: &[&str]) -> Result<Pki, Failure> {
-            let names = names.iter().map(|&name| name.to_owned()).collect();
-            ensure(&self.pki(), &names, self.now)
+            ensure(&self.pki(), &wanted(names), self.now)
         }
 
         fn files(&self) -> BTreeMap<String, String> {
@@ -287,13 +373,16 @@ mod tests {
         for name in FILES {
             assert_eq!(mode(home.pki().join(name)), 0o600, "{name}");
         }
-        let issued = pki.authority.recognise(&pki.server.certificate).unwrap();
+        let issued = pki
+            .authority
+            .recognise(&pki.leaves.server.certificate)
+            .unwrap();
         let names = ["127.0.0.1", "::1", "localhost"];
         assert!(
             issued.names.iter().map(String::as_str).eq(names),
             "{issued:?}"
         );
-        let admin = Subject::read(&pki.admin.certificate).unwrap();
+        let admin = Subject::read(&pki.leaves.admin.certificate).unwrap();
         assert_eq!(admin.user, "kubernetes-admin");
         assert_eq!(admin.groups, ["system:masters"]);
         assert_eq!(admin.tenant, Some(Space::System));
@@ -322,10 +411,66 @@ mod tests {
             home.write(name, &another.files()[name]);
         }
         assert_eq!(home.changed_by(&["b"]), server, "another's certificate");
-        home.now += LEAF_LASTS - RENEW_BEFORE - DAY;
+        home.now += LEAF_LASTS * 2 / 3 - DAY;
         assert!(home.changed_by(&["b"]).is_empty());
         home.now += 2 * DAY;
         assert_eq!(home.changed_by(&["b"]), [admin, server].concat(), "age");
+    }
+
+    #[test]
+    fn a_running_server_renews_what_is_due_with_the_ca_that_it_began_with() {
+        let home = Home::new();
+        let pki = home.ensure(&["a"]).unwrap();
+        let (ca, wanted) = (&pki.authority, wanted(&["a"]));
+        let renewed = |now| renew(&home.pki(), ca, &wanted, now);
+        let young = home.now + LEAF_LASTS * 2 / 3 - DAY;
+        assert!(!pki.leaves.are_due(ca, &wanted, young));
+        let same = renewed(young).unwrap();
+        assert_eq!(same.server, pki.leaves.server);
+        assert_eq!(same.admin, pki.leaves.admin);
+        let old = young + 2 * DAY;
+        assert!(pki.leaves.are_due(ca, &wanted, old));
+        let next = renewed(old).unwrap();
+        assert_ne!(next.server, pki.leaves.server);
+        assert_ne!(next.admin, pki.leaves.admin);
+        assert!(!next.are_due(ca, &wanted, old));
+        let names = ca.recognise(&next.server.certificate).unwrap().names;
+        assert_eq!(names, wanted.names);
+        // Whoever comes second finds it done.
+        assert_eq!(renewed(old).unwrap().server, next.server);
+        let other = Home::new();
+        other.ensure(&["a"]).unwrap();
+        home.write("ca.crt", &other.files()["ca.crt"]);
+        let said = renewed(old + LEAF_LASTS).unwrap_err().to_string();
+        assert!(
+            said.ends_with("is not the CA that this server began with"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn nothing_is_issued_for_longer_than_the_ca_holds_nor_again_and_again_at_its_end() {
+        let mut home = Home::new();
+        let pki = home.ensure(&["a"]).unwrap();
+        let ends = pki.authority.validity().unwrap().until;
+        let until = |home: &Home| {
+            let leaves = home.ensure(&["a"]).unwrap().leaves;
+            let issued = pki.authority.recognise(&leaves.server.certificate);
+            issued.unwrap().until
+        };
+        home.now = ends - LEAF_LASTS / 2;
+        assert_eq!(until(&home), ends);
+        for left in [10 * DAY, DAY, Duration::from_secs(1)] {
+            home.now = ends - left;
+            assert!(
+                home.changed_by(&["a"]).is_empty(),
+                "{left:?} before its end"
+            );
+        }
+        // What its clients think of that is theirs to say, and tokens go on.
+        home.now = ends + DAY;
+        assert!(until(&home) > home.now);
+        assert!(home.changed_by(&["a"]).is_empty());
     }
 
     #[test]

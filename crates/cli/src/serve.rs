@@ -1,8 +1,11 @@
 //! `insula serve`.
 
 mod args;
+mod oidc;
 mod prepare;
+mod renew;
 mod settings;
+mod tls;
 
 use std::sync::Arc;
 
@@ -37,12 +40,17 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
     // Before anything is made in the data directory: the store is what two servers on the
     // same one stumble over.
     let store = open(settings.store).await?;
-    let prepared = prepare(&settings.data_dir, &settings.listening, settings.given)?;
-    let compactor = tokio::spawn(Compactor::default().run(Arc::clone(&store)));
+    let (prepared, renewal) = prepare(&settings.data_dir, &settings.listening, settings.given)?;
+    let beside = [
+        tokio::spawn(Compactor::default().run(Arc::clone(&store))),
+        tokio::spawn(renewal.run()),
+    ];
     let served = run_server(prepared, Arc::clone(&store), &mut stop).await;
-    compactor.abort();
-    // Its task holds the store until it is really over, however it ended.
-    compactor.await.ok();
+    for task in beside {
+        task.abort();
+        // It may hold the store until it is really over, however it ended.
+        task.await.ok();
+    }
     close(store).await;
     served
 }
@@ -62,23 +70,23 @@ async fn run_server(
     let server = Server::start(store, options).await.map_err(cannot_serve)?;
     // The one line on stdout, which says that it serves. Whoever started it may be gone.
     let announce = || drop(output::print(&ready));
-    let served = insula_controllers::serve(server, Arc::new(ca), announce, stop.told()).await;
+    let served = insula_controllers::serve(server, ca, announce, stop.told()).await;
     served.map_err(cannot_serve)
 }
 
 /// What the server takes, and the CA, which signs the certificates that it believes.
-fn options(prepared: Prepared) -> Result<(Options, Authority), Failure> {
+fn options(prepared: Prepared) -> Result<(Options, Arc<Authority>), Failure> {
     let issuer = prepared.issuer()?;
     let secret = prepared.secret();
     let options = Options {
         listener: prepared.listener,
-        certificates: prepared.tls.chain,
-        key: prepared.tls.key,
+        certificates: prepared.certificates,
         client_cas: prepared.client_cas,
         tokens: prepared.tokens,
         default_tenant: prepared.default_tenant,
         layout: prepared.layout,
         accounts: Some(Accounts::new(issuer, &prepared.url)),
+        provider: prepared.provider,
         secret,
         audit: prepared.audit,
     };

@@ -312,6 +312,22 @@ fn an_etcd_that_is_not_there_is_named() {
 }
 
 #[test]
+fn a_provider_that_cannot_be_asked_is_not_silently_ignored() {
+    let data = tempfile::tempdir().unwrap();
+    let folder = data.path().join("data");
+    let refused = insula(&["serve", "--listen", "127.0.0.1:0", "--store", "memory"])
+        .args(["--oidc-issuer-url", "https://id.example"])
+        .args(["--oidc-client-id", "insula", "--data-dir"])
+        .arg(&folder)
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let expected = "error: cannot trust https://id.example: this build has no OpenID Connect\n";
+    assert_eq!(stderr(&refused), expected);
+    assert!(!folder.exists());
+}
+
+#[test]
 fn a_wrong_command_line_ends_with_2() {
     for wrong in [
         &["serve", "--store", "etcd"][..],
@@ -322,6 +338,10 @@ fn a_wrong_command_line_ends_with_2() {
         &["serve", "--etcd-prefix", "registry/"],
         &["serve", "--tls-cert-file", "alone"],
         &["serve", "--tls-san", "not a name"],
+        &["serve", "--service-account-issuer", "http://plain.example"],
+        &["serve", "--certificates-last", "1s"],
+        &["serve", "--oidc-issuer-url", "https://id.example"],
+        &["serve", "--oidc-client-id", "insula"],
         &["tenant"],
         &["tenant", "create"],
         &["tenant", "create", "system"],
@@ -331,6 +351,7 @@ fn a_wrong_command_line_ends_with_2() {
         &["tenant", "kubeconfig", "t1", "--group", "system:masters"],
         &["tenant", "kubeconfig", "t1", "--group", "tenant:t2"],
         &["tenant", "kubeconfig", "t1", "--user", ""],
+        &["tenant", "kubeconfig", "t1", "--user", "system:admin"],
         &["tenant", "kubeconfig", "t1", "--expires", "9m"],
         &["nonsense"],
         &[],

@@ -79,6 +79,7 @@ fn a_kubeconfig_for_its_admin_comes_with_it() {
     let subject = holder(&fake::read(&file));
     assert_eq!(subject.user, "admin");
     assert_eq!(subject.tenant, Some(Space::parse("t1").unwrap()));
+    assert!(subject.tenant_uid.is_some(), "it ends with the tenant");
 }
 
 #[test]
@@ -132,6 +133,7 @@ fn a_kubeconfig_is_for_the_tenant_and_its_request_is_removed() {
     assert_eq!(subject.user, "eve");
     assert_eq!(subject.groups, ["dev", "ops", "qa"]);
     assert_eq!(subject.tenant, Some(Space::parse("t1").unwrap()));
+    assert!(subject.tenant_uid.is_some(), "it ends with the tenant");
     let config: Value = serde_saphyr::from_str(&made).unwrap();
     let server = format!("https://{}", fake.address);
     assert_eq!(config["clusters"][0]["cluster"]["server"], server);

@@ -1,8 +1,9 @@
 //! Requests for client certificates, signed once they are approved.
 //!
 //! A certificate belongs to the space of its request, whatever the request says: it names
-//! that space as its tenant, and one that asks for another is refused. Who may approve is
-//! decided by the API server; what is never signed, approved or not, is decided here.
+//! that space as its tenant, is tied to the UID of the tenant that is there, and one that
+//! asks for another is refused. Who may approve is decided by the API server; what is never
+//! signed, approved or not, is decided here.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +14,7 @@ use insula_apiserver::Registry;
 use insula_apiserver::registry::Address;
 use insula_apiserver::status::Result;
 use insula_apiserver::write::{Modified, Modify, modify};
-use insula_core::Space;
+use insula_core::{MASTERS, RESERVED_PREFIX, Space};
 use insula_kinds::{Object, Value, time};
 use serde_json::json;
 
@@ -31,6 +32,32 @@ const SHORTEST: Duration = Duration::from_secs(600);
 struct Failed {
     reason: &'static str,
     message: String,
+}
+
+/// The space of a request, and the UID of the tenant whose space it is. The system has
+/// none to be told from another.
+struct Home<'a> {
+    space: &'a Space,
+    uid: Option<Box<str>>,
+}
+
+impl<'a> Home<'a> {
+    fn of(registry: &Registry, space: &'a Space) -> std::result::Result<Self, Failed> {
+        let Space::Tenant(name) = space else {
+            return Ok(Self { space, uid: None });
+        };
+        let tenant = registry.tenant(name.as_str());
+        let tree = tenant
+            .map(|tenant| tenant.object.tree())
+            .unwrap_or_default();
+        let uid = tree.get("metadata").and_then(|of| of["uid"].as_str());
+        let uid = uid.ok_or_else(|| Failed {
+            reason: "SigningError",
+            message: "the tenant is not there any more".to_owned(),
+        })?;
+        let uid = Some(uid.into());
+        Ok(Self { space, uid })
+    }
 }
 
 /// Signs a request that is approved and not signed yet, or says why it never will be.
@@ -52,7 +79,10 @@ pub async fn sign(registry: &Registry, authority: &Authority, address: &Address)
     let make = |object: &Object| {
         let mut object = object.clone();
         if is_due(&object) {
-            let signed = certificate(authority, &address.space, &object, SystemTime::now());
+            // After the request was read: a tenant that came later would not have it.
+            let home = Home::of(registry, &address.space);
+            let signed =
+                home.and_then(|home| certificate(authority, &home, &object, SystemTime::now()));
             put(&mut object, signed);
         }
         Ok(Modified {
@@ -103,7 +133,7 @@ fn put(request: &mut Object, signed: std::result::Result<String, Failed>) {
 
 fn certificate(
     authority: &Authority,
-    space: &Space,
+    home: &Home<'_>,
     object: &Object,
     now: SystemTime,
 ) -> std::result::Result<String, Failed> {
@@ -114,7 +144,7 @@ fn certificate(
     let pem = pem.and_then(|pem| String::from_utf8(pem).ok());
     let request = Request::read(&pem.unwrap_or_default());
     let request = request.map_err(|error| invalid(format!("the request is not valid: {error}")))?;
-    let subject = subject(request.subject, space)?;
+    let subject = subject(request.subject, home)?;
     let validity = validity(authority, spec, now)?;
     let issued = authority.issue_client(&subject, &request.public_key, validity);
     issued.map_err(|error| Failed {
@@ -146,22 +176,33 @@ fn check_usages(spec: &Value) -> std::result::Result<(), Failed> {
 }
 
 /// Whom the certificate is for: whom the request names, in the request's own space.
-fn subject(asked: Subject, space: &Space) -> std::result::Result<Subject, Failed> {
+///
+/// What begins with `system:` is the server's to give, and a tenant's request gives it to
+/// nobody, neither as a group nor as a name: service accounts are called so.
+fn subject(asked: Subject, home: &Home<'_>) -> std::result::Result<Subject, Failed> {
+    let space = home.space;
     if asked.tenant.as_ref().is_some_and(|tenant| tenant != space) {
         let message =
             format!("a certificate of this tenant must have the tenant \"{space}\" or none");
         return Err(invalid(message));
     }
-    let refused = |group: &&String| match space {
-        Space::System => *group == "system:masters",
-        Space::Tenant(_) => group.starts_with("system:"),
-    };
-    if let Some(group) = asked.groups.iter().find(refused) {
+    let of_tenant = !space.is_system();
+    let group = asked.groups.iter().find(|group| match of_tenant {
+        true => group.starts_with(RESERVED_PREFIX),
+        false => *group == MASTERS,
+    });
+    if let Some(group) = group {
         let message = format!("use of {SIGNER} signer with {group} group is not allowed");
+        return Err(invalid(message));
+    }
+    if of_tenant && asked.user.starts_with(RESERVED_PREFIX) {
+        let user = asked.user;
+        let message = format!("use of {SIGNER} signer with {user} user is not allowed");
         return Err(invalid(message));
     }
     Ok(Subject {
         tenant: Some(space.clone()),
+        tenant_uid: home.uid.clone(),
         ..asked
     })
 }

@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use insula_access::{Authority, Subject, TokenFile, Validity};
+use insula_apiserver::oidc::Provider;
 use insula_apiserver::service_account::{Accounts, Issuer};
+use insula_apiserver::tls::Certificates;
 use insula_apiserver::{Options, Registry, Server};
 use insula_core::{Layout, Space};
 use insula_store::embedded::{self, Embedded};
@@ -32,6 +34,7 @@ pub struct TestServer {
     address: std::net::SocketAddr,
     ca: CertificateDer<'static>,
     authority: Arc<Authority>,
+    certificates: Arc<Certificates>,
     registry: Arc<Registry>,
     token_key: Vec<u8>,
     stop: Option<oneshot::Sender<()>>,
@@ -70,6 +73,8 @@ impl Engine {
 pub struct Setup {
     /// Where they belong whose credential names no tenant.
     pub default_tenant: Option<Space>,
+    /// Who else's tokens are believed.
+    pub provider: Option<Arc<Provider>>,
     /// Lines of a token file, beside those that every test server has.
     pub tokens: String,
     /// Whether the controllers run too. Tests of the API server alone do their work by hand.
@@ -138,18 +143,22 @@ impl TestServer {
         let key = rcgen::KeyPair::generate()?;
         let names = ["localhost".to_owned(), address.ip().to_string()];
         let certificate = authority.issue_server(&names, &key, validity)?;
+        let certificates = Arc::new(Certificates::new(
+            vec![CertificateDer::from_pem_slice(certificate.as_bytes())?],
+            PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())?,
+        )?);
         let signer = rcgen::KeyPair::generate()?;
         let issuer = Issuer::new(signer.serialized_der(), "https://insula.test")?;
         let options = Options {
             listener,
-            certificates: vec![CertificateDer::from_pem_slice(certificate.as_bytes())?],
-            key: PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())?,
+            certificates: Arc::clone(&certificates),
             client_cas: vec![CertificateDer::from_pem_slice(
                 authority.certificate_pem().as_bytes(),
             )?],
             tokens: Some(TokenFile::parse(&tokens(&setup.tokens))?),
             default_tenant: setup.default_tenant,
             layout: Layout::default(),
+            provider: setup.provider,
             accounts: Some(Accounts::new(issuer, &format!("https://{address}"))),
             secret: b"test".to_vec(),
             audit: setup.audit.map(|audit| audit.sink()).transpose()?,
@@ -180,6 +189,7 @@ impl TestServer {
             address,
             ca,
             authority,
+            certificates,
             registry,
             token_key: signer.public_key_raw().to_vec(),
             stop: Some(stop),
@@ -219,16 +229,37 @@ impl TestServer {
         &self.authority
     }
 
+    /// What it shows clients.
+    pub const fn certificates(&self) -> &Arc<Certificates> {
+        &self.certificates
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> std::net::SocketAddr {
+        self.address
+    }
+
     /// A client with this token.
     pub async fn client(&self, token: &str) -> anyhow::Result<Client> {
         Client::connect(self.address, &self.ca, token).await
     }
 
-    /// A client with a certificate for this subject, and a token if one is given.
+    /// A client with a certificate for this subject, and a token if one is given. If the
+    /// tenant is there, the certificate is tied to it, as the controllers would tie it.
     pub async fn certified(&self, subject: &Subject, token: &str) -> anyhow::Result<Client> {
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
         let key = rcgen::KeyPair::generate()?;
-        let issued = self.authority.issue_client(subject, &key, validity)?;
+        let mut subject = subject.clone();
+        if let (Some(Space::Tenant(name)), None) = (&subject.tenant, &subject.tenant_uid) {
+            let tenant = self.registry.find_tenant(name.as_str()).await;
+            let tenant = tenant.map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
+            let tree = tenant.map(|tenant| tenant.object.tree());
+            let uid = tree
+                .as_ref()
+                .and_then(|tree| tree["metadata"]["uid"].as_str());
+            subject.tenant_uid = uid.map(Box::from);
+        }
+        let issued = self.authority.issue_client(&subject, &key, validity)?;
         let identity = Identity {
             certificate: CertificateDer::from_pem_slice(issued.as_bytes())?,
             key: PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())?,

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use rcgen::PublicKeyData;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
+
+use crate::certificate::time;
 
 /// What an authority wrote on a certificate of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,15 +27,14 @@ impl Issued {
     }
 
     pub(super) fn of(certificate: &X509Certificate<'_>) -> Option<Self> {
-        let names = match certificate.subject_alternative_name().ok()? {
-            Some(extension) => extension.value.general_names.iter().map(text).collect(),
-            None => Some(BTreeSet::new()),
-        };
-        let until = certificate.validity().not_after.timestamp();
-        let until = Duration::from_secs(until.try_into().ok()?);
+        let names = certificate.subject_alternative_name().ok()?;
+        let names = names.into_iter().flat_map(|of| &of.value.general_names);
+        // That of a client, which says whose tenant's it is, and no server's name.
+        let names = names.filter(|name| !matches!(name, GeneralName::URI(_)));
+        let names: Option<_> = names.map(text).collect();
         Some(Self {
             names: names?,
-            until: SystemTime::UNIX_EPOCH + until,
+            until: time(certificate.validity().not_after)?,
             public_key: certificate.public_key().subject_public_key.data.to_vec(),
         })
     }

@@ -10,7 +10,9 @@ use crate::certificate::{self, CertificateError};
 /// A request for a client certificate, signed with the key that it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Whom it asks a certificate for. What the CA grants is the CA's to decide.
+    /// Whom it asks a certificate for. What the CA grants is the CA's to decide. Only the
+    /// subject is read: whatever other names and extensions a request brings, nothing ties
+    /// itself to a tenant.
     pub subject: Subject,
     /// The key that it is for.
     pub public_key: SubjectPublicKeyInfo,
@@ -80,6 +82,7 @@ mod tests {
             user: "alice".to_owned(),
             groups: groups.iter().map(|&group| group.to_owned()).collect(),
             tenant: tenant.map(|name| Space::parse(name).unwrap()),
+            tenant_uid: None,
         }
     }
 
@@ -96,6 +99,27 @@ mod tests {
             assert_eq!(read.subject, subject);
             assert_eq!(read.public_key.der_bytes(), key.der_bytes());
         }
+    }
+
+    #[test]
+    fn a_request_ties_itself_to_no_tenant() {
+        let key = KeyPair::generate().unwrap();
+        let mut parameters = CertificateParams::default();
+        parameters.distinguished_name = DistinguishedName::new();
+        let uri = "urn:insula:tenant:u-1".try_into().unwrap();
+        parameters.subject_alt_names = vec![rcgen::SanType::URI(uri)];
+        let wanted = subject(&["a"], Some("t1"));
+        let made = parameters.serialize_request(&key).unwrap();
+        let der = wanted.put_on_request(made.der(), &key).unwrap();
+        let read = Request::read(&to_pem(TAGS[0], der)).unwrap();
+        assert_eq!(read.subject, wanted);
+        // Nor is it written into one that Insula makes.
+        let tied = Subject {
+            tenant_uid: Some("u-1".into()),
+            ..wanted.clone()
+        };
+        let read = Request::read(&Request::make(&tied, &key).unwrap()).unwrap();
+        assert_eq!(read.subject, wanted);
     }
 
     #[test]

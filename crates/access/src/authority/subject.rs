@@ -1,6 +1,6 @@
 //! Whom a certificate is for.
 
-use insula_core::Space;
+use insula_core::{Space, Tie};
 use rcgen::SigningKey;
 use yasna::DERWriterSeq;
 use yasna::models::ObjectIdentifier;
@@ -18,6 +18,9 @@ pub struct Subject {
     pub groups: Vec<String>,
     /// The space that the user belongs to, if it is to be named.
     pub tenant: Option<Space>,
+    /// The UID of the tenant whose space that is: the certificate dies with it. Whoever
+    /// issues the certificate says so; no request does.
+    pub tenant_uid: Option<Box<str>>,
 }
 
 /// The field of a certificate's body that holds the subject, after version, serial number,
@@ -102,6 +105,10 @@ impl From<Credential> for Subject {
             user: credential.user,
             groups: credential.groups,
             tenant: credential.tenant,
+            tenant_uid: match credential.tie {
+                Tie::Uid(uid) => Some(uid),
+                Tie::Name | Tie::At(_) => None,
+            },
         }
     }
 }

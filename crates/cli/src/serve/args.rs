@@ -2,9 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use insula_core::{NotATenantName, Space};
+
+use super::oidc::OidcArgs;
+use crate::duration;
 
 /// What `insula serve` can be told.
 #[derive(clap::Args)]
@@ -46,6 +50,13 @@ pub struct Args {
     /// Where every request is written down, one JSON event a line; default: nowhere
     #[arg(long, value_name = "FILE")]
     pub audit_log_path: Option<PathBuf>,
+
+    /// What the issuer of service accounts' tokens is called; default: what kubeconfigs point at
+    #[arg(long, value_name = "URL", value_parser = issuer_url)]
+    pub service_account_issuer: Option<String>,
+
+    #[command(flatten)]
+    pub oidc: OidcArgs,
 }
 
 /// What keeps the objects.
@@ -107,6 +118,11 @@ pub struct TlsArgs {
     /// A further name or address for its own certificate; may be repeated
     #[arg(long = "tls-san", value_name = "NAME", value_parser = server_name)]
     pub sans: Vec<String>,
+
+    /// How long what its own CA issues lasts: as kubeadm has it, and shorter in tests
+    #[arg(long = "certificates-last", value_name = "DURATION", hide = true)]
+    #[arg(default_value = "365d", value_parser = certificates_last)]
+    pub certificates_last: Duration,
 }
 
 fn space(text: &str) -> Result<Space, NotATenantName> {
@@ -123,6 +139,28 @@ fn advertise_url(text: &str) -> Result<String, &'static str> {
         }
         _ => Err(wrong),
     }
+}
+
+/// As OpenID Connect has it: without a query and a fragment.
+pub fn issuer_url(text: &str) -> Result<String, &'static str> {
+    let wrong = "an issuer is https://HOST, with a port and a path perhaps, and nothing after it";
+    let url: http::Uri = text.parse().map_err(|_| wrong)?;
+    let plain = url.query().is_none() && !text.contains(['#', '?', '@']);
+    match url.host() {
+        Some(host) if !host.is_empty() && url.scheme_str() == Some("https") && plain => {
+            Ok(text.to_owned())
+        }
+        _ => Err(wrong),
+    }
+}
+
+/// Less could not be renewed in time.
+fn certificates_last(text: &str) -> Result<Duration, String> {
+    let length = duration::parse(text)?;
+    if length < Duration::from_secs(6) {
+        return Err("6s is the shortest".to_owned());
+    }
+    Ok(length)
 }
 
 fn key_prefix(text: &str) -> Result<String, &'static str> {
@@ -171,6 +209,33 @@ mod tests {
             "https://a?b",
         ] {
             advertise_url(bad).unwrap_err();
+        }
+        for good in [
+            "https://a",
+            "https://a/",
+            "https://a:6443/b/c",
+            "https://[::1]:1",
+        ] {
+            assert_eq!(issuer_url(good).as_deref(), Ok(good));
+        }
+        for bad in [
+            "",
+            "a",
+            "http://a",
+            "https://",
+            "https:///a",
+            "https://a?b",
+            "https://a?",
+            "https://a#b",
+            "https://a:b@c",
+            "kubernetes/serviceaccount",
+        ] {
+            issuer_url(bad).unwrap_err();
+        }
+        let year = Duration::from_secs(365 * 86_400);
+        assert_eq!(certificates_last("365d"), Ok(year));
+        for bad in ["", "5s", "soon"] {
+            certificates_last(bad).unwrap_err();
         }
         for good in ["/registry", "/a/b"] {
             assert_eq!(key_prefix(good).as_deref(), Ok(good));

@@ -3,30 +3,36 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use insula_access::{Authority, TokenFile};
 use insula_apiserver::audit;
+use insula_apiserver::oidc::Provider;
 use insula_apiserver::service_account::Issuer;
+use insula_apiserver::tls::Certificates;
 use insula_core::{Layout, Space};
-use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::sign::CertifiedKey;
 
+use super::oidc::Oidc;
+use super::renew::{Renewal, Trouble};
+use super::tls::{Tls, TlsFiles};
 use crate::failure::Failure;
 use crate::kubeconfig::{Entry, Kubeconfig, Trust};
-use crate::pki::{self, Pki};
+use crate::pki::{self, Identity, Wanted};
 use crate::secret::Secret;
 
 /// Everything that serving needs, except the store.
 pub struct Prepared {
+    /// Who else's tokens are believed.
+    pub provider: Option<Arc<Provider>>,
     /// Where it listens, bound already: with port 0, this says which port it is.
     pub listener: TcpListener,
     /// Where this machine reaches it.
     pub url: String,
     /// What it shows clients.
-    pub tls: Tls,
+    pub certificates: Arc<Certificates>,
     /// Whose client certificates it believes; the first is its own CA.
     pub client_cas: Vec<CertificateDer<'static>>,
     /// Who holds which token.
@@ -34,8 +40,10 @@ pub struct Prepared {
     /// Where those belong whose credential names no tenant.
     pub default_tenant: Option<Space>,
     /// What signs client certificates.
-    pub ca: Authority,
-    /// What signs service accounts' tokens, in PEM.
+    pub ca: Arc<Authority>,
+    /// What the issuer of service accounts' tokens is called.
+    pub issuer_url: String,
+    /// What signs them, in PEM.
     pub service_account_key: Secret,
     /// How keys are made.
     pub layout: Layout,
@@ -54,22 +62,13 @@ impl Prepared {
         };
         let pem = self.service_account_key.reveal().as_bytes();
         let key = PrivateKeyDer::from_pem_slice(pem).map_err(|error| wrong(&error))?;
-        Issuer::new(key.secret_der(), &self.url).map_err(|error| wrong(&error))
+        Issuer::new(key.secret_der(), &self.issuer_url).map_err(|error| wrong(&error))
     }
 
     /// What servers that share a store know and clients do not.
     pub fn secret(&self) -> Vec<u8> {
         self.service_account_key.reveal().as_bytes().to_vec()
     }
-}
-
-/// A certificate chain and its key, which belong together.
-pub struct Tls {
-    /// The server's certificate, then those that lead to its CA.
-    pub chain: Vec<CertificateDer<'static>>,
-    /// The key of the first.
-    pub key: PrivateKeyDer<'static>,
-    pem: String,
 }
 
 /// Where a server listens, and what it is called.
@@ -93,35 +92,20 @@ const CLUSTER_NAMES: [&str; 5] = [
 
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-impl Tls {
-    /// From PEM. The chain must begin with the certificate of the key.
-    pub fn parse(chain: &[u8], key: &[u8]) -> Result<Self, &'static str> {
-        let no_chain = "it has no certificates in PEM";
-        let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
-        let parsed = parsed.map_err(|_| no_chain)?;
-        if parsed.is_empty() {
-            return Err(no_chain);
-        }
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| "its key is not in PEM")?;
-        let signing = any_supported_type(&key).map_err(|_| "its key is of an unknown kind")?;
-        let matched = CertifiedKey::new(parsed.clone(), signing).keys_match();
-        matched.map_err(|_| "its key belongs to another certificate")?;
-        Ok(Self {
-            chain: parsed,
-            key,
-            pem: String::from_utf8_lossy(chain).into_owned(),
-        })
-    }
-}
-
 /// What is given from outside, beside where to listen.
 pub struct Given {
-    /// What the server shows, if it is not to make that itself.
-    pub tls: Option<Tls>,
+    /// What the server shows, if it is not to make that itself, and where that is kept.
+    pub tls: Option<(TlsFiles, Tls)>,
+    /// How long what its own CA issues lasts.
+    pub certificates_last: Duration,
     /// Further CAs for client certificates.
     pub client_cas: Vec<CertificateDer<'static>>,
     /// Who holds which token.
     pub tokens: Option<TokenFile>,
+    /// What the issuer of service accounts' tokens is called, if not like the server.
+    pub issuer_url: Option<String>,
+    /// Whose tokens are trusted beside the server's own.
+    pub oidc: Option<Oidc>,
     /// How keys are made.
     pub layout: Layout,
     /// Where those belong whose credential names no tenant.
@@ -130,35 +114,91 @@ pub struct Given {
     pub audit_log: Option<PathBuf>,
 }
 
+/// The administrator's kubeconfig.
+pub struct AdminKubeconfig {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it points at.
+    pub server: String,
+}
+
 /// Makes what is missing in the data directory, begins to listen, and writes the
-/// administrator's kubeconfig.
-pub fn prepare(data_dir: &Path, listening: &Listening, given: Given) -> Result<Prepared, Failure> {
+/// administrator's kubeconfig. What it made does not last; the renewal looks after that.
+pub fn prepare(
+    data_dir: &Path,
+    listening: &Listening,
+    given: Given,
+) -> Result<(Prepared, Renewal), Failure> {
+    let provider = given.oidc.map(Oidc::provider).transpose()?;
     let (listener, listen) = listen(listening.address)?;
     let url = local_url(listen);
-    let advertised = listening.advertised.as_deref().unwrap_or(&url);
-    let names = names(listening, advertised);
-    let pki = pki::ensure(&data_dir.join("pki"), &names, SystemTime::now())?;
-    let kubeconfig = data_dir.join("admin.kubeconfig");
-    write_kubeconfig(&kubeconfig, advertised, &pki, given.tls.as_ref())?;
-    let own_ca = CertificateDer::from_pem_slice(pki.authority.certificate_pem().as_bytes());
+    let advertised = listening.advertised.as_deref().unwrap_or(&url).to_owned();
+    let wanted = Wanted {
+        names: names(listening, &advertised),
+        lasts: given.certificates_last,
+    };
+    let folder = data_dir.join("pki");
+    let pki = pki::ensure(&folder, &wanted, SystemTime::now())?;
+    let ca = Arc::new(pki.authority);
+    let (files, shown) = match given.tls {
+        Some((files, tls)) => (Some(files), tls),
+        None => (None, Tls::own(&pki.leaves.server)?),
+    };
+    let kubeconfig = AdminKubeconfig {
+        path: data_dir.join("admin.kubeconfig"),
+        server: advertised.clone(),
+    };
+    let given_pem = files.as_ref().map(|_| shown.pem.as_str());
+    kubeconfig.keep(ca.certificate_pem(), &pki.leaves.admin, given_pem)?;
+    let certificates = Certificates::new(shown.chain.clone(), shown.key.clone_key());
+    let certificates = certificates.map_err(|error| Failure::new("cannot serve", error))?;
+    let certificates = Arc::new(certificates);
+    let own_ca = CertificateDer::from_pem_slice(ca.certificate_pem().as_bytes());
     let own_ca = own_ca.map_err(|error| Failure::new("cannot use the CA", error))?;
     let audit = given.audit_log.as_deref().map(open_audit_log);
-    Ok(Prepared {
+    let prepared = Prepared {
         audit: audit.transpose()?,
+        provider,
         listener,
-        tls: match given.tls {
-            Some(tls) => tls,
-            None => own_tls(&pki)?,
-        },
+        certificates: Arc::clone(&certificates),
         client_cas: std::iter::once(own_ca).chain(given.client_cas).collect(),
         tokens: given.tokens,
         default_tenant: given.default_tenant,
-        ca: pki.authority,
+        ca: Arc::clone(&ca),
+        issuer_url: given.issuer_url.unwrap_or(advertised),
         service_account_key: pki.service_account_key,
         layout: given.layout,
-        kubeconfig,
+        kubeconfig: kubeconfig.path.clone(),
         url,
-    })
+    };
+    let renewal = Renewal {
+        certificates,
+        authority: ca,
+        folder,
+        wanted,
+        leaves: pki.leaves,
+        files,
+        shown,
+        kubeconfig,
+        trouble: Trouble::default(),
+    };
+    Ok((prepared, renewal))
+}
+
+impl AdminKubeconfig {
+    /// Makes sure that it says this. Clients believe the own CA and, if the certificate is
+    /// another's, what came with it.
+    pub fn keep(&self, ca: &str, admin: &Identity, given: Option<&str>) -> Result<(), Failure> {
+        let authorities = [ca, given.unwrap_or("")].concat();
+        let kubeconfig = Kubeconfig::new(&Entry {
+            server: &self.server,
+            trust: &Trust::Authorities(authorities),
+            identity: admin,
+            user: "admin",
+            context: "insula",
+        });
+        kubeconfig.keep_at(&self.path)
+    }
 }
 
 fn open_audit_log(path: &Path) -> Result<audit::Sink, Failure> {
@@ -231,33 +271,6 @@ fn is_dns_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(inner)
 }
 
-fn own_tls(pki: &Pki) -> Result<Tls, Failure> {
-    let chain = pki.server.certificate.as_bytes();
-    let tls = Tls::parse(chain, pki.server.key.reveal().as_bytes());
-    tls.map_err(|why| Failure::new("cannot use the server's own certificate", why))
-}
-
-/// Clients believe the own CA and, if the certificate is another's, what came with it.
-fn write_kubeconfig(
-    path: &Path,
-    server: &str,
-    pki: &Pki,
-    given: Option<&Tls>,
-) -> Result<(), Failure> {
-    let mut authorities = pki.authority.certificate_pem().to_owned();
-    if let Some(tls) = given {
-        authorities.push_str(&tls.pem);
-    }
-    let kubeconfig = Kubeconfig::new(&Entry {
-        server,
-        trust: &Trust::Authorities(authorities),
-        identity: &pki.admin,
-        user: "admin",
-        context: "insula",
-    });
-    kubeconfig.keep_at(path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,6 +307,41 @@ mod tests {
         assert!(names.iter().map(String::as_str).eq(expected), "{names:?}");
         let v6 = super::names(&listening, "https://[fd00::1]:6443");
         assert!(v6.contains("fd00::1"), "{v6:?}");
+    }
+
+    #[test]
+    fn tokens_are_issued_by_the_name_that_was_given_or_by_that_of_the_server() {
+        let data = tempfile::tempdir().unwrap();
+        let other = "https://issuer.example/a";
+        for (advertised, issuer, expected) in [
+            (None, None, None),
+            (
+                Some("https://api.example"),
+                None,
+                Some("https://api.example"),
+            ),
+            (Some("https://api.example"), Some(other), Some(other)),
+            (None, Some(other), Some(other)),
+        ] {
+            let mut listening = listening("127.0.0.1:0", &[]);
+            listening.advertised = advertised.map(str::to_owned);
+            let given = Given {
+                tls: None,
+                certificates_last: Duration::from_secs(3600),
+                client_cas: Vec::new(),
+                tokens: None,
+                issuer_url: issuer.map(str::to_owned),
+                oidc: None,
+                audit_log: None,
+                layout: Layout::default(),
+                default_tenant: None,
+            };
+            let (prepared, _) = prepare(data.path(), &listening, given).unwrap();
+            let expected = expected.unwrap_or(&prepared.url);
+            assert_eq!(prepared.issuer_url, expected);
+            let issuer = format!("{:?}", prepared.issuer().unwrap());
+            assert!(issuer.contains(&format!("url: {expected:?}")), "{issuer}");
+        }
     }
 
     #[test]

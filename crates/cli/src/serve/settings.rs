@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use insula_access::TokenFile;
 use insula_core::Layout;
 use insula_store::etcd;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 
 use super::args::{Args, Engine, EtcdArgs, TlsArgs};
-use super::prepare::{Given, Listening, Tls};
+use super::oidc::Oidc;
+use super::prepare::{Given, Listening};
+use super::tls::{Tls, TlsFiles, certificates, read};
 use crate::failure::Failure;
 
 /// Everything that can be known before anything is opened or made.
@@ -47,8 +47,11 @@ impl Settings {
             },
             given: Given {
                 tls: tls(&args.tls)?,
+                certificates_last: args.tls.certificates_last,
                 client_cas: client_cas.transpose()?.unwrap_or_default(),
                 tokens: tokens.transpose()?,
+                issuer_url: args.service_account_issuer,
+                oidc: Oidc::of(args.oidc)?,
                 layout: Layout::new(&args.etcd.prefix),
                 default_tenant: args.default_tenant,
                 audit_log: args.audit_log_path,
@@ -79,24 +82,16 @@ fn etcd_options(args: &EtcdArgs) -> Result<etcd::Options, Failure> {
     Ok(options.tls(etcd::Tls { ca, client }))
 }
 
-fn tls(args: &TlsArgs) -> Result<Option<Tls>, Failure> {
+fn tls(args: &TlsArgs) -> Result<Option<(TlsFiles, Tls)>, Failure> {
     let (Some(certificate), Some(key)) = (&args.cert_file, &args.key_file) else {
         return Ok(None);
     };
-    let attempted = format!("cannot serve with {}", certificate.display());
-    let tls = Tls::parse(&read(certificate)?, &read(key)?);
-    let tls = tls.map_err(|why| Failure::new(&attempted, why))?;
-    Ok(Some(tls))
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
-    let attempted = format!("cannot use {}", path.display());
-    let bytes = read(path)?;
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    match certificates {
-        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        _ => Err(Failure::new(&attempted, "it has no certificates in PEM")),
-    }
+    let files = TlsFiles {
+        certificate: certificate.clone(),
+        key: key.clone(),
+    };
+    let tls = files.load()?;
+    Ok(Some((files, tls)))
 }
 
 fn tokens(path: &Path) -> Result<TokenFile, Failure> {
@@ -105,9 +100,4 @@ fn tokens(path: &Path) -> Result<TokenFile, Failure> {
         Failure::new(&attempted, error)
             .hint("each line is token,user,uid,\"group,group\"; the groups may be left out")
     })
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    let attempted = format!("cannot read {}", path.display());
-    std::fs::read(path).map_err(|error| Failure::new(&attempted, error))
 }

@@ -5,7 +5,7 @@ mod signing;
 use std::time::Duration;
 
 use insula_access::{Request, Subject, TENANT_PREFIX};
-use insula_core::{Space, TenantName};
+use insula_core::{RESERVED_PREFIX, Space, TenantName};
 use rcgen::KeyPair;
 
 use super::{Server, tenant_name};
@@ -76,20 +76,16 @@ pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
 pub async fn make(server: &Server, wanted: &Wanted<'_>) -> Result<String, Failure> {
     let attempted = format!("cannot make a kubeconfig for tenant {}", wanted.tenant);
     let failed = |error: &dyn std::fmt::Display| Failure::new(&attempted, error);
-    let mut subject = Subject {
+    let subject = Subject {
         user: wanted.user.to_owned(),
         groups: wanted.groups.to_vec(),
         tenant: None,
+        tenant_uid: None,
     };
     let key = KeyPair::generate().map_err(|error| failed(&error))?;
     let request = Request::make(&subject, &key).map_err(|error| failed(&error))?;
     let certificate = signing::sign(server, wanted, &request, &attempted).await?;
-    // What is handed on must open this tenant's space and no other.
-    subject.tenant = Some(Space::Tenant(wanted.tenant.clone()));
-    if Subject::read(&certificate).as_ref() != Ok(&subject) {
-        let why = "the server signed a certificate for somebody else";
-        return Err(Failure::new(&attempted, why));
-    }
+    check(&certificate, subject, wanted.tenant).map_err(|why| failed(&why))?;
     let key = Secret::new(key.serialize_pem());
     let user = format!("{}-{}", wanted.tenant, wanted.user);
     let kubeconfig = Kubeconfig::new(&Entry {
@@ -100,6 +96,24 @@ pub async fn make(server: &Server, wanted: &Wanted<'_>) -> Result<String, Failur
         context: wanted.tenant.as_str(),
     });
     kubeconfig.to_yaml()
+}
+
+/// What is handed on must open this tenant's space and no other, also when the tenant is
+/// gone and another has its name.
+fn check(certificate: &str, asked: Subject, tenant: &TenantName) -> Result<(), &'static str> {
+    let signed = Subject::read(certificate).map_err(|_| "the server signed no certificate")?;
+    if signed.tenant_uid.is_none() {
+        return Err("the server signed a certificate that outlives the tenant");
+    }
+    let expected = Subject {
+        tenant: Some(Space::Tenant(tenant.clone())),
+        tenant_uid: signed.tenant_uid.clone(),
+        ..asked
+    };
+    match signed == expected {
+        true => Ok(()),
+        false => Err("the server signed a certificate for somebody else"),
+    }
 }
 
 /// The URL without a space in it: the certificate says which one is meant.
@@ -118,10 +132,13 @@ fn plain(server: &str) -> &str {
 }
 
 fn user(text: &str) -> Result<String, &'static str> {
-    match text {
-        "" => Err("a user has a name"),
-        _ => Ok(text.to_owned()),
+    if text.is_empty() {
+        return Err("a user has a name");
     }
+    if text.starts_with(RESERVED_PREFIX) {
+        return Err("names that begin with `system:` are the server's to give");
+    }
+    Ok(text.to_owned())
 }
 
 /// The server would drop such groups, or refuse them; here they are a mistake.
@@ -129,7 +146,7 @@ fn group(text: &str) -> Result<String, &'static str> {
     if text.is_empty() {
         return Err("a group has a name");
     }
-    if text.starts_with("system:") {
+    if text.starts_with(RESERVED_PREFIX) {
         return Err("groups that begin with `system:` are the server's to give");
     }
     if text.starts_with(TENANT_PREFIX) {
@@ -162,6 +179,63 @@ mod tests {
             ("https://tenants/x", "https://tenants/x"),
         ] {
             assert_eq!(plain(server), expected);
+        }
+    }
+
+    #[test]
+    fn only_a_certificate_that_ends_with_this_tenant_is_handed_on() {
+        use insula_access::{Authority, Validity};
+        let asked = |user: &str, groups: &[&str]| Subject {
+            user: user.to_owned(),
+            groups: groups.iter().map(|&group| group.to_owned()).collect(),
+            tenant: None,
+            tenant_uid: None,
+        };
+        let signed = |tenant: &str, uid: Option<&str>| Subject {
+            tenant: Some(Space::parse(tenant).unwrap()),
+            tenant_uid: uid.map(Box::from),
+            ..asked("alice", &["dev"])
+        };
+        let validity = Validity::starting(std::time::SystemTime::now(), DAY);
+        let ca = Authority::make("ca", validity).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let t1 = tenant_name("t1").unwrap();
+        let outlives = Err("the server signed a certificate that outlives the tenant");
+        let another = Err("the server signed a certificate for somebody else");
+        for (subject, expected) in [
+            (signed("t1", Some("u-1")), Ok(())),
+            (signed("t1", None), outlives),
+            (signed("t2", Some("u-1")), another),
+            (signed("system", Some("u-1")), another),
+            (
+                Subject {
+                    user: "bob".to_owned(),
+                    ..signed("t1", Some("u-1"))
+                },
+                another,
+            ),
+            (
+                Subject {
+                    groups: vec!["system:masters".to_owned()],
+                    ..signed("t1", Some("u-1"))
+                },
+                another,
+            ),
+        ] {
+            let pem = ca.issue_client(&subject, &key, validity).unwrap();
+            assert_eq!(check(&pem, asked("alice", &["dev"]), &t1), expected);
+        }
+        let nonsense = check("nonsense", asked("alice", &[]), &t1);
+        assert_eq!(nonsense, Err("the server signed no certificate"));
+    }
+
+    #[test]
+    fn a_user_has_a_name_that_is_not_the_servers() {
+        for good in ["admin", "systems", "my:user"] {
+            assert_eq!(user(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "system:admin", "system:serviceaccount:a:b"] {
+            user(bad).unwrap_err();
         }
     }
 

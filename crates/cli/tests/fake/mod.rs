@@ -88,6 +88,7 @@ impl Fake {
             user: "root".to_owned(),
             groups: vec!["system:masters".to_owned()],
             tenant: Some(Space::System),
+            tenant_uid: None,
         };
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
         let certificate = self
@@ -403,6 +404,7 @@ fn sign(ca: &Authority, request: &Value, tenant: &str) -> Value {
     let asked = insula_access::Request::read(str::from_utf8(&pem).unwrap()).unwrap();
     let subject = Subject {
         tenant: Some(Space::parse(tenant).unwrap()),
+        tenant_uid: Some("1b4e28ba-2fa1-11d2-883f-0016d3cca427".into()),
         ..asked.subject
     };
     let length = Duration::from_secs(spec["expirationSeconds"].as_u64().unwrap());

@@ -1,9 +1,10 @@
 //! Requests for certificates.
 
+use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use insula_access::{Request, Subject, certificate};
-use insula_core::Space;
+use insula_access::{Credential, Request, Subject, certificate};
+use insula_core::{Space, Tie};
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
@@ -16,7 +17,20 @@ fn subject(groups: &[&str], tenant: Option<&str>) -> Subject {
         user: "alice".to_owned(),
         groups: groups.iter().map(|&group| group.to_owned()).collect(),
         tenant: tenant.and_then(|name| Space::parse(name).ok()),
+        tenant_uid: None,
     }
+}
+
+/// What a certificate in PEM says.
+fn credential(pem: &str) -> anyhow::Result<Credential> {
+    Ok(certificate::read(pem::parse(pem)?.contents())?)
+}
+
+async fn uid(system: &Client, tenant: &str) -> anyhow::Result<String> {
+    let found = system.get(&format!("/api/v1/tenants/{tenant}")).await?;
+    let found = found.json();
+    let uid = found["metadata"]["uid"].as_str().context("no uid")?;
+    Ok(uid.to_owned())
 }
 
 async fn ask(client: &Client, name: &str, subject: &Subject, spec: Value) -> anyhow::Result<()> {
@@ -80,17 +94,45 @@ async fn an_approved_request_is_signed_for_its_own_space() -> anyhow::Result<()>
                 ask(&client, name, &asked, json!({"expirationSeconds": 3600})).await?;
                 approve(&client, name).await?;
                 let pem = issued(&client, name).await?;
-                let der = pem::parse(&pem)?;
-                let credential = certificate::read(der.contents())?;
+                let credential = credential(&pem)?;
                 assert_eq!(credential.user, "alice");
                 assert_eq!(credential.groups, ["dev", "ops"]);
                 assert_eq!(credential.tenant, Some(Space::parse(space)?));
+                let tie = match space {
+                    "system" => Tie::Name,
+                    tenant => Tie::Uid(uid(&server.system().await?, tenant).await?.into()),
+                };
+                assert_eq!(credential.tie, tie);
                 let issued = server.authority().recognise(&pem).unwrap();
                 let left = issued.until.duration_since(std::time::SystemTime::now())?;
                 assert!((3500..=3600).contains(&left.as_secs()), "{left:?}");
             }
         }
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_certificate_is_tied_to_the_tenant_and_not_to_the_next_one_of_its_name()
+-> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let system = server.system().await?;
+    let mut ties = Vec::new();
+    for _ in 0..2 {
+        let client = server.tenant("t1").await?;
+        let own = uid(&system, "t1").await?;
+        // The same request under the same name: nothing of the first one is left.
+        ask(&client, "r", &subject(&["dev"], None), json!({})).await?;
+        approve(&client, "r").await?;
+        let found = credential(&issued(&client, "r").await?)?;
+        assert_eq!(found.tie, Tie::Uid(own.as_str().into()));
+        assert!(found.tie.holds(&own, i64::MAX));
+        ties.push(found.tie);
+        let path = "/api/v1/tenants/t1";
+        assert_eq!(system.delete(path).await?.status, 200);
+        until(&system, path, |answer| answer.status == 404).await?;
+    }
+    assert_ne!(ties[0], ties[1]);
     Ok(())
 }
 
@@ -141,6 +183,23 @@ async fn what_no_approval_can_grant_fails_and_says_why() -> anyhow::Result<()> {
             subject(&["dev", "system:nodes"], None),
             json!({}),
             format!("{signer} system:nodes group is not allowed"),
+        ),
+        (
+            &tenant,
+            "masters-group",
+            subject(&["system:masters"], Some("t1")),
+            json!({}),
+            format!("{signer} system:masters group is not allowed"),
+        ),
+        (
+            &tenant,
+            "service-account",
+            Subject {
+                user: "system:serviceaccount:kube-system:default".to_owned(),
+                ..subject(&[], None)
+            },
+            json!({}),
+            format!("{signer} system:serviceaccount:kube-system:default user is not allowed"),
         ),
         (
             &tenant,

@@ -16,6 +16,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// One HTTP/2 connection with one token.
 #[derive(Clone, Debug)]
@@ -86,13 +87,25 @@ impl Client {
             Some(shown) => config.with_client_auth_cert(vec![shown.certificate], shown.key)?,
         };
         config.alpn_protocols = vec![b"h2".to_vec()];
+        Self::connect_with(address, Arc::new(config), token).await
+    }
+
+    /// The same with TLS as the test wants it, which must offer HTTP/2.
+    pub async fn connect_with(
+        address: SocketAddr,
+        config: Arc<ClientConfig>,
+        token: &str,
+    ) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         // A request is two small writes, and the second must not wait for an answer.
         stream.set_nodelay(true)?;
         let name = ServerName::from(address.ip());
-        let stream = TlsConnector::from(Arc::new(config))
-            .connect(name, stream)
-            .await?;
+        let stream = TlsConnector::from(config).connect(name, stream).await?;
+        Self::over(stream, token).await
+    }
+
+    /// Over a connection that is made already.
+    pub async fn over(stream: TlsStream<TcpStream>, token: &str) -> anyhow::Result<Self> {
         let (sender, connection) =
             hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
                 .await?;

@@ -1,0 +1,187 @@
+//! To which tenant of a name a certificate belongs.
+//!
+//! The CA that is the server's own writes the UID of the tenant on every certificate that
+//! it issues for one, as a URI among the alternative names: `urn:insula:tenant:{uid}`. It
+//! is not in the subject, which is the user's and what a request asks for, and a URI of
+//! this form comes from nowhere else by accident.
+
+use insula_core::{Space, Tie};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+
+use super::CertificateError;
+
+/// What all URIs begin with that are Insula's own.
+const OWN: &str = "urn:insula:";
+
+/// What the URI of a tenant begins with.
+const TENANT: &str = "urn:insula:tenant:";
+
+/// Longer than any UID that the server gives, which have 36 characters.
+const LONGEST: usize = 64;
+
+/// The URI that ties a certificate to the tenant with this UID, if it can be one.
+pub(crate) fn uri(uid: &str) -> Option<String> {
+    is_uid(uid).then(|| format!("{TENANT}{uid}"))
+}
+
+/// The tie of a certificate for a user of this tenant.
+///
+/// A certificate that says nothing was made by another CA, for the tenant that was there
+/// when it began to hold. The system is always the same one.
+pub(super) fn read(
+    certificate: &X509Certificate<'_>,
+    tenant: Option<&Space>,
+) -> Result<Tie, CertificateError> {
+    let mut own = own_uris(certificate)?.into_iter();
+    match (own.next(), own.next()) {
+        (Some(uri), None) => {
+            let uid = uri.strip_prefix(TENANT).filter(|uid| is_uid(uid));
+            uid.map(|uid| Tie::Uid(uid.into()))
+                .ok_or(CertificateError::Tie)
+        }
+        (None, _) if tenant.is_some_and(Space::is_system) => Ok(Tie::Name),
+        (None, _) => Ok(Tie::At(certificate.validity().not_before.timestamp())),
+        (Some(_), Some(_)) => Err(CertificateError::Tie),
+    }
+}
+
+/// The schemes and names of URNs are the same in capitals: one that is spelled otherwise is
+/// found here and then refused, and not overlooked.
+fn own_uris<'a>(certificate: &'a X509Certificate<'_>) -> Result<Vec<&'a str>, CertificateError> {
+    let names = certificate.subject_alternative_name();
+    let names = names.map_err(|_| CertificateError::Tie)?;
+    let names = names.into_iter().flat_map(|of| &of.value.general_names);
+    let mut own = Vec::new();
+    for name in names {
+        match name {
+            GeneralName::URI(uri)
+                if uri
+                    .get(..OWN.len())
+                    .is_some_and(|begin| begin.eq_ignore_ascii_case(OWN)) =>
+            {
+                own.push(*uri);
+            }
+            // It could have been one.
+            GeneralName::Invalid(..) => return Err(CertificateError::Tie),
+            _ => {}
+        }
+    }
+    Ok(own)
+}
+
+fn is_uid(text: &str) -> bool {
+    let sign = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    (1..=LONGEST).contains(&text.len()) && text.bytes().all(sign)
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, CustomExtension, DnType, KeyPair, SanType};
+
+    use super::*;
+    use crate::certificate;
+
+    const BEGAN: i64 = 1_700_000_000;
+
+    fn parameters(tenant: &str) -> CertificateParams {
+        let mut parameters = CertificateParams::default();
+        let name = &mut parameters.distinguished_name;
+        name.push(DnType::CommonName, "alice");
+        if !tenant.is_empty() {
+            name.push(DnType::OrganizationName, format!("tenant:{tenant}"));
+        }
+        let began = std::time::UNIX_EPOCH + std::time::Duration::from_secs(BEGAN as u64);
+        parameters.not_before = began.into();
+        parameters
+    }
+
+    fn tie(parameters: &CertificateParams) -> Result<Tie, CertificateError> {
+        let made = parameters.self_signed(&KeyPair::generate().unwrap());
+        certificate::read(made.unwrap().der()).map(|credential| credential.tie)
+    }
+
+    #[test]
+    fn a_certificate_is_tied_to_a_uid_or_to_the_time_at_which_it_began() {
+        let uid = "1b4e28ba-2fa1-11d2-883f-0016d3cca427";
+        let own = format!("urn:insula:tenant:{uid}");
+        let tied = Tie::Uid(uid.into());
+        for (tenant, uris, expected) in [
+            ("t1", &[][..], Ok(Tie::At(BEGAN))),
+            ("", &[], Ok(Tie::At(BEGAN))),
+            ("system", &[], Ok(Tie::Name)),
+            ("t1", &[own.as_str()], Ok(tied.clone())),
+            ("system", &[own.as_str()], Ok(tied.clone())),
+            // What others write there is theirs.
+            ("t1", &["spiffe://a/b", "urn:b"], Ok(Tie::At(BEGAN))),
+            ("t1", &["spiffe://a/b", own.as_str()], Ok(tied)),
+            (
+                "t1",
+                &["urn:insula:tenant:a", "urn:insula:tenant:b"],
+                Err(CertificateError::Tie),
+            ),
+            (
+                "t1",
+                &[own.as_str(), own.as_str()],
+                Err(CertificateError::Tie),
+            ),
+            ("t1", &["urn:insula:tenant:"], Err(CertificateError::Tie)),
+            ("t1", &["urn:insula:tenant:a b"], Err(CertificateError::Tie)),
+            ("t1", &["urn:insula:tenant:a/b"], Err(CertificateError::Tie)),
+            ("t1", &["urn:insula:tenant:a?b"], Err(CertificateError::Tie)),
+            ("t1", &["URN:insula:tenant:a"], Err(CertificateError::Tie)),
+            ("t1", &["urn:INSULA:tenant:a"], Err(CertificateError::Tie)),
+            ("t1", &["urn:insula:space:a"], Err(CertificateError::Tie)),
+            ("system", &["urn:insula:"], Err(CertificateError::Tie)),
+        ] {
+            let mut parameters = parameters(tenant);
+            let uris = uris.iter();
+            let sans = uris.map(|&uri| SanType::URI(uri.try_into().unwrap()));
+            parameters.subject_alt_names = sans.collect();
+            assert_eq!(tie(&parameters), expected, "{tenant} {parameters:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_no_uri_is_no_tie() {
+        let mut parameters = parameters("t1");
+        let own = "urn:insula:tenant:a";
+        parameters.subject_alt_names = vec![
+            SanType::DnsName(own.try_into().unwrap()),
+            SanType::Rfc822Name(own.try_into().unwrap()),
+        ];
+        assert_eq!(tie(&parameters), Ok(Tie::At(BEGAN)));
+    }
+
+    #[test]
+    fn names_that_cannot_be_read_refuse_the_certificate() {
+        let names =
+            |content: &[u8]| CustomExtension::from_oid_content(&[2, 5, 29, 17], content.to_vec());
+        let uri = b"urn:insula:tenant:a";
+        let good = [&[0x30, 21, 0x86, 19][..], uri].concat();
+        // Beyond ASCII, which no URI is.
+        let mut wild = good.clone();
+        wild[4] = 0xff;
+        let cut = good[..good.len() - 1].to_vec();
+        for (extensions, expected) in [
+            (vec![names(&good)], Ok(Tie::Uid("a".into()))),
+            (vec![names(&good), names(&good)], Err(CertificateError::Tie)),
+            (vec![names(&wild)], Err(CertificateError::Tie)),
+            (vec![names(&cut)], Err(CertificateError::Tie)),
+            (vec![names(b"nonsense")], Err(CertificateError::Tie)),
+        ] {
+            let mut parameters = parameters("t1");
+            parameters.custom_extensions = extensions;
+            assert_eq!(tie(&parameters), expected, "{parameters:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_uid_is_not_written() {
+        assert_eq!(uri("a-1").as_deref(), Some("urn:insula:tenant:a-1"));
+        let long = "a".repeat(LONGEST + 1);
+        for bad in ["", "a b", "ä", "a:b", &long] {
+            assert_eq!(uri(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! Certificates: what the server shows, and what clients prove with theirs.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Context;
+use insula_testkit::server::{Client, TestServer};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, SanType,
+};
+use rustls::client::ResolvesClientCert;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::CertifiedKey;
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    ClientConfig, HandshakeKind, RootCertStore, SignatureScheme, SupportedProtocolVersion,
+};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// A test that waits longer than this has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a client shows.
+#[derive(Clone, Debug)]
+struct Shown(Arc<CertifiedKey>);
+
+impl ResolvesClientCert for Shown {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0))
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+impl Shown {
+    /// A chain and a key, whether it is the leaf's or not.
+    fn new(chain: Vec<CertificateDer<'static>>, key: &KeyPair) -> anyhow::Result<Self> {
+        let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(anyhow::Error::msg)?;
+        let key = rustls::crypto::ring::sign::any_supported_type(&key)?;
+        Ok(Self(Arc::new(CertifiedKey::new(chain, key))))
+    }
+
+    /// What this issuer signs.
+    fn signed(
+        parameters: &CertificateParams,
+        issuer: &Issuer<'_, KeyPair>,
+    ) -> anyhow::Result<Self> {
+        let key = KeyPair::generate()?;
+        let made = parameters.signed_by(&key, issuer)?;
+        Self::new(vec![made.der().clone()], &key)
+    }
+}
+
+/// The CA that a server trusts, to sign what it never would.
+fn issuer(server: &TestServer) -> anyhow::Result<Issuer<'static, KeyPair>> {
+    let authority = server.authority();
+    let key = KeyPair::from_pem(&authority.key_pem())?;
+    Ok(Issuer::from_ca_cert_pem(authority.certificate_pem(), key)?)
+}
+
+/// An administrator of the system.
+fn admin() -> CertificateParams {
+    let mut parameters = CertificateParams::default();
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, "root");
+    name.push(DnType::OrganizationName, "system:masters");
+    name.push(DnType::CustomDnType(vec![2, 5, 4, 10]), "tenant:system");
+    parameters.distinguished_name = name;
+    parameters.not_before = (SystemTime::now() - DAY).into();
+    parameters.not_after = (SystemTime::now() + DAY).into();
+    parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    parameters
+}
+
+fn with(change: impl FnOnce(&mut CertificateParams)) -> CertificateParams {
+    let mut parameters = admin();
+    change(&mut parameters);
+    parameters
+}
+
+fn config(
+    server: &TestServer,
+    versions: &[&'static SupportedProtocolVersion],
+    shown: Option<Shown>,
+) -> anyhow::Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    let ca = server.authority().certificate_pem();
+    roots.add(CertificateDer::from_pem_slice(ca.as_bytes())?)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)?
+        .with_root_certificates(roots);
+    let mut config = match shown {
+        None => builder.with_no_client_auth(),
+        Some(shown) => builder.with_client_cert_resolver(Arc::new(shown)),
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(config)
+}
+
+async fn client(server: &TestServer, shown: &Shown, token: &str) -> anyhow::Result<Client> {
+    let config = config(server, &[&TLS13], Some(shown.clone()))?;
+    Client::connect_with(server.address(), Arc::new(config), token).await
+}
+
+async fn shake(
+    server: &TestServer,
+    config: Arc<ClientConfig>,
+) -> anyhow::Result<TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(server.address()).await?;
+    let name = ServerName::from(server.address().ip());
+    Ok(TlsConnector::from(config).connect(name, stream).await?)
+}
+
+/// The status and the user's name, if there is one.
+async fn who(client: &Client) -> anyhow::Result<(u16, String)> {
+    let answer = client.post(WHO, &json!({})).await?;
+    let user = answer.json()["status"]["userInfo"]["username"].clone();
+    Ok((answer.status, user.as_str().unwrap_or("").to_owned()))
+}
+
+#[tokio::test]
+async fn a_certificate_that_proves_nothing_is_in_no_tokens_way_and_lets_nobody_in()
+-> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let own = issuer(&server)?;
+    let foreign = Issuer::new(CertificateParams::default(), KeyPair::generate()?);
+    // A foreign CA that is called like the server's own.
+    let mut named = CertificateParams::default();
+    named.distinguished_name = DistinguishedName::new();
+    let name = "insula test";
+    named.distinguished_name.push(DnType::CommonName, name);
+    let named = Issuer::new(named, KeyPair::generate()?);
+    let key = KeyPair::generate()?;
+    let alone = admin().self_signed(&key)?.der().clone();
+    let now = SystemTime::now();
+    let uri = |text: &str| anyhow::Ok(SanType::URI(text.try_into()?));
+    let ties = vec![uri("urn:insula:tenant:a")?, uri("urn:insula:tenant:b")?];
+    let two_tenants = with(|of| {
+        let name = &mut of.distinguished_name;
+        name.push(DnType::OrganizationName, "tenant:t1");
+    });
+    for (what, shown) in [
+        ("foreign", Shown::signed(&admin(), &foreign)?),
+        ("foreign, named", Shown::signed(&admin(), &named)?),
+        ("self-signed", Shown::new(vec![alone], &key)?),
+        (
+            "expired",
+            Shown::signed(&with(|of| of.not_after = (now - DAY / 2).into()), &own)?,
+        ),
+        (
+            "not yet valid",
+            Shown::signed(&with(|of| of.not_before = (now + DAY / 2).into()), &own)?,
+        ),
+        (
+            "for servers",
+            Shown::signed(
+                &with(|of| of.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]),
+                &own,
+            )?,
+        ),
+        (
+            "a CA",
+            Shown::signed(
+                &with(|of| of.is_ca = IsCa::Ca(BasicConstraints::Unconstrained)),
+                &own,
+            )?,
+        ),
+        ("two tenants", Shown::signed(&two_tenants, &own)?),
+        (
+            "two ties",
+            Shown::signed(&with(|of| of.subject_alt_names = ties), &own)?,
+        ),
+        (
+            "nameless",
+            Shown::signed(
+                &with(|of| of.distinguished_name = DistinguishedName::new()),
+                &own,
+            )?,
+        ),
+    ] {
+        for version in [&TLS12, &TLS13] {
+            let config = Arc::new(config(&server, &[version], Some(shown.clone()))?);
+            for (token, expected) in [
+                ("", (401, "")),
+                ("nonsense", (401, "")),
+                ("system", (201, "admin")),
+            ] {
+                let config = Arc::clone(&config);
+                let client = Client::connect_with(server.address(), config, token).await?;
+                let found = who(&client).await?;
+                assert_eq!((found.0, found.1.as_str()), expected, "{what} {token}");
+                assert_eq!(client.get("/healthz").await?.status, 200);
+            }
+        }
+    }
+    // The good one, to see that the others were refused for what is wrong with them.
+    let good = Shown::signed(&admin(), &own)?;
+    for token in ["", "nonsense", "t1"] {
+        let client = client(&server, &good, token).await?;
+        assert_eq!(who(&client).await?, (201, "root".to_owned()));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_client_shows_along_leads_to_the_ca() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let between = with(|of| of.is_ca = IsCa::Ca(BasicConstraints::Constrained(0)));
+    let between_key = KeyPair::generate()?;
+    let between_der = between.signed_by(&between_key, &issuer(&server)?)?;
+    let between = Issuer::new(between, between_key);
+    let key = KeyPair::generate()?;
+    let leaf = admin().signed_by(&key, &between)?;
+    let (leaf, between) = (leaf.der().clone(), between_der.der().clone());
+    let alone = Shown::new(vec![leaf.clone()], &key)?;
+    let client = client(&server, &alone, "").await?;
+    assert_eq!(who(&client).await?.0, 401);
+    let whole = Shown::new(vec![leaf, between], &key)?;
+    let client = self::client(&server, &whole, "").await?;
+    assert_eq!(who(&client).await?, (201, "root".to_owned()));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_certificate_without_its_key_ends_the_handshake() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let good = Shown::signed(&admin(), &issuer(&server)?)?;
+    let stolen = Shown::new(good.0.cert.clone(), &KeyPair::generate()?)?;
+    for version in [&TLS12, &TLS13] {
+        let config = Arc::new(config(&server, &[version], Some(stolen.clone()))?);
+        // With TLS 1.3 the client is done before the server has looked.
+        let refused = async {
+            let mut stream = shake(&server, Arc::clone(&config)).await?;
+            let read = stream.read_u8().await?;
+            anyhow::Ok(read)
+        };
+        let refused = tokio::time::timeout(PATIENCE, refused).await?;
+        let said = format!("{:#}", refused.unwrap_err());
+        assert!(said.contains("DecryptError"), "{said}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_certificate_that_ends_does_so_on_the_connection_that_it_opened() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let ending = with(|of| of.not_after = (SystemTime::now() + Duration::from_secs(5)).into());
+    let shown = Shown::signed(&ending, &issuer(&server)?)?;
+    let client = client(&server, &shown, "").await?;
+    let helped = self::client(&server, &shown, "system").await?;
+    for client in [&client, &helped] {
+        assert_eq!(who(client).await?, (201, "root".to_owned()));
+    }
+    let begun = Instant::now();
+    let last = loop {
+        let found = who(&client).await?;
+        if found.0 != 201 {
+            break found;
+        }
+        anyhow::ensure!(begun.elapsed() < PATIENCE, "it goes on for ever");
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(last, (401, String::new()));
+    // It is like a bad one from then on.
+    assert_eq!(who(&helped).await?, (201, "admin".to_owned()));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_that_is_resumed_proves_nothing_that_has_ended() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let until = SystemTime::now() + Duration::from_secs(5);
+    let ending = with(|of| of.not_after = until.into());
+    let shown = Shown::signed(&ending, &issuer(&server)?)?;
+    for version in [&TLS12, &TLS13] {
+        let config = Arc::new(config(&server, &[version], Some(shown.clone()))?);
+        let begun = Instant::now();
+        loop {
+            let stream = shake(&server, Arc::clone(&config)).await?;
+            let resumed = stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
+            // It takes an answer to be given what the next session is resumed with.
+            let client = Client::over(stream, "").await?;
+            let found = who(&client).await?;
+            if resumed && found.0 == 401 {
+                break;
+            }
+            let ended = SystemTime::now() > until + Duration::from_secs(1);
+            anyhow::ensure!(found.0 == 401 || !ended, "{found:?}, resumed: {resumed}");
+            anyhow::ensure!(begun.elapsed() < PATIENCE, "it was never resumed");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_new_certificate_is_shown_to_those_who_come_and_others_stay() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let leaf = |stream: &TlsStream<TcpStream>| {
+        let chain = stream.get_ref().1.peer_certificates();
+        chain
+            .and_then(<[_]>::first)
+            .cloned()
+            .context("no certificate")
+    };
+    let fresh = || anyhow::Ok(Arc::new(config(&server, &[&TLS13], None)?));
+    let old = shake(&server, fresh()?).await?;
+    let first = leaf(&old)?;
+    let old = Client::over(old, "system").await?;
+    assert_eq!(who(&old).await?.0, 201);
+
+    let key = KeyPair::generate()?;
+    let mut parameters = CertificateParams::new(vec!["127.0.0.1".to_owned()])?;
+    parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let made = parameters.signed_by(&key, &issuer(&server)?)?;
+    let second = made.der().clone();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(anyhow::Error::msg)?;
+    let wrong = server
+        .certificates()
+        .replace(vec![first.clone()], key.clone_key());
+    assert!(wrong.unwrap_err().to_string().contains("KeyMismatch"));
+    assert_eq!(leaf(&shake(&server, fresh()?).await?)?, first);
+    server.certificates().replace(vec![second.clone()], key)?;
+
+    let new = shake(&server, fresh()?).await?;
+    assert_eq!(leaf(&new)?, second);
+    let new = Client::over(new, "system").await?;
+    for client in [&old, &new] {
+        assert_eq!(who(client).await?, (201, "admin".to_owned()));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn tls_1_2_and_1_3_are_spoken_with_both_versions_of_http() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    for version in [&TLS12, &TLS13] {
+        for protocol in ["h2", "http/1.1"] {
+            let mut config = config(&server, &[version], None)?;
+            config.alpn_protocols = vec![protocol.into()];
+            let stream = shake(&server, Arc::new(config)).await?;
+            let connection = stream.get_ref().1;
+            assert_eq!(connection.protocol_version(), Some(version.version));
+            assert_eq!(connection.alpn_protocol(), Some(protocol.as_bytes()));
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn older_versions_of_tls_are_refused_by_name() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    // An alert that is fatal, protocol_version, for TLS 1.0 and 1.1. To TLS 1.2 the same
+    // words are answered with a handshake: nothing else is wrong with them.
+    for (minor, expected) in [(1, (21, [2, 70])), (2, (21, [2, 70])), (3, (22, [2, 0]))] {
+        let mut stream = TcpStream::connect(server.address()).await?;
+        stream.write_all(&hello(minor)).await?;
+        let mut said = [0; 7];
+        tokio::time::timeout(PATIENCE, stream.read_exact(&mut said)).await??;
+        assert_eq!((said[0], [said[5], said[6]]), expected, "3.{minor}");
+    }
+    Ok(())
+}
+
+/// What a client says first that knows nothing newer than TLS 3.`minor`.
+fn hello(minor: u8) -> Vec<u8> {
+    let mut body = vec![3, minor];
+    body.extend([7; 32]);
+    // No session, one suite, no compression.
+    body.extend([0, 0, 2, 0xc0, 0x2b, 1, 0]);
+    // The curve P-256, its points written out, and signatures over it.
+    let extensions = [
+        0, 10, 0, 4, 0, 2, 0, 23, //
+        0, 11, 0, 2, 1, 0, //
+        0, 13, 0, 4, 0, 2, 4, 3,
+    ];
+    body.extend([0, 22]);
+    body.extend(extensions);
+    let length = |bytes: usize| u8::try_from(bytes).unwrap_or(u8::MAX);
+    let mut message = vec![1, 0, 0, length(body.len())];
+    message.extend(body);
+    let mut record = vec![22, 3, 1, 0, length(message.len())];
+    record.extend(message);
+    record
+}
