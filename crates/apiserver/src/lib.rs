@@ -11,8 +11,10 @@ pub mod authenticate;
 pub mod authorize;
 pub mod body;
 pub mod cache;
+mod connection;
 pub mod documents;
 pub mod intake;
+pub mod limit;
 pub mod locate;
 pub mod metrics;
 mod names;
@@ -32,5 +34,6 @@ pub mod token;
 pub mod view;
 pub mod write;
 
+pub use limit::Limits;
 pub use registry::Registry;
 pub use server::{Error, Options, Server};

@@ -1,11 +1,12 @@
 //! The life of a request, from top to bottom.
 //!
 //! ```text
-//! accept        TLS, limits, deadline                                 server.rs
+//! accept        TLS, bounds, deadline                                 server.rs, connection.rs
 //! route         path -> verb, resource, namespace, name, space        route.rs
 //! authenticate  certificate | token -> Principal                      authenticate.rs
 //! locate        Principal + URL -> Space                              locate.rs
 //! authorize     may they enter? -> Granted                            authorize.rs
+//! limit         their space's turn -> Seat                            limit.rs
 //! decode        negotiate, bounded, strict or warn                    negotiate.rs, intake.rs
 //! read          get | list | watch from the cache                     read/
 //! write         until committed or refused                            write/
@@ -16,7 +17,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{
     CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue,
     RETRY_AFTER, VARY, WARNING,
@@ -25,13 +26,16 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use insula_core::{Space, Spaces, Verb};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::authenticate::{Authenticator, Peer};
 use crate::authorize::{Granted, authorize, authorize_document};
 use crate::body::Body;
+use crate::connection::{Guest, Guests};
 use crate::documents::{self, Documents};
 use crate::intake::{MAX_BODY, Sent};
+use crate::limit::{Limits, Shares, Work};
 use crate::locate::locate;
 use crate::metrics::Metrics;
 use crate::negotiate::{self, Accepted, Media};
@@ -57,6 +61,12 @@ pub struct App {
     pub metrics: Metrics,
     /// What issues tokens of service accounts.
     pub issuer: Option<crate::service_account::Issuer>,
+    /// Seats for the work of requests.
+    pub shares: Shares,
+    /// Every bound.
+    pub limits: Limits,
+    /// Who is connected.
+    pub guests: Arc<Guests>,
 }
 
 /// What an answer is made of, before it goes out.
@@ -75,7 +85,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const WORTH_COMPRESSING: usize = 128 << 10;
 
 /// Answers one request.
-pub async fn serve<B>(app: &App, peer: &Peer, request: Request<B>) -> Response<Body>
+pub async fn serve<B>(app: &App, peer: &Peer, guest: &Guest, request: Request<B>) -> Response<Body>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -88,7 +98,7 @@ where
     let answered = match deadline {
         Err(refusal) => Err(refusal),
         Ok(deadline) => {
-            let answer = answer(app, peer, &parts, &query, body.as_mut());
+            let answer = answer(app, peer, guest, &parts, &query, body.as_mut());
             let in_time = tokio::time::timeout(deadline, answer).await;
             in_time.unwrap_or_else(|_| Err(Refusal::timeout()))
         }
@@ -115,7 +125,14 @@ fn without_body(mut response: Response<Body>) -> Response<Body> {
 }
 
 /// The stages, in their order.
-async fn answer<B>(app: &App, peer: &Peer, parts: &Parts, query: &Query, body: B) -> Result<Answer>
+async fn answer<B>(
+    app: &App,
+    peer: &Peer,
+    guest: &Guest,
+    parts: &Parts,
+    query: &Query,
+    body: B,
+) -> Result<Answer>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -128,6 +145,7 @@ where
         return documents::open(app, open, query);
     }
     let principal = app.authenticator.authenticate(peer, &parts.headers)?;
+    guest.prove(&principal.home)?;
     let route = route?;
     let spaces = locate(&principal, route.named);
     match route.target {
@@ -136,18 +154,55 @@ where
                 return Err(Refusal::no_such_path());
             };
             authorize_document(&app.registry, &principal, &space, path).await?;
-            documents::answer(app, &document, &space, parts, query)
+            let work = Work::Read { objects: 1 };
+            let _seat = app.shares.enter(&principal.home, work).await?;
+            let mut answer = documents::answer(app, &document, &space, parts, query)?;
+            answer.body = answer.body.paced(app.shares.turns(&principal.home));
+            Ok(answer)
         }
         Target::Resource(resource) => {
             let granted = authorize(&app.registry, principal, spaces, resource).await?;
             let accepted = negotiate::accepted(&parts.headers, query)?;
             if granted.path().verb.reads() {
-                return read(app, &granted, query, accepted).await;
+                return take_turns(app, &granted, query, accepted).await;
             }
-            let body = receive(body).await?;
+            let payer = &granted.principal().home;
+            // A seat for the work is taken when the body is there: who sends slowly must not
+            // sit on one.
+            let most = MAX_BODY as u64;
+            let bytes = body
+                .size_hint()
+                .upper()
+                .map_or(most, |bytes| bytes.min(most));
+            let _room = app.shares.enter(payer, Work::Receive { bytes }).await?;
+            let body = receive(body, &app.limits).await?;
+            let work = Work::of(&app.registry, &granted, query);
+            let _seat = app.shares.enter(payer, work).await?;
             write(app, &granted, parts, query, accepted, body).await
         }
     }
+}
+
+/// Reads when there is a seat. What comes of it is sent in turns with others, if it is large.
+async fn take_turns(
+    app: &App,
+    granted: &Granted,
+    query: &Query,
+    accepted: Accepted,
+) -> Result<Answer> {
+    let (shares, payer) = (&app.shares, &granted.principal().home);
+    let watches = granted.path().verb == Verb::Watch;
+    let open = watches.then(|| shares.watch(payer)).transpose()?;
+    let work = Work::of(&app.registry, granted, query);
+    let _seat = shares.enter(payer, work).await?;
+    let mut answer = read(app, granted, query, accepted).await?;
+    if work.is_heavy() || !watches {
+        answer.body = answer.body.paced(shares.turns(payer));
+    }
+    if let Some(open) = open {
+        answer.body = answer.body.counted(open);
+    }
+    Ok(answer)
 }
 
 async fn read(app: &App, granted: &Granted, query: &Query, accepted: Accepted) -> Result<Answer> {
@@ -245,20 +300,58 @@ fn deleted_body(view: &View, path: &ResourcePath, deleted: Deleted) -> Result<Bo
         .success(kind, deleted.object.name(), uid))
 }
 
-/// Reads a body, but no more of it than any object may have.
-async fn receive<B>(body: B) -> Result<Bytes>
+/// Reads a body, but no more of it than any object may have, and only as long as it comes at
+/// the rate that it must.
+async fn receive<B>(body: B, limits: &Limits) -> Result<Bytes>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    match Limited::new(body, MAX_BODY).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            Err(Refusal::too_large(&format!("limit is {MAX_BODY}")))
+    let mut body = pin!(Limited::new(body, MAX_BODY));
+    let mut due = Instant::now() + limits.body_grace;
+    let mut received = Pieces::default();
+    loop {
+        let frame = tokio::time::timeout_at(due, body.frame()).await;
+        let data = match frame.map_err(|_| Refusal::too_slow())? {
+            None => return Ok(received.whole()),
+            Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+            Some(Err(error)) if error.is::<LengthLimitError>() => {
+                return Err(Refusal::too_large(&format!("limit is {MAX_BODY}")));
+            }
+            Some(Err(error)) => {
+                let why = format!("the body could not be read: {error}");
+                return Err(Refusal::bad_request(why));
+            }
+        };
+        due += Duration::from_secs(1).mul_f64(data.len() as f64 / f64::from(limits.body_rate));
+        received.push(data);
+    }
+}
+
+/// A body as it comes: most are of one piece, which is not copied.
+#[derive(Default)]
+struct Pieces {
+    first: Bytes,
+    rest: BytesMut,
+}
+
+impl Pieces {
+    fn push(&mut self, piece: Bytes) {
+        if self.first.is_empty() {
+            self.first = piece;
+            return;
         }
-        Err(error) => Err(Refusal::bad_request(format!(
-            "the body could not be read: {error}"
-        ))),
+        if self.rest.is_empty() {
+            self.rest.extend_from_slice(&self.first);
+        }
+        self.rest.extend_from_slice(&piece);
+    }
+
+    fn whole(self) -> Bytes {
+        if self.rest.is_empty() {
+            return self.first;
+        }
+        self.rest.freeze()
     }
 }
 

@@ -7,7 +7,7 @@ mod settings;
 use std::sync::Arc;
 
 use insula_access::Authority;
-use insula_apiserver::{Error as ServerError, Options, Server};
+use insula_apiserver::{Error as ServerError, Limits, Options, Server};
 use insula_store::embedded::{self, Embedded};
 use insula_store::etcd::Etcd;
 use insula_store::memory::Memory;
@@ -79,6 +79,7 @@ fn options(prepared: Prepared) -> Result<(Options, Authority), Failure> {
         layout: prepared.layout,
         issuer: Some(issuer),
         secret,
+        limits: Limits::default(),
     };
     Ok((options, prepared.ca))
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use insula_access::{Authority, Subject, TokenFile, Validity};
 use insula_apiserver::service_account::Issuer;
-use insula_apiserver::{Options, Registry, Server};
+use insula_apiserver::{Limits, Options, Registry, Server};
 use insula_core::{Layout, Space};
 use insula_store::embedded::{self, Embedded};
 use insula_store::etcd::{self, Etcd};
@@ -72,6 +72,8 @@ pub struct Setup {
     pub tokens: String,
     /// Whether the controllers run too. Tests of the API server alone do their work by hand.
     pub controllers: bool,
+    /// Other bounds than a server has by itself.
+    pub limits: Option<Limits>,
 }
 
 impl Setup {
@@ -147,6 +149,7 @@ impl TestServer {
             layout: Layout::default(),
             issuer: Some(Issuer::new(signer.serialized_der(), "https://insula.test")?),
             secret: b"test".to_vec(),
+            limits: setup.limits.unwrap_or_default(),
         };
         let server = Server::start(store, options).await?;
         let registry = server.registry();
