@@ -35,7 +35,7 @@ use crate::body::Body;
 use crate::connection::{Guest, Guests};
 use crate::documents::{self, Documents};
 use crate::intake::{MAX_BODY, Sent};
-use crate::limit::{Limits, Shares, Work};
+use crate::limit::{Limits, Shares, Turns, Work};
 use crate::locate::locate;
 use crate::metrics::Metrics;
 use crate::negotiate::{self, Accepted, Media};
@@ -156,9 +156,8 @@ where
             authorize_document(&app.registry, &principal, &space, path).await?;
             let work = Work::Read { objects: 1 };
             let _seat = app.shares.enter(&principal.home, work).await?;
-            let mut answer = documents::answer(app, &document, &space, parts, query)?;
-            answer.body = answer.body.paced(app.shares.turns(&principal.home));
-            Ok(answer)
+            let answer = documents::answer(app, &document, &space, parts, query)?;
+            Ok(answer.paced(app.shares.turns(&principal.home)))
         }
         Target::Resource(resource) => {
             let granted = authorize(&app.registry, principal, spaces, resource).await?;
@@ -178,7 +177,8 @@ where
             let body = receive(body, &app.limits).await?;
             let work = Work::of(&app.registry, &granted, query);
             let _seat = app.shares.enter(payer, work).await?;
-            write(app, &granted, parts, query, accepted, body).await
+            let answer = write(app, &granted, parts, query, accepted, body).await?;
+            Ok(answer.paced(app.shares.turns(payer)))
         }
     }
 }
@@ -194,10 +194,15 @@ async fn take_turns(
     let watches = granted.path().verb == Verb::Watch;
     let open = watches.then(|| shares.watch(payer)).transpose()?;
     let work = Work::of(&app.registry, granted, query);
+    if work.is_heavy() {
+        // There are few seats for this: who sits on one must not wait.
+        let _waiting = shares.enter(payer, Work::Read { objects: 1 }).await?;
+        read::await_named(&app.registry, query).await?;
+    }
     let _seat = shares.enter(payer, work).await?;
     let mut answer = read(app, granted, query, accepted).await?;
     if work.is_heavy() || !watches {
-        answer.body = answer.body.paced(shares.turns(payer));
+        answer = answer.paced(shares.turns(payer));
     }
     if let Some(open) = open {
         answer.body = answer.body.counted(open);
@@ -487,6 +492,13 @@ impl Answer {
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
+        self
+    }
+
+    /// Sent in turns with others, if it is large.
+    #[must_use]
+    pub fn paced(mut self, turns: Turns) -> Self {
+        self.body = self.body.paced(turns);
         self
     }
 

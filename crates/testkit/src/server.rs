@@ -18,10 +18,12 @@ use insula_store::{At, KeyRange, Store};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::TempDir;
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 pub use client::{Answer, Client, Identity, Lines};
+pub use tokio_rustls::client::TlsStream;
 
 use crate::etcd::EtcdServer;
 
@@ -209,6 +211,16 @@ impl TestServer {
     /// A client with this token.
     pub async fn client(&self, token: &str) -> anyhow::Result<Client> {
         Client::connect(self.address, &self.ca, token).await
+    }
+
+    /// A connection on which the test speaks itself: `http/1.1` or `h2`.
+    pub async fn dial(&self, protocol: &str) -> anyhow::Result<TlsStream<TcpStream>> {
+        client::dial(self.address, &self.ca, None, protocol).await
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> std::net::SocketAddr {
+        self.address
     }
 
     /// A client with a certificate for this subject, and a token if one is given.

@@ -59,8 +59,6 @@ struct Visits {
     began: u64,
     /// When the last request ended.
     idle_since: Instant,
-    /// One too many of its space.
-    unwanted: bool,
 }
 
 /// A request that is not over.
@@ -200,7 +198,6 @@ impl Guest {
                 requests: Vec::new(),
                 began: 0,
                 idle_since: Instant::now(),
-                unwanted: false,
             }),
             leave: Notify::new(),
         }
@@ -222,6 +219,9 @@ impl Guest {
     }
 
     /// Somebody of `space` has proved it on this connection. Whoever does so first counts.
+    ///
+    /// If the space has too many already, the connection stays a stranger's: it may ask
+    /// again, and makes room for others if they need it.
     pub fn prove(&self, space: &Space) -> Result<()> {
         if self.space.get().is_some() {
             return Ok(());
@@ -235,7 +235,6 @@ impl Guest {
         if others >= self.guests.limits.each {
             drop(rooms);
             self.guests.counted.too_many.fetch_add(1, Ordering::Relaxed);
-            self.visits().unwanted = true;
             return Err(Refusal::overloaded());
         }
         rooms.strangers.remove(&self.number);
@@ -276,9 +275,10 @@ impl Guest {
                 None => limits.stranger,
             };
             let until = visits.idle_since + patience;
-            return match visits.unwanted || until <= now {
+            return match until <= now {
                 true => Verdict::Finish,
-                false => Verdict::Stay(until),
+                // What begins in the meantime must be looked at in time.
+                false => Verdict::Stay(until.min(now + limits.stalled)),
             };
         }
         let sent = visits
@@ -426,10 +426,9 @@ mod tests {
         let third = guests.arrive().unwrap();
         third.shaken();
         assert_eq!(third.prove(&space("t1")).unwrap_err().code, 429);
-        assert_eq!(third.judge(Instant::now()), Verdict::Finish);
         let _other = known(&guests, "t2");
         drop(mine);
-        let _again = known(&guests, "t1");
+        assert_eq!(third.prove(&space("t1")), Ok(()));
         assert_eq!(guests.lock().spaces[&space("t1")], 1);
     }
 

@@ -16,6 +16,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// One HTTP/2 connection with one token.
 #[derive(Clone, Debug)]
@@ -75,24 +76,7 @@ impl Client {
         identity: Option<Identity>,
         token: &str,
     ) -> anyhow::Result<Self> {
-        let mut roots = RootCertStore::empty();
-        roots.add(ca.clone())?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots);
-        let mut config = match identity {
-            None => config.with_no_client_auth(),
-            Some(shown) => config.with_client_auth_cert(vec![shown.certificate], shown.key)?,
-        };
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        let stream = TcpStream::connect(address).await?;
-        // A request is two small writes, and the second must not wait for an answer.
-        stream.set_nodelay(true)?;
-        let name = ServerName::from(address.ip());
-        let stream = TlsConnector::from(Arc::new(config))
-            .connect(name, stream)
-            .await?;
+        let stream = dial(address, ca, identity, "h2").await?;
         let (sender, connection) =
             hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
                 .await?;
@@ -206,6 +190,32 @@ impl Client {
         sender.ready().await?;
         Ok(sender.send_request(request).await?)
     }
+}
+
+/// A connection without anything above TLS but the agreement on a protocol.
+pub async fn dial(
+    address: SocketAddr,
+    ca: &CertificateDer<'static>,
+    identity: Option<Identity>,
+    protocol: &str,
+) -> anyhow::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(ca.clone())?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots);
+    let mut config = match identity {
+        None => config.with_no_client_auth(),
+        Some(shown) => config.with_client_auth_cert(vec![shown.certificate], shown.key)?,
+    };
+    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+    let stream = TcpStream::connect(address).await?;
+    // A request is two small writes, and the second must not wait for an answer.
+    stream.set_nodelay(true)?;
+    let name = ServerName::from(address.ip());
+    let connector = TlsConnector::from(Arc::new(config));
+    Ok(connector.connect(name, stream).await?)
 }
 
 impl Answer {
