@@ -21,6 +21,7 @@ mod names;
 pub mod negotiate;
 pub mod query;
 pub mod read;
+mod receive;
 pub mod registry;
 pub mod request;
 mod review;

@@ -7,7 +7,8 @@
 //! locate        Principal + URL -> Space                              locate.rs
 //! authorize     may they enter? -> Granted                            authorize.rs
 //! limit         their space's turn -> Seat                            limit.rs
-//! decode        negotiate, bounded, strict or warn                    negotiate.rs, intake.rs
+//! receive       the body, bounded in size and time                    receive.rs
+//! decode        negotiate, strict or warn                             negotiate.rs, intake.rs
 //! read          get | list | watch from the cache                     read/
 //! write         until committed or refused                            write/
 //! encode        object | Table | PartialObjectMetadata | list | event view.rs
@@ -17,16 +18,15 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{
     CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue,
     RETRY_AFTER, VARY, WARNING,
 };
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Limited};
 use insula_core::{Space, Spaces, Verb};
-use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::authenticate::{Authenticator, Peer};
@@ -41,6 +41,7 @@ use crate::metrics::Metrics;
 use crate::negotiate::{self, Accepted, Media};
 use crate::query::Query;
 use crate::read;
+use crate::receive::receive;
 use crate::registry::Registry;
 use crate::review;
 use crate::route::{Document, ResourcePath, Target, route};
@@ -303,61 +304,6 @@ fn deleted_body(view: &View, path: &ResourcePath, deleted: Deleted) -> Result<Bo
         .clone()
         .whole()
         .success(kind, deleted.object.name(), uid))
-}
-
-/// Reads a body, but no more of it than any object may have, and only as long as it comes at
-/// the rate that it must.
-async fn receive<B>(body: B, limits: &Limits) -> Result<Bytes>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let mut body = pin!(Limited::new(body, MAX_BODY));
-    let mut due = Instant::now() + limits.body_grace;
-    let mut received = Pieces::default();
-    loop {
-        let frame = tokio::time::timeout_at(due, body.frame()).await;
-        let data = match frame.map_err(|_| Refusal::too_slow())? {
-            None => return Ok(received.whole()),
-            Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
-            Some(Err(error)) if error.is::<LengthLimitError>() => {
-                return Err(Refusal::too_large(&format!("limit is {MAX_BODY}")));
-            }
-            Some(Err(error)) => {
-                let why = format!("the body could not be read: {error}");
-                return Err(Refusal::bad_request(why));
-            }
-        };
-        due += Duration::from_secs(1).mul_f64(data.len() as f64 / f64::from(limits.body_rate));
-        received.push(data);
-    }
-}
-
-/// A body as it comes: most are of one piece, which is not copied.
-#[derive(Default)]
-struct Pieces {
-    first: Bytes,
-    rest: BytesMut,
-}
-
-impl Pieces {
-    fn push(&mut self, piece: Bytes) {
-        if self.first.is_empty() {
-            self.first = piece;
-            return;
-        }
-        if self.rest.is_empty() {
-            self.rest.extend_from_slice(&self.first);
-        }
-        self.rest.extend_from_slice(&piece);
-    }
-
-    fn whole(self) -> Bytes {
-        if self.rest.is_empty() {
-            return self.first;
-        }
-        self.rest.freeze()
-    }
 }
 
 /// Reads what nobody wanted to read, if it is not much.

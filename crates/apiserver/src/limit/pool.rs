@@ -494,7 +494,7 @@ mod tests {
                         assert!(left.iter().all(|(other, _)| *other != of));
                         self.seated.push((of, seat.unwrap()));
                         self.passed_by.remove(&of);
-                        for (_, passed) in &mut self.passed_by {
+                        for passed in self.passed_by.values_mut() {
                             passed.push(of);
                         }
                     }

@@ -110,3 +110,67 @@ impl Drop for Lease {
 fn take(seat: &Mutex<Option<Seat>>) -> Option<Seat> {
     seat.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use futures_util::FutureExt;
+
+    use super::super::pool::Bound;
+    use super::*;
+
+    fn two() -> (Arc<Pool>, Turns, Turns) {
+        let pool = Pool::new(Bound {
+            total: 1,
+            each: 1,
+            queue: 0,
+        });
+        let turns = |name| Turns::new(Arc::clone(&pool), Space::parse(name).unwrap());
+        let (one, other) = (turns("t1"), turns("t2"));
+        (pool, one, other)
+    }
+
+    async fn turn(turns: &mut Turns) {
+        let turn = poll_fn(|context| turns.poll(context));
+        let in_time = tokio::time::timeout(Duration::from_secs(20), turn).await;
+        assert_eq!(in_time, Ok(()));
+    }
+
+    fn has_turn(turns: &mut Turns) -> bool {
+        poll_fn(|context| turns.poll(context))
+            .now_or_never()
+            .is_some()
+    }
+
+    #[tokio::test]
+    async fn a_client_that_reads_nothing_holds_a_seat_for_one_slice() {
+        let (_pool, mut slow, mut other) = two();
+        assert!(has_turn(&mut slow));
+        // Nobody asks the slow one for more, and the other gets its turn all the same.
+        turn(&mut other).await;
+        assert!(!has_turn(&mut slow));
+        drop(other);
+        assert!(has_turn(&mut slow));
+    }
+
+    #[tokio::test]
+    async fn answers_of_two_spaces_take_turns() {
+        let (_pool, mut one, mut other) = two();
+        for _ in 0..3 {
+            turn(&mut one).await;
+            turn(&mut other).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_ends_gives_its_seat_back_at_once() {
+        let (pool, mut one, mut other) = two();
+        assert!(has_turn(&mut one) && !has_turn(&mut other));
+        drop(one);
+        assert!(has_turn(&mut other));
+        drop(other);
+        let glance = pool.glance();
+        assert_eq!((glance.used, glance.waiting), (0, 0));
+    }
+}

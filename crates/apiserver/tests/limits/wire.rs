@@ -41,8 +41,8 @@ impl Frame {
     /// The code of a reset or of a farewell.
     pub fn code(&self) -> u32 {
         let from = if self.kind == GOAWAY { 4 } else { 0 };
-        let code = self.payload.get(from..from + 4);
-        code.map_or(0, |code| u32::from_be_bytes(code.try_into().unwrap()))
+        let code = self.payload[from..].first_chunk();
+        code.map_or(0, |code| u32::from_be_bytes(*code))
     }
 }
 
