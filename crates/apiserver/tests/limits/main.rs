@@ -6,6 +6,7 @@ mod wire;
 
 use std::time::Duration;
 
+use futures_util::{TryStreamExt, stream};
 use insula_apiserver::Limits;
 use insula_testkit::server::{Client, Engine, Setup, TestServer};
 use serde_json::json;
@@ -49,11 +50,14 @@ async fn until(system: &Client, name: &str, wanted: u64) -> anyhow::Result<()> {
 
 /// Makes so many objects, of about a kilobyte each.
 async fn fill(client: &Client, count: usize) -> anyhow::Result<()> {
-    let text = "x".repeat(1000);
-    for number in 0..count {
-        let map = json!({"metadata": {"name": format!("m{number}")}, "data": {"k": text}});
-        let made = client.post(MAPS, &map).await?;
-        anyhow::ensure!(made.status == 201, "{}", made.text());
-    }
-    Ok(())
+    let text = &"x".repeat(1000);
+    let numbers = stream::iter((0..count).map(anyhow::Ok));
+    numbers
+        .try_for_each_concurrent(32, |number| async move {
+            let map = json!({"metadata": {"name": format!("m{number}")}, "data": {"k": text}});
+            let made = client.post(MAPS, &map).await?;
+            anyhow::ensure!(made.status == 201, "{}", made.text());
+            Ok(())
+        })
+        .await
 }
