@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::Stream;
@@ -10,6 +10,7 @@ use http_body::{Frame, SizeHint};
 use insula_kinds::Kind;
 
 use crate::cache::Stored;
+use crate::limit::{Seat, Turns};
 
 /// What an answer carries.
 pub enum Body {
@@ -20,6 +21,23 @@ pub enum Body {
     List(List),
     /// Pieces until the stream ends.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    /// A large one of these, which takes turns with others.
+    Paced(Box<Paced>),
+    /// A watch, which counts as open as long as this is there.
+    Counted(Box<Counted>),
+}
+
+/// A body that is sent while it is its turn.
+pub struct Paced {
+    body: Body,
+    /// Until there is nothing to be sent at once.
+    turns: Option<Turns>,
+}
+
+/// A body and the right to have it.
+pub struct Counted {
+    body: Body,
+    _seat: Seat,
 }
 
 /// A JSON list of cached objects.
@@ -36,10 +54,75 @@ pub struct List {
 /// lost in it, small enough that a thousand slow clients hold little.
 const PIECE: usize = 128 << 10;
 
+/// From which size on a body takes turns. Less is sent within a millisecond.
+const LARGE: u64 = 512 << 10;
+
 impl Body {
     /// Nothing.
     pub const fn empty() -> Self {
         Self::Whole(None)
+    }
+
+    /// The same, sent in turns if it is large.
+    #[must_use]
+    pub fn paced(self, turns: Turns) -> Self {
+        match http_body::Body::size_hint(&self).exact() {
+            Some(length) if length < LARGE => self,
+            _ => {
+                let turns = Some(turns);
+                Self::Paced(Box::new(Paced { body: self, turns }))
+            }
+        }
+    }
+
+    /// The same, counted as open.
+    #[must_use]
+    pub fn counted(self, seat: Seat) -> Self {
+        Self::Counted(Box::new(Counted {
+            body: self,
+            _seat: seat,
+        }))
+    }
+
+    /// Whether it goes on until somebody ends it.
+    pub fn is_endless(&self) -> bool {
+        match self {
+            Self::Whole(_) | Self::List(_) => false,
+            Self::Stream(_) => true,
+            Self::Paced(paced) => paced.body.is_endless(),
+            Self::Counted(counted) => counted.body.is_endless(),
+        }
+    }
+
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        match self {
+            Self::Whole(bytes) => Poll::Ready(bytes.take()),
+            Self::List(list) => Poll::Ready(list.next()),
+            Self::Stream(stream) => stream.as_mut().poll_next(context),
+            Self::Paced(paced) => paced.poll_piece(context),
+            Self::Counted(counted) => counted.body.poll_piece(context),
+        }
+    }
+}
+
+impl Paced {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(turns) = &mut self.turns {
+            ready!(turns.poll(context));
+        }
+        let piece = match &mut self.body {
+            // A transport would take all of it at once.
+            Body::Whole(Some(bytes)) if bytes.len() > PIECE => {
+                Poll::Ready(Some(bytes.split_to(PIECE)))
+            }
+            body => body.poll_piece(context),
+        };
+        let told = !matches!(piece, Poll::Ready(Some(_)));
+        if told || http_body::Body::is_end_stream(&self.body) {
+            // Of a watch that is what was there. What happens from now on is little.
+            self.turns = None;
+        }
+        piece
     }
 }
 
@@ -105,11 +188,7 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let next = match &mut *self {
-            Self::Whole(bytes) => Poll::Ready(bytes.take()),
-            Self::List(list) => Poll::Ready(list.next()),
-            Self::Stream(stream) => stream.as_mut().poll_next(context),
-        };
+        let next = self.poll_piece(context);
         next.map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
     }
 
@@ -118,6 +197,8 @@ impl http_body::Body for Body {
             Self::Whole(bytes) => bytes.is_none(),
             Self::List(list) => list.left == 0,
             Self::Stream(_) => false,
+            Self::Paced(paced) => paced.body.is_end_stream(),
+            Self::Counted(counted) => counted.body.is_end_stream(),
         }
     }
 
@@ -128,6 +209,8 @@ impl http_body::Body for Body {
             }
             Self::List(list) => SizeHint::with_exact(list.left),
             Self::Stream(_) => SizeHint::default(),
+            Self::Paced(paced) => paced.body.size_hint(),
+            Self::Counted(counted) => counted.body.size_hint(),
         }
     }
 }

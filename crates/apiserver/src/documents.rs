@@ -158,7 +158,7 @@ pub fn answer(
             if !space.is_system() {
                 return Err(Refusal::no_such_path());
             }
-            let text = app.metrics.text(&app.registry, app.audit.as_ref());
+            let text = app.metrics.text(app);
             Ok(Answer::new(StatusCode::OK, Bytes::from(text).into())
                 .typed("text/plain; version=0.0.4; charset=utf-8"))
         }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::{Method, StatusCode};
 
 use crate::audit;
-use crate::registry::Registry;
+use crate::limit::Glance;
+use crate::request::App;
 
 /// Counters that cost the same however many tenants there are.
 #[derive(Debug, Default)]
@@ -25,7 +26,7 @@ impl Metrics {
     }
 
     /// Everything that is counted.
-    pub fn text(&self, registry: &Registry, audit: Option<&audit::Sink>) -> String {
+    pub fn text(&self, app: &App) -> String {
         let mut text = String::from(
             "# HELP apiserver_request_total Answers by method and class of status code.\n\
              # TYPE apiserver_request_total counter\n",
@@ -39,15 +40,17 @@ impl Metrics {
                 }
             }
         }
-        let revision = registry.cache().applied();
+        let revision = app.registry.cache().applied();
         text.push_str(
             "# HELP insula_cache_revision The revision up to which the cache has everything.\n\
              # TYPE insula_cache_revision gauge\n",
         );
         writeln!(text, "insula_cache_revision {revision}").ok();
-        if let Some(audit) = audit {
+        if let Some(audit) = &app.audit {
             audit_text(audit.counts(), &mut text);
         }
+        write_seats(&mut text, app);
+        write_connections(&mut text, app);
         text
     }
 }
@@ -69,5 +72,41 @@ fn audit_text(counts: audit::Counts, text: &mut String) {
         let name = format!("insula_audit_{name}_total");
         writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter").ok();
         writeln!(text, "{name} {count}").ok();
+    }
+}
+
+fn write_seats(text: &mut String, app: &App) {
+    let glances = app.shares.glances();
+    let mut family = |name: &str, kind: &str, help: &str, of: &dyn Fn(&Glance) -> u64| {
+        writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
+        for (work, glance) in &glances {
+            writeln!(text, "{name}{{work=\"{work}\"}} {}", of(glance)).ok();
+        }
+    };
+    let name = "insula_seats_in_use";
+    let help = "Seats that requests have, by what they do.";
+    family(name, "gauge", help, &|glance| glance.used.into());
+    let name = "insula_seats_waiting";
+    let help = "Requests and answers that wait for a seat.";
+    family(name, "gauge", help, &|glance| glance.waiting as u64);
+    let name = "insula_seats_refused_total";
+    let help = "Requests that got no seat: 429.";
+    family(name, "counter", help, &|glance| glance.refused);
+}
+
+fn write_connections(text: &mut String, app: &App) {
+    let open = app.guests.open();
+    write!(
+        text,
+        "# HELP insula_connections Open connections.\n\
+         # TYPE insula_connections gauge\n\
+         insula_connections {open}\n\
+         # HELP insula_connections_ended_total Connections that a bound ended, by bound.\n\
+         # TYPE insula_connections_ended_total counter\n"
+    )
+    .ok();
+    for (reason, count) in app.guests.ended() {
+        let labels = format!("reason=\"{reason}\"");
+        writeln!(text, "insula_connections_ended_total{{{labels}}} {count}").ok();
     }
 }

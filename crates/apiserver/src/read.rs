@@ -15,6 +15,7 @@ pub use list::{Listing, collect, list};
 pub use select::Selection;
 pub use watch::watch;
 
+use crate::query::{self, Query};
 use crate::registry::Registry;
 use crate::status::{Refusal, Result};
 
@@ -24,6 +25,16 @@ const PANORAMAS: usize = 4;
 
 /// How long a reader waits for a revision that has not happened yet.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Waits for the revision that a read names, before the read takes what others wait for.
+pub async fn await_named(registry: &Registry, query: &Query) -> Result<()> {
+    let named = query.get("resourceVersion").map(query::revision);
+    match named {
+        Some(Ok(revision)) => not_older(registry, revision).await,
+        // What is wrong is told by the read itself.
+        Some(Err(_)) | None => Ok(()),
+    }
+}
 
 /// Waits until the cache is not older than `revision`.
 async fn not_older(registry: &Registry, revision: Revision) -> Result<()> {

@@ -1,13 +1,15 @@
 //! The life of a request, from top to bottom.
 //!
 //! ```text
-//! accept        TLS, limits, deadline                                 server.rs
+//! accept        TLS, bounds, deadline                                 server.rs, connection.rs
 //! route         path -> verb, resource, namespace, name, space        route.rs
 //! authenticate  certificate | token -> Principal                      authenticate.rs
 //! impersonate   Principal -> whom they act for                        impersonate.rs
 //! locate        Principal + URL -> Space                              locate.rs
 //! authorize     may they enter? then RBAC inside -> Granted           authorize.rs
-//! decode        negotiate, bounded, strict or warn                    negotiate.rs, intake.rs
+//! limit         their space's turn -> Seat                            limit.rs
+//! receive       the body, bounded in size and time                    receive.rs
+//! decode        negotiate, strict or warn                             negotiate.rs, intake.rs
 //! read          get | list | watch from the cache                     read/
 //! write         until committed or refused                            write/
 //! encode        object | Table | PartialObjectMetadata | list | event view.rs
@@ -25,21 +27,24 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Limited};
 use insula_core::{Principal, Space, Spaces, Verb};
 
 use crate::audit::{self, Record};
-use crate::authenticate::{Authenticator, Peer};
+use crate::authenticate::Authenticator;
 use crate::authorize::{Granted, authorize, authorize_path};
 use crate::body::Body;
+use crate::connection::{Guests, Source};
 use crate::documents::{self, Documents};
 use crate::impersonate::impersonate;
 use crate::intake::{MAX_BODY, Sent};
+use crate::limit::{Limits, Shares, Turns, Work};
 use crate::locate::locate;
 use crate::metrics::Metrics;
 use crate::negotiate::{self, Accepted, Media};
 use crate::query::Query;
 use crate::read;
+use crate::receive::receive;
 use crate::registry::Registry;
 use crate::review;
 use crate::route::{ResourcePath, Route, Target, route};
@@ -63,6 +68,12 @@ pub struct App {
     pub accounts: Option<Arc<Accounts>>,
     /// Where every request is written down, if anywhere.
     pub audit: Option<audit::Sink>,
+    /// Seats for the work of requests.
+    pub shares: Shares,
+    /// Every bound.
+    pub limits: Limits,
+    /// Who is connected.
+    pub guests: Arc<Guests>,
 }
 
 /// What an answer is made of, before it goes out.
@@ -81,7 +92,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const WORTH_COMPRESSING: usize = 128 << 10;
 
 /// Answers one request.
-pub async fn serve<B>(app: &App, peer: &Peer, request: Request<B>) -> Response<Body>
+pub async fn serve<B>(app: &App, from: &Source, request: Request<B>) -> Response<Body>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -90,14 +101,14 @@ where
     let query = Query::parse(parts.uri.query().unwrap_or(""));
     let route = route(&parts.method, parts.uri.path(), query.flag("watch"));
     let audit_id = audit::id(&parts.headers);
-    let mut record = Record::begin(app.audit.as_ref(), &audit_id, peer, &parts, &route).await;
+    let mut record = Record::begin(app.audit.as_ref(), &audit_id, &from.peer, &parts, &route).await;
     let deadline = deadline(&query);
     let mut body = pin!(body);
     let answered = match deadline {
         Err(refusal) => Err(refusal),
         Ok(deadline) => {
             let body = body.as_mut();
-            let answer = answer(app, peer, &parts, &query, route, &mut record, body);
+            let answer = answer(app, from, &parts, &query, route, &mut record, body);
             let in_time = tokio::time::timeout(deadline, answer).await;
             in_time.unwrap_or_else(|_| Err(Refusal::timeout()))
         }
@@ -127,7 +138,7 @@ fn without_body(mut response: Response<Body>) -> Response<Body> {
 /// The stages, in their order.
 async fn answer<B>(
     app: &App,
-    peer: &Peer,
+    from: &Source,
     parts: &Parts,
     query: &Query,
     route: Result<Route>,
@@ -149,9 +160,10 @@ where
     let headers = &parts.headers;
     let caller = app
         .authenticator
-        .authenticate(registry, peer, headers)
+        .authenticate(registry, &from.peer, headers)
         .await?;
     record.authenticated(&caller);
+    from.guest.prove(&caller.home)?;
     let acted_for = impersonate(registry, &caller, headers).await;
     let acted_for = record.impersonated(acted_for)?;
     let principal = acted_for.unwrap_or(caller);
@@ -168,17 +180,33 @@ where
             };
             let judged = authorize_path(registry, &principal, &space, "get", path).await;
             record.judged(judged, |reason| reason)?;
-            documents::answer(app, &document, &space, parts, query)
+            let work = Work::Read { objects: 1 };
+            let _seat = app.shares.enter(&principal.home, work).await?;
+            let answer = documents::answer(app, &document, &space, parts, query)?;
+            Ok(answer.paced(app.shares.turns(&principal.home)))
         }
         Target::Resource(resource) => {
             let judged = authorize(registry, principal, spaces, resource, query).await;
             let granted = record.judged(judged, Granted::reason)?;
             let accepted = negotiate::accepted(&parts.headers, query)?;
             if granted.path().verb.reads() {
-                return read(app, &granted, query, accepted).await;
+                return take_turns(app, &granted, query, accepted).await;
             }
-            let body = receive(record, body).await?;
-            write(app, &granted, parts, query, accepted, record, body).await
+            let payer = &granted.principal().home;
+            // A seat for the work is taken when the body is there: who sends slowly must not
+            // sit on one.
+            let most = MAX_BODY as u64;
+            let bytes = body
+                .size_hint()
+                .upper()
+                .map_or(most, |bytes| bytes.min(most));
+            let _room = app.shares.enter(payer, Work::Receive { bytes }).await?;
+            record.reading();
+            let body = receive(body, &app.limits).await?;
+            let work = Work::of(&app.registry, &granted, query);
+            let _seat = app.shares.enter(payer, work).await?;
+            let answer = write(app, &granted, parts, query, accepted, record, body).await?;
+            Ok(answer.paced(app.shares.turns(payer)))
         }
     }
 }
@@ -195,6 +223,33 @@ async fn nothing_there(
     let path = parts.uri.path();
     let looked = authorize_path(registry, principal, home, &verb, path).await;
     looked.err().unwrap_or(refusal)
+}
+
+/// Reads when there is a seat. What comes of it is sent in turns with others, if it is large.
+async fn take_turns(
+    app: &App,
+    granted: &Granted,
+    query: &Query,
+    accepted: Accepted,
+) -> Result<Answer> {
+    let (shares, payer) = (&app.shares, &granted.principal().home);
+    let watches = granted.path().verb == Verb::Watch;
+    let open = watches.then(|| shares.watch(payer)).transpose()?;
+    let work = Work::of(&app.registry, granted, query);
+    if work.is_heavy() {
+        // There are few seats for this: who sits on one must not wait.
+        let _waiting = shares.enter(payer, Work::Read { objects: 1 }).await?;
+        read::await_named(&app.registry, query).await?;
+    }
+    let _seat = shares.enter(payer, work).await?;
+    let mut answer = read(app, granted, query, accepted).await?;
+    if work.is_heavy() || !watches {
+        answer = answer.paced(shares.turns(payer));
+    }
+    if let Some(open) = open {
+        answer.body = answer.body.counted(open);
+    }
+    Ok(answer)
 }
 
 async fn read(app: &App, granted: &Granted, query: &Query, accepted: Accepted) -> Result<Answer> {
@@ -292,24 +347,6 @@ fn deleted_body(view: &View, path: &ResourcePath, deleted: Deleted) -> Result<Bo
         .clone()
         .whole()
         .success(kind, deleted.object.name(), uid))
-}
-
-/// Reads a body, but no more of it than any object may have.
-async fn receive<B>(record: &mut Record<'_>, body: B) -> Result<Bytes>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    record.reading();
-    match Limited::new(body, MAX_BODY).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            Err(Refusal::too_large(&format!("limit is {MAX_BODY}")))
-        }
-        Err(error) => Err(Refusal::bad_request(format!(
-            "the body could not be read: {error}"
-        ))),
-    }
 }
 
 /// Reads what nobody wanted to read, if it is not much.
@@ -435,6 +472,13 @@ impl Answer {
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
+        self
+    }
+
+    /// Sent in turns with others, if it is large.
+    #[must_use]
+    pub fn paced(mut self, turns: Turns) -> Self {
+        self.body = self.body.paced(turns);
         self
     }
 

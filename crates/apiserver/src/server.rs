@@ -1,30 +1,27 @@
-//! Connections: TLS, limits, and an end without loss.
+//! A server: what it is made of, and an end without loss.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
 use insula_access::TokenFile;
 use insula_core::{Layout, Space};
 use insula_store::Store;
 use rustls::pki_types::CertificateDer;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use crate::audit;
 use crate::authenticate::Authenticator;
 use crate::cache::{self, Feed};
+use crate::connection::{Ending, Guests, connect};
 use crate::documents::Documents;
+use crate::limit::{Limits, Shares};
 use crate::metrics::Metrics;
 use crate::oidc::Provider;
 use crate::registry::Registry;
-use crate::request::{self, App};
+use crate::request::App;
 use crate::service_account::Accounts;
 use crate::tenants;
 use crate::tls::{self, Certificates, Clients};
@@ -52,6 +49,8 @@ pub struct Options {
     pub secret: Vec<u8>,
     /// Where every request is written down, if anywhere.
     pub audit: Option<audit::Sink>,
+    /// How much of everything, for one and for all.
+    pub limits: Limits,
 }
 
 /// A server that is ready to be told to serve.
@@ -80,14 +79,8 @@ pub enum Error {
     Bootstrap(String),
 }
 
-/// How long a client may take to shake hands, and to send a request's headers.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-
 /// How long requests have to end when the server stops.
 const GRACE: Duration = Duration::from_secs(10);
-
-/// How many requests one connection may have at once.
-const STREAMS: u32 = 250;
 
 impl Server {
     /// Reads the store.
@@ -113,6 +106,9 @@ impl Server {
             metrics: Metrics::default(),
             accounts,
             audit: options.audit,
+            shares: Shares::new(&options.limits),
+            guests: Guests::new(options.limits.connections),
+            limits: options.limits,
         };
         Ok(Self {
             listener,
@@ -155,15 +151,16 @@ impl Server {
             return Err(error);
         }
         ready();
-        let graceful = GracefulShutdown::new();
+        let ending = Ending::default();
         let mut stop = std::pin::pin!(stop);
         let ended = loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => connect(stream, &tls, &app, &graceful),
+                    Ok((stream, _)) => connect(stream, &tls, &app, &ending),
                     Err(error) => {
                         // Out of file handles, most likely: others must end first.
                         tracing::warn!(%error, "a connection could not be accepted");
+                        app.guests.make_room();
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                 },
@@ -180,10 +177,7 @@ impl Server {
         if let Some(provider) = provider {
             provider.abort();
         }
-        if tokio::time::timeout(GRACE, graceful.shutdown())
-            .await
-            .is_err()
-        {
+        if tokio::time::timeout(GRACE, ending.all()).await.is_err() {
             tracing::warn!("some requests did not end in time");
         }
         close_audit(&app).await;
@@ -218,47 +212,4 @@ async fn close_audit(app: &App) {
     if tokio::time::timeout(GRACE, audit.close()).await.is_err() {
         tracing::error!("the end of the audit log could not be written in time");
     }
-}
-
-/// Serves one connection, in a task of its own.
-fn connect(stream: TcpStream, tls: &TlsAcceptor, app: &Arc<App>, graceful: &GracefulShutdown) {
-    let (tls, app, watcher) = (tls.clone(), Arc::clone(app), graceful.watcher());
-    tokio::spawn(async move {
-        stream.set_nodelay(true).ok();
-        let Ok(address) = stream.peer_addr() else {
-            return;
-        };
-        let shaken = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await;
-        let stream = match shaken {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "a handshake failed");
-                return;
-            }
-            Err(_) => return,
-        };
-        let shown = stream.get_ref().1.peer_certificates();
-        let peer = Arc::new(app.authenticator.peer(shown).at(address.ip()));
-        let service = service_fn(move |request| {
-            let (app, peer) = (Arc::clone(&app), Arc::clone(&peer));
-            async move { Ok::<_, Infallible>(request::serve(&app, &peer, request).await) }
-        });
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HANDSHAKE);
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(STREAMS)
-            .max_header_list_size(64 << 10)
-            .max_send_buf_size(1 << 20)
-            .keep_alive_interval(Duration::from_secs(30))
-            .keep_alive_timeout(Duration::from_secs(15));
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-        if let Err(error) = watcher.watch(connection).await {
-            tracing::debug!(%error, "a connection ended");
-        }
-    });
 }

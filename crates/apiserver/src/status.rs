@@ -371,6 +371,19 @@ impl Refusal {
         Self::new(429, "TooManyRequests", message)
     }
 
+    /// Others come first; asking again soon makes sense.
+    pub fn overloaded() -> Self {
+        let mut refusal = Self::too_many("Too many requests, please try again later.");
+        refusal.plain = Some("Too many requests, please try again later.\n");
+        refusal.retry_after(1)
+    }
+
+    /// The body came too slowly.
+    pub fn too_slow() -> Self {
+        let message = "the body of the request did not arrive in time";
+        Self::new(408, "Timeout", message)
+    }
+
     /// With the time after which to ask again.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {

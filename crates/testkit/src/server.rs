@@ -12,7 +12,7 @@ use insula_access::{Authority, Subject, TokenFile, Validity};
 use insula_apiserver::oidc::Provider;
 use insula_apiserver::service_account::{Accounts, Issuer};
 use insula_apiserver::tls::Certificates;
-use insula_apiserver::{Options, Registry, Server};
+use insula_apiserver::{Limits, Options, Registry, Server};
 use insula_core::{Layout, Space};
 use insula_store::embedded::{self, Embedded};
 use insula_store::etcd::{self, Etcd};
@@ -21,11 +21,13 @@ use insula_store::{At, KeyRange, Store};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::TempDir;
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 pub use audit::{Audit, AuditLog};
 pub use client::{Answer, Client, Identity, Lines};
+pub use tokio_rustls::client::TlsStream;
 
 use crate::etcd::EtcdServer;
 
@@ -81,6 +83,8 @@ pub struct Setup {
     pub controllers: bool,
     /// Where every request is written down, if anywhere.
     pub audit: Option<Audit>,
+    /// Other bounds than a server has by itself.
+    pub limits: Option<Limits>,
 }
 
 impl Setup {
@@ -162,6 +166,7 @@ impl TestServer {
             accounts: Some(Accounts::new(issuer, &format!("https://{address}"))),
             secret: b"test".to_vec(),
             audit: setup.audit.map(|audit| audit.sink()).transpose()?,
+            limits: setup.limits.unwrap_or_default(),
         };
         let server = Server::start(store, options).await?;
         let registry = server.registry();
@@ -242,6 +247,11 @@ impl TestServer {
     /// A client with this token.
     pub async fn client(&self, token: &str) -> anyhow::Result<Client> {
         Client::connect(self.address, &self.ca, token).await
+    }
+
+    /// A connection on which the test speaks itself: `http/1.1` or `h2`.
+    pub async fn dial(&self, protocol: &str) -> anyhow::Result<TlsStream<TcpStream>> {
+        client::dial(self.address, &self.ca, None, protocol).await
     }
 
     /// A client with a certificate for this subject, and a token if one is given. If the

@@ -162,6 +162,11 @@ impl Collection {
         )
     }
 
+    /// How many keys begin with `prefix`, counted up to `most`.
+    pub fn count(&self, prefix: &str, most: usize) -> usize {
+        self.read().range(prefix, None).take(most).count()
+    }
+
     /// The revision of the last change.
     pub fn last(&self) -> Revision {
         self.read().last

@@ -76,18 +76,8 @@ impl Client {
         identity: Option<Identity>,
         token: &str,
     ) -> anyhow::Result<Self> {
-        let mut roots = RootCertStore::empty();
-        roots.add(ca.clone())?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots);
-        let mut config = match identity {
-            None => config.with_no_client_auth(),
-            Some(shown) => config.with_client_auth_cert(vec![shown.certificate], shown.key)?,
-        };
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        Self::connect_with(address, Arc::new(config), token).await
+        let stream = dial(address, ca, identity, "h2").await?;
+        Self::over(stream, token).await
     }
 
     /// The same with TLS as the test wants it, which must offer HTTP/2.
@@ -219,6 +209,32 @@ impl Client {
         sender.ready().await?;
         Ok(sender.send_request(request).await?)
     }
+}
+
+/// A connection without anything above TLS but the agreement on a protocol.
+pub async fn dial(
+    address: SocketAddr,
+    ca: &CertificateDer<'static>,
+    identity: Option<Identity>,
+    protocol: &str,
+) -> anyhow::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(ca.clone())?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots);
+    let mut config = match identity {
+        None => config.with_no_client_auth(),
+        Some(shown) => config.with_client_auth_cert(vec![shown.certificate], shown.key)?,
+    };
+    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+    let stream = TcpStream::connect(address).await?;
+    // A request is two small writes, and the second must not wait for an answer.
+    stream.set_nodelay(true)?;
+    let name = ServerName::from(address.ip());
+    let connector = TlsConnector::from(Arc::new(config));
+    Ok(connector.connect(name, stream).await?)
 }
 
 impl Answer {

@@ -1,0 +1,368 @@
+//! What one connection may do, and how many there may be.
+
+use std::time::Duration;
+
+use http::Method;
+use insula_apiserver::Limits;
+use insula_apiserver::limit::Connections;
+use insula_testkit::server::TlsStream;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::wire::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, GOAWAY, HEADERS,
+    INITIAL_WINDOW, REFUSED_STREAM, RST_STREAM, Wire, header, headers,
+};
+use super::{MAPS, PATIENCE, SHORT, fill, metric, start, until};
+
+/// `:status: 431`, as HPACK writes it.
+const STATUS_431: [u8; 5] = [0x48, 0x83, 0x69, 0x90, 0xff];
+
+fn connections(change: impl FnOnce(&mut Connections)) -> Limits {
+    let mut limits = Limits::default();
+    change(&mut limits.connections);
+    limits
+}
+
+/// What comes until the connection ends, which it must.
+async fn to_the_end(stream: &mut (impl AsyncReadExt + Unpin)) -> anyhow::Result<String> {
+    let mut read = Vec::new();
+    let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut read)).await;
+    // How it ends does not matter.
+    drop(ended.map_err(|_| anyhow::anyhow!("it did not end"))?);
+    Ok(String::from_utf8_lossy(&read).into_owned())
+}
+
+/// Sends a byte now and then, until the other side has had enough.
+async fn drip(mut stream: TlsStream<TcpStream>, byte: u8) -> anyhow::Result<String> {
+    let (mut reader, mut writer) = tokio::io::split(&mut stream);
+    let mut tick = tokio::time::interval(SHORT / 10);
+    let sent = async {
+        loop {
+            tick.tick().await;
+            if writer.write_all(&[byte]).await.is_err() || writer.flush().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    };
+    tokio::select! {
+        () = sent => anyhow::bail!("it sends for ever"),
+        read = to_the_end(&mut reader) => read,
+    }
+}
+
+#[tokio::test]
+async fn who_shakes_no_hands_is_cut_off() -> anyhow::Result<()> {
+    let server = start(connections(|limits| limits.handshake = SHORT)).await?;
+    let mut silent = TcpStream::connect(server.address()).await?;
+    assert_eq!(to_the_end(&mut silent).await?, "");
+    let mut begun = TcpStream::connect(server.address()).await?;
+    begun.write_all(&[22, 3, 1, 2, 0, 1]).await?;
+    assert_eq!(to_the_end(&mut begun).await?, "");
+    let system = server.system().await?;
+    let ended = "insula_connections_ended_total{reason=\"too_slow\"}";
+    assert_eq!(metric(&system, ended).await?, 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_asks_nothing_is_cut_off() -> anyhow::Result<()> {
+    let server = start(connections(|limits| limits.stranger = SHORT)).await?;
+    for protocol in ["http/1.1", "h2"] {
+        let mut silent = server.dial(protocol).await?;
+        to_the_end(&mut silent).await?;
+    }
+    // The preface alone, and headers without an end.
+    let mut wire = Wire::open(&server, &[]).await?;
+    assert!(wire.find(|frame| frame.kind == GOAWAY).await?.is_some());
+    let mut wire = Wire::open(&server, &[]).await?;
+    wire.request("GET", MAPS, END_STREAM).await?;
+    assert!(wire.find(|frame| frame.kind == HEADERS).await?.is_none());
+    Ok(())
+}
+
+#[tokio::test]
+async fn headers_that_come_byte_by_byte_are_cut_off() -> anyhow::Result<()> {
+    let server = start(connections(|limits| limits.headers = SHORT)).await?;
+    let mut stream = server.dial("http/1.1").await?;
+    stream
+        .write_all(b"GET /livez HTTP/1.1\r\nhost: a\r\nx: ")
+        .await?;
+    drip(stream, b'a').await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_body_that_comes_byte_by_byte_is_refused() -> anyhow::Result<()> {
+    let limits = Limits {
+        body_grace: SHORT,
+        ..Limits::default()
+    };
+    let server = start(limits).await?;
+    server.tenant("t1").await?;
+    for length in ["content-length: 1000000", "transfer-encoding: chunked"] {
+        let mut stream = server.dial("http/1.1").await?;
+        let head = format!(
+            "POST {MAPS} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer t1\r\n\
+             content-type: application/json\r\n{length}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await?;
+        let answer = match length.starts_with("content") {
+            true => drip(stream, b' ').await?,
+            false => to_the_end(&mut stream).await?,
+        };
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    }
+    let mut wire = Wire::open(&server, &[]).await?;
+    let stream = wire.request("POST", MAPS, END_HEADERS).await?;
+    wire.send(DATA, 0, stream, b"{").await?;
+    let answer = wire.find(|frame| frame.kind == DATA).await?.unwrap();
+    let told = String::from_utf8_lossy(&answer.payload).into_owned();
+    assert!(told.contains("did not arrive in time"), "{told}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reader_who_reads_nothing_is_cut_off_but_a_watcher_is_not() -> anyhow::Result<()> {
+    let server = start(connections(|limits| limits.stalled = SHORT)).await?;
+    let client = server.tenant("t1").await?;
+    fill(&client, 10).await?;
+    // Nothing may be sent to it.
+    let mut watcher = Wire::open(&server, &[(INITIAL_WINDOW, 0)]).await?;
+    watcher.get(&format!("{MAPS}?watch=true")).await?;
+    for path in [MAPS, "/openapi/v2"] {
+        let mut wire = Wire::open(&server, &[(INITIAL_WINDOW, 0)]).await?;
+        let stream = wire.get(path).await?;
+        let begun = wire.find(|frame| frame.kind == HEADERS).await?;
+        assert_eq!(begun.unwrap().stream, stream);
+        assert!(wire.find(|frame| frame.kind == DATA).await?.is_none());
+    }
+    // The watcher was there before them, and is there still.
+    let begun = watcher.find(|frame| frame.kind == HEADERS).await?;
+    assert_eq!(begun.unwrap().stream, 1);
+    let second = watcher
+        .request("HEAD", MAPS, END_HEADERS | END_STREAM)
+        .await?;
+    let answer = watcher.find(|frame| frame.kind == HEADERS).await?;
+    assert_eq!(answer.unwrap().stream, second);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_idle_connection_ends_but_not_one_with_a_watch() -> anyhow::Result<()> {
+    let limits = connections(|limits| {
+        limits.stranger = SHORT;
+        limits.idle = SHORT;
+    });
+    let server = start(limits).await?;
+    let client = server.tenant("t1").await?;
+    let mut lines = client.watch(&format!("{MAPS}?watch=true")).await?;
+    let mut wire = Wire::open(&server, &[]).await?;
+    wire.get(MAPS).await?;
+    let farewell = wire.find(|frame| frame.kind == GOAWAY).await?.unwrap();
+    assert_eq!(farewell.code(), 0);
+    assert!(wire.find(|_| false).await?.is_none());
+    // That took as long as the watch has been quiet.
+    let map = json!({"metadata": {"name": "a"}});
+    assert_eq!(client.post(MAPS, &map).await?.status, 201);
+    loop {
+        let event = lines.next().await?.unwrap();
+        if event["object"]["metadata"]["name"] == "a" {
+            return Ok(());
+        }
+    }
+}
+
+#[tokio::test]
+async fn headers_are_bounded_in_number_and_size_on_http_1() -> anyhow::Result<()> {
+    let server = start(Limits::default()).await?;
+    let few: String = (0..90).map(|number| format!("x{number}: a\r\n")).collect();
+    let many: String = (0..200).map(|number| format!("x{number}: a\r\n")).collect();
+    let long = format!("x: {}\r\n", "a".repeat(100 << 10));
+    let path = "a".repeat(100 << 10);
+    for (path, headers, codes) in [
+        ("/livez", few.as_str(), [200, 200]),
+        ("/livez", many.as_str(), [431, 431]),
+        ("/livez", long.as_str(), [431, 431]),
+        (path.as_str(), "", [414, 431]),
+    ] {
+        let mut stream = server.dial("http/1.1").await?;
+        let text = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{headers}\r\n");
+        stream.write_all(text.as_bytes()).await.ok();
+        let answer = to_the_end(&mut stream).await?;
+        let code = answer.get(9..12).and_then(|code| code.parse().ok());
+        assert!(codes.contains(&code.unwrap_or(0)), "{codes:?}: {answer}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn headers_without_an_end_are_an_error_on_http_2() -> anyhow::Result<()> {
+    let server = start(Limits::default()).await?;
+    let mut wire = Wire::open(&server, &[]).await?;
+    let stream = wire.request("GET", MAPS, END_STREAM).await?;
+    let flood = header("x", &"a".repeat(1000));
+    for _ in 0..10_000 {
+        wire.send(CONTINUATION, 0, stream, &flood).await?;
+    }
+    let farewell = wire.find(|frame| frame.kind == GOAWAY).await?;
+    // It may be lost with the rest of what was sent, if the server closes before it is read.
+    let code = farewell.map_or(ENHANCE_YOUR_CALM, |farewell| farewell.code());
+    assert_eq!(code, ENHANCE_YOUR_CALM);
+    assert_eq!(server.system().await?.get("/livez").await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn headers_that_are_too_many_or_too_long_are_refused_on_http_2() -> anyhow::Result<()> {
+    let server = start(Limits::default()).await?;
+    server.tenant("t1").await?;
+    let many: Vec<u8> = (0..3000)
+        .flat_map(|number| header(&format!("x{number}"), ""))
+        .collect();
+    let long = header("x", &"a".repeat(70 << 10));
+    for more in [many, long] {
+        let mut wire = Wire::open(&server, &[]).await?;
+        let mut block = headers("GET", MAPS, "t1");
+        block.extend(more);
+        let mut pieces = block.chunks(16 << 10);
+        let first = pieces.next().unwrap();
+        wire.send(HEADERS, END_STREAM, 1, first).await?;
+        let rest: Vec<_> = pieces.collect();
+        for (number, piece) in rest.iter().enumerate() {
+            let last = if number + 1 == rest.len() {
+                END_HEADERS
+            } else {
+                0
+            };
+            wire.send(CONTINUATION, last, 1, piece).await?;
+        }
+        let ends = [HEADERS, RST_STREAM, GOAWAY];
+        let answer = wire.find(|frame| ends.contains(&frame.kind)).await?;
+        if let Some(answer) = answer.filter(|answer| answer.kind == HEADERS) {
+            assert_eq!(answer.payload, STATUS_431);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_stream_too_many_is_refused_and_the_others_go_on() -> anyhow::Result<()> {
+    let server = start(connections(|limits| limits.streams = 2)).await?;
+    server.tenant("t1").await?;
+    let mut wire = Wire::open(&server, &[]).await?;
+    // Of so many some come while two watches are open, whatever the server does.
+    for _ in 0..2 {
+        wire.get(&format!("{MAPS}?watch=true")).await?;
+        assert!(wire.find(|frame| frame.kind == HEADERS).await?.is_some());
+    }
+    let third = wire.get(MAPS).await?;
+    let refused = wire.find(|frame| frame.kind == RST_STREAM).await?.unwrap();
+    assert_eq!((refused.stream, refused.code()), (third, REFUSED_STREAM));
+    wire.reset(1).await?;
+    let fourth = wire.get(MAPS).await?;
+    let answer = wire.find(|frame| frame.kind == HEADERS).await?.unwrap();
+    assert_eq!(answer.stream, fourth);
+    Ok(())
+}
+
+#[tokio::test]
+async fn requests_that_are_reset_at_once_end_the_connection() -> anyhow::Result<()> {
+    let server = start(Limits::default()).await?;
+    let neighbour = server.tenant("t2").await?;
+    server.tenant("t1").await?;
+    let mut wire = Wire::open(&server, &[]).await?;
+    for _ in 0..20_000 {
+        let stream = wire.get(MAPS).await?;
+        wire.reset(stream).await?;
+    }
+    let farewell = wire.find(|frame| frame.kind == GOAWAY).await?;
+    let code = farewell.map_or(ENHANCE_YOUR_CALM, |farewell| farewell.code());
+    assert_eq!(code, ENHANCE_YOUR_CALM);
+    assert_eq!(neighbour.get(MAPS).await?.status, 200);
+    let system = server.system().await?;
+    until(&system, "insula_seats_in_use{work=\"read\"}", 1).await
+}
+
+#[tokio::test]
+async fn a_flood_of_strangers_displaces_itself() -> anyhow::Result<()> {
+    let limits = connections(|limits| {
+        limits.total = 8;
+        limits.handshakes = 3;
+        limits.strangers = 3;
+    });
+    let server = start(limits).await?;
+    let friend = server.tenant("t1").await?;
+    // Before this one only the system's connection was there, which is gone or known.
+    assert_eq!(friend.get(MAPS).await?.status, 200);
+    let mut flood = Vec::new();
+    for _ in 0..20 {
+        flood.push(server.dial("h2").await?);
+        flood.push(server.dial("http/1.1").await?);
+    }
+    // Half-way through the handshake.
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(TcpStream::connect(server.address()).await?);
+    }
+    for stream in &mut flood[..30] {
+        to_the_end(stream).await?;
+    }
+    for stream in &mut silent[..10] {
+        to_the_end(stream).await?;
+    }
+    assert_eq!(friend.get(MAPS).await?.status, 200);
+    let another = server.client("t1").await?;
+    assert_eq!(another.get(MAPS).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_with_too_many_connections_leaves_the_others_theirs() -> anyhow::Result<()> {
+    let server = start(connections(|limits| limits.each = 3)).await?;
+    let neighbour = server.tenant("t2").await?;
+    server.tenant("t1").await?;
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let client = server.client("t1").await?;
+        assert_eq!(client.get(MAPS).await?.status, 200);
+        clients.push(client);
+    }
+    let one_more = server.client("t1").await?;
+    let refused = one_more.send(Method::GET, MAPS, &[], "").await?;
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.header("retry-after"), "1");
+    assert_eq!(neighbour.get(MAPS).await?.status, 200);
+    // A connection that ends makes room for the one that was refused.
+    clients.pop();
+    let served = async {
+        while one_more.get(MAPS).await?.status != 200 {
+            tokio::task::yield_now().await;
+        }
+        anyhow::Ok(())
+    };
+    tokio::time::timeout(PATIENCE, served).await?
+}
+
+#[tokio::test]
+async fn a_flood_of_handshakes_leaves_who_is_there_alone() -> anyhow::Result<()> {
+    let server = start(connections(|limits| limits.handshakes = 4)).await?;
+    let neighbour = server.tenant("t2").await?;
+    let flood = async {
+        loop {
+            drop(server.dial("h2").await);
+        }
+    };
+    let gets = async {
+        for _ in 0..50 {
+            assert_eq!(neighbour.get(MAPS).await?.status, 200);
+        }
+        anyhow::Ok(())
+    };
+    tokio::select! {
+        () = flood => {}
+        got = tokio::time::timeout(Duration::from_secs(30), gets) => got??,
+    }
+    Ok(())
+}
