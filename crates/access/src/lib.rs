@@ -5,7 +5,7 @@
 //!
 //! An [`Authority`] makes certificates that say the same.
 //!
-//! Whether a certificate is genuine is decided before, by TLS; what a principal may do
+//! Whether a certificate is genuine is decided before, by whoever was shown it; what a principal may do
 //! inside its space is decided after. Nothing here knows HTTP, and the one thing read from
 //! disk is the token file.
 
