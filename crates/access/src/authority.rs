@@ -258,7 +258,7 @@ mod tests {
         let began = validity.from.duration_since(SystemTime::UNIX_EPOCH);
         let began = Tie::At(began.unwrap().as_secs().try_into().unwrap());
         for (groups, tenant, uid, tie) in [
-            (&[][..], None, None, began.clone()),
+            (&[][..], None, None, Tie::Name),
             (&["system:masters"], Some("system"), None, Tie::Name),
             (&["a", "b", "c", "ä", "a"], Some("t1"), None, began),
             (&["a"], Some("t1"), Some("u-1"), Tie::Uid("u-1".into())),
@@ -297,6 +297,8 @@ mod tests {
             issued.verify_signature(Some(ca.public_key())).unwrap();
             assert!(issued.validity().is_valid());
             assert_eq!(issued.issuer(), ca.subject());
+            let names = issued.subject_alternative_name().unwrap();
+            assert!(names.is_none_or(|names| !names.critical));
         }
     }
 

@@ -190,8 +190,8 @@ mod tests {
         ] {
             let der = certificate(&subject(user, organizations));
             let tie = match tenant {
-                Some("system") => Tie::Name,
-                _ => Tie::At(beginning(&der)),
+                None | Some("system") => Tie::Name,
+                Some(_) => Tie::At(beginning(&der)),
             };
             let expected = Credential {
                 user: user.to_owned(),

@@ -10,8 +10,8 @@
 //! [`rbac`] decides what a principal may do inside a space, by the roles and bindings
 //! there.
 //!
-//! Whether a certificate is genuine is decided before, by TLS. Nothing here knows HTTP, and
-//! the one thing read from disk is the token file.
+//! Whether a certificate is genuine is decided before, by whoever was shown it. Nothing here
+//! knows HTTP, and the one thing read from disk is the token file.
 
 mod authority;
 pub mod certificate;

@@ -27,21 +27,23 @@ pub(crate) fn uri(uid: &str) -> Option<String> {
 
 /// The tie of a certificate for a user of this tenant.
 ///
-/// A certificate that says nothing was made by another CA, for the tenant that was there
-/// when it began to hold. The system is always the same one.
+/// A certificate that names a tenant and no UID was made by another CA, for the tenant that
+/// was there when it began to hold. The system is always the same one. And whoever names
+/// no tenant was not made for one: where they belong is said anew at every start.
 pub(super) fn read(
     certificate: &X509Certificate<'_>,
     tenant: Option<&Space>,
 ) -> Result<Tie, CertificateError> {
     let mut own = own_uris(certificate)?.into_iter();
+    let named = tenant.is_some_and(|space| !space.is_system());
     match (own.next(), own.next()) {
         (Some(uri), None) => {
             let uid = uri.strip_prefix(TENANT).filter(|uid| is_uid(uid));
             uid.map(|uid| Tie::Uid(uid.into()))
                 .ok_or(CertificateError::Tie)
         }
-        (None, _) if tenant.is_some_and(Space::is_system) => Ok(Tie::Name),
-        (None, _) => Ok(Tie::At(certificate.validity().not_before.timestamp())),
+        (None, _) if named => Ok(Tie::At(certificate.validity().not_before.timestamp())),
+        (None, _) => Ok(Tie::Name),
         (Some(_), Some(_)) => Err(CertificateError::Tie),
     }
 }
@@ -108,7 +110,8 @@ mod tests {
         let tied = Tie::Uid(uid.into());
         for (tenant, uris, expected) in [
             ("t1", &[][..], Ok(Tie::At(BEGAN))),
-            ("", &[], Ok(Tie::At(BEGAN))),
+            ("", &[], Ok(Tie::Name)),
+            ("", &[own.as_str()], Ok(tied.clone())),
             ("system", &[], Ok(Tie::Name)),
             ("t1", &[own.as_str()], Ok(tied.clone())),
             ("system", &[own.as_str()], Ok(tied.clone())),

@@ -138,8 +138,8 @@ impl Verifier {
         };
         let claims = signed.verify(&self.keys)?;
         let (known, expires) = match kept {
-            true => (self.kept(&claims)?, i64::MAX),
-            false => requested(&claims, now)?,
+            true => (self.kept(claims)?, i64::MAX),
+            false => requested(claims, now)?,
         };
         let known = Arc::new(known);
         self.known.keep(token, expires, Arc::clone(&known));

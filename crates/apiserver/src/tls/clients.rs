@@ -42,6 +42,9 @@ pub enum Untrusted {
     /// There is none.
     #[error("no certificate was shown")]
     Missing,
+    /// There are too many.
+    #[error("more than {LONGEST} certificates were shown")]
+    Long,
     /// It cannot be read.
     #[error("the certificate cannot be read")]
     Form,
@@ -49,6 +52,10 @@ pub enum Untrusted {
     #[error("the certificate is not trusted: {0}")]
     Verify(rustls::Error),
 }
+
+/// How many certificates a client may show: with each the ways to a CA multiply, and
+/// nobody has proved anything yet.
+const LONGEST: usize = 10;
 
 impl Clients {
     /// Trusts these CAs. If there are none, no client is asked for a certificate.
@@ -72,9 +79,10 @@ impl Clients {
         now: SystemTime,
     ) -> Result<SystemTime, Untrusted> {
         let (leaf, between) = chain.split_first().ok_or(Untrusted::Missing)?;
-        let mut until = certificate::validity(leaf)
-            .map_err(|_| Untrusted::Form)?
-            .until;
+        if chain.len() > LONGEST {
+            return Err(Untrusted::Long);
+        }
+        let mut until = validity(leaf).ok_or(Untrusted::Form)?.until;
         // One that leads nowhere, and ends first, costs its holder a new connection.
         for other in between.iter().filter_map(|der| validity(der)) {
             if other.until >= now {

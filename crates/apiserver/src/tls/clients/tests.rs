@@ -179,6 +179,14 @@ fn what_proves_nothing_is_refused() {
         wrong(&clients, std::slice::from_ref(&nonsense)),
         "the certificate cannot be read"
     );
+    let mut long = vec![root.sign(&leaf("alice"))];
+    long.resize(LONGEST, root.der.clone());
+    assert_eq!(clients.judge(&long, now()), Ok(now() + HOUR));
+    long.push(root.der.clone());
+    assert_eq!(
+        wrong(&clients, &long),
+        "more than 10 certificates were shown"
+    );
     // Only the leaf must be legible.
     let chain = [root.sign(&leaf("alice")), nonsense];
     assert_eq!(clients.judge(&chain, now()), Ok(now() + HOUR));

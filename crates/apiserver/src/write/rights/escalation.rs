@@ -45,11 +45,10 @@ async fn role(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<(
         return Ok(());
     }
     let held = held(registry, by, address.namespace.as_deref()).await?;
-    if changes(change, "aggregationRule") {
-        if cover::covers(&held.rules, &cover::everything()).is_err() {
-            let why = "must have cluster-admin privileges to use the aggregationRule";
-            return Err(Refusal::not_allowed(kind, &address.name, why));
-        }
+    let all = || cover::covers(&held.rules, &cover::everything());
+    if changes(change, "aggregationRule") && all().is_err() {
+        let why = "must have cluster-admin privileges to use the aggregationRule";
+        return Err(Refusal::not_allowed(kind, &address.name, why));
     }
     must_cover(&held, &rules_of(new), by, address)
 }
