@@ -312,22 +312,6 @@ fn an_etcd_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_provider_that_cannot_be_asked_is_not_silently_ignored() {
-    let data = tempfile::tempdir().unwrap();
-    let folder = data.path().join("data");
-    let refused = insula(&["serve", "--listen", "127.0.0.1:0", "--store", "memory"])
-        .args(["--oidc-issuer-url", "https://id.example"])
-        .args(["--oidc-client-id", "insula", "--data-dir"])
-        .arg(&folder)
-        .output()
-        .unwrap();
-    assert_eq!(refused.status.code(), Some(1));
-    let expected = "error: cannot trust https://id.example: this build has no OpenID Connect\n";
-    assert_eq!(stderr(&refused), expected);
-    assert!(!folder.exists());
-}
-
-#[test]
 fn a_wrong_command_line_ends_with_2() {
     for wrong in [
         &["serve", "--store", "etcd"][..],
