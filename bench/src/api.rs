@@ -1,5 +1,6 @@
 //! The API server over TLS and HTTP/2, beside the least that could answer.
 
+mod access;
 mod client;
 mod floor;
 mod kubeconfig;
@@ -64,6 +65,7 @@ pub enum Part {
     Lists,
     Watches,
     Tenants,
+    Access,
     Floor,
 }
 
@@ -76,6 +78,7 @@ pub struct Sizes {
     lists: usize,
     watches: [Watch; 2],
     tenants: tenants::Size,
+    access: access::Size,
 }
 
 /// So many changes to so many watchers.
@@ -113,6 +116,13 @@ impl Sizes {
             watchers: 100,
             events: 1_000,
         },
+        access: access::Size {
+            tenants: 10_000,
+            operations: 10_000,
+            rounds: 3,
+            roles: 200,
+            bindings: 1_000,
+        },
     };
     /// As a test can wait for.
     const QUICK: Self = Self {
@@ -138,6 +148,13 @@ impl Sizes {
             watchers: 5,
             events: 20,
         },
+        access: access::Size {
+            tenants: 20,
+            operations: 100,
+            rounds: 2,
+            roles: 10,
+            bindings: 20,
+        },
     };
 
     fn lists(&self) -> lists::Size {
@@ -161,6 +178,7 @@ impl Sizes {
                 watchers(self) == watchers(&full)
             }
             Part::Tenants => self.tenants.tenants >= full.tenants.tenants,
+            Part::Access => is_long && self.access.tenants >= full.access.tenants,
         }
     }
 }
@@ -174,6 +192,8 @@ impl Args {
         sizes.operations = self.ops.max(1);
         sizes.tenants.operations = sizes.operations.div_ceil(2);
         sizes.tenants.tenants = self.tenants;
+        sizes.access.operations = sizes.tenants.operations;
+        sizes.access.tenants = self.tenants;
         sizes
     }
 
@@ -220,6 +240,12 @@ async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Result<Figur
     if args.wants(Part::Tenants) {
         let measure = async |subject: &Subject| tenants::measure(subject, sizes.tenants).await;
         figures = figures.and(on_new(program, measure).await.context("of tenants")?);
+    }
+    if args.wants(Part::Access) {
+        let server = program.start()?;
+        let measured = access::measure(&server, sizes.access).await;
+        figures = figures.and(measured.context("of access")?.under("access"));
+        server.stop()?;
     }
     Ok(figures)
 }

@@ -1,6 +1,6 @@
 //! The tables, from the figures of the server and of the floor.
 
-use super::{Sizes, lists, server::Program, writes};
+use super::{Sizes, lists, server::Program, tenants, writes};
 use crate::figures::Figures;
 use crate::report::{Unit, grouped, table, text};
 
@@ -55,6 +55,7 @@ impl Results {
         self.watches(sizes);
         self.tenants();
         self.inside(sizes);
+        self.access(sizes);
     }
 
     /// Insula, and the floor where it was measured.
@@ -220,6 +221,32 @@ impl Results {
             ],
             rows.collect(),
         );
+    }
+
+    /// The same read by one whom no role is asked about and by one whom only roles allow.
+    fn access(&self, sizes: &Sizes) {
+        const LINES: [(&str, &str); 4] = [
+            ("get without roles (system:masters)", "free get cpu"),
+            ("get by roles", "decided get cpu"),
+            ("what roles add", "decision cpu"),
+            ("get by roles, p99", "decided get p99"),
+        ];
+        let rows = LINES.iter().filter_map(|(what, figure)| {
+            let few = self.insula.get(&format!("access few {figure}"))?;
+            let all = self.insula.get(&format!("access all {figure}"))?;
+            let cell = |value| Unit::Time.format(value);
+            Some(vec![(*what).to_owned(), cell(few), cell(all)])
+        });
+        let size = sizes.access;
+        let title = format!(
+            "A get inside a tenant with {} roles and {} bindings, CPU of the server, the middle one \
+             of {} rounds",
+            grouped(size.roles),
+            grouped(size.bindings),
+            size.rounds
+        );
+        let columns = ["what", &among(tenants::FEW), &among(size.tenants)];
+        print(&title, &columns, rows.collect());
     }
 
     /// The same in one tenant, with few others and with many.

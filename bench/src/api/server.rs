@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use insula_testkit::etcd::{EtcdServer, Settings};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -44,6 +44,8 @@ pub struct Server {
     pub subject: Subject,
     /// From the start of the process to its word that it serves.
     pub ready_after: Duration,
+    /// What it was started from.
+    program: PathBuf,
     process: Process,
     folder: TempDir,
     etcd: Option<EtcdServer>,
@@ -101,6 +103,7 @@ impl Program {
                 pids,
             },
             ready_after,
+            program: self.path.clone(),
             process,
             folder,
             etcd,
@@ -109,6 +112,26 @@ impl Program {
 }
 
 impl Server {
+    /// Who a user of a tenant is to it.
+    pub fn kubeconfig_of(&self, tenant: &str, user: &str, group: &str) -> Result<Kubeconfig> {
+        let made = Command::new(&self.program)
+            .args([
+                "tenant",
+                "kubeconfig",
+                tenant,
+                "--user",
+                user,
+                "--group",
+                group,
+            ])
+            .arg("--kubeconfig")
+            .arg(self.folder.path().join("data/admin.kubeconfig"))
+            .output()?;
+        let said = String::from_utf8_lossy(&made.stderr);
+        ensure!(made.status.success(), "no kubeconfig for {user}: {said}");
+        Kubeconfig::parse(std::str::from_utf8(&made.stdout)?)
+    }
+
     pub fn stop(mut self) -> Result<()> {
         self.process.stop()
     }

@@ -76,6 +76,11 @@ const TARGETS: &[Target] = &[
         1026.0,
     )
     .of(Part::Watches),
+    Target::own(
+        "what roles add to a get: 200 roles, 1,000 bindings, 10 tenants",
+        "access few decision cpu",
+    ),
+    Target::own("the same among 10,000 tenants", "access all decision cpu"),
     Target {
         what: "tenants created in a second",
         figure: "all tenant rate",
@@ -120,6 +125,15 @@ impl Target {
             bound: Bound::AtMost(bound),
             unit: Unit::Time,
             other: Some(other),
+        }
+    }
+
+    /// What deciding may add to a request.
+    const fn own(what: &'static str, figure: &'static str) -> Self {
+        Self {
+            part: Part::Access,
+            other: None,
+            ..Self::time(what, figure, 20.0 * MICRO, 0.0)
         }
     }
 

@@ -52,16 +52,16 @@ pub async fn measure(subject: &Subject, size: Size) -> Result<Figures> {
         .and(among.under("all")))
 }
 
-fn name(n: usize) -> String {
+pub fn name(n: usize) -> String {
     format!("t{:04}", n + 1)
 }
 
-fn namespace(n: usize) -> String {
+pub fn namespace(n: usize) -> String {
     format!("/api/v1/tenants/{}/namespaces/default", name(n))
 }
 
 /// Those from one number up to another, and how much more memory they need.
-async fn create(subject: &Subject, client: &Client, from: usize, to: usize) -> Result<Figures> {
+pub async fn create(subject: &Subject, client: &Client, from: usize, to: usize) -> Result<Figures> {
     if from >= to {
         return Ok(Figures::default());
     }
