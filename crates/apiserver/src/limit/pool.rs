@@ -254,12 +254,20 @@ impl State {
         Some((space, ticket))
     }
 
-    fn give_back(&mut self, space: &Space, cost: u32, each: u32) {
+    fn give_back(&mut self, space: Space, cost: u32, each: u32) {
         self.free += cost;
-        if let Some(lane) = self.lanes.get_mut(space) {
-            lane.used -= cost;
+        let Entry::Occupied(mut entry) = self.lanes.entry(space) else {
+            return;
+        };
+        let lane = entry.get_mut();
+        lane.used -= cost;
+        // Nearly always nobody waits: then it is done with one look.
+        if !lane.queue.is_empty() {
+            let space = entry.key().clone();
+            self.settle(&space, each);
+        } else if lane.used == 0 {
+            entry.remove();
         }
-        self.settle(space, each);
     }
 
     fn leave(&mut self, space: &Space, number: u64, each: u32) {
@@ -298,7 +306,8 @@ impl State {
 impl Drop for Seat {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
-        state.give_back(&self.space, self.cost, self.pool.bound.each);
+        let space = std::mem::replace(&mut self.space, Space::System);
+        state.give_back(space, self.cost, self.pool.bound.each);
         let waited_for = !state.turns.is_empty();
         drop(state);
         if waited_for {
