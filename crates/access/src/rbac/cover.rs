@@ -11,9 +11,9 @@ use super::rule::{Rule, has, has_or_star, url_covers};
 /// How many texts are compared at most, in one question.
 ///
 /// A rule with a few thousand groups, resources, verbs and names is small, and says more
-/// than could ever be looked at one by one. This much takes about a tenth of a second. Real
+/// than could ever be looked at one by one. This much takes about ten milliseconds. Real
 /// roles stay far below: the largest of Kubernetes has a few hundred single rights.
-const MOST_COMPARISONS: usize = 1 << 25;
+const MOST_COMPARISONS: usize = 1 << 22;
 
 /// What a single right costs even if nobody owns anything, in comparisons.
 const ATOM_COST: usize = 256;
