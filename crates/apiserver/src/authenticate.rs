@@ -6,10 +6,10 @@ use std::sync::Arc;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use insula_access::{Credential, TokenFile, settle};
-use insula_core::{Principal, Space};
+use insula_core::{Principal, Space, Spaces};
 
 use crate::registry::Registry;
-use crate::service_account::Accounts;
+use crate::service_account::{Accounts, Doubt};
 use crate::status::{Refusal, Result};
 
 /// What proves who asks.
@@ -58,6 +58,8 @@ pub struct Believed {
 #[error("{why}")]
 pub struct Unknown {
     why: String,
+    /// The space that the token was made for, if this server made it.
+    home: Option<Space>,
     /// What the holder is told, if it is not just that nobody knows them.
     refusal: Option<Box<Refusal>>,
 }
@@ -66,7 +68,33 @@ impl Unknown {
     fn new(why: &str) -> Self {
         Self {
             why: why.to_owned(),
+            home: None,
             refusal: None,
+        }
+    }
+
+    /// Why, as it is told in a space: what is wrong with a token of another is not.
+    pub fn told_in(&self, spaces: &Spaces) -> &str {
+        match &self.home {
+            Some(home) if *spaces != Spaces::One(home.clone()) => NOBODYS,
+            _ => &self.why,
+        }
+    }
+}
+
+/// What is said of a token that nobody knows.
+const NOBODYS: &str = "invalid bearer token";
+
+impl From<Doubt> for Unknown {
+    /// In the words of Kubernetes, where whoever does not know the token says so too.
+    fn from(doubt: Doubt) -> Self {
+        let why = match doubt.home {
+            Some(_) => format!("[{NOBODYS}, {doubt}]"),
+            None => doubt.to_string(),
+        };
+        Self {
+            home: doubt.home,
+            ..Self::new(&why)
         }
     }
 }
@@ -138,7 +166,7 @@ impl Authenticator {
             return self.for_this_server(known.clone(), own.clone(), wanted);
         }
         let Some(accounts) = &self.accounts else {
-            return Err(Unknown::new("invalid bearer token"));
+            return Err(Unknown::new(NOBODYS));
         };
         // An account that was deleted before is not believed now.
         registry.settle().await;
@@ -148,7 +176,7 @@ impl Authenticator {
                 principal: Arc::new(holder.principal),
                 audiences: holder.audiences,
             }),
-            Err(error) => Err(Unknown::new(&error.to_string())),
+            Err(doubt) => Err(doubt.into()),
         }
     }
 
@@ -161,11 +189,12 @@ impl Authenticator {
     ) -> Result<Believed, Unknown> {
         let principal = self.settle(credential).map_err(|refusal| Unknown {
             why: refusal.message().to_owned(),
+            home: None,
             refusal: Some(Box::new(refusal)),
         })?;
         let audiences: Vec<_> = own.into_iter().filter(|one| wanted.contains(one)).collect();
         if audiences.is_empty() && !wanted.is_empty() {
-            return Err(Unknown::new("invalid bearer token"));
+            return Err(Unknown::new(NOBODYS));
         }
         Ok(Believed {
             principal,
@@ -181,7 +210,9 @@ impl Authenticator {
     }
 }
 
+/// The token in a header: after one space, and without any.
 fn bearer(header: &str) -> Option<&str> {
-    let (scheme, token) = header.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    let (scheme, token) = header.trim().split_once(' ')?;
+    let one = !token.is_empty() && !token.contains(' ');
+    (one && scheme.eq_ignore_ascii_case("bearer")).then_some(token)
 }
