@@ -7,12 +7,12 @@ use std::time::SystemTime;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use insula_access::{Credential, TokenFile, settle};
-use insula_core::{Principal, Space};
+use insula_core::{Principal, Space, Spaces};
 use rustls::pki_types::CertificateDer;
 
 use crate::oidc::Provider;
 use crate::registry::Registry;
-use crate::service_account::{Accounts, Unbelieved};
+use crate::service_account::{Accounts, Doubt, Unbelieved};
 use crate::status::{Refusal, Result};
 use crate::tls::Clients;
 
@@ -88,6 +88,8 @@ pub struct Believed {
 #[error("{why}")]
 pub struct Unknown {
     why: String,
+    /// The space that the token was made for, if this server made it.
+    home: Option<Space>,
     /// What the holder is told, if it is not just that nobody knows them.
     refusal: Option<Box<Refusal>>,
 }
@@ -96,12 +98,36 @@ impl Unknown {
     fn new(why: impl ToString) -> Self {
         Self {
             why: why.to_string(),
+            home: None,
             refusal: None,
+        }
+    }
+
+    /// Why, as it is told in a space: what is wrong with a token of another is not.
+    pub fn told_in(&self, spaces: &Spaces) -> &str {
+        match &self.home {
+            Some(home) if *spaces != Spaces::One(home.clone()) => NOBODYS,
+            _ => &self.why,
         }
     }
 }
 
+/// What is said of a token that nobody knows.
 const NOBODYS: &str = "invalid bearer token";
+
+impl From<Doubt> for Unknown {
+    /// In the words of Kubernetes, where whoever does not know the token says so too.
+    fn from(doubt: Doubt) -> Self {
+        let why = match doubt.home {
+            Some(_) => format!("[{NOBODYS}, {doubt}]"),
+            None => doubt.to_string(),
+        };
+        Self {
+            home: doubt.home,
+            ..Self::new(&why)
+        }
+    }
+}
 
 impl Authenticator {
     /// What the client's certificates prove, leaf first, once per connection. The handshake
@@ -176,9 +202,9 @@ impl Authenticator {
         registry.settle().await;
         let now = jiff::Timestamp::now().as_second();
         match self.account(registry, token, audiences, now) {
-            Err(Unbelieved::Foreign) => {}
+            Err(doubt) if doubt.why == Unbelieved::Foreign => {}
             Ok(believed) => return Ok(believed),
-            Err(error) => return Err(Unknown::new(error)),
+            Err(doubt) => return Err(doubt.into()),
         }
         let Some(provider) = &self.provider else {
             return Err(Unknown::new(NOBODYS));
@@ -195,8 +221,12 @@ impl Authenticator {
         token: &str,
         audiences: &[String],
         now: i64,
-    ) -> Result<Believed, Unbelieved> {
-        let accounts = self.accounts.as_ref().ok_or(Unbelieved::Foreign)?;
+    ) -> Result<Believed, Doubt> {
+        let foreign = || Doubt {
+            why: Unbelieved::Foreign,
+            home: None,
+        };
+        let accounts = self.accounts.as_ref().ok_or_else(foreign)?;
         let own = [accounts.verifier.audience().to_owned()];
         let wanted = if audiences.is_empty() {
             &own
@@ -218,6 +248,7 @@ impl Authenticator {
     ) -> Result<Believed, Unknown> {
         let principal = self.settle(credential).map_err(|refusal| Unknown {
             why: refusal.message().to_owned(),
+            home: None,
             refusal: Some(Box::new(refusal)),
         })?;
         let own = self.accounts.as_ref();
@@ -241,7 +272,9 @@ impl Authenticator {
     }
 }
 
+/// The token in a header: after one space, and without any.
 fn bearer(header: &str) -> Option<&str> {
-    let (scheme, token) = header.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    let (scheme, token) = header.trim().split_once(' ')?;
+    let one = !token.is_empty() && !token.contains(' ');
+    (one && scheme.eq_ignore_ascii_case("bearer")).then_some(token)
 }

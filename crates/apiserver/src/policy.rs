@@ -12,7 +12,7 @@ use insula_core::{Revision, Space};
 use insula_kinds::{KindId, kinds};
 
 use crate::cache::{Cache, Change, Cursor, Event, Life, Stored};
-use crate::registry::core_kind;
+use crate::registry::{core_kind, is_terminating};
 
 /// A policy, and how far it has read.
 pub struct Compiled {
@@ -45,8 +45,12 @@ pub fn rbac_kind(kind: KindId) -> Option<RbacKind> {
 pub fn decides_access(kind: KindId, events: &[Arc<Event>]) -> bool {
     static ACCOUNTS: OnceLock<KindId> = OnceLock::new();
     let accounts = *ACCOUNTS.get_or_init(|| core_kind("serviceaccounts"));
-    // A service account that is new has no tokens yet.
-    let gone = |event: &Arc<Event>| event.change == Change::Deleted;
+    // A service account that is new has no tokens yet; those of one that goes are over.
+    let gone = |event: &Arc<Event>| match event.change {
+        Change::Added => false,
+        Change::Modified => is_terminating(&event.object),
+        Change::Deleted => true,
+    };
     rbac_kind(kind).is_some() || (kind == accounts && events.iter().any(gone))
 }
 

@@ -113,7 +113,7 @@ async fn token_review(app: &App, granted: &Granted, review: &Object) -> Result<V
     let audiences: Vec<String> = audiences.map(str::to_owned).collect();
     let registry = &app.registry;
     let believed = app.authenticator.token(registry, token, &audiences).await;
-    let refused = |why: String| json!({"user": {}, "error": why});
+    let refused = |why: &str| json!({"user": {}, "error": why});
     // Somebody of another space is nobody here.
     Ok(match believed {
         Ok(believed) if *granted.spaces() == Spaces::One(believed.principal.home.clone()) => {
@@ -123,7 +123,7 @@ async fn token_review(app: &App, granted: &Granted, review: &Object) -> Result<V
                 "audiences": believed.audiences,
             })
         }
-        Ok(_) => refused("invalid bearer token".to_owned()),
-        Err(error) => refused(error.to_string()),
+        Ok(_) => refused("invalid bearer token"),
+        Err(unknown) => refused(unknown.told_in(granted.spaces())),
     })
 }

@@ -128,6 +128,11 @@ impl Server {
         Arc::clone(&self.app.registry)
     }
 
+    /// What signs tokens of service accounts, if anything does, for the same.
+    pub fn accounts(&self) -> Option<Arc<Accounts>> {
+        self.app.accounts.clone()
+    }
+
     /// Serves until `stop` is done; `ready` is called when it answers.
     pub async fn serve(
         self,

@@ -13,7 +13,7 @@ pub use self::claims::{Account, Bound};
 pub use self::issuer::Issuer;
 pub use self::published::{configuration, keys};
 pub use self::request::request;
-pub use self::verify::{Holder, Unbelieved, Verifier};
+pub use self::verify::{Doubt, Holder, Unbelieved, Verifier};
 use crate::registry::{Address, Registry, core_kind, is_terminating};
 
 /// What a service account is called as a user.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use futures_util::future::select_all;
 use insula_apiserver::Registry;
-use insula_apiserver::cache::{Change, Collection, Cursor, Stored};
+use insula_apiserver::cache::{Change, Collection, Cursor, Event, Stored};
 use insula_apiserver::registry::is_terminating;
 use insula_core::Space;
 use memchr::memmem;
 
 use crate::queue::{Item, Task};
+use crate::{aggregation, tokens};
 
 /// The logs over all spaces of the kinds that work begins with.
 pub struct Follow {
@@ -71,7 +72,7 @@ impl Log {
                 return;
             }
             for event in events {
-                if event.change != Change::Deleted && concerns(self.task, &event.object) {
+                if is_told(self.task, &event) {
                     items.extend(item(self.task, space_of(&event.object), &event.object));
                 }
             }
@@ -79,20 +80,44 @@ impl Log {
         // First the place in the log, then the objects: what changes in between is looked
         // at twice, and nothing is left out.
         self.cursor = Some(self.log.snapshot("", None).cursor);
-        for (space, collection) in registry.cache().everywhere(self.task.kind()) {
+        let task = looked_at(self.task);
+        for (space, collection) in registry.cache().everywhere(task.kind()) {
             for object in collection.snapshot("", None).objects {
-                if concerns(self.task, &object) {
-                    items.extend(item(self.task, Some(space.clone()), &object));
+                if concerns(task, &object) {
+                    items.extend(item(task, Some(space.clone()), &object));
                 }
             }
         }
     }
 }
 
-/// Whether there may be something to do; it costs little, and every event is asked.
+/// What is looked at when there is no log to read on. Which accounts were deleted is not to
+/// be seen any more, but the secrets that they left are.
+const fn looked_at(task: Task) -> Task {
+    match task {
+        Task::Account => Task::TokenSecret,
+        other => other,
+    }
+}
+
+/// Whether there may be something to do since this happened.
+fn is_told(task: Task, event: &Event) -> bool {
+    let gone = event.change == Change::Deleted;
+    match task {
+        Task::Account => gone,
+        // Whatever happens to one role may concern another.
+        Task::Roles => true,
+        _ => !gone && concerns(task, &event.object),
+    }
+}
+
+/// Whether there may be something to do about an object that is there; it costs little, and
+/// every one is asked.
 fn concerns(task: Task, object: &Stored) -> bool {
     match task {
         Task::Certificate => memmem::find(&object.body, br#""Approved""#).is_some(),
+        Task::TokenSecret => tokens::is_kept_in(object),
+        Task::Roles => aggregation::takes_part(object),
         _ => is_terminating(object),
     }
 }
@@ -106,7 +131,10 @@ fn item(task: Task, space: Option<Space>, object: &Stored) -> Option<Item> {
     Some(Item {
         task,
         space: space?,
-        key: Arc::clone(&object.key),
+        key: match task {
+            Task::Roles => "".into(),
+            _ => Arc::clone(&object.key),
+        },
     })
 }
 

@@ -3,7 +3,9 @@
 //! What is being deleted is emptied and then let go: a [namespace](mod@namespace) of its
 //! objects, a [tenant](mod@tenant) of its whole space. Approved requests for
 //! [certificates](mod@certificates) are signed. [Volumes](mod@protection) that nothing uses
-//! any more are let go.
+//! any more are let go. Secrets that ask for the [token](mod@tokens) of a service account
+//! get it, and go with the account. Roles that are [made of others](mod@aggregation) show
+//! what they are made of.
 //!
 //! One task follows the logs over all spaces of the few kinds that begin such work; there
 //! is no task, no watch and no memory for a tenant in which nothing is to be done, and when
@@ -15,6 +17,7 @@
 //! on one store or by one that was started again, and all that is needed to go on after a
 //! crash is in the objects.
 
+pub mod aggregation;
 pub mod certificates;
 mod conditions;
 mod follow;
@@ -23,6 +26,7 @@ pub mod protection;
 mod queue;
 pub mod tenant;
 mod terminate;
+pub mod tokens;
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -30,6 +34,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use insula_access::Authority;
+use insula_apiserver::registry::Address;
+use insula_apiserver::service_account::Accounts;
 use insula_apiserver::status::Result;
 use insula_apiserver::{Error, Registry, Server};
 use insula_core::Revision;
@@ -39,12 +45,14 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::follow::Follow;
 use crate::queue::{Item, Queue, Task};
+use crate::tokens::Keeper;
 
 /// All loops of one server.
 #[derive(Clone)]
 pub struct Controllers {
     registry: Arc<Registry>,
     authority: Arc<Authority>,
+    accounts: Option<Arc<Accounts>>,
 }
 
 /// What is to be done about an item after it was worked on.
@@ -69,11 +77,17 @@ const LOOK: Duration = Duration::from_millis(250);
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Controllers {
-    /// For the objects of a server. The authority signs certificates.
-    pub fn new(registry: Arc<Registry>, authority: Arc<Authority>) -> Self {
+    /// For the objects of a server. The authority signs certificates, the server's own and
+    /// those of clients; `accounts` signs tokens, or nobody does.
+    pub const fn new(
+        registry: Arc<Registry>,
+        authority: Arc<Authority>,
+        accounts: Option<Arc<Accounts>>,
+    ) -> Self {
         Self {
             registry,
             authority,
+            accounts,
         }
     }
 
@@ -140,10 +154,35 @@ impl Controllers {
             Task::Claim | Task::Volume | Task::AttributesClass => {
                 protection::release(&self.registry, &item.address()).await?
             }
+            Task::TokenSecret => {
+                if let Some(keeper) = self.keeper() {
+                    keeper.tend(&item.address()).await?;
+                }
+                true
+            }
+            Task::Account => {
+                if let Some(keeper) = self.keeper() {
+                    keeper.tend_all_of(&item.address()).await?;
+                }
+                true
+            }
+            Task::Roles => {
+                aggregation::show(&self.registry, &item.space).await?;
+                true
+            }
         };
         Ok(match finished {
             true => Next::Nothing,
             false => Next::Wait(seen),
+        })
+    }
+
+    fn keeper(&self) -> Option<Keeper<'_>> {
+        let accounts = self.accounts.as_deref()?;
+        Some(Keeper {
+            registry: &self.registry,
+            issuer: &accounts.issuer,
+            ca: self.authority.certificate_pem(),
         })
     }
 
@@ -166,7 +205,7 @@ pub async fn serve(
     ready: impl FnOnce(),
     stop: impl Future<Output = ()>,
 ) -> std::result::Result<(), Error> {
-    let controllers = Controllers::new(server.registry(), authority);
+    let controllers = Controllers::new(server.registry(), authority, server.accounts());
     let (begin, begun) = oneshot::channel();
     let (end, ended) = oneshot::channel::<()>();
     let mut loops = JoinSet::new();
@@ -189,4 +228,19 @@ pub async fn serve(
     // If it ended by itself, nobody has told them.
     loops.shutdown().await;
     served
+}
+
+/// A write of which it is certain that it would be refused again is not tried again: what it
+/// is about has to change first, and that is told by a log.
+fn unless_futile<T>(done: Result<T>, address: &Address) -> Result<()> {
+    match done {
+        Ok(_) => Ok(()),
+        // Not valid, too large, or its space is going.
+        Err(refusal) if matches!(refusal.reason(), "" | "Invalid" | "Forbidden") => {
+            tracing::info!(space = %address.space, name = %address.within(), %refusal,
+                "cannot be written as it should be");
+            Ok(())
+        }
+        Err(refusal) => Err(refusal),
+    }
 }

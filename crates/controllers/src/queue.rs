@@ -17,7 +17,7 @@ pub struct Item {
     pub task: Task,
     /// The space that it is done in.
     pub space: Space,
-    /// `namespace/name` or `name` of the object.
+    /// `namespace/name` or `name` of the object; empty if it is about all of the space.
     pub key: Arc<str>,
 }
 
@@ -36,17 +36,26 @@ pub enum Task {
     Volume,
     /// A class of volumes' attributes is let go when no claim or volume names it.
     AttributesClass,
+    /// A secret is given the token of its service account, or goes.
+    TokenSecret,
+    /// The secrets of a service account that is gone are looked at.
+    Account,
+    /// Aggregated roles of a space show what they are made of.
+    Roles,
 }
 
 impl Task {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::Namespace,
         Self::Tenant,
         Self::Certificate,
         Self::Claim,
         Self::Volume,
         Self::AttributesClass,
+        Self::TokenSecret,
+        Self::Account,
+        Self::Roles,
     ];
 
     /// The kind of the objects that it is about.
@@ -58,6 +67,9 @@ impl Task {
             Self::Claim => core_kind("persistentvolumeclaims"),
             Self::Volume => core_kind("persistentvolumes"),
             Self::AttributesClass => stored("storage.k8s.io", "volumeattributesclasses"),
+            Self::TokenSecret => core_kind("secrets"),
+            Self::Account => core_kind("serviceaccounts"),
+            Self::Roles => stored("rbac.authorization.k8s.io", "clusterroles"),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Tenants that are being deleted: their whole space.
 //!
-//! What the space's own people and programs need to let go of their finalizers, service
-//! accounts and what gives them rights, goes after everything else; then the namespaces go,
-//! and at last the tenant.
+//! What the space's own people and programs need to let go of their finalizers and to watch
+//! it go, service accounts and what gives them rights, goes after everything else, and at
+//! last the tenant. Of that, what holds in the whole space goes last: the administrators'.
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::{is_terminating, tenant_address};
@@ -69,22 +69,26 @@ async fn empty(extent: &Extent<'_>) -> Result<Left> {
 enum Stage {
     Pods,
     Content,
-    Access,
     Namespaces,
+    Accounts,
+    Rights,
 }
 
-const STAGES: [Stage; 4] = [
+const STAGES: [Stage; 5] = [
     Stage::Pods,
     Stage::Content,
-    Stage::Access,
     Stage::Namespaces,
+    Stage::Accounts,
+    Stage::Rights,
 ];
 
 fn stage_of(kind: &Kind) -> Stage {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Pod") => Stage::Pods,
         ("", "Namespace") => Stage::Namespaces,
-        ("", "ServiceAccount") | ("rbac.authorization.k8s.io", _) => Stage::Access,
+        ("", "ServiceAccount") => Stage::Accounts,
+        ("rbac.authorization.k8s.io", "Role" | "RoleBinding") => Stage::Accounts,
+        ("rbac.authorization.k8s.io", _) => Stage::Rights,
         _ => Stage::Content,
     }
 }
@@ -101,7 +105,7 @@ mod tests {
                 .count()
         };
         let counts = STAGES.map(of);
-        assert_eq!((counts[0], counts[2], counts[3]), (1, 5, 1));
+        assert_eq!((counts[0], counts[2], counts[3], counts[4]), (1, 1, 3, 2));
         assert_eq!(counts.iter().sum::<usize>(), stored_kinds().count());
     }
 }

@@ -38,6 +38,7 @@ pub struct TestServer {
     authority: Arc<Authority>,
     certificates: Arc<Certificates>,
     registry: Arc<Registry>,
+    accounts: Arc<Accounts>,
     token_key: Vec<u8>,
     stop: Option<oneshot::Sender<()>>,
     served: Option<JoinHandle<()>>,
@@ -170,6 +171,9 @@ impl TestServer {
         };
         let server = Server::start(store, options).await?;
         let registry = server.registry();
+        let accounts = server
+            .accounts()
+            .context("it was given what signs tokens")?;
         let ca = CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes())?;
         let with_controllers = setup.controllers;
         let (stop, stopped) = oneshot::channel();
@@ -196,6 +200,7 @@ impl TestServer {
             authority,
             certificates,
             registry,
+            accounts,
             token_key: signer.public_key_raw().to_vec(),
             stop: Some(stop),
             served: Some(served),
@@ -227,6 +232,11 @@ impl TestServer {
     /// The public key that tokens of service accounts are verified with: a point of P-256.
     pub fn token_key(&self) -> &[u8] {
         &self.token_key
+    }
+
+    /// What signs its tokens of service accounts, for tests that sign what it would not.
+    pub fn accounts(&self) -> &Accounts {
+        &self.accounts
     }
 
     /// Its CA.

@@ -403,9 +403,20 @@ impl Watcher {
         }
         if now > self.asked {
             self.asked = now;
-            return self.granted.still(&self.registry);
+            let still = self.granted.still(&self.registry);
+            return match self.is_going() {
+                true => still.map_err(|_| too_old(Lost::Closed, self.seen)),
+                false => still,
+            };
         }
         Ok(())
+    }
+
+    /// Whether rights go because the tenant that gave them does: nobody took them away.
+    fn is_going(&self) -> bool {
+        let tenant = self.granted.principal().home.tenant();
+        let state = tenant.map(|name| self.registry.tenant(name.as_str()));
+        state.is_some_and(|state| state.is_none_or(|tenant| tenant.terminating))
     }
 
     /// What was there at the start, and its end mark.

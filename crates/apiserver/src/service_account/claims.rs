@@ -67,17 +67,18 @@ impl Account {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         let account = own.get("serviceaccount").and_then(Reference::read);
         let Reference { name, uid } = account.ok_or(Incomplete)?;
-        let mut bound = BINDINGS.iter().filter_map(|(claim, resource)| {
-            Some(Bound::Object(resource, Reference::read(own.get(claim)?)?))
+        // A pod's comes first, and its node is no second binding.
+        let bound = BINDINGS.iter().find_map(|(claim, resource)| {
+            let bound = Reference::read(own.get(claim)?);
+            Some(bound.map(|bound| Bound::Object(resource, bound)))
         });
         let read = Self {
-            space: space(text(own.get("tenant")).as_deref())?,
+            space: space(own.get("tenant"))?,
             tenant_uid: text(own.get("tenantUid")),
             namespace: text(own.get("namespace")).ok_or(Incomplete)?,
             name,
             uid,
-            // A pod's comes first, and its node is no second binding.
-            bound: bound.next().unwrap_or(Bound::Account),
+            bound: bound.unwrap_or(Some(Bound::Account)).ok_or(Incomplete)?,
             node: own.get("node").and_then(Reference::read),
             id: text(claims.get("jti")),
         };
@@ -91,7 +92,7 @@ impl Account {
             Some(value.to_owned()).filter(|value| !value.is_empty())
         };
         let read = Self {
-            space: space(text("tenant").as_deref())?,
+            space: space(claims.get(&format!("{KEPT}tenant")))?,
             tenant_uid: text("tenant.uid"),
             namespace: text("namespace").ok_or(Incomplete)?,
             name: text("service-account.name").ok_or(Incomplete)?,
@@ -150,14 +151,13 @@ impl Reference {
     }
 }
 
-/// The space that a token names. `system` is not named but by silence, and nobody is
-/// called so.
-fn space(named: Option<&str>) -> Result<Space, Incomplete> {
-    match named {
-        None => Ok(Space::System),
-        Some(name) => match Space::parse(name) {
-            Ok(space @ Space::Tenant(_)) => Ok(space),
-            _ => Err(Incomplete),
-        },
+/// The space that a token names. The system's is named by silence only.
+fn space(named: Option<&Value>) -> Result<Space, Incomplete> {
+    let Some(named) = named else {
+        return Ok(Space::System);
+    };
+    match named.as_str().map(Space::parse) {
+        Some(Ok(space @ Space::Tenant(_))) => Ok(space),
+        _ => Err(Incomplete),
     }
 }

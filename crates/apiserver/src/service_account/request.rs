@@ -40,7 +40,7 @@ pub async fn request(
     let issuer = app.accounts.as_ref().map(|accounts| &accounts.issuer);
     let issuer = issuer.ok_or_else(|| Refusal::internal("no service-account key is configured"))?;
     check_names(&written.object, &address, uid)?;
-    let mut wanted = Wanted::read(&written.object, &address.name, issuer)?;
+    let mut wanted = Wanted::read(&written.object, issuer)?;
     if let Some(asked) = wanted.shorten() {
         written.warnings.push(format!(
             "requested expiration of {asked} seconds shortened to {LONGEST_SECONDS} seconds"
@@ -96,7 +96,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn read(request: &Object, name: &str, issuer: &Issuer) -> Result<Self> {
+    fn read(request: &Object, issuer: &Issuer) -> Result<Self> {
         let spec = request.get("spec");
         let member = |name: &str| spec.and_then(|spec| spec.get(name));
         let audiences = member("audiences")
@@ -119,13 +119,9 @@ impl Wanted {
         };
         if let Some(why) = why {
             let error = FieldError::invalid("spec.expirationSeconds", &seconds.into(), why);
-            let group = "authentication.k8s.io";
-            return Err(Refusal::invalid_named(
-                "TokenRequest",
-                group,
-                name,
-                &[error],
-            ));
+            // Kubernetes refuses it under no name.
+            let (kind, group) = ("TokenRequest", "authentication.k8s.io");
+            return Err(Refusal::invalid_named(kind, group, "", &[error]));
         }
         let bound = member("boundObjectRef").cloned().unwrap_or(Value::Null);
         Ok(Self {

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use insula_access::jwt::{Claims, KeySet, Signed, TimeError, Verified};
-use insula_core::{AUTHENTICATED, CREDENTIAL_ID, Extra, Principal, Proof, Tie};
+use insula_access::jwt::{Claims, KeySet, Signed, TimeError, Times, Verified};
+use insula_core::{AUTHENTICATED, CREDENTIAL_ID, Extra, Principal, Proof, Space, Tie};
 use insula_kinds::{Value, kinds};
 use ring::digest::{SHA256, digest};
 
@@ -28,6 +28,8 @@ pub struct Verifier {
 struct Known {
     account: Account,
     audiences: Vec<String>,
+    /// When it holds; one that is kept in a secret holds for as long as it is there.
+    times: Option<Times>,
 }
 
 /// Who holds a token, and for whom it is meant.
@@ -37,6 +39,17 @@ pub struct Holder {
     pub principal: Principal,
     /// For whom, of those that were asked for.
     pub audiences: Vec<String>,
+}
+
+/// A token that is not believed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Doubt {
+    /// Why not.
+    pub why: Unbelieved,
+    /// The space of the account that it was made for, if the server made it: what is wrong
+    /// with it is nobody's business elsewhere.
+    pub home: Option<Space>,
 }
 
 /// Why a token is not believed, as reviews of tokens say it.
@@ -62,7 +75,21 @@ pub enum Unbelieved {
         /// And not for these.
         wanted: Vec<String>,
     },
-    /// What it lives with is gone.
+    /// Its account is not there.
+    #[error("serviceaccounts {} not found", insula_kinds::field::quote(.0))]
+    NoAccount(String),
+    /// Its account is being deleted.
+    #[error("service account {0} has been deleted")]
+    Deleted(String),
+    /// Its account is another of that name.
+    #[error("service account UID ({is}) does not match claim ({said})")]
+    Other {
+        /// The UID of the one that is there.
+        is: String,
+        /// The UID in the token.
+        said: String,
+    },
+    /// What else it lives with is gone.
     #[error("service account token has been invalidated")]
     Gone,
 }
@@ -107,29 +134,35 @@ impl Verifier {
         token: &str,
         wanted: &[String],
         now: i64,
-    ) -> Result<Holder, Unbelieved> {
-        let known = match self.known.find(token, now) {
-            Some(known) => known,
-            None => self.read(token, now)?,
+    ) -> Result<Holder, Doubt> {
+        let found = self.known.find(token, now);
+        let known = match &found {
+            Some(known) => Arc::clone(known),
+            None => Arc::new(self.read(token).map_err(|why| Doubt { why, home: None })?),
         };
-        let mut audiences = known.audiences.clone();
-        audiences.retain(|audience| wanted.contains(audience));
-        if audiences.is_empty() {
-            return Err(Unbelieved::Audience {
-                found: known.audiences.clone(),
-                wanted: wanted.to_vec(),
-            });
+        let doubt = |why| Doubt {
+            why,
+            home: Some(known.account.space.clone()),
+        };
+        known.holds_at(now).map_err(doubt)?;
+        if found.is_none() {
+            let expires = known.times.and_then(|times| times.expires);
+            let expires = expires.unwrap_or(i64::MAX);
+            self.known.keep(token, expires, Arc::clone(&known));
         }
-        let account = &known.account;
-        let alive = is_there(registry, account) && lives(registry, account, token);
-        alive.then_some(()).ok_or(Unbelieved::Gone)?;
+        let audiences = known.audiences_of(wanted).map_err(doubt)?;
+        check_account(registry, &known.account).map_err(doubt)?;
+        if !lives(registry, &known.account, token) {
+            return Err(doubt(Unbelieved::Gone));
+        }
         Ok(Holder {
-            principal: principal(account),
+            principal: principal(&known.account),
             audiences,
         })
     }
 
-    fn read(&self, token: &str, now: i64) -> Result<Arc<Known>, Unbelieved> {
+    /// What a token says that the server signed.
+    fn read(&self, token: &str) -> Result<Known, Unbelieved> {
         let signed = Signed::parse(token)?;
         let kept = match signed.claimed_issuer() {
             Some(KEPT_ISSUER) => true,
@@ -137,40 +170,71 @@ impl Verifier {
             _ => return Err(Unbelieved::Foreign),
         };
         let claims = signed.verify(&self.keys)?;
-        let (known, expires) = match kept {
-            true => (self.kept(claims)?, i64::MAX),
-            false => requested(claims, now)?,
-        };
-        let known = Arc::new(known);
-        self.known.keep(token, expires, Arc::clone(&known));
-        Ok(known)
-    }
-
-    fn kept(&self, claims: &Claims) -> Result<Known, Unbelieved> {
-        Ok(Known {
-            account: Account::of_kept(claims)?,
-            audiences: vec![self.issuer.clone()],
+        Ok(match kept {
+            true => Known {
+                account: Account::of_kept(claims)?,
+                audiences: vec![self.issuer.clone()],
+                times: None,
+            },
+            false => requested(claims)?,
         })
     }
 }
 
-fn requested(claims: &Claims, now: i64) -> Result<(Known, i64), Unbelieved> {
-    let times = claims.times().map_err(|_| Incomplete)?;
-    times.check(now).map_err(Unbelieved::Time)?;
-    let expires = times.expires.ok_or(Incomplete)?;
-    let audiences = claims.audiences().map_err(|_| Incomplete)?;
-    let known = Known {
-        account: Account::of_requested(claims)?,
-        audiences: audiences.into_iter().map(str::to_owned).collect(),
-    };
-    Ok((known, expires))
+impl Known {
+    fn holds_at(&self, now: i64) -> Result<(), Unbelieved> {
+        let held = self.times.map(|times| times.check(now));
+        held.transpose().map(drop).map_err(Unbelieved::Time)
+    }
+
+    /// Those of the wanted that it is for.
+    fn audiences_of(&self, wanted: &[String]) -> Result<Vec<String>, Unbelieved> {
+        let mut audiences = self.audiences.clone();
+        audiences.retain(|audience| wanted.contains(audience));
+        if audiences.is_empty() {
+            return Err(Unbelieved::Audience {
+                found: self.audiences.clone(),
+                wanted: wanted.to_vec(),
+            });
+        }
+        Ok(audiences)
+    }
 }
 
-/// Whether the account that the token names is there, and is no other of its name.
-fn is_there(registry: &Registry, account: &Account) -> bool {
+fn requested(claims: &Claims) -> Result<Known, Unbelieved> {
+    let times = claims.times().map_err(|_| Incomplete)?;
+    // No token is asked for that holds for ever.
+    times.expires.ok_or(Incomplete)?;
+    let audiences = claims.audiences().map_err(|_| Incomplete)?;
+    Ok(Known {
+        account: Account::of_requested(claims)?,
+        audiences: audiences.into_iter().map(str::to_owned).collect(),
+        times: Some(times),
+    })
+}
+
+/// Refuses a token whose account is not there, or is another of its name, in this tenant or
+/// in a former one of that name.
+fn check_account(registry: &Registry, account: &Account) -> Result<(), Unbelieved> {
+    let life = registry.cache().life(&account.space);
+    let same = |uid: &String| life.is_some_and(|life| *life.uid == **uid);
+    if !account.tenant_uid.as_ref().is_none_or(same) {
+        return Err(Unbelieved::Gone);
+    }
     let address = address(account, "serviceaccounts", &account.name);
     let found = registry.cached(&address);
-    found.is_some_and(|found| is(&found, &account.uid))
+    let found = found.ok_or_else(|| Unbelieved::NoAccount(account.name.clone()))?;
+    let is = found.uid().unwrap_or("");
+    if is != account.uid {
+        return Err(Unbelieved::Other {
+            is: is.to_owned(),
+            said: account.uid.clone(),
+        });
+    }
+    match is_terminating(&found) {
+        true => Err(Unbelieved::Deleted(address.within())),
+        false => Ok(()),
+    }
 }
 
 /// Whether what the token is bound to is there.

@@ -291,7 +291,7 @@ fn validate_new(stored: &Kind, kind: &Kind, object: &Object) -> Vec<FieldError> 
 /// What must hold while an object comes about: its space and its namespace are there and
 /// not going away. The transaction itself checks it, so that nothing is created into what
 /// was deleted a moment ago.
-struct Gate {
+pub(super) struct Gate {
     tenant: Option<(Address, Arc<Stored>)>,
     namespace: Option<(Address, Arc<Stored>)>,
 }
@@ -299,7 +299,7 @@ struct Gate {
 impl Gate {
     /// What closes it is looked at twice: the namespace that the cache shows may have been
     /// replaced by another of its name.
-    async fn open(registry: &Registry, kind: &Kind, address: &Address) -> Result<Self> {
+    pub(super) async fn open(registry: &Registry, kind: &Kind, address: &Address) -> Result<Self> {
         match Self::try_open(registry, kind, address).await {
             Err(_) => {
                 registry.catch_up().await?;
@@ -339,7 +339,7 @@ impl Gate {
         Ok(gate)
     }
 
-    fn guard(&self, registry: &Registry, mut transaction: Transaction) -> Transaction {
+    pub(super) fn guard(&self, registry: &Registry, mut transaction: Transaction) -> Transaction {
         for (address, seen) in [&self.tenant, &self.namespace].into_iter().flatten() {
             let unchanged = Expect::At(seen.revision);
             transaction = transaction.check(registry.key(address), unchanged);

@@ -8,7 +8,7 @@ use insula_kinds::{FieldError, Kind, Object, convert, defaults, prepare, time, v
 use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
-use super::create::encoded;
+use super::create::{Gate, encoded};
 use super::{Done, metadata, rights};
 use crate::allocate;
 use crate::authorize::Granted;
@@ -162,9 +162,14 @@ async fn attempt(
         let shown = Stored::new(Arc::clone(&current.key), current.revision, &value);
         return Ok(Attempt::Done(done(Arc::new(shown))));
     }
-    let transaction = Transaction::new()
-        .check(registry.key(request.address), current.expected())
-        .put(registry.key(request.address), value.clone());
+    let key = registry.key(request.address);
+    let mut transaction = Transaction::new().check(key.clone(), current.expected());
+    if current.built_in {
+        // What every space has is stored from here on: it comes about where it is put.
+        let gate = Gate::open(registry, kind, request.address).await?;
+        transaction = gate.guard(registry, transaction);
+    }
+    let transaction = transaction.put(key, value.clone());
     match registry.commit(transaction).await? {
         Outcome::Committed(revision) | Outcome::Unchanged(revision) => {
             let object = Stored::new(Arc::clone(&current.key), revision, &value);

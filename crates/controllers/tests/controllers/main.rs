@@ -2,7 +2,9 @@
 
 mod certificates;
 mod namespaces;
+mod roles;
 mod tenants;
+mod tokens;
 mod volumes;
 
 use std::time::Duration;

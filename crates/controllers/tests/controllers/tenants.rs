@@ -146,8 +146,11 @@ async fn a_tenant_waits_for_finalizers_says_so_and_takes_nothing_new() -> anyhow
             assert!(refused.message().ends_with(why), "{}", refused.message());
         }
         // Whoever is to let go still has the rights to.
-        let roles = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-        assert_eq!(count(&client, roles).await?, 1);
+        let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+        let own = client
+            .get(&format!("{bindings}/admin-role-binding"))
+            .await?;
+        assert_eq!(own.status, 200, "{}", own.text());
         release(&client, &format!("{MAPS}/held")).await?;
         until_gone(&system, T1).await?;
         assert_eq!(keys_of(&server, "t1").await?, [""; 0]);
@@ -311,4 +314,73 @@ async fn objects_that_are_written_all_the_time_go_too() -> anyhow::Result<()> {
     let (written, deleted) = tokio::join!(futures_util::future::try_join_all(writers), deleted);
     written?;
     deleted
+}
+
+#[tokio::test]
+async fn administrators_watch_their_tenant_go_to_the_last_namespace() -> anyhow::Result<()> {
+    for server in servers().await? {
+        let (system, client) = (server.system().await?, server.tenant("t1").await?);
+        let path = "/api/v1/namespaces";
+        let list = client.get(path).await?.json();
+        let revision = list["metadata"]["resourceVersion"].as_str().unwrap();
+        let watched = format!("{path}?watch=true&resourceVersion={revision}");
+        let mut watch = client.watch(&watched).await?;
+        delete(&system, T1).await?;
+        let mut gone = Vec::new();
+        while gone.len() < 3 {
+            let event = watch.next().await?.unwrap_or_default();
+            assert_ne!(event["type"], "ERROR", "{event}");
+            if event["type"] == "DELETED" {
+                gone.push(event["object"]["metadata"]["name"].clone());
+            }
+        }
+        assert_eq!(gone, ["default", "kube-public", "kube-system"]);
+        until_gone(&system, T1).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn rights_last_until_nothing_but_rights_is_left() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let (system, client) = (server.system().await?, server.tenant("t1").await?);
+    let account = json!({"metadata": {"name": "held", "finalizers": ["x.io/y"]}});
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    create(&client, accounts, account).await?;
+    delete(&system, T1).await?;
+    let remaining = "Some resources are remaining: serviceaccounts. has 1 resource instances";
+    until(&system, T1, |answer| {
+        condition(&answer.json(), "TenantContentRemaining")["message"] == remaining
+    })
+    .await?;
+    assert_eq!(count(&client, "/api/v1/namespaces").await?, 0);
+    release(&client, &format!("{accounts}/held")).await?;
+    until_gone(&system, T1).await?;
+    assert_eq!(keys_of(&server, "t1").await?, [""; 0]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_every_space_has_is_not_changed_in_one_that_is_going() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let system = server.system().await?;
+    let tenant = json!({"metadata": {"name": "t1", "finalizers": ["x.io/y"]}});
+    create(&system, "/api/v1/tenants", tenant).await?;
+    delete(&system, T1).await?;
+    until(&system, T1, |answer| {
+        answer.json()["spec"]["finalizers"]
+            .as_array()
+            .is_none_or(Vec::is_empty)
+    })
+    .await?;
+    // A built-in role that is changed is stored from then on; here nobody would remove it.
+    let view = "/apis/rbac.authorization.k8s.io/v1/tenants/t1/clusterroles/view";
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    let refused = system.patch(view, "merge", &label).await?;
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    let why = "unable to create new content in tenant t1 because it is being terminated";
+    assert!(refused.message().ends_with(why), "{}", refused.message());
+    assert_eq!(keys_of(&server, "t1").await?, ["/registry/tenants/t1"]);
+    release(&system, T1).await?;
+    until_gone(&system, T1).await
 }

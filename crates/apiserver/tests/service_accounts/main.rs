@@ -1,0 +1,82 @@
+//! Service accounts: their tokens, whom they are believed to be, and when no longer.
+
+mod forged;
+mod identity;
+mod lifetime;
+mod requests;
+mod rights;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use insula_testkit::server::{Client, TestServer};
+use serde_json::{Value, json};
+
+const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
+const TOKEN: &str = "/api/v1/namespaces/default/serviceaccounts/robot/token";
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const WHOAMI: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const ISSUER: &str = "https://insula.test";
+
+async fn made(client: &Client, path: &str, object: Value) -> anyhow::Result<Value> {
+    let made = client.post(path, &object).await?;
+    anyhow::ensure!(made.status == 201, "{path}: {}", made.text());
+    Ok(made.json())
+}
+
+async fn gone(client: &Client, path: &str) -> anyhow::Result<()> {
+    let deleted = client.delete(path).await?;
+    anyhow::ensure!(deleted.status == 200, "{path}: {}", deleted.text());
+    Ok(())
+}
+
+/// The account `robot`, as it was made.
+async fn robot(client: &Client) -> anyhow::Result<Value> {
+    made(client, ACCOUNTS, json!({"metadata": {"name": "robot"}})).await
+}
+
+async fn token(client: &Client, spec: Value) -> anyhow::Result<String> {
+    let request = made(client, TOKEN, json!({"spec": spec})).await?;
+    Ok(request["status"]["token"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned())
+}
+
+fn bound_to(kind: &str, name: &str) -> Value {
+    json!({"boundObjectRef": {"apiVersion": "v1", "kind": kind, "name": name}})
+}
+
+fn pod() -> Value {
+    json!({"metadata": {"name": "p"}, "spec": {"serviceAccountName": "robot", "nodeName": "n",
+        "containers": [{"name": "c", "image": "i"}]}})
+}
+
+fn claims(token: &str) -> Value {
+    let part = token.split('.').nth(1).unwrap_or_default();
+    let part = URL_SAFE_NO_PAD.decode(part).unwrap_or_default();
+    serde_json::from_slice(&part).unwrap_or_default()
+}
+
+/// Who the server says the holder is, with the code of the answer.
+async fn whoami(server: &TestServer, token: &str) -> anyhow::Result<(u16, Value)> {
+    let answer = server.client(token).await?.post(WHOAMI, &json!({})).await?;
+    Ok((answer.status, answer.json()["status"]["userInfo"].clone()))
+}
+
+async fn reviewed(client: &Client, token: &str, audiences: &[&str]) -> anyhow::Result<Value> {
+    let review = json!({"spec": {"token": token, "audiences": audiences}});
+    Ok(made(client, REVIEWS, review).await?["status"].clone())
+}
+
+fn refused(why: &str) -> Value {
+    json!({"user": {}, "error": why})
+}
+
+/// What the server itself signs, whatever it says.
+fn signed(server: &TestServer, claims: &Value) -> String {
+    server.accounts().issuer.sign(claims).unwrap_or_default()
+}

@@ -1,0 +1,226 @@
+//! Secrets that keep the token of a service account.
+//!
+//! Who makes a secret of that type and names an account in it gets the account's token, the
+//! CA that the server is known by, and the namespace. What is missing or wrong is put right;
+//! a token that is there is left alone. A secret whose account is not there, or is another
+//! of its name, goes.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use insula_apiserver::Registry;
+use insula_apiserver::cache::Stored;
+use insula_apiserver::registry::{Address, core_kind, is_terminating};
+use insula_apiserver::service_account::{Account, Bound, Issuer, KEPT_TOKEN};
+use insula_apiserver::status::{Refusal, Result};
+use insula_apiserver::write::{DeleteOptions, Modified, Modify, modify, remove};
+use insula_kinds::{Object, Value};
+use memchr::memmem;
+use serde_json::json;
+
+use crate::terminate::uid;
+use crate::unless_futile;
+
+/// What keeps tokens in secrets.
+#[derive(Clone, Copy)]
+pub struct Keeper<'a> {
+    /// Where secrets and accounts are.
+    pub registry: &'a Registry,
+    /// Signs tokens.
+    pub issuer: &'a Issuer,
+    /// What the server's certificate is verified with, in PEM.
+    pub ca: &'a str,
+}
+
+/// The type of such secrets.
+const TYPE: &str = "kubernetes.io/service-account-token";
+
+/// The account that a secret asks for.
+const NAME: &str = "kubernetes.io/service-account.name";
+
+/// Which one of that name.
+const UID: &str = "kubernetes.io/service-account.uid";
+
+/// Where a secret keeps what the server's certificate is verified with.
+const CA: &str = "ca.crt";
+
+/// Where it keeps the namespace.
+const NAMESPACE: &str = "namespace";
+
+/// Whether a secret may be one that keeps a token.
+pub fn is_kept_in(secret: &Stored) -> bool {
+    memmem::find(&secret.body, TYPE.as_bytes()).is_some()
+}
+
+impl Keeper<'_> {
+    /// Looks at every secret of an account, which may be gone.
+    pub async fn tend_all_of(&self, account: &Address) -> Result<()> {
+        let namespace = account.namespace.as_deref().unwrap_or("");
+        let secrets = core_kind("secrets");
+        let Some(collection) = self.registry.cache().find(secrets, &account.space) else {
+            return Ok(());
+        };
+        for secret in collection.snapshot(&format!("{namespace}/"), None).objects {
+            if is_kept_in(&secret) && annotation(&secret.tree(), NAME) == Some(&account.name) {
+                let address = Address {
+                    kind: secrets,
+                    name: secret.name().to_owned(),
+                    ..account.clone()
+                };
+                self.tend(&address).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a secret right, or deletes it.
+    pub async fn tend(&self, address: &Address) -> Result<()> {
+        let Some(secret) = self.registry.cached(address) else {
+            return Ok(());
+        };
+        let tree = secret.tree();
+        let Some(account) = asked_for(&tree, address) else {
+            return Ok(());
+        };
+        if is_terminating(&secret) {
+            return Ok(());
+        }
+        if self.owner(&account, &tree).is_none() {
+            // Nothing is deleted because of what was so a moment ago.
+            self.registry.catch_up().await?;
+            if self.owner(&account, &tree).is_none() {
+                return self.discard(address, &secret).await;
+            }
+        }
+        if self.lacks(&tree, address) {
+            let written = self.write(address, &account).await;
+            return unless_futile(written, address);
+        }
+        Ok(())
+    }
+
+    /// The account, if it is there and is the one that the secret means.
+    fn owner(&self, account: &Address, secret: &Object) -> Option<String> {
+        let found = self.registry.cached(account)?;
+        let is = found.uid()?;
+        let meant = annotation(secret, UID).filter(|uid| !uid.is_empty());
+        meant.is_none_or(|meant| meant == is).then(|| is.to_owned())
+    }
+
+    /// Deletes the secret as it was seen. One that has changed since is looked at again when
+    /// the log tells so.
+    async fn discard(&self, address: &Address, secret: &Stored) -> Result<()> {
+        let options = DeleteOptions::exactly(secret);
+        match remove(self.registry, address.of(), address, &options).await {
+            Err(refusal) if refusal.reason() != "Conflict" => Err(refusal),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether anything is missing or wrong that can be put right.
+    fn lacks(&self, secret: &Object, address: &Address) -> bool {
+        let immutable = secret.get("immutable") == Some(&Value::Bool(true));
+        let right = self.fixed(address);
+        let right = right.iter().all(|(key, value)| datum(secret, key) == value);
+        let whole = right && !datum(secret, KEPT_TOKEN).is_empty();
+        !immutable && (!whole || annotation(secret, UID).is_none_or(str::is_empty))
+    }
+
+    /// What is the same in every secret of a namespace, as it is stored.
+    fn fixed(&self, address: &Address) -> [(&'static str, String); 2] {
+        let namespace = address.namespace.as_deref().unwrap_or("");
+        [
+            (CA, STANDARD.encode(self.ca)),
+            (NAMESPACE, STANDARD.encode(namespace)),
+        ]
+    }
+
+    async fn write(&self, address: &Address, account: &Address) -> Result<()> {
+        let request = Modify {
+            kind: address.of(),
+            address,
+            subresource: None,
+            whole: false,
+            dry_run: false,
+            by: None,
+        };
+        let make = |secret: &Object| {
+            let mut object = secret.clone();
+            let same = asked_for(secret, address).is_some_and(|now| now.name == account.name);
+            if same
+                && self.lacks(secret, address)
+                && let Some(uid) = self.owner(account, secret)
+            {
+                self.fill(&mut object, address, account, &uid)?;
+            }
+            Ok(Modified {
+                object,
+                warnings: Vec::new(),
+            })
+        };
+        modify(self.registry, request, make).await.map(drop)
+    }
+
+    fn fill(
+        &self,
+        secret: &mut Object,
+        address: &Address,
+        account: &Address,
+        uid: &str,
+    ) -> Result<()> {
+        let missing = datum(secret, KEPT_TOKEN).is_empty();
+        let token = missing.then(|| self.sign(address, account, uid));
+        let data = secret.entry("data").or_insert_with(|| json!({}));
+        if data.is_null() {
+            *data = json!({});
+        }
+        if let Some(token) = token {
+            data[KEPT_TOKEN] = STANDARD.encode(token?).into();
+        }
+        for (key, value) in self.fixed(address) {
+            data[key] = value.into();
+        }
+        // It names its account in one, so there are annotations.
+        if let Some(metadata) = secret.get_mut("metadata") {
+            metadata["annotations"][UID] = uid.into();
+        }
+        Ok(())
+    }
+
+    fn sign(&self, secret: &Address, account: &Address, uid: &str) -> Result<String> {
+        let life = self.registry.cache().life(&account.space);
+        let life = life.ok_or_else(|| Refusal::unavailable("the space is not there yet"))?;
+        let account = Account {
+            space: account.space.clone(),
+            tenant_uid: (!account.space.is_system()).then(|| life.uid.to_string()),
+            namespace: account.namespace.clone().unwrap_or_default(),
+            name: account.name.clone(),
+            uid: uid.to_owned(),
+            bound: Bound::Kept(secret.name.clone()),
+            node: None,
+            id: None,
+        };
+        self.issuer.sign(&account.to_kept(&secret.name))
+    }
+}
+
+/// The account whose token the secret asks for, if it does.
+fn asked_for(secret: &Object, address: &Address) -> Option<Address> {
+    let of_type = secret.get("type").and_then(Value::as_str) == Some(TYPE);
+    let name = annotation(secret, NAME).filter(|_| of_type && uid(secret).is_some())?;
+    Some(Address {
+        kind: core_kind("serviceaccounts"),
+        name: name.to_owned(),
+        ..address.clone()
+    })
+}
+
+fn annotation<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
+    let annotations = object.get("metadata")?.get("annotations")?;
+    annotations.get(name)?.as_str()
+}
+
+/// What the secret holds there, as it is stored.
+fn datum<'a>(secret: &'a Object, key: &str) -> &'a str {
+    let found = secret.get("data").and_then(|data| data.get(key));
+    found.and_then(Value::as_str).unwrap_or("")
+}

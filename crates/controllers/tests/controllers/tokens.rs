@@ -1,0 +1,302 @@
+//! Secrets that keep tokens of service accounts.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use insula_store::Store;
+use insula_store::memory::Memory;
+use insula_testkit::server::{Client, Setup, TestServer};
+use serde_json::{Value, json};
+
+use super::{create, servers, until, until_gone};
+
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
+const WHOAMI: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+
+fn secret(name: &str, account: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "annotations": {"kubernetes.io/service-account.name": account}},
+        "type": "kubernetes.io/service-account-token",
+    })
+}
+
+async fn account(client: &Client, name: &str) -> anyhow::Result<Value> {
+    create(client, ACCOUNTS, json!({"metadata": {"name": name}})).await
+}
+
+fn decoded(secret: &Value, key: &str) -> String {
+    let text = secret["data"][key].as_str().unwrap_or_default();
+    String::from_utf8(STANDARD.decode(text).unwrap_or_default()).unwrap_or_default()
+}
+
+/// Waits until the secret has a token, and returns it whole.
+async fn filled(client: &Client, name: &str) -> anyhow::Result<Value> {
+    let path = format!("{SECRETS}/{name}");
+    let has = |secret: &Value| !decoded(secret, "token").is_empty();
+    let found = until(client, &path, |answer| has(&answer.json())).await?;
+    Ok(found.json())
+}
+
+/// What a token's claims are, whoever signed them.
+fn claims(token: &str) -> Value {
+    let part = token.split('.').nth(1).unwrap_or_default();
+    let part = URL_SAFE_NO_PAD.decode(part).unwrap_or_default();
+    serde_json::from_slice(&part).unwrap_or_default()
+}
+
+async fn whoami(server: &TestServer, token: &str) -> anyhow::Result<(u16, Value)> {
+    let answer = server.client(token).await?.post(WHOAMI, &json!({})).await?;
+    Ok((answer.status, answer.json()["status"]["userInfo"].clone()))
+}
+
+#[tokio::test]
+async fn a_secret_that_asks_for_a_token_gets_one_that_is_believed() -> anyhow::Result<()> {
+    for server in servers().await? {
+        let system = server.system().await?;
+        for (client, space) in [
+            (server.tenant("t1").await?, "t1"),
+            (system.clone(), "system"),
+        ] {
+            let uid = account(&client, "robot").await?["metadata"]["uid"].clone();
+            create(&client, SECRETS, secret("kept", "robot")).await?;
+            let found = filled(&client, "kept").await?;
+            let annotations = &found["metadata"]["annotations"];
+            assert_eq!(annotations["kubernetes.io/service-account.uid"], uid);
+            assert_eq!(
+                decoded(&found, "ca.crt"),
+                server.authority().certificate_pem()
+            );
+            assert_eq!(decoded(&found, "namespace"), "default");
+            let token = decoded(&found, "token");
+            let mut expected = json!({
+                "iss": "kubernetes/serviceaccount",
+                "sub": "system:serviceaccount:default:robot",
+                "kubernetes.io/serviceaccount/namespace": "default",
+                "kubernetes.io/serviceaccount/secret.name": "kept",
+                "kubernetes.io/serviceaccount/service-account.name": "robot",
+                "kubernetes.io/serviceaccount/service-account.uid": uid,
+            });
+            if space != "system" {
+                let tenant = system.get("/api/v1/tenants/t1").await?.json();
+                expected["kubernetes.io/serviceaccount/tenant"] = space.into();
+                expected["kubernetes.io/serviceaccount/tenant.uid"] =
+                    tenant["metadata"]["uid"].clone();
+            }
+            assert_eq!(claims(&token), expected);
+            let (status, user) = whoami(&server, &token).await?;
+            assert_eq!(status, 201);
+            assert_eq!(
+                user,
+                json!({
+                    "username": "system:serviceaccount:default:robot", "uid": uid,
+                    "groups": ["system:serviceaccounts", "system:serviceaccounts:default",
+                        "system:authenticated"],
+                    "extra": {"insula.dev/tenant": [space]},
+                })
+            );
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_missing_or_wrong_is_put_right_and_a_token_is_left_alone() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    account(&client, "robot").await?;
+    create(&client, SECRETS, secret("kept", "robot")).await?;
+    let whole = filled(&client, "kept").await?;
+    let path = format!("{SECRETS}/kept");
+    for broken in [
+        json!({"ca.crt": null}),
+        json!({"ca.crt": STANDARD.encode("another")}),
+        json!({"namespace": null, "ca.crt": ""}),
+        json!({"namespace": STANDARD.encode("elsewhere")}),
+    ] {
+        let patched = client
+            .patch(&path, "merge", &json!({"data": broken}))
+            .await?;
+        assert_eq!(patched.status, 200, "{}", patched.text());
+        let is_whole = |secret: Value| secret["data"] == whole["data"];
+        until(&client, &path, |answer| is_whole(answer.json())).await?;
+    }
+    // Without its annotation, too; and nothing else in it is touched.
+    let uid = json!({"metadata": {"annotations": {"kubernetes.io/service-account.uid": null}},
+        "data": {"more": STANDARD.encode("mine")}});
+    assert_eq!(client.patch(&path, "merge", &uid).await?.status, 200);
+    let annotated = until(&client, &path, |answer| {
+        answer.json()["metadata"]["annotations"] == whole["metadata"]["annotations"]
+    })
+    .await?;
+    assert_eq!(decoded(&annotated.json(), "more"), "mine");
+    // A token that is taken away comes back, one that is there stays, whatever it is.
+    let without = json!({"data": {"token": null}});
+    assert_eq!(client.patch(&path, "merge", &without).await?.status, 200);
+    let again = decoded(&filled(&client, "kept").await?, "token");
+    assert_eq!(claims(&again), claims(&decoded(&whole, "token")));
+    assert_eq!(whoami(&server, &again).await?.0, 201);
+    let own = json!({"data": {"token": STANDARD.encode("own"), "namespace": null}});
+    assert_eq!(client.patch(&path, "merge", &own).await?.status, 200);
+    let kept = until(&client, &path, |answer| {
+        decoded(&answer.json(), "namespace") == "default"
+    })
+    .await?;
+    assert_eq!(decoded(&kept.json(), "token"), "own");
+    // What the secret no longer holds is no longer believed.
+    assert_eq!(whoami(&server, &again).await?.0, 401);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_secret_for_nobody_or_for_somebody_else_goes() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let (client, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
+    let theirs = account(&other, "robot").await?["metadata"]["uid"].clone();
+    for (name, account) in [("missing", "robot"), ("odd", "a/b"), ("path", "../default")] {
+        create(&client, SECRETS, secret(name, account)).await?;
+        until_gone(&client, &format!("{SECRETS}/{name}")).await?;
+    }
+    account(&client, "robot").await?;
+    let mut foreign = secret("foreign", "robot");
+    foreign["metadata"]["annotations"]["kubernetes.io/service-account.uid"] = theirs;
+    create(&client, SECRETS, foreign).await?;
+    until_gone(&client, &format!("{SECRETS}/foreign")).await?;
+    // A secret of any other type is nobody's business.
+    let mut plain = secret("plain", "nobody");
+    plain["type"] = "Opaque".into();
+    create(&client, SECRETS, plain).await?;
+    create(&client, SECRETS, secret("later", "robot")).await?;
+    filled(&client, "later").await?;
+    let plain = client.get(&format!("{SECRETS}/plain")).await?.json();
+    assert_eq!(plain["data"], Value::Null, "{plain}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn tokens_go_with_their_account_and_the_next_of_its_name_has_none() -> anyhow::Result<()> {
+    for server in servers().await? {
+        let (one, two) = (server.tenant("t1").await?, server.tenant("t2").await?);
+        let mut tokens = Vec::new();
+        for client in [&one, &two] {
+            for name in ["robot", "other"] {
+                account(client, name).await?;
+                create(client, SECRETS, secret(&format!("of-{name}"), name)).await?;
+                tokens.push(decoded(
+                    &filled(client, &format!("of-{name}")).await?,
+                    "token",
+                ));
+            }
+        }
+        let deleted = one.delete(&format!("{ACCOUNTS}/robot")).await?;
+        assert_eq!(deleted.status, 200);
+        assert_eq!(whoami(&server, &tokens[0]).await?.0, 401, "at once");
+        until_gone(&one, &format!("{SECRETS}/of-robot")).await?;
+        account(&one, "robot").await?;
+        // By the time that this one is filled, everything before it was looked at.
+        create(&one, SECRETS, secret("again", "robot")).await?;
+        let again = decoded(&filled(&one, "again").await?, "token");
+        let secrets = [
+            (&one, "of-robot", 404),
+            (&one, "of-other", 200),
+            (&two, "of-robot", 200),
+        ];
+        for (client, name, code) in secrets {
+            let found = client.get(&format!("{SECRETS}/{name}")).await?;
+            assert_eq!(found.status, code, "{name}");
+        }
+        tokens.push(again);
+        let mut codes = Vec::new();
+        for token in &tokens {
+            codes.push(whoami(&server, token).await?.0);
+        }
+        assert_eq!(codes, [401, 201, 201, 201, 201]);
+        // One and the same name in two spaces is two accounts.
+        let homes = [(2, "t2"), (4, "t1")];
+        for (at, home) in homes {
+            let (_, user) = whoami(&server, &tokens[at]).await?;
+            assert_eq!(user["username"], "system:serviceaccount:default:robot");
+            assert_eq!(user["extra"], json!({"insula.dev/tenant": [home]}));
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_deleted_secret_takes_its_token_with_it() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    account(&client, "robot").await?;
+    create(&client, SECRETS, secret("kept", "robot")).await?;
+    let token = decoded(&filled(&client, "kept").await?, "token");
+    assert_eq!(whoami(&server, &token).await?.0, 201);
+    let deleted = client.delete(&format!("{SECRETS}/kept")).await?;
+    assert_eq!(deleted.status, 200);
+    assert_eq!(whoami(&server, &token).await?.0, 401);
+    // Another secret of its name has another token.
+    create(&client, SECRETS, secret("kept", "robot")).await?;
+    let other = decoded(&filled(&client, "kept").await?, "token");
+    assert_eq!(whoami(&server, &token).await?.0, 401);
+    assert_eq!(whoami(&server, &other).await?.0, 201);
+    // Who marks it as no longer valid is obeyed.
+    let mark = json!({"metadata": {"labels":
+        {"kubernetes.io/legacy-token-invalid-since": "2026-01-01"}}});
+    let path = format!("{SECRETS}/kept");
+    assert_eq!(client.patch(&path, "merge", &mark).await?.status, 200);
+    assert_eq!(whoami(&server, &other).await?.0, 401);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_secret_that_cannot_be_filled_is_left_and_stops_nobody() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    account(&client, "robot").await?;
+    let mut immutable = secret("immutable", "robot");
+    immutable["immutable"] = true.into();
+    create(&client, SECRETS, immutable).await?;
+    let mut full = secret("full", "robot");
+    full["data"] = json!({"a": STANDARD.encode(vec![b'a'; 1 << 20])});
+    create(&client, SECRETS, full).await?;
+    create(&client, SECRETS, secret("later", "robot")).await?;
+    filled(&client, "later").await?;
+    for name in ["immutable", "full"] {
+        let found = client.get(&format!("{SECRETS}/{name}")).await?.json();
+        assert_eq!(found["data"]["token"], Value::Null, "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_happened_while_no_loop_ran_is_caught_up_with() -> anyhow::Result<()> {
+    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
+    let client = server.tenant("t1").await?;
+    for name in ["stays", "goes"] {
+        account(&client, name).await?;
+        create(&client, SECRETS, secret(name, name)).await?;
+        filled(&client, name).await?;
+    }
+    let mut server = server;
+    server.stop().await;
+    let mut without = TestServer::over(Arc::clone(&store), Setup::default()).await?;
+    let client = without.tenant("t1").await?;
+    assert_eq!(
+        client.delete(&format!("{ACCOUNTS}/goes")).await?.status,
+        200
+    );
+    create(&client, SECRETS, secret("new", "stays")).await?;
+    without.stop().await;
+    let server = TestServer::over(store, Setup::with_controllers()).await?;
+    let client = server.tenant("t1").await?;
+    filled(&client, "new").await?;
+    until_gone(&client, &format!("{SECRETS}/goes")).await?;
+    // This server has another CA.
+    let pem = server.authority().certificate_pem();
+    until(&client, &format!("{SECRETS}/stays"), |answer| {
+        decoded(&answer.json(), "ca.crt") == pem
+    })
+    .await?;
+    Ok(())
+}
