@@ -2,6 +2,7 @@
 
 mod audit;
 mod client;
+mod grant;
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use tokio::task::JoinHandle;
 
 pub use audit::{Audit, AuditLog};
 pub use client::{Answer, Client, Identity, Lines};
+pub use grant::{CLUSTER_BINDINGS, CLUSTER_ROLES, bindings, roles, rule, subject};
 
 use crate::etcd::EtcdServer;
 
@@ -193,6 +195,16 @@ impl TestServer {
     pub async fn audited(audit: Audit) -> anyhow::Result<Self> {
         let setup = Setup {
             audit: Some(audit),
+            ..Setup::default()
+        };
+        let started = Self::start_on(Engine::asked_for()?, setup).await?;
+        started.context("the store that was asked for is not installed")
+    }
+
+    /// One that knows more people: lines of a token file.
+    pub async fn with_tokens(tokens: &str) -> anyhow::Result<Self> {
+        let setup = Setup {
+            tokens: tokens.to_owned(),
             ..Setup::default()
         };
         let started = Self::start_on(Engine::asked_for()?, setup).await?;
