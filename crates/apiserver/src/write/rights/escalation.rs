@@ -1,7 +1,8 @@
 //! Nobody gives away more than they have.
 //!
 //! A role is written by who has every right in it, or may `escalate`; a binding by who has
-//! every right of the role that it gives, or may `bind` that role.
+//! every right of the role that it gives, or may `bind` that role. What gives nothing away,
+//! such as an annotation, is written by whoever may write.
 
 use std::borrow::Borrow;
 
@@ -29,7 +30,10 @@ pub async fn check(registry: &Registry, by: &Granted, change: Change<'_>) -> Res
 
 async fn role(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
     let Change { address, new, .. } = change;
-    if !changes(change, "rules") && !changes(change, "aggregationRule") {
+    let gives = changes(change, "rules") || changes(change, "aggregationRule");
+    // By its labels a cluster role is gathered into others: they give its rules away too.
+    let is_gathered = address.namespace.is_none() && labels(change.old) != labels(Some(new));
+    if !gives && !is_gathered {
         return Ok(());
     }
     let kind = address.of();
@@ -125,6 +129,14 @@ fn changes(change: Change<'_>, member: &str) -> bool {
         })
     };
     of(change.old) != of(Some(change.new))
+}
+
+fn labels(object: Option<&Object>) -> Option<&Value> {
+    let labels = object?.get("metadata")?.get("labels")?;
+    labels
+        .as_object()
+        .is_some_and(|all| !all.is_empty())
+        .then_some(labels)
 }
 
 fn rules_of(role: &Object) -> Vec<Rule> {
