@@ -236,6 +236,12 @@ impl TestServer {
         Client::connect(self.address, &self.ca, token).await
     }
 
+    /// What a request is answered with that is sent as it stands, over HTTP/1.1. It has to
+    /// ask for the end of the connection.
+    pub async fn speak(&self, text: &str) -> anyhow::Result<String> {
+        client::speak(self.address, &self.ca, text).await
+    }
+
     /// A client with a certificate for this subject, and a token if one is given.
     pub async fn certified(&self, subject: &Subject, token: &str) -> anyhow::Result<Client> {
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));

@@ -14,8 +14,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// One HTTP/2 connection with one token.
 #[derive(Clone, Debug)]
@@ -75,24 +77,7 @@ impl Client {
         identity: Option<Identity>,
         token: &str,
     ) -> anyhow::Result<Self> {
-        let mut roots = RootCertStore::empty();
-        roots.add(ca.clone())?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots);
-        let mut config = match identity {
-            None => config.with_no_client_auth(),
-            Some(shown) => config.with_client_auth_cert(vec![shown.certificate], shown.key)?,
-        };
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        let stream = TcpStream::connect(address).await?;
-        // A request is two small writes, and the second must not wait for an answer.
-        stream.set_nodelay(true)?;
-        let name = ServerName::from(address.ip());
-        let stream = TlsConnector::from(Arc::new(config))
-            .connect(name, stream)
-            .await?;
+        let stream = secure(address, ca, identity, b"h2").await?;
         let (sender, connection) =
             hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
                 .await?;
@@ -168,8 +153,12 @@ impl Client {
 
     /// GET of a watch, accepting this.
     pub async fn watch_as(&self, path: &str, accept: &str) -> anyhow::Result<Lines> {
-        let headers = [("accept", accept)];
-        let response = self.start(Method::GET, path, &headers, Bytes::new());
+        self.watch_with(path, &[("accept", accept)]).await
+    }
+
+    /// GET of a watch, with these headers.
+    pub async fn watch_with(&self, path: &str, headers: &[(&str, &str)]) -> anyhow::Result<Lines> {
+        let response = self.start(Method::GET, path, headers, Bytes::new());
         let response = tokio::time::timeout(PATIENCE, response).await;
         let (parts, body) = response.context("no answer came in time")??.into_parts();
         Ok(Lines {
@@ -206,6 +195,47 @@ impl Client {
         sender.ready().await?;
         Ok(sender.send_request(request).await?)
     }
+}
+
+/// Sends this text on a connection of its own, and gives back everything that is answered:
+/// for requests that no client would send.
+pub(super) async fn speak(
+    address: SocketAddr,
+    ca: &CertificateDer<'static>,
+    text: &str,
+) -> anyhow::Result<String> {
+    let mut stream = secure(address, ca, None, b"http/1.1").await?;
+    stream.write_all(text.as_bytes()).await?;
+    let mut answer = Vec::new();
+    let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer));
+    read.await.context("the answer did not end in time")??;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// A connection over which this protocol is spoken.
+async fn secure(
+    address: SocketAddr,
+    ca: &CertificateDer<'static>,
+    identity: Option<Identity>,
+    protocol: &[u8],
+) -> anyhow::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(ca.clone())?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots);
+    let mut config = match identity {
+        None => config.with_no_client_auth(),
+        Some(shown) => config.with_client_auth_cert(vec![shown.certificate], shown.key)?,
+    };
+    config.alpn_protocols = vec![protocol.to_vec()];
+    let stream = TcpStream::connect(address).await?;
+    // A request is two small writes, and the second must not wait for an answer.
+    stream.set_nodelay(true)?;
+    let name = ServerName::from(address.ip());
+    let connector = TlsConnector::from(Arc::new(config));
+    Ok(connector.connect(name, stream).await?)
 }
 
 impl Answer {
