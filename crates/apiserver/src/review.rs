@@ -123,7 +123,15 @@ async fn token_review(app: &App, granted: &Granted, review: &Object) -> Result<V
                 "audiences": believed.audiences,
             })
         }
-        Ok(_) => refused("invalid bearer token".to_owned()),
-        Err(error) => refused(error.to_string()),
+        Err(error) if is_of(app, granted.spaces(), token) => refused(error.to_string()),
+        // Why it is not believed is for its own space to know.
+        Ok(_) | Err(_) => refused("invalid bearer token".to_owned()),
     })
+}
+
+/// Whether the token was issued to somebody of these spaces.
+fn is_of(app: &App, spaces: &Spaces, token: &str) -> bool {
+    let accounts = app.accounts.as_ref();
+    let space = accounts.and_then(|accounts| accounts.verifier.space_of(token));
+    space.is_some_and(|space| *spaces == Spaces::One(space))
 }

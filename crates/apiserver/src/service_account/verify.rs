@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use insula_access::jwt::{Claims, KeySet, Signed, TimeError, Verified};
-use insula_core::{AUTHENTICATED, CREDENTIAL_ID, Extra, Principal, Proof, Tie};
+use insula_core::{AUTHENTICATED, CREDENTIAL_ID, Extra, Principal, Proof, Space, Tie};
 use insula_kinds::{Value, kinds};
 use ring::digest::{SHA256, digest};
 
@@ -127,6 +127,13 @@ impl Verifier {
             principal: principal(account),
             audiences,
         })
+    }
+
+    /// The space that a token of ours is of, whatever became of it; none if it is not ours.
+    pub fn space_of(&self, token: &str) -> Option<Space> {
+        let claims = Signed::parse(token).ok()?.verify(&self.keys).ok()?;
+        let account = Account::of_requested(&claims).or_else(|_| Account::of_kept(&claims));
+        account.ok().map(|account| account.space)
     }
 
     fn read(&self, token: &str, now: i64) -> Result<Arc<Known>, Unbelieved> {
