@@ -261,6 +261,13 @@ async fn a_label_adds_no_rights_to_a_role_that_gathers() -> anyhow::Result<()> {
     assert_eq!(alice.post(CLUSTER_ROLES, &own).await?.status, 201);
     let own = format!("{CLUSTER_ROLES}/own");
     assert_eq!(alice.patch(&own, "merge", &labelled).await?.status, 200);
+    // A label on what is hers from now on is hers to put.
+    let lost = role("lost", &[rule("*", "*", "*")]);
+    assert_eq!(admin.post(CLUSTER_ROLES, &lost).await?.status, 201);
+    let less = json!({"metadata": {"labels": {label: "true"}},
+        "rules": [rule("get", "", "configmaps")]});
+    let lost = format!("{CLUSTER_ROLES}/lost");
+    assert_eq!(alice.patch(&lost, "merge", &less).await?.status, 200);
     let all = format!("{CLUSTER_ROLES}/all");
     assert_eq!(admin.patch(&all, "merge", &labelled).await?.status, 200);
     assert_eq!(alice.get(secrets).await?.status, 200);
@@ -268,6 +275,29 @@ async fn a_label_adds_no_rights_to_a_role_that_gathers() -> anyhow::Result<()> {
     let bare = json!({"metadata": {"labels": null}});
     assert_eq!(admin.patch(&all, "merge", &bare).await?.status, 200);
     assert_eq!(alice.get(secrets).await?.status, 403);
+    Ok(())
+}
+
+/// What a role has gathered is what it gives, whatever is written in it.
+#[tokio::test]
+async fn a_label_on_a_role_that_gathers_gives_what_it_has_gathered() -> anyhow::Result<()> {
+    let (_server, admin, alice) = alice_with(&[]).await?;
+    admin.bind("sees", "User:alice", "view").await?;
+    let mut part = role("part", &[rule("*", "*", "*")]);
+    part["metadata"]["labels"] = json!({"x": "y"});
+    assert_eq!(admin.post(CLUSTER_ROLES, &part).await?.status, 201);
+    let mut whole = role("whole", &[]);
+    whole["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {"x": "y"}}]});
+    assert_eq!(admin.post(CLUSTER_ROLES, &whole).await?.status, 201);
+    let labelled = json!({"metadata": {"labels":
+        {"rbac.authorization.k8s.io/aggregate-to-view": "true"}}});
+    let object = format!("{CLUSTER_ROLES}/whole");
+    let answer = alice.patch(&object, "merge", &labelled).await?;
+    assert_eq!(answer.status, 403, "{}", answer.text());
+    let secrets = "/api/v1/namespaces/default/secrets";
+    assert_eq!(alice.get(secrets).await?.status, 403);
+    assert_eq!(admin.patch(&object, "merge", &labelled).await?.status, 200);
+    assert_eq!(alice.get(secrets).await?.status, 200);
     Ok(())
 }
 

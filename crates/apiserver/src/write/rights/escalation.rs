@@ -5,6 +5,7 @@
 //! such as an annotation, is written by whoever may write.
 
 use std::borrow::Borrow;
+use std::sync::Arc;
 
 use insula_access::rbac::{Policy, RbacKind, ResourceAct, RoleRef, Rule, Rules, cover};
 use insula_kinds::{Object, Value};
@@ -56,7 +57,23 @@ async fn role(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<(
             return Err(Refusal::not_allowed(kind, &address.name, why));
         }
     }
-    must_cover(&held, &rules_of(new), by, address)
+    must_cover(&held, &rules_of(new), by, address)?;
+    let gathers = new.get("aggregationRule").is_some_and(Value::is_object);
+    match is_gathered && gathers {
+        true => must_cover(&held, &gathered(registry, address).await?, by, address),
+        false => Ok(()),
+    }
+}
+
+/// What a role is made of that gathers others, whatever is written in it.
+async fn gathered(registry: &Registry, role: &Address) -> Result<Vec<Arc<Rule>>> {
+    let Some(life) = registry.find_space(&role.space).await? else {
+        return Ok(Vec::new());
+    };
+    Ok(life.ask(registry.cache(), &role.space, |policy| {
+        let rules = policy.role_rules(RoleRef::ClusterRole(&role.name));
+        rules.map_or_else(Vec::new, <[_]>::to_vec)
+    }))
 }
 
 async fn binding(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
