@@ -140,10 +140,7 @@ pub async fn authorize(
 ) -> Result<Granted> {
     let name = path.name.clone().or_else(|| selected_name(&path, query));
     let act = act(&path, name.as_deref());
-    let within = match &spaces {
-        Spaces::One(space) => enters(registry, &principal, space).await?,
-        Spaces::All => may_enter(&principal, &spaces),
-    };
+    let within = enters_all(registry, &principal, &spaces).await?;
     let barred = path.of().system_only && !principal.is_system();
     if !within || barred {
         return Err(Refusal::forbidden(&principal, &act, &outside(&spaces), ""));
@@ -170,6 +167,24 @@ pub async fn authorize(
         name,
         reason,
     })
+}
+
+/// Refuses who may not do this in these spaces, where nothing is that it could be done to.
+pub async fn authorize_unserved(
+    registry: &Registry,
+    principal: &Principal,
+    spaces: &Spaces,
+    act: &ResourceAct<'_>,
+) -> Result<String> {
+    if !enters_all(registry, principal, spaces).await? {
+        return Err(Refusal::forbidden(principal, act, &outside(spaces), ""));
+    }
+    let verdict = decide(registry, principal, spaces, &Act::Resource(*act)).await?;
+    if !verdict.allowed {
+        let scope = scope(principal, spaces, act.namespace);
+        return Err(Refusal::forbidden(principal, act, &scope, &verdict.reason));
+    }
+    Ok(verdict.reason)
 }
 
 /// Refuses who may not read this path of a space, which is no object's. Roles know it
@@ -266,6 +281,14 @@ fn reach(principal: &Principal, spaces: &Spaces) -> Reach {
     match spaces {
         Spaces::One(space) if *space == principal.home => Reach::Home,
         _ => Reach::Elsewhere,
+    }
+}
+
+/// Whether the principal is on the right side of every wall.
+async fn enters_all(registry: &Registry, principal: &Principal, spaces: &Spaces) -> Result<bool> {
+    match spaces {
+        Spaces::One(space) => enters(registry, principal, space).await,
+        Spaces::All => Ok(may_enter(principal, spaces)),
     }
 }
 

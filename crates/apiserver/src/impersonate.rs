@@ -56,13 +56,14 @@ impl Wanted {
             return Ok(None);
         }
         let mut wanted = Self::default();
+        let mut user = None;
         for (name, value) in headers {
             let Some(what) = name.as_str().strip_prefix("impersonate-") else {
                 continue;
             };
             let value = value.to_str().map_err(|_| unreadable(name))?.to_owned();
             match what {
-                "user" if wanted.user.is_empty() => wanted.user = value,
+                "user" if user.is_none() => user = Some(value),
                 "uid" if wanted.uid.is_none() => wanted.uid = Some(value),
                 "group" => wanted.groups.push(value),
                 // A second user would be dropped in silence, and the wrong one act.
@@ -75,6 +76,7 @@ impl Wanted {
                 }
             }
         }
+        wanted.user = user.unwrap_or_default();
         if wanted.user.is_empty() {
             return Err(Refusal::bad_request(
                 "requested groups, uid or extra without impersonating a user name",
@@ -126,11 +128,7 @@ impl Wanted {
             true => caller.tie.clone(),
             false => Tie::Name,
         };
-        let account = AccountName::parse(&self.user);
-        let given: Vec<String> = match &account {
-            Some(account) if self.groups.is_empty() => account.groups().to_vec(),
-            _ => Vec::new(),
-        };
+        let given = self.given();
         let anonymous =
             self.user == ANONYMOUS || self.groups.iter().any(|one| one == UNAUTHENTICATED);
         let credential = Credential {
@@ -143,6 +141,7 @@ impl Wanted {
             proof: Proof::Impersonation,
         };
         let mut principal = settle(credential, None).map_err(Refusal::internal)?;
+        principal.groups.retain(|group| !given.contains(group));
         principal.groups.splice(0..0, given);
         if anonymous {
             principal.groups.retain(|group| group != AUTHENTICATED);
@@ -151,6 +150,20 @@ impl Wanted {
             }
         }
         Ok(principal)
+    }
+
+    /// The groups that a service account has for being one: all of them, or those that were
+    /// asked for. To name a tenant is not to ask for a group.
+    fn given(&self) -> Vec<String> {
+        let Some(account) = AccountName::parse(&self.user) else {
+            return Vec::new();
+        };
+        let asked = self.groups.iter();
+        let asked = asked.filter(|group| !group.starts_with(TENANT_PREFIX));
+        let asked: Vec<_> = asked.collect();
+        let mut given = account.groups().to_vec();
+        given.retain(|group| asked.is_empty() || asked.contains(&group));
+        given
     }
 }
 

@@ -32,7 +32,7 @@ use insula_core::{Principal, Space, Spaces, Verb};
 
 use crate::audit::{self, Record};
 use crate::authenticate::Authenticator;
-use crate::authorize::{Granted, authorize, authorize_path};
+use crate::authorize::{Granted, authorize, authorize_path, authorize_unserved};
 use crate::body::Body;
 use crate::connection::{Guests, Source};
 use crate::documents::{self, Documents};
@@ -47,7 +47,7 @@ use crate::read;
 use crate::receive::receive;
 use crate::registry::Registry;
 use crate::review;
-use crate::route::{ResourcePath, Route, Target, route};
+use crate::route::{ResourcePath, Route, Target, route, unserved};
 use crate::service_account::Accounts;
 use crate::status::{Refusal, Result};
 use crate::subresource;
@@ -169,7 +169,10 @@ where
     let principal = acted_for.unwrap_or(caller);
     let route = match route {
         Ok(route) => route,
-        Err(refusal) => return Err(nothing_there(app, &principal, parts, refusal).await),
+        Err(refusal) => {
+            nothing_there(app, &principal, parts, query, record).await?;
+            return Err(refusal);
+        }
     };
     let spaces = locate(&principal, route.named);
     record.located(&spaces);
@@ -211,18 +214,29 @@ where
     }
 }
 
-/// What a path is answered with that is nobody's: only those who may look learn that.
+/// Refuses who may not look for what is not there: only those who may learn that it is not.
 async fn nothing_there(
     app: &App,
     principal: &Principal,
     parts: &Parts,
-    refusal: Refusal,
-) -> Refusal {
-    let verb = parts.method.as_str().to_ascii_lowercase();
-    let (registry, home) = (&app.registry, &principal.home);
-    let path = parts.uri.path();
-    let looked = authorize_path(registry, principal, home, &verb, path).await;
-    looked.err().unwrap_or(refusal)
+    query: &Query,
+    record: &mut Record<'_>,
+) -> Result<()> {
+    let (registry, path) = (&app.registry, parts.uri.path());
+    let asked = unserved(&parts.method, path, query.flag("watch"));
+    let spaces = locate(principal, asked.named);
+    record.located(&spaces);
+    let judged = match (asked.objects, &spaces) {
+        (Some(objects), spaces) => {
+            authorize_unserved(registry, principal, spaces, &objects.act()).await
+        }
+        (None, Spaces::One(space)) => {
+            let verb = parts.method.as_str().to_ascii_lowercase();
+            authorize_path(registry, principal, space, &verb, path).await
+        }
+        (None, Spaces::All) => return Ok(()),
+    };
+    record.judged(judged, |reason| reason).map(drop)
 }
 
 /// Reads when there is a seat. What comes of it is sent in turns with others, if it is large.

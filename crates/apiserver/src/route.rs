@@ -1,10 +1,13 @@
 //! From a path to what it names. Nothing is looked up that belongs to a space.
 
+mod unserved;
+
 use http::Method;
 use insula_core::{ALL, Space, Spaces, Verb};
 use insula_kinds::{Kind, KindId, kinds};
 use percent_encoding::percent_decode_str;
 
+pub use self::unserved::{Unserved, unserved};
 use crate::status::{Refusal, Result};
 
 /// What a request names.
@@ -203,11 +206,7 @@ fn resource(
         ["watch", rest @ ..] if !rest.is_empty() => (rest, true),
         rest => (rest, false),
     };
-    let tenants = kinds().find(group, version, "tenants");
-    let below_tenants = |name: &str| {
-        let tenants = tenants.map(|kind| kinds().get(kind));
-        tenants.is_some_and(|kind| kind.subresource(name).is_some())
-    };
+    let below_tenants = |name: &str| tenants_have(group, version, name);
     let shape = Shape::read(group, segments, &below_tenants)?;
     let kind = kinds()
         .find(group, version, shape.resource)
@@ -229,6 +228,13 @@ fn resource(
         named: shape.named,
         target: Target::Resource(path),
     })
+}
+
+/// Whether the group has a resource that is called `tenants`, with this subresource.
+fn tenants_have(group: &str, version: &str, subresource: &str) -> bool {
+    let tenants = kinds().find(group, version, "tenants");
+    let tenants = tenants.map(|kind| kinds().get(kind));
+    tenants.is_some_and(|kind| kind.subresource(subresource).is_some())
 }
 
 /// What the segments after group and version say, whatever kinds there are.

@@ -55,8 +55,8 @@ async fn an_event_says_who_did_what_to_what_and_with_which_result() -> anyhow::R
     let tenant = server.tenant("t1").await?;
     let stranger = server.client("").await?;
     let admin = r#""user":{"username":"admin","uid":"1","groups":["system:authenticated"]},"sourceIPs":["127.0.0.1"]"#;
-    let allowed = r#""authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"","insula.dev/space":"t1","insula.dev/tenant":"t1""#;
-    let walled = r#""authorization.k8s.io/decision":"forbid","authorization.k8s.io/reason":"","insula.dev/space":"t2","insula.dev/tenant":"t1""#;
+    let allowed = r#""authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"RBAC: allowed by ClusterRoleBinding \"admin-role-binding\" of ClusterRole \"admin-role\" to User \"admin\"","insula.dev/space":"t1","insula.dev/tenant":"t1""#;
+    let walled = r#""authorization.k8s.io/decision":"forbid","authorization.k8s.io/reason":"pods \"p\" is forbidden: User \"admin\" cannot get resource \"pods\" in API group \"\" in the tenant \"t2\"","insula.dev/space":"t2","insula.dev/tenant":"t1""#;
     let said = r#""status":"Failure","message":"pods \"p\" is forbidden: User \"admin\" cannot get resource \"pods\" in API group \"\" in the tenant \"t2\"","reason":"Forbidden","code":403"#;
     for (id, client, method, path, agent, body, wanted) in [
         (
@@ -242,7 +242,7 @@ async fn every_request_has_one_event_whatever_becomes_of_it() -> anyhow::Result<
         assert_eq!(event["user"], json!({}), "{event}");
         ids.insert(answer.header("audit-id").to_owned());
     }
-    let impersonating = [("impersonate-user", "bob")];
+    let impersonating = [("impersonate-user", "system:admin")];
     let answer = tenant.send(Method::GET, "/api", &impersonating, "").await?;
     let refused = event(&log, &answer).await?;
     assert_eq!(refused["responseStatus"]["code"], 403);

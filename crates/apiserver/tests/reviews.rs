@@ -1,6 +1,6 @@
 //! Questions that are answered and not kept.
 
-use insula_testkit::server::{Client, TestServer};
+use insula_testkit::server::{CLUSTER_BINDINGS, Client, TestServer, rule};
 use serde_json::{Value, json};
 
 const AUTHENTICATION: &str = "/apis/authentication.k8s.io/v1";
@@ -134,5 +134,435 @@ async fn a_review_is_not_kept_and_cannot_be_read() -> anyhow::Result<()> {
     let elsewhere = json!({"metadata": {"namespace": "kube-system"}, "spec": {"user": "bob",
         "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "kube-system"}}});
     assert_eq!(tenant.post(&local, &elsewhere).await?.status, 400);
+    Ok(())
+}
+
+const PEOPLE: &str = "alice,alice,7,\"dev,tenant:t1\"\n\
+                      root,root,9,\"ops,tenant:system\"\n";
+
+fn inside(path: &str, tenant: &str) -> String {
+    path.replace("/v1/", &format!("/v1/tenants/{tenant}/"))
+}
+
+fn allowed_by(binding: &str, role: &str, subject: &str) -> Value {
+    json!({"allowed": true, "reason": format!("RBAC: allowed by {binding} of {role} to {subject}")})
+}
+
+#[tokio::test]
+async fn a_question_about_somebody_is_answered_by_what_it_says_of_them() -> anyhow::Result<()> {
+    let server = TestServer::with_tokens(PEOPLE).await?;
+    let admin = server.tenant("t1").await?;
+    admin
+        .grant("pods", "User:alice", &[rule("get,list", "", "pods")])
+        .await?;
+    let dev = [rule("*", "apps", "deployments/scale")];
+    admin.grant_in("default", "dev", "Group:dev", &dev).await?;
+    admin
+        .grant(
+            "robot",
+            "ServiceAccount:default/robot",
+            &[json!({"verbs": ["get"], "nonResourceURLs": ["/metrics"]})],
+        )
+        .await?;
+    let by_user = allowed_by(
+        "ClusterRoleBinding \"pods\"",
+        "ClusterRole \"pods\"",
+        "User \"alice\"",
+    );
+    let by_group = allowed_by(
+        "RoleBinding \"dev/default\"",
+        "Role \"dev\"",
+        "Group \"dev\"",
+    );
+    let by_account = allowed_by(
+        "ClusterRoleBinding \"robot\"",
+        "ClusterRole \"robot\"",
+        "ServiceAccount \"robot/default\"",
+    );
+    let no = json!({"allowed": false});
+    let pods = json!({"verb": "get", "resource": "pods", "namespace": "default"});
+    let scale = json!({"verb": "patch", "group": "apps", "resource": "deployments",
+        "subresource": "scale", "namespace": "default", "name": "d", "version": "*"});
+    let metrics = json!({"path": "/metrics", "verb": "get"});
+    let path = format!("{AUTHORIZATION}/subjectaccessreviews");
+    for (who, what, attributes, status) in [
+        (
+            json!({"user": "alice"}),
+            "resourceAttributes",
+            &pods,
+            &by_user,
+        ),
+        // Nothing is added to what is said: no groups, and no rights of the asker.
+        (json!({"user": "alice"}), "resourceAttributes", &scale, &no),
+        (
+            json!({"user": "alice", "groups": ["dev"]}),
+            "resourceAttributes",
+            &scale,
+            &by_group,
+        ),
+        (
+            json!({"groups": ["dev"]}),
+            "resourceAttributes",
+            &scale,
+            &by_group,
+        ),
+        (json!({"groups": ["dev"]}), "resourceAttributes", &pods, &no),
+        (json!({"user": "bob"}), "resourceAttributes", &pods, &no),
+        (
+            json!({"user": "system:serviceaccount:default:robot"}),
+            "nonResourceAttributes",
+            &metrics,
+            &by_account,
+        ),
+        (
+            json!({"user": "system:serviceaccount:default:robots"}),
+            "nonResourceAttributes",
+            &metrics,
+            &no,
+        ),
+        (
+            json!({"user": "admin"}),
+            "nonResourceAttributes",
+            &metrics,
+            &allowed_by(
+                "ClusterRoleBinding \"admin-role-binding\"",
+                "ClusterRole \"admin-role\"",
+                "User \"admin\"",
+            ),
+        ),
+    ] {
+        let mut spec = who.clone();
+        spec[what] = attributes.clone();
+        let review = ask(&admin, &path, json!({"spec": spec})).await?;
+        assert_eq!(review["status"], *status, "{spec}");
+        assert_eq!(review["spec"], spec);
+    }
+    // Who may not ask about others may ask about themselves.
+    let alice = server.client("alice").await?;
+    let question = json!({"spec": {"user": "alice", "resourceAttributes": pods}});
+    assert_eq!(alice.post(&path, &question).await?.status, 403);
+    let own = format!("{AUTHORIZATION}/selfsubjectaccessreviews");
+    let review = ask(&alice, &own, json!({"spec": {"resourceAttributes": pods}})).await?;
+    assert_eq!(review["status"], by_user);
+    let review = ask(&alice, &own, json!({"spec": {"resourceAttributes": scale}})).await?;
+    assert_eq!(review["status"], by_group);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_dangling_binding_is_the_reason_of_a_no() -> anyhow::Result<()> {
+    let server = TestServer::with_tokens(PEOPLE).await?;
+    let admin = server.tenant("t1").await?;
+    let binding = json!({"metadata": {"name": "b"}, "roleRef": {"kind": "ClusterRole",
+        "name": "gone"}, "subjects": [{"kind": "User", "name": "alice"}]});
+    let system = server.system().await?;
+    let made = system
+        .post(&inside(CLUSTER_BINDINGS, "t1"), &binding)
+        .await?;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let path = format!("{AUTHORIZATION}/subjectaccessreviews");
+    let question = json!({"spec": {"user": "alice",
+        "resourceAttributes": {"verb": "get", "resource": "pods"}}});
+    let review = ask(&admin, &path, question).await?;
+    let why = "clusterrole.rbac.authorization.k8s.io \"gone\" not found";
+    assert_eq!(review["status"]["allowed"], false);
+    assert_eq!(review["status"]["reason"], format!("RBAC: {why}"));
+    let path = format!("{AUTHORIZATION}/selfsubjectrulesreviews");
+    let alice = server.client("alice").await?;
+    let review = ask(&alice, &path, json!({"spec": {"namespace": "default"}})).await?;
+    assert_eq!(review["status"]["evaluationError"], why);
+    assert_eq!(review["status"]["incomplete"], false);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_question_that_makes_no_sense_is_refused_in_the_words_of_kubernetes() -> anyhow::Result<()>
+{
+    let server = TestServer::start().await?;
+    let admin = server.tenant("t1").await?;
+    let pods = json!({"verb": "get", "resource": "pods"});
+    let path = json!({"path": "/x", "verb": "get"});
+    let nothing = "spec.resourceAttributes: Invalid value: null: exactly one of \
+                   nonResourceAttributes or resourceAttributes must be specified";
+    let nobody = "spec.user: Invalid value: \"\": at least one of user or group must be specified";
+    let local = "namespaces/default/localsubjectaccessreviews";
+    for (review, spec, code, message) in [
+        ("selfsubjectaccessreviews", json!({}), 422, nothing),
+        (
+            "selfsubjectaccessreviews",
+            json!({"resourceAttributes": pods, "nonResourceAttributes": path}),
+            422,
+            "cannot be specified in combination with resourceAttributes",
+        ),
+        (
+            "subjectaccessreviews",
+            json!({"resourceAttributes": pods}),
+            422,
+            nobody,
+        ),
+        ("subjectaccessreviews", json!({"user": "x"}), 422, nothing),
+        (
+            "subjectaccessreviews",
+            json!({"user": "x", "resourceAttributes": pods, "nonResourceAttributes": path}),
+            422,
+            "cannot be specified in combination with resourceAttributes",
+        ),
+        (
+            local,
+            json!({"user": "x", "resourceAttributes":
+                {"verb": "get", "resource": "pods", "namespace": "other"}}),
+            422,
+            "must match metadata.namespace",
+        ),
+        (
+            local,
+            json!({"user": "x", "nonResourceAttributes": path}),
+            422,
+            "spec.nonResourceAttributes",
+        ),
+        (
+            "selfsubjectaccessreviews",
+            json!({"resourceAttributes": {"verb": "list", "resource": "pods",
+                "fieldSelector": {"rawSelector": "a=b", "requirements":
+                    [{"key": "a", "operator": "In", "values": ["b"]}]}}}),
+            422,
+            "may not specified at the same time as requirements",
+        ),
+        (
+            "selfsubjectrulesreviews",
+            json!({}),
+            400,
+            "no namespace on request",
+        ),
+        (
+            "selfsubjectrulesreviews",
+            json!({"namespace": ""}),
+            400,
+            "no namespace on request",
+        ),
+    ] {
+        let question = json!({"spec": spec});
+        let answer = admin
+            .post(&format!("{AUTHORIZATION}/{review}"), &question)
+            .await?;
+        assert_eq!(answer.status, code, "{spec}: {}", answer.text());
+        assert!(answer.message().contains(message), "{}", answer.message());
+    }
+    // What the rules do not look at is given back as it was sent.
+    let spec = json!({"resourceAttributes": {"verb": "list", "resource": "pods",
+        "version": "v7", "labelSelector": {"rawSelector": "a in (b)"}}});
+    let path = format!("{AUTHORIZATION}/selfsubjectaccessreviews");
+    let review = ask(&admin, &path, json!({"spec": spec})).await?;
+    assert_eq!(review["spec"], spec);
+    assert_eq!(review["status"]["allowed"], true);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_rules_of_masters_and_of_little_people_are_told_as_they_are() -> anyhow::Result<()> {
+    let server = TestServer::with_tokens(PEOPLE).await?;
+    let (admin, alice) = (server.tenant("t1").await?, server.client("alice").await?);
+    let path = format!("{AUTHORIZATION}/selfsubjectrulesreviews");
+    let everything = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]});
+    let every_path = json!({"verbs": ["*"], "nonResourceURLs": ["*"]});
+    let system = server.system().await?;
+    for at in [path.clone(), inside(&path, "t1")] {
+        let review = ask(&system, &at, json!({"spec": {"namespace": "default"}})).await?;
+        assert_eq!(review["status"]["resourceRules"][0], everything, "{at}");
+        assert_eq!(review["status"]["nonResourceRules"][0], every_path, "{at}");
+    }
+    let mut named = rule("get", "", "secrets");
+    named["resourceNames"] = json!(["mine"]);
+    admin
+        .grant_in("default", "b", "User:alice", &[named.clone()])
+        .await?;
+    admin
+        .grant("z", "User:alice", &[rule("list", "", "pods")])
+        .await?;
+    let rules = async |namespace: &str| -> anyhow::Result<Vec<Value>> {
+        let question = json!({"spec": {"namespace": namespace}});
+        let review = ask(&alice, &path, question).await?;
+        let rules = review["status"]["resourceRules"].as_array().cloned();
+        // Those that everybody has come first here, by the names of their bindings.
+        Ok(rules.unwrap_or_default().into_iter().skip(2).collect())
+    };
+    assert_eq!(rules("default").await?, [rule("list", "", "pods"), named]);
+    assert_eq!(rules("kube-system").await?, [rule("list", "", "pods")]);
+    assert_eq!(rules("nosuch").await?, [rule("list", "", "pods")]);
+    Ok(())
+}
+
+/// Inside a tenant the question is about the tenant's people, and about the asker as the
+/// asker is.
+#[tokio::test]
+async fn the_systems_people_ask_inside_a_tenant_about_its_people() -> anyhow::Result<()> {
+    let server = TestServer::with_tokens(PEOPLE).await?;
+    let (system, admin) = (server.system().await?, server.tenant("t1").await?);
+    admin
+        .grant("pods", "User:alice", &[rule("get", "", "pods")])
+        .await?;
+    admin.bind("root", "User:root", "cluster-admin").await?;
+    let asks = [
+        rule("create", "authorization.k8s.io", "subjectaccessreviews"),
+        rule("get", "", "configmaps"),
+    ];
+    system.grant("asks", "User:root", &asks).await?;
+    system
+        .grant_in(
+            "default",
+            "here",
+            "User:root",
+            &[rule("get", "", "secrets")],
+        )
+        .await?;
+    let root = server.client("root").await?;
+    let of = |user: &str, groups: Value, resource: &str| {
+        json!({"spec": {"user": user, "groups": groups, "resourceAttributes":
+            {"verb": "get", "resource": resource, "namespace": "default"}}})
+    };
+    let others = format!("{AUTHORIZATION}/subjectaccessreviews");
+    for (tenant, user, groups, resource, allowed) in [
+        ("t1", "alice", json!([]), "pods", true),
+        ("t1", "alice", json!([]), "configmaps", false),
+        // The tenant's root, not the system's.
+        ("t1", "root", json!([]), "secrets", true),
+        ("system", "root", json!([]), "configmaps", true),
+        ("system", "root", json!([]), "secrets", true),
+        ("system", "root", json!([]), "pods", false),
+        ("system", "alice", json!([]), "pods", false),
+        ("system", "x", json!(["system:masters"]), "pods", true),
+        // No tenant has masters.
+        ("t1", "x", json!(["system:masters"]), "pods", false),
+    ] {
+        let path = inside(&others, tenant);
+        let review = ask(&root, &path, of(user, groups, resource)).await?;
+        assert_eq!(
+            review["status"]["allowed"], allowed,
+            "{tenant} {user} {resource}"
+        );
+    }
+    // Rights in one namespace of the system are rights there, and not in the namespace of
+    // the same name in a tenant.
+    let own = format!("{AUTHORIZATION}/selfsubjectaccessreviews");
+    for (tenant, resource, allowed) in [
+        ("system", "secrets", true),
+        ("t1", "secrets", false),
+        ("t1", "configmaps", true),
+        ("t1", "pods", false),
+    ] {
+        let question = json!({"spec": {"resourceAttributes":
+            {"verb": "get", "resource": resource, "namespace": "default"}}});
+        let review = ask(&root, &inside(&own, tenant), question).await?;
+        assert_eq!(review["status"]["allowed"], allowed, "{tenant} {resource}");
+    }
+    Ok(())
+}
+
+/// A tenant's questions have the same answers whether or not another space has what they
+/// are about.
+#[tokio::test]
+async fn no_review_tells_anything_of_another_space() -> anyhow::Result<()> {
+    let server = TestServer::with_tokens(PEOPLE).await?;
+    let (one, other) = (server.tenant("t2").await?, server.tenant("t1").await?);
+    let system = server.system().await?;
+    let everything = [rule("*", "*", "*")];
+    let spec = |user: &str, groups: &[&str], resource: &str| {
+        json!({"spec": {"user": user, "groups": groups,
+            "resourceAttributes": {"verb": "get", "resource": resource}}})
+    };
+    let questions = [
+        spec("alice", &["dev"], "pods"),
+        spec("root", &["ops"], "pods"),
+        spec("x", &["tenant:t1"], "pods"),
+        spec("x", &["tenant:system", "system:masters"], "pods"),
+        spec(
+            "system:serviceaccount:default:robot",
+            &["system:serviceaccounts"],
+            "pods",
+        ),
+        spec("root", &["ops"], "tenants"),
+        spec("root", &["ops"], "nodes"),
+    ];
+    let path = format!("{AUTHORIZATION}/subjectaccessreviews");
+    let local = format!("{AUTHORIZATION}/namespaces/default/localsubjectaccessreviews");
+    let answers = async || -> anyhow::Result<Vec<Value>> {
+        let mut answers = Vec::new();
+        for question in &questions {
+            let review = ask(&one, &path, question.clone()).await?;
+            assert_eq!(review["status"]["allowed"], false, "{question}");
+            answers.push(review["status"].clone());
+            let mut question = question.clone();
+            question["spec"]["resourceAttributes"]["namespace"] = "default".into();
+            answers.push(ask(&one, &local, question).await?["status"].clone());
+        }
+        Ok(answers)
+    };
+    let before = answers().await?;
+    other.grant("alice", "User:alice", &everything).await?;
+    other.grant("dev", "Group:dev", &everything).await?;
+    other
+        .grant("robots", "Group:system:serviceaccounts", &everything)
+        .await?;
+    system.grant("ops", "Group:ops", &everything).await?;
+    assert_eq!(answers().await?, before);
+    for tenant in ["t1", "system", "ghost", "all"] {
+        for review in [
+            "subjectaccessreviews",
+            "selfsubjectaccessreviews",
+            "selfsubjectrulesreviews",
+        ] {
+            let path = inside(&format!("{AUTHORIZATION}/{review}"), tenant);
+            let answer = one.post(&path, &questions[0]).await?;
+            assert_eq!(answer.status, 403, "{path}: {}", answer.text());
+        }
+        let path = inside(&format!("{AUTHENTICATION}/tokenreviews"), tenant);
+        let question = json!({"spec": {"token": "alice"}});
+        assert_eq!(one.post(&path, &question).await?.status, 403, "{path}");
+    }
+    Ok(())
+}
+
+/// A token of another space is as unknown as one that nobody has, in every state.
+#[tokio::test]
+async fn the_token_of_another_space_is_nobodys_whatever_became_of_it() -> anyhow::Result<()> {
+    let server = TestServer::with_tokens(PEOPLE).await?;
+    let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let account = json!({"metadata": {"name": "robot"}});
+    assert_eq!(one.post(accounts, &account).await?.status, 201);
+    let token = one
+        .post(&format!("{accounts}/robot/token"), &json!({}))
+        .await?;
+    let token = token.json()["status"]["token"]
+        .as_str()
+        .unwrap_or("")
+        .to_owned();
+    let path = format!("{AUTHENTICATION}/tokenreviews");
+    let reviewed = async |client: &Client, token: &str, audiences: &[&str]| {
+        let question = json!({"spec": {"token": token, "audiences": audiences}});
+        anyhow::Ok(ask(client, &path, question).await?["status"].clone())
+    };
+    let nobody = json!({"user": {}, "error": "invalid bearer token"});
+    let known = reviewed(&one, &token, &[]).await?;
+    assert_eq!(known["authenticated"], true, "{known}");
+    let user = "system:serviceaccount:default:robot";
+    assert_eq!(known["user"]["username"], user);
+    assert_eq!(reviewed(&other, &token, &[]).await?, nobody);
+    // For others than this server.
+    let meant = reviewed(&one, &token, &["elsewhere"]).await?;
+    let error = meant["error"].as_str().unwrap_or("");
+    assert!(error.starts_with("token audiences ["), "{meant}");
+    assert_eq!(reviewed(&other, &token, &["elsewhere"]).await?, nobody);
+    // When it is no longer good.
+    assert_eq!(one.delete(&format!("{accounts}/robot")).await?.status, 200);
+    let gone = reviewed(&one, &token, &[]).await?;
+    assert_ne!(gone, nobody);
+    assert!(gone["authenticated"].is_null(), "{gone}");
+    assert_eq!(reviewed(&other, &token, &[]).await?, nobody);
+    // One that belongs nowhere, and one that is broken.
+    let (head, _) = token.rsplit_once('.').unwrap_or_default();
+    for token in ["stray", "nonsense", "root", &format!("{head}.AAAA")] {
+        assert_eq!(reviewed(&one, token, &[]).await?, nobody, "{token}");
+    }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 mod audit;
 mod client;
+mod grant;
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use tokio::task::JoinHandle;
 
 pub use audit::{Audit, AuditLog};
 pub use client::{Answer, Client, Identity, Lines};
+pub use grant::{CLUSTER_BINDINGS, CLUSTER_ROLES, bindings, roles, rule, subject};
 pub use tokio_rustls::client::TlsStream;
 
 use crate::etcd::EtcdServer;
@@ -219,6 +221,16 @@ impl TestServer {
         started.context("the store that was asked for is not installed")
     }
 
+    /// One that knows more people: lines of a token file.
+    pub async fn with_tokens(tokens: &str) -> anyhow::Result<Self> {
+        let setup = Setup {
+            tokens: tokens.to_owned(),
+            ..Setup::default()
+        };
+        let started = Self::start_on(Engine::asked_for()?, setup).await?;
+        started.context("the store that was asked for is not installed")
+    }
+
     /// `https://127.0.0.1:…`.
     pub fn url(&self) -> String {
         format!("https://{}", self.address)
@@ -257,6 +269,12 @@ impl TestServer {
     /// A client with this token.
     pub async fn client(&self, token: &str) -> anyhow::Result<Client> {
         Client::connect(self.address, &self.ca, token).await
+    }
+
+    /// What a request is answered with that is sent as it stands, over HTTP/1.1. It has to
+    /// ask for the end of the connection.
+    pub async fn speak(&self, text: &str) -> anyhow::Result<String> {
+        client::speak(self.address, &self.ca, text).await
     }
 
     /// A connection on which the test speaks itself: `http/1.1` or `h2`.

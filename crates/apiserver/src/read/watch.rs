@@ -472,11 +472,15 @@ impl Watcher {
             return None;
         }
         let line = if self.selection.is_everything() {
-            self.view
-                .event(event, event.change, &event.object, self.first)
+            let change = match event.before.as_deref() {
+                Some(before) if !self.showed(before) => Change::Added,
+                _ => event.change,
+            };
+            self.view.event(event, change, &event.object, self.first)
         } else {
             let chosen = |object: &Stored| self.selection.chooses(&self.view, object);
-            let before = event.before.as_deref().is_some_and(chosen);
+            let before = event.before.as_deref();
+            let before = before.is_some_and(|before| self.showed(before) && chosen(before));
             let now = event.change != Change::Deleted && chosen(&event.object);
             let change = match (before, now) {
                 (false, false) => return None,
@@ -494,6 +498,11 @@ impl Watcher {
         };
         self.first = false;
         Some(line)
+    }
+
+    /// Whether this watch is about such objects: over all spaces only stored ones are shown.
+    fn showed(&self, before: &Stored) -> bool {
+        !before.built_in || *self.granted.spaces() != Spaces::All
     }
 
     fn bookmark(&mut self, now: Instant, applied: Revision) -> Option<Bytes> {

@@ -1,7 +1,10 @@
 //! What is given to new objects of a few kinds that depends on other objects, or on who
 //! asks.
 
-use insula_core::Principal;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use insula_access::Request;
+use insula_core::{MASTERS, Principal};
 use insula_kinds::{Object, Value, kinds, prepare};
 use serde_json::json;
 
@@ -13,6 +16,9 @@ const BUILT_IN: [(&str, i64); 2] = [
     ("system-cluster-critical", 2_000_000_000),
     ("system-node-critical", 2_000_001_000),
 ];
+
+/// The signer of certificates that clients of the server show.
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
 /// What a new pod gets from other objects; it comes before `prepare::create`, which gives
 /// what nobody else gave.
@@ -38,6 +44,28 @@ pub fn admit_request(address: &Address, object: &mut Object, by: Option<&Princip
         };
         prepare::request_certificate(object, requester);
     }
+}
+
+/// Refuses requests for certificates that would make masters, whoever asks: those have all
+/// rights everywhere, and nothing takes a certificate back.
+pub fn refuse_masters(address: &Address, object: &Object) -> Result<()> {
+    let requests = kinds().find("certificates.k8s.io", "v1", "certificatesigningrequests");
+    let text = |member: &str| {
+        let value = object.get("spec").and_then(|spec| spec.get(member));
+        value.and_then(Value::as_str).unwrap_or("")
+    };
+    if Some(address.kind) != requests || text("signerName") != CLIENT_SIGNER {
+        return Ok(());
+    }
+    let pem = STANDARD.decode(text("request")).unwrap_or_default();
+    // What cannot be read is refused for that, by who validates and by who signs.
+    let request = Request::read(&String::from_utf8_lossy(&pem));
+    let groups = request.map_or_else(|_| Vec::new(), |request| request.subject.groups);
+    if !groups.iter().any(|group| group == MASTERS) {
+        return Ok(());
+    }
+    let why = format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
+    Err(Refusal::not_allowed(address.of(), &address.name, &why))
 }
 
 /// What is known of a principal beside names: what its credential says, and where it

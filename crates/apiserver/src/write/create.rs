@@ -152,6 +152,7 @@ impl Draft<'_> {
         complete(registry, address, &mut object, &now);
         let by = self.by.map(|by| by.principal().as_ref());
         admission::admit_request(address, &mut object, by);
+        admission::refuse_masters(address, &object)?;
         let change = rights::Change {
             address,
             subresource: None,

@@ -217,13 +217,6 @@ async fn what_no_approval_can_grant_fails_and_says_why() -> anyhow::Result<()> {
         ),
         (
             &system,
-            "masters",
-            subject(&["system:masters"], None),
-            json!({}),
-            format!("{signer} system:masters group is not allowed"),
-        ),
-        (
-            &system,
             "to-a-tenant",
             subject(&[], Some("t1")),
             json!({}),

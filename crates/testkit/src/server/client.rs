@@ -14,6 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -171,8 +172,12 @@ impl Client {
 
     /// GET of a watch, accepting this.
     pub async fn watch_as(&self, path: &str, accept: &str) -> anyhow::Result<Lines> {
-        let headers = [("accept", accept)];
-        let response = self.start(Method::GET, path, &headers, Bytes::new());
+        self.watch_with(path, &[("accept", accept)]).await
+    }
+
+    /// GET of a watch, with these headers.
+    pub async fn watch_with(&self, path: &str, headers: &[(&str, &str)]) -> anyhow::Result<Lines> {
+        let response = self.start(Method::GET, path, headers, Bytes::new());
         let response = tokio::time::timeout(PATIENCE, response).await;
         let (parts, body) = response.context("no answer came in time")??.into_parts();
         Ok(Lines {
@@ -209,6 +214,21 @@ impl Client {
         sender.ready().await?;
         Ok(sender.send_request(request).await?)
     }
+}
+
+/// Sends this text on a connection of its own, and gives back everything that is answered:
+/// for requests that no client would send.
+pub(super) async fn speak(
+    address: SocketAddr,
+    ca: &CertificateDer<'static>,
+    text: &str,
+) -> anyhow::Result<String> {
+    let mut stream = dial(address, ca, None, "http/1.1").await?;
+    stream.write_all(text.as_bytes()).await?;
+    let mut answer = Vec::new();
+    let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer));
+    read.await.context("the answer did not end in time")??;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 /// A connection without anything above TLS but the agreement on a protocol.

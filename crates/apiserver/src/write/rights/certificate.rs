@@ -15,8 +15,8 @@ pub async fn check(registry: &Registry, by: &Granted, change: Change<'_>) -> Res
         return Ok(());
     }
     let verb = match change.subresource {
-        Some("approval") if decisions(change.old) != decisions(Some(change.new)) => "approve",
-        Some("status") if certificate(change.old) != certificate(Some(change.new)) => "sign",
+        Some("approval") => "approve",
+        Some("status") if said(change.old) != said(Some(change.new)) => "sign",
         _ => return Ok(()),
     };
     let signer = change
@@ -43,20 +43,12 @@ pub async fn check(registry: &Registry, by: &Granted, change: Change<'_>) -> Res
     Err(Refusal::not_allowed(address.of(), &address.name, &why))
 }
 
-/// What was decided about a request.
-fn decisions(request: Option<&Object>) -> Vec<&str> {
-    let conditions = request
-        .and_then(|request| request.get("status"))
-        .and_then(|status| status.get("conditions"))
-        .and_then(Value::as_array);
-    let types = conditions.into_iter().flatten();
-    let types = types.filter_map(|one| one.get("type").and_then(Value::as_str));
-    types
-        .filter(|one| matches!(*one, "Approved" | "Denied"))
-        .collect()
-}
-
-fn certificate(request: Option<&Object>) -> Option<&Value> {
-    let status = request?.get("status")?;
-    status.get("certificate").filter(|value| !value.is_null())
+/// What a signer says of a request: its certificate, and what became of it.
+fn said(request: Option<&Object>) -> [Option<&Value>; 2] {
+    let status = request.and_then(|request| request.get("status"));
+    let empty = |value: &&Value| value.is_null() || *value == &Value::Array(Vec::new());
+    ["certificate", "conditions"].map(|member| {
+        let value = status.and_then(|status| status.get(member));
+        value.filter(|value| !empty(value))
+    })
 }

@@ -1,9 +1,11 @@
 //! Nobody gives away more than they have.
 //!
 //! A role is written by who has every right in it, or may `escalate`; a binding by who has
-//! every right of the role that it gives, or may `bind` that role.
+//! every right of the role that it gives, or may `bind` that role. What gives nothing away,
+//! such as an annotation, is written by whoever may write.
 
 use std::borrow::Borrow;
+use std::sync::Arc;
 
 use insula_access::rbac::{Policy, RbacKind, ResourceAct, RoleRef, Rule, Rules, cover};
 use insula_kinds::{Object, Value};
@@ -29,7 +31,10 @@ pub async fn check(registry: &Registry, by: &Granted, change: Change<'_>) -> Res
 
 async fn role(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
     let Change { address, new, .. } = change;
-    if !changes(change, "rules") && !changes(change, "aggregationRule") {
+    let gives = changes(change, "rules") || changes(change, "aggregationRule");
+    // By its labels a cluster role is gathered into others: they give its rules away too.
+    let is_gathered = address.namespace.is_none() && labels(change.old) != labels(Some(new));
+    if !gives && !is_gathered {
         return Ok(());
     }
     let kind = address.of();
@@ -50,7 +55,23 @@ async fn role(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<(
         let why = "must have cluster-admin privileges to use the aggregationRule";
         return Err(Refusal::not_allowed(kind, &address.name, why));
     }
-    must_cover(&held, &rules_of(new), by, address)
+    must_cover(&held, &rules_of(new), by, address)?;
+    let gathers = new.get("aggregationRule").is_some_and(Value::is_object);
+    match is_gathered && gathers {
+        true => must_cover(&held, &gathered(registry, address).await?, by, address),
+        false => Ok(()),
+    }
+}
+
+/// What a role is made of that gathers others, whatever is written in it.
+async fn gathered(registry: &Registry, role: &Address) -> Result<Vec<Arc<Rule>>> {
+    let Some(life) = registry.find_space(&role.space).await? else {
+        return Ok(Vec::new());
+    };
+    Ok(life.ask(registry.cache(), &role.space, |policy| {
+        let rules = policy.role_rules(RoleRef::ClusterRole(&role.name));
+        rules.map_or_else(Vec::new, <[_]>::to_vec)
+    }))
 }
 
 async fn binding(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
@@ -123,6 +144,14 @@ fn changes(change: Change<'_>, member: &str) -> bool {
         })
     };
     of(change.old) != of(Some(change.new))
+}
+
+fn labels(object: Option<&Object>) -> Option<&Value> {
+    let labels = object?.get("metadata")?.get("labels")?;
+    labels
+        .as_object()
+        .is_some_and(|all| !all.is_empty())
+        .then_some(labels)
 }
 
 fn rules_of(role: &Object) -> Vec<Rule> {

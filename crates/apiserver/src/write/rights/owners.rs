@@ -2,7 +2,7 @@
 //! from being deleted: both need the right to do so directly.
 
 use insula_access::rbac::ResourceAct;
-use insula_kinds::{Object, Value, kinds};
+use insula_kinds::{Kind, Object, Value, kinds};
 
 use super::Change;
 use crate::authorize::Granted;
@@ -34,7 +34,12 @@ pub async fn check(registry: &Registry, by: &Granted, change: Change<'_>) -> Res
         if !blocks(owner) || old.iter().any(|was| blocks(was) && same(was, owner)) {
             continue;
         }
-        if !may_hold(registry, by, change, owner).await? {
+        let Some(of) = kind_of(owner) else {
+            let why = "cannot set blockOwnerDeletion in this case because nothing is known of \
+                       the owner's kind";
+            return Err(Refusal::not_allowed(kind, &address.name, why));
+        };
+        if !may_hold(registry, by, change, owner, of).await? {
             let why = "cannot set blockOwnerDeletion if an ownerReference refers to a resource \
                        you can't set finalizers on";
             return Err(Refusal::not_allowed(kind, &address.name, why));
@@ -49,17 +54,9 @@ async fn may_hold(
     by: &Granted,
     change: Change<'_>,
     owner: &Value,
+    kind: &Kind,
 ) -> Result<bool> {
-    let text = |member: &str| owner.get(member).and_then(Value::as_str).unwrap_or("");
-    let version = text("apiVersion");
-    let (group, version) = version.split_once('/').unwrap_or(("", version));
-    let found = kinds().iter().find(|(_, kind)| {
-        kind.group == group && kind.version == version && kind.kind == text("kind")
-    });
-    // Of a kind that nobody knows, nothing can be held.
-    let Some((_, kind)) = found else {
-        return Ok(true);
-    };
+    let name = owner.get("name").and_then(Value::as_str).unwrap_or("");
     let namespace = change.address.namespace.as_deref();
     let act = ResourceAct {
         verb: "update",
@@ -67,9 +64,20 @@ async fn may_hold(
         resource: &kind.resource,
         subresource: Some("finalizers"),
         namespace: namespace.filter(|_| kind.namespaced()),
-        name: Some(text("name")),
+        name: Some(name),
     };
     by.may(registry, act).await
+}
+
+/// The kind of an owner. One that nobody knows may come to be known, and be held then.
+fn kind_of(owner: &Value) -> Option<&'static Kind> {
+    let text = |member: &str| owner.get(member).and_then(Value::as_str).unwrap_or("");
+    let version = text("apiVersion");
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    let found = kinds().iter().find(|(_, kind)| {
+        kind.group == group && kind.version == version && kind.kind == text("kind")
+    });
+    found.map(|(_, kind)| kind)
 }
 
 fn owners(object: Option<&Object>) -> &[Value] {

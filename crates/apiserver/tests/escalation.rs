@@ -1,0 +1,720 @@
+//! Nobody gives away more than they have.
+
+use insula_access::{Request, Subject};
+use insula_testkit::server::{
+    CLUSTER_BINDINGS, CLUSTER_ROLES, Client, TestServer, bindings, roles, rule,
+};
+use serde_json::{Value, json};
+
+/// People without rights of their own.
+const PEOPLE: &str = "alice,alice,7,\"dev,qa,tenant:t1\"\n\
+                      root,root,9,\"ops,tenant:system\"\n\
+                      ops,operator,9,\"ops,tenant:system\"\n";
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// The right to write roles and bindings, and nothing that could be in them.
+fn writing() -> Value {
+    rule(
+        "get,list,create,update,patch",
+        RBAC,
+        "roles,rolebindings,clusterroles,clusterrolebindings",
+    )
+}
+
+/// A server, an administrator of its tenant, and alice, who may write roles and bindings and
+/// has these rights beside.
+async fn alice_with(rules: &[Value]) -> anyhow::Result<(TestServer, Client, Client)> {
+    let server = TestServer::with_tokens(PEOPLE).await?;
+    let admin = server.tenant("t1").await?;
+    let mut all = vec![writing()];
+    all.extend_from_slice(rules);
+    admin.grant("hers", "User:alice", &all).await?;
+    let alice = server.client("alice").await?;
+    Ok((server, admin, alice))
+}
+
+fn role(name: &str, rules: &[Value]) -> Value {
+    json!({"metadata": {"name": name}, "rules": rules})
+}
+
+fn binding(name: &str, kind: &str, role: &str) -> Value {
+    json!({"metadata": {"name": name}, "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role},
+        "subjects": [{"kind": "User", "apiGroup": RBAC, "name": "bob"}]})
+}
+
+fn named(verbs: &str, groups: &str, resources: &str, names: &[&str]) -> Value {
+    let mut rule = rule(verbs, groups, resources);
+    rule["resourceNames"] = json!(names);
+    rule
+}
+
+fn paths(urls: &[&str]) -> Value {
+    json!({"verbs": ["get"], "nonResourceURLs": urls})
+}
+
+const LACKING: &str = "user \"alice\" (groups=[\"dev\" \"qa\" \"system:authenticated\"]) is \
+                       attempting to grant RBAC permissions not currently held:\n";
+
+#[tokio::test]
+async fn a_role_is_made_by_who_has_everything_in_it() -> anyhow::Result<()> {
+    let hers = [
+        rule("get,list", "", "pods,configmaps"),
+        rule("*", "apps", "*/scale"),
+        rule("delete", "*", "*"),
+        named("get", "", "secrets", &["mine"]),
+        paths(&["/foo/*", "/logs"]),
+    ];
+    let (_server, _admin, alice) = alice_with(&hers).await?;
+    for (rules, lacking) in [
+        (vec![], ""),
+        (vec![rule("get", "", "pods")], ""),
+        (vec![rule("list,get", "", "configmaps,pods")], ""),
+        (
+            vec![rule("delete", "apps,nosuch.io", "deployments,x/y")],
+            "",
+        ),
+        (vec![rule("get", "apps", "deployments/scale")], ""),
+        (vec![named("get", "", "secrets", &["mine"])], ""),
+        (vec![named("get", "", "pods", &["any", "other"])], ""),
+        (vec![paths(&["/foo/x", "/foo/*", "/logs"])], ""),
+        (
+            vec![rule("get,watch", "", "pods")],
+            r#"{APIGroups:[""], Resources:["pods"], Verbs:["watch"]}"#,
+        ),
+        (
+            vec![rule("*", "", "pods")],
+            r#"{APIGroups:[""], Resources:["pods"], Verbs:["*"]}"#,
+        ),
+        (
+            vec![rule("get", "*", "pods")],
+            r#"{APIGroups:["*"], Resources:["pods"], Verbs:["get"]}"#,
+        ),
+        (
+            vec![rule("get", "", "pods/log")],
+            r#"{APIGroups:[""], Resources:["pods/log"], Verbs:["get"]}"#,
+        ),
+        (
+            vec![named("get", "", "secrets", &["mine", "yours"])],
+            r#"{APIGroups:[""], Resources:["secrets"], ResourceNames:["yours"], Verbs:["get"]}"#,
+        ),
+        (
+            vec![rule("get", "", "secrets")],
+            r#"{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}"#,
+        ),
+        (
+            vec![paths(&["/bar", "/foo"])],
+            "{NonResourceURLs:[\"/bar\"], Verbs:[\"get\"]}\n\
+             {NonResourceURLs:[\"/foo\"], Verbs:[\"get\"]}",
+        ),
+        (
+            vec![
+                rule("update,get", "", "pods,nodes"),
+                rule("get", "batch", "jobs"),
+            ],
+            "{APIGroups:[\"\"], Resources:[\"nodes\"], Verbs:[\"update\" \"get\"]}\n\
+             {APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"update\"]}\n\
+             {APIGroups:[\"batch\"], Resources:[\"jobs\"], Verbs:[\"get\"]}",
+        ),
+    ] {
+        let of_paths = rules.iter().any(|rule| rule["nonResourceURLs"].is_array());
+        for (path, resource) in [
+            (CLUSTER_ROLES.to_owned(), "clusterroles"),
+            (roles("default"), "roles"),
+        ] {
+            if of_paths && resource == "roles" {
+                continue;
+            }
+            let wanted = role("r", &rules);
+            let made = alice.post(&format!("{path}?dryRun=All"), &wanted).await?;
+            if lacking.is_empty() {
+                assert_eq!(made.status, 201, "{rules:?}: {}", made.text());
+                continue;
+            }
+            assert_eq!(made.status, 403, "{rules:?}: {}", made.text());
+            let said = made.json();
+            assert_eq!(
+                said["message"],
+                format!("{resource}.{RBAC} \"r\" is forbidden: {LACKING}{lacking}")
+            );
+            assert_eq!(
+                said["details"],
+                json!({"name": "r", "group": RBAC, "kind": resource})
+            );
+        }
+    }
+    Ok(())
+}
+
+/// By every verb that can change a role.
+#[tokio::test]
+async fn no_way_of_writing_a_role_adds_what_the_writer_lacks() -> anyhow::Result<()> {
+    let (_server, admin, alice) = alice_with(&[rule("get", "", "pods")]).await?;
+    for path in [CLUSTER_ROLES.to_owned(), roles("default")] {
+        let own = role("own", &[rule("get", "", "pods")]);
+        assert_eq!(alice.post(&path, &own).await?.status, 201);
+        let more = [rule("get", "", "pods"), rule("get", "", "secrets")];
+        let object = format!("{path}/own");
+        let greedy = role("own", &more);
+        let answer = alice.put(&object, &greedy).await?;
+        assert_eq!(answer.status, 403, "{}", answer.text());
+        for (format, patch) in [
+            ("merge", json!({"rules": more})),
+            ("strategic-merge", json!({"rules": more})),
+            (
+                "json",
+                json!([{"op": "add", "path": "/rules/-", "value": more[1]}]),
+            ),
+            (
+                "json",
+                json!([{"op": "replace", "path": "/rules/0/resources/0", "value": "*"}]),
+            ),
+        ] {
+            let answer = alice.patch(&object, format, &patch).await?;
+            assert_eq!(answer.status, 403, "{format}: {}", answer.text());
+            let dry = format!("{object}?dryRun=All");
+            assert_eq!(alice.patch(&dry, format, &patch).await?.status, 403);
+        }
+        // Replacing what is not there makes it, where that is possible at all.
+        let answer = alice
+            .put(&format!("{path}/absent"), &role("absent", &more))
+            .await?;
+        assert_eq!(answer.status, 403, "{}", answer.text());
+        assert_eq!(admin.get(&format!("{path}/absent")).await?.status, 404);
+        let still = admin.get(&object).await?.json();
+        assert_eq!(still["rules"], json!([rule("get", "", "pods")]));
+        // To take something away needs no right to it.
+        let answer = alice
+            .patch(&object, "merge", &json!({"rules": null}))
+            .await?;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_leaves_the_rules_alone_needs_none_of_them() -> anyhow::Result<()> {
+    let (_server, admin, alice) = alice_with(&[]).await?;
+    for (path, bound) in [
+        (CLUSTER_ROLES.to_owned(), CLUSTER_BINDINGS.to_owned()),
+        (roles("default"), bindings("default")),
+    ] {
+        let kind = match path.contains("cluster") {
+            true => "ClusterRole",
+            false => "Role",
+        };
+        let theirs = role("theirs", &[rule("*", "*", "*")]);
+        assert_eq!(admin.post(&path, &theirs).await?.status, 201);
+        let gives = binding("theirs", kind, "theirs");
+        assert_eq!(admin.post(&bound, &gives).await?.status, 201);
+        for object in [format!("{path}/theirs"), format!("{bound}/theirs")] {
+            let note = json!({"metadata": {"annotations": {"a": "b"}}});
+            let answer = alice.patch(&object, "merge", &note).await?;
+            assert_eq!(answer.status, 200, "{object}: {}", answer.text());
+            let mut same = alice.get(&object).await?.json();
+            same["metadata"]["annotations"]["a"] = "c".into();
+            let answer = alice.put(&object, &same).await?;
+            assert_eq!(answer.status, 200, "{object}: {}", answer.text());
+        }
+        // Whom it is given to is not left alone.
+        let also = json!({"subjects": [{"kind": "User", "name": "alice", "apiGroup": RBAC}]});
+        let answer = alice
+            .patch(&format!("{bound}/theirs"), "merge", &also)
+            .await?;
+        assert_eq!(answer.status, 403, "{}", answer.text());
+    }
+    Ok(())
+}
+
+/// Roles are put together by their labels: a label gives rights away like a rule.
+#[tokio::test]
+async fn a_label_adds_no_rights_to_a_role_that_gathers() -> anyhow::Result<()> {
+    let (_server, admin, alice) = alice_with(&[rule("get", "", "configmaps")]).await?;
+    // Alice has what `view` gives, and would have everything.
+    admin.bind("sees", "User:alice", "view").await?;
+    let all = role("all", &[rule("*", "*", "*")]);
+    assert_eq!(admin.post(CLUSTER_ROLES, &all).await?.status, 201);
+    let label = "rbac.authorization.k8s.io/aggregate-to-view";
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let labelled = json!({"metadata": {"labels": {label: "true"}}});
+    for name in [
+        "all",
+        "cluster-admin",
+        "admin-role",
+        "system:aggregate-to-edit",
+    ] {
+        let object = format!("{CLUSTER_ROLES}/{name}");
+        for format in ["merge", "strategic-merge"] {
+            let answer = alice.patch(&object, format, &labelled).await?;
+            assert_eq!(answer.status, 403, "{name}: {}", answer.text());
+            let said = answer.message();
+            assert!(said.contains("not currently held"), "{said}");
+        }
+        let mut whole = alice.get(&object).await?.json();
+        whole["metadata"]["labels"][label] = "true".into();
+        let answer = alice.put(&object, &whole).await?;
+        assert_eq!(answer.status, 403, "{name}: {}", answer.text());
+    }
+    assert_eq!(alice.get(secrets).await?.status, 403);
+    // What she has herself she may put there, and an administrator anything.
+    let own = role("own", &[rule("get", "", "configmaps")]);
+    assert_eq!(alice.post(CLUSTER_ROLES, &own).await?.status, 201);
+    let own = format!("{CLUSTER_ROLES}/own");
+    assert_eq!(alice.patch(&own, "merge", &labelled).await?.status, 200);
+    // A label on what is hers from now on is hers to put.
+    let lost = role("lost", &[rule("*", "*", "*")]);
+    assert_eq!(admin.post(CLUSTER_ROLES, &lost).await?.status, 201);
+    let less = json!({"metadata": {"labels": {label: "true"}},
+        "rules": [rule("get", "", "configmaps")]});
+    let lost = format!("{CLUSTER_ROLES}/lost");
+    assert_eq!(alice.patch(&lost, "merge", &less).await?.status, 200);
+    let all = format!("{CLUSTER_ROLES}/all");
+    assert_eq!(admin.patch(&all, "merge", &labelled).await?.status, 200);
+    assert_eq!(alice.get(secrets).await?.status, 200);
+    // To take the label away again is to change what others have: it needs the rights too.
+    let bare = json!({"metadata": {"labels": null}});
+    assert_eq!(admin.patch(&all, "merge", &bare).await?.status, 200);
+    assert_eq!(alice.get(secrets).await?.status, 403);
+    Ok(())
+}
+
+/// What a role has gathered is what it gives, whatever is written in it.
+#[tokio::test]
+async fn a_label_on_a_role_that_gathers_gives_what_it_has_gathered() -> anyhow::Result<()> {
+    let (_server, admin, alice) = alice_with(&[]).await?;
+    admin.bind("sees", "User:alice", "view").await?;
+    let mut part = role("part", &[rule("*", "*", "*")]);
+    part["metadata"]["labels"] = json!({"x": "y"});
+    assert_eq!(admin.post(CLUSTER_ROLES, &part).await?.status, 201);
+    let mut whole = role("whole", &[]);
+    whole["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {"x": "y"}}]});
+    assert_eq!(admin.post(CLUSTER_ROLES, &whole).await?.status, 201);
+    let labelled = json!({"metadata": {"labels":
+        {"rbac.authorization.k8s.io/aggregate-to-view": "true"}}});
+    let object = format!("{CLUSTER_ROLES}/whole");
+    let answer = alice.patch(&object, "merge", &labelled).await?;
+    assert_eq!(answer.status, 403, "{}", answer.text());
+    let secrets = "/api/v1/namespaces/default/secrets";
+    assert_eq!(alice.get(secrets).await?.status, 403);
+    assert_eq!(admin.patch(&object, "merge", &labelled).await?.status, 200);
+    assert_eq!(alice.get(secrets).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_role_that_gathers_others_is_for_who_has_everything() -> anyhow::Result<()> {
+    let (_server, admin, alice) = alice_with(&[rule("get", "*", "*")]).await?;
+    let gathers = json!({"clusterRoleSelectors": [{"matchLabels": {"x": "y"}}]});
+    let mut wanted = role("agg", &[]);
+    wanted["aggregationRule"] = gathers.clone();
+    let refused = "clusterroles.rbac.authorization.k8s.io \"agg\" is forbidden: must have \
+                   cluster-admin privileges to use the aggregationRule";
+    let answer = alice.post(CLUSTER_ROLES, &wanted).await?;
+    assert_eq!((answer.status, answer.message()), (403, refused.to_owned()));
+    let plain = role("agg", &[]);
+    assert_eq!(alice.post(CLUSTER_ROLES, &plain).await?.status, 201);
+    let object = format!("{CLUSTER_ROLES}/agg");
+    let patch = json!({"aggregationRule": gathers});
+    let answer = alice.patch(&object, "merge", &patch).await?;
+    assert_eq!((answer.status, answer.message()), (403, refused.to_owned()));
+    assert_eq!(admin.patch(&object, "merge", &patch).await?.status, 200);
+    let none = json!({"aggregationRule": null});
+    let answer = alice.patch(&object, "merge", &none).await?;
+    assert_eq!((answer.status, answer.message()), (403, refused.to_owned()));
+    // What it gathers is written down in it, and is a rule like any other.
+    let rules = json!({"rules": [rule("delete", "", "pods")]});
+    let answer = alice.patch(&object, "merge", &rules).await?;
+    assert_eq!(answer.status, 403, "{}", answer.text());
+    admin.bind("all", "User:alice", "cluster-admin").await?;
+    assert_eq!(alice.patch(&object, "merge", &none).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_may_escalate_writes_any_role_that_is_named() -> anyhow::Result<()> {
+    let hers = [
+        named("escalate", RBAC, "clusterroles", &["free"]),
+        named("escalate", RBAC, "roles", &["free"]),
+    ];
+    let (_server, _admin, alice) = alice_with(&hers).await?;
+    let all = [rule("*", "*", "*")];
+    for path in [CLUSTER_ROLES.to_owned(), roles("default")] {
+        for (name, code) in [("free", 201), ("bound", 403)] {
+            let answer = alice.post(&path, &role(name, &all)).await?;
+            assert_eq!(answer.status, code, "{path} {name}: {}", answer.text());
+        }
+        let more = json!({"rules": [rule("get", "", "pods")]});
+        let object = format!("{path}/free");
+        assert_eq!(alice.patch(&object, "merge", &more).await?.status, 200);
+    }
+    // To escalate roles is not to bind them.
+    let gives = binding("b", "ClusterRole", "free");
+    assert_eq!(alice.post(CLUSTER_BINDINGS, &gives).await?.status, 403);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_binding_is_made_by_who_has_the_role_or_may_bind_it() -> anyhow::Result<()> {
+    let hers = [
+        rule("get", "", "pods"),
+        named("bind", RBAC, "clusterroles", &["admin", "lost"]),
+        named("bind", RBAC, "roles", &["r-any"]),
+    ];
+    let (server, admin, alice) = alice_with(&hers).await?;
+    for (path, name, rules) in [
+        (roles("default"), "r-pods", rule("get", "", "pods")),
+        (roles("default"), "r-any", rule("*", "*", "*")),
+        (roles("default"), "r-all", rule("*", "*", "*")),
+        (CLUSTER_ROLES.to_owned(), "c-pods", rule("get", "", "pods")),
+        (CLUSTER_ROLES.to_owned(), "c-all", rule("*", "*", "*")),
+    ] {
+        assert_eq!(admin.post(&path, &role(name, &[rules])).await?.status, 201);
+    }
+    let lacking = format!("{LACKING}{{APIGroups:[\"*\"], Resources:[\"*\"], Verbs:[\"*\"]}}");
+    let forbidden = |of: &str| format!("{of}.{RBAC} \"b\" is forbidden: {lacking}");
+    let missing = |of: &str, name: &str| format!("{of}.{RBAC} \"{name}\" not found");
+    for (cluster, kind, name, code, message) in [
+        (false, "Role", "r-pods", 201, String::new()),
+        (false, "Role", "r-any", 201, String::new()),
+        (false, "Role", "r-all", 403, forbidden("rolebindings")),
+        (
+            false,
+            "Role",
+            "nosuch",
+            404,
+            missing("rolebindings", "nosuch"),
+        ),
+        (false, "ClusterRole", "c-pods", 201, String::new()),
+        (
+            false,
+            "ClusterRole",
+            "c-all",
+            403,
+            forbidden("rolebindings"),
+        ),
+        (false, "ClusterRole", "admin", 201, String::new()),
+        (false, "ClusterRole", "cluster-admin", 403, String::new()),
+        (true, "ClusterRole", "c-pods", 201, String::new()),
+        (
+            true,
+            "ClusterRole",
+            "c-all",
+            403,
+            forbidden("clusterrolebindings"),
+        ),
+        (
+            true,
+            "ClusterRole",
+            "nosuch",
+            404,
+            missing("clusterrolebindings", "nosuch"),
+        ),
+        (true, "ClusterRole", "admin", 201, String::new()),
+        // Who may bind it may bind it before it is there.
+        (true, "ClusterRole", "lost", 201, String::new()),
+        (true, "ClusterRole", "edit", 403, String::new()),
+    ] {
+        let path = match cluster {
+            true => CLUSTER_BINDINGS.to_owned(),
+            false => bindings("default"),
+        };
+        let dry = format!("{path}?dryRun=All");
+        let answer = alice.post(&dry, &binding("b", kind, name)).await?;
+        assert_eq!(answer.status, code, "{path} {name}: {}", answer.text());
+        if !message.is_empty() {
+            assert_eq!(answer.message(), message);
+        }
+        // Nor by replacing what is not there.
+        if code != 201 {
+            let answer = alice
+                .put(&format!("{path}/b"), &binding("b", kind, name))
+                .await?;
+            assert_eq!(answer.status, code, "{path} {name}: {}", answer.text());
+        }
+    }
+    // Masters bind what is not there, in every space.
+    let system = server.system().await?;
+    for path in [
+        CLUSTER_BINDINGS.to_owned(),
+        CLUSTER_BINDINGS.replace("/v1/", "/v1/tenants/t1/"),
+    ] {
+        let answer = system
+            .post(&path, &binding("dangles", "ClusterRole", "nosuch"))
+            .await?;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn rights_in_one_namespace_are_given_away_there_only() -> anyhow::Result<()> {
+    let server = TestServer::with_tokens(PEOPLE).await?;
+    let admin = server.tenant("t1").await?;
+    let alice = server.client("alice").await?;
+    admin.grant("writes", "User:alice", &[writing()]).await?;
+    admin
+        .grant_in("default", "pods", "User:alice", &[rule("get", "", "pods")])
+        .await?;
+    let wanted = role("r", &[rule("get", "", "pods")]);
+    for (path, code) in [
+        (roles("default"), 201),
+        (roles("kube-public"), 403),
+        (CLUSTER_ROLES.to_owned(), 403),
+    ] {
+        let answer = alice.post(&path, &wanted).await?;
+        assert_eq!(answer.status, code, "{path}: {}", answer.text());
+    }
+    let pods = role("c-pods", &[rule("get", "", "pods")]);
+    assert_eq!(admin.post(CLUSTER_ROLES, &pods).await?.status, 201);
+    for (path, code) in [
+        (bindings("default"), 201),
+        (bindings("kube-public"), 403),
+        (CLUSTER_BINDINGS.to_owned(), 403),
+    ] {
+        let answer = alice
+            .post(&path, &binding("b", "ClusterRole", "c-pods"))
+            .await?;
+        assert_eq!(answer.status, code, "{path}: {}", answer.text());
+    }
+    Ok(())
+}
+
+/// Somebody of the system who has little has little in every tenant too.
+#[tokio::test]
+async fn the_systems_people_give_away_in_a_tenant_what_the_system_gave_them() -> anyhow::Result<()>
+{
+    let server = TestServer::with_tokens(PEOPLE).await?;
+    let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
+    let root = server.client("root").await?;
+    let rights = [writing(), rule("get", "", "pods")];
+    system.grant("support", "Group:ops", &rights).await?;
+    // What the tenant gives to somebody of that name is not theirs.
+    tenant.bind("root", "User:root", "cluster-admin").await?;
+    tenant.bind("ops", "Group:ops", "cluster-admin").await?;
+    let inside = |path: &str| path.replace("/v1/", "/v1/tenants/t1/");
+    for path in [
+        CLUSTER_ROLES.to_owned(),
+        roles("default"),
+        inside(CLUSTER_ROLES),
+        inside(&roles("default")),
+    ] {
+        for (rules, code) in [
+            (rule("get", "", "pods"), 201),
+            (rule("get", "", "secrets"), 403),
+        ] {
+            let wanted = role(&format!("r{code}"), &[rules]);
+            let answer = root.post(&path, &wanted).await?;
+            assert_eq!(answer.status, code, "{path}: {}", answer.text());
+        }
+    }
+    for path in [
+        CLUSTER_BINDINGS.to_owned(),
+        bindings("default"),
+        inside(CLUSTER_BINDINGS),
+        inside(&bindings("default")),
+    ] {
+        for (name, code) in [("r201", 201), ("cluster-admin", 403), ("nosuch", 404)] {
+            let gives = binding(&format!("b-{name}"), "ClusterRole", name);
+            let answer = root.post(&path, &gives).await?;
+            assert_eq!(answer.status, code, "{path} {name}: {}", answer.text());
+        }
+    }
+    // The tenant's own role of the name is what counts there.
+    let all = role("r", &[rule("*", "*", "*")]);
+    assert_eq!(tenant.post(CLUSTER_ROLES, &all).await?.status, 201);
+    let little = role("r", &[rule("get", "", "pods")]);
+    assert_eq!(system.post(CLUSTER_ROLES, &little).await?.status, 201);
+    let gives = binding("b", "ClusterRole", "r");
+    let there = root.post(&inside(CLUSTER_BINDINGS), &gives).await?;
+    assert_eq!(there.status, 403, "{}", there.text());
+    let here = root.post(CLUSTER_BINDINGS, &gives).await?;
+    assert_eq!(here.status, 201, "{}", here.text());
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_owner_is_named_by_who_could_delete_and_hold() -> anyhow::Result<()> {
+    let hers = [rule("get,create,update,patch", "", "configmaps,pods")];
+    let (_server, admin, alice) = alice_with(&hers).await?;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let owner = |name: &str, uid: &str, blocks: bool| {
+        json!({"apiVersion": "v1", "kind": "Secret", "name": name, "uid": uid,
+            "blockOwnerDeletion": blocks})
+    };
+    let owned =
+        |name: &str, owners: Value| json!({"metadata": {"name": name, "ownerReferences": owners}});
+    let cannot_delete = "cannot set an ownerRef on a resource you can't delete";
+    let cannot_hold = "cannot set blockOwnerDeletion if an ownerReference refers to a resource \
+                       you can't set finalizers on";
+    let told = |name: &str, why: &str| format!("configmaps \"{name}\" is forbidden: {why}");
+    // Who makes an object may say whose it is, but not hold the owner.
+    let plain = owned("plain", json!([owner("o", "1", false)]));
+    assert_eq!(alice.post(maps, &plain).await?.status, 201);
+    let holds = owned("holds", json!([owner("o", "1", true)]));
+    let answer = alice.post(maps, &holds).await?;
+    assert_eq!(
+        (answer.status, answer.message()),
+        (403, told("holds", cannot_hold))
+    );
+    // A kind that nobody knows may be one that somebody knows later.
+    let mut unknown = owner("o", "1", true);
+    unknown["apiVersion"] = "nosuch.io/v1".into();
+    let answer = alice.post(maps, &owned("x", json!([unknown]))).await?;
+    assert_eq!(answer.status, 403, "{}", answer.text());
+    let said = answer.message();
+    assert!(said.contains("blockOwnerDeletion"), "{said}");
+    // To change it later is to be able to have it deleted.
+    let object = format!("{maps}/plain");
+    let more = json!({"metadata": {"ownerReferences": [owner("o", "1", false),
+        owner("p", "2", false)]}});
+    for (format, patch) in [
+        ("merge", more.clone()),
+        ("merge", json!({"metadata": {"ownerReferences": null}})),
+        (
+            "json",
+            json!([{"op": "remove", "path": "/metadata/ownerReferences/0"}]),
+        ),
+    ] {
+        let answer = alice.patch(&object, format, &patch).await?;
+        assert_eq!(
+            (answer.status, answer.message()),
+            (403, told("plain", cannot_delete)),
+            "{patch}"
+        );
+    }
+    let data = json!({"data": {"a": "b"}});
+    assert_eq!(alice.patch(&object, "merge", &data).await?.status, 200);
+    let role = format!("{CLUSTER_ROLES}/hers");
+    let add = |rule: Value| json!([{"op": "add", "path": "/rules/-", "value": rule}]);
+    let deleting = add(rule("delete", "", "configmaps"));
+    assert_eq!(admin.patch(&role, "json", &deleting).await?.status, 200);
+    assert_eq!(alice.patch(&object, "merge", &more).await?.status, 200);
+    let hold = json!({"metadata": {"ownerReferences": [owner("o", "1", true)]}});
+    let answer = alice.patch(&object, "merge", &hold).await?;
+    assert_eq!(
+        (answer.status, answer.message()),
+        (403, told("plain", cannot_hold))
+    );
+    let holding = add(named("update", "", "secrets/finalizers", &["o"]));
+    assert_eq!(admin.patch(&role, "json", &holding).await?.status, 200);
+    assert_eq!(alice.patch(&object, "merge", &hold).await?.status, 200);
+    // What holds already needs no right again, and a second owner one of its own.
+    let both = json!({"metadata": {"ownerReferences": [owner("o", "1", true),
+        owner("p", "2", true)]}});
+    assert_eq!(alice.patch(&object, "merge", &both).await?.status, 403);
+    Ok(())
+}
+
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+fn request(name: &str, signer: &str, subject: &Subject) -> anyhow::Result<Value> {
+    let key = rcgen::KeyPair::generate()?;
+    let pem = Request::make(subject, &key)?;
+    let engine = base64::engine::general_purpose::STANDARD;
+    let pem = base64::Engine::encode(&engine, pem);
+    Ok(
+        json!({"metadata": {"name": name}, "spec": {"request": pem, "signerName": signer,
+        "usages": ["client auth"]}}),
+    )
+}
+
+fn of(user: &str, groups: &[&str]) -> Subject {
+    Subject {
+        user: user.to_owned(),
+        groups: groups.iter().map(|&group| group.to_owned()).collect(),
+        tenant: None,
+        tenant_uid: None,
+    }
+}
+
+#[tokio::test]
+async fn who_answers_for_a_signer_approves_and_signs() -> anyhow::Result<()> {
+    let requests = "certificatesigningrequests/approval,certificatesigningrequests/status";
+    let group = "certificates.k8s.io";
+    let hers = [rule("get,update,patch", group, requests)];
+    let (_server, admin, alice) = alice_with(&hers).await?;
+    let wanted = request("r", "example.com/foo", &of("x", &[]))?;
+    assert_eq!(admin.post(REQUESTS, &wanted).await?.status, 201);
+    let condition = |of: &str, why: &str| json!({"status": {"conditions": [{"type": of, "status": "True", "reason": why}]}});
+    let refused = |verb: &str| {
+        format!(
+            "certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: user not \
+             permitted to {verb} requests with signerName \"example.com/foo\""
+        )
+    };
+    let (approval, status) = (
+        format!("{REQUESTS}/r/approval"),
+        format!("{REQUESTS}/r/status"),
+    );
+    // Every decision, and what a signer says of its failure.
+    for (path, patch, verb) in [
+        (&approval, condition("Approved", "a"), "approve"),
+        (&approval, condition("Denied", "a"), "approve"),
+        (&approval, condition("Other", "a"), "approve"),
+        (&status, condition("Failed", "a"), "sign"),
+    ] {
+        let answer = alice.patch(path, "merge", &patch).await?;
+        assert_eq!(
+            (answer.status, answer.message()),
+            (403, refused(verb)),
+            "{patch}"
+        );
+    }
+    let role = format!("{CLUSTER_ROLES}/hers");
+    let add = |verb: &str, name: &str| {
+        let value = named(verb, group, "signers", &[name]);
+        json!([{"op": "add", "path": "/rules/-", "value": value}])
+    };
+    for (verb, name, code) in [
+        ("approve", "example.com", 403),
+        ("approve", "other.com/*", 403),
+        ("approve", "example.com/fo", 403),
+        ("sign", "example.com/foo", 403),
+        ("approve", "example.com/*", 200),
+    ] {
+        let answer = admin.patch(&role, "json", &add(verb, name)).await?;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let answer = alice
+            .patch(&approval, "merge", &condition("Approved", "ok"))
+            .await?;
+        assert_eq!(answer.status, code, "{verb} {name}: {}", answer.text());
+    }
+    // The right to sign came with one of these.
+    let answer = alice
+        .patch(
+            &status,
+            "json",
+            &json!([{"op": "add", "path": "/status/conditions/-",
+                "value": {"type": "Failed", "status": "True", "reason": "no"}}]),
+        )
+        .await?;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    Ok(())
+}
+
+/// Whoever asks: no certificate makes a master.
+#[tokio::test]
+async fn no_request_for_a_certificate_of_masters_is_taken() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let clients = [server.system().await?, server.tenant("t1").await?];
+    let signer = "kubernetes.io/kube-apiserver-client";
+    for client in clients {
+        let wanted = request("r", signer, &of("x", &["dev", "system:masters"]))?;
+        let answer = client.post(REQUESTS, &wanted).await?;
+        assert_eq!(answer.status, 403, "{}", answer.text());
+        assert_eq!(
+            answer.message(),
+            "certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: use of \
+             kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed"
+        );
+        for (name, signer, groups) in [
+            ("a", signer, ["dev", "system:masters2"]),
+            ("b", "example.com/own", ["dev", "system:masters"]),
+        ] {
+            let wanted = request(name, signer, &of("x", &groups))?;
+            let answer = client.post(REQUESTS, &wanted).await?;
+            assert_eq!(answer.status, 201, "{}", answer.text());
+        }
+    }
+    Ok(())
+}

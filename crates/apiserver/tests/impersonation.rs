@@ -1,0 +1,606 @@
+//! Acting for somebody else: with their rights and no others, and never for more than the
+//! caller's own space has.
+
+use http::Method;
+use insula_testkit::server::{Answer, Audit, AuditLog, Client, TestServer, rule};
+use serde_json::{Value, json};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const WHOAMI: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+
+const PEOPLE: &str = "alice,alice,7,\"dev,tenant:t1\"\n\
+                      root,root,9,\"ops,tenant:system\"\n";
+
+/// A server, the administrator of its tenant, and alice.
+async fn people() -> anyhow::Result<(TestServer, Client, Client)> {
+    let server = TestServer::with_tokens(PEOPLE).await?;
+    let admin = server.tenant("t1").await?;
+    let alice = server.client("alice").await?;
+    Ok((server, admin, alice))
+}
+
+async fn get(client: &Client, path: &str, headers: &[(&str, &str)]) -> anyhow::Result<Answer> {
+    client.send(Method::GET, path, headers, "").await
+}
+
+/// Who the server says that the caller is.
+async fn whoami(client: &Client, headers: &[(&str, &str)]) -> anyhow::Result<Value> {
+    let mut headers = headers.to_vec();
+    headers.push(("content-type", "application/json"));
+    let answer = client.send(Method::POST, WHOAMI, &headers, "{}").await?;
+    Ok(match answer.status {
+        201 => answer.json()["status"]["userInfo"].clone(),
+        _ => json!({"code": answer.status, "message": answer.message()}),
+    })
+}
+
+fn impersonate(group: &str, resources: &str, names: &[&str]) -> Value {
+    let mut rule = rule("impersonate", group, resources);
+    if !names.is_empty() {
+        rule["resourceNames"] = json!(names);
+    }
+    rule
+}
+
+#[tokio::test]
+async fn each_part_of_an_identity_needs_a_right_of_its_own() -> anyhow::Result<()> {
+    let (_server, admin, alice) = people().await?;
+    let user = ("impersonate-user", "x");
+    let refused = |of: &str, name: &str, resource: &str, group: &str, scope: &str| {
+        format!(
+            "{of} \"{name}\" is forbidden: User \"alice\" cannot impersonate resource \
+             \"{resource}\" in API group \"{group}\" {scope}"
+        )
+    };
+    let cluster = "at the cluster scope";
+    let authentication = "authentication.k8s.io";
+    // In the order in which they are asked: each right that is given shows the next one.
+    let headers = [
+        user,
+        ("impersonate-uid", "u"),
+        ("impersonate-group", "g"),
+        ("impersonate-group", "h"),
+        ("impersonate-extra-scopes", "view"),
+        ("impersonate-extra-scopes", "edit"),
+    ];
+    for (step, message, given) in [
+        (
+            "user",
+            refused("users", "x", "users", "", cluster),
+            impersonate("", "users", &["x"]),
+        ),
+        (
+            "uid",
+            refused(
+                "uids.authentication.k8s.io",
+                "u",
+                "uids",
+                authentication,
+                cluster,
+            ),
+            impersonate(authentication, "uids", &["u"]),
+        ),
+        (
+            "group",
+            refused("groups", "g", "groups", "", cluster),
+            impersonate("", "groups", &["g"]),
+        ),
+        (
+            "second-group",
+            refused("groups", "h", "groups", "", cluster),
+            impersonate("", "groups", &["h"]),
+        ),
+        (
+            "extra",
+            refused(
+                "userextras.authentication.k8s.io",
+                "view",
+                "userextras/scopes",
+                authentication,
+                cluster,
+            ),
+            impersonate(authentication, "userextras/scopes", &["view"]),
+        ),
+        (
+            "second-extra",
+            refused(
+                "userextras.authentication.k8s.io",
+                "edit",
+                "userextras/scopes",
+                authentication,
+                cluster,
+            ),
+            impersonate(authentication, "userextras/scopes", &["edit"]),
+        ),
+    ] {
+        let answer = get(&alice, MAPS, &headers).await?;
+        assert_eq!((answer.status, answer.message()), (403, message), "{step}");
+        admin.grant(step, "User:alice", &[given]).await?;
+    }
+    assert_eq!(
+        whoami(&alice, &headers).await?,
+        json!({"username": "x", "uid": "u", "groups": ["g", "h", "system:authenticated"],
+            "extra": {"scopes": ["view", "edit"], "insula.dev/tenant": ["t1"]}})
+    );
+    // Without any of the parts, nothing of the caller's own takes their place.
+    assert_eq!(
+        whoami(&alice, &[user]).await?,
+        json!({"username": "x", "groups": ["system:authenticated"],
+            "extra": {"insula.dev/tenant": ["t1"]}})
+    );
+    let account = ("impersonate-user", "system:serviceaccount:default:robot");
+    let answer = get(&alice, MAPS, &[account]).await?;
+    assert_eq!(
+        answer.message(),
+        refused(
+            "serviceaccounts",
+            "robot",
+            "serviceaccounts",
+            "",
+            "in the namespace \"default\""
+        )
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_service_account_is_acted_for_by_who_may_in_its_namespace() -> anyhow::Result<()> {
+    let (_server, admin, alice) = people().await?;
+    let rules = [impersonate("", "serviceaccounts", &[])];
+    admin
+        .grant_in("default", "acts", "User:alice", &rules)
+        .await?;
+    let robot = ("impersonate-user", "system:serviceaccount:default:robot");
+    // The account need not be there: it is a name that rights are bound to.
+    assert_eq!(
+        whoami(&alice, &[robot]).await?,
+        json!({"username": "system:serviceaccount:default:robot",
+            "groups": ["system:serviceaccounts", "system:serviceaccounts:default",
+                "system:authenticated"],
+            "extra": {"insula.dev/tenant": ["t1"]}})
+    );
+    admin
+        .grant_in(
+            "default",
+            "robots",
+            "Group:system:serviceaccounts:default",
+            &[rule("list,watch", "", "configmaps")],
+        )
+        .await?;
+    assert_eq!(get(&alice, MAPS, &[robot]).await?.status, 200);
+    let elsewhere = (
+        "impersonate-user",
+        "system:serviceaccount:kube-system:robot",
+    );
+    assert_eq!(get(&alice, MAPS, &[elsewhere]).await?.status, 403);
+    // With groups of the caller's choice it has these and not its own.
+    let other = ("impersonate-group", "dev");
+    let answer = get(&admin, MAPS, &[robot, other]).await?;
+    assert_eq!(answer.status, 403, "{}", answer.text());
+    assert_eq!(
+        whoami(&admin, &[robot, other]).await?["groups"],
+        json!(["dev", "system:authenticated"])
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_acts_for_somebody_has_their_rights_and_no_others() -> anyhow::Result<()> {
+    let (_server, admin, alice) = people().await?;
+    let bob = ("impersonate-user", "bob");
+    admin
+        .grant(
+            "acts",
+            "User:alice",
+            &[
+                impersonate("", "users", &["bob"]),
+                rule("*", "", "secrets,configmaps"),
+            ],
+        )
+        .await?;
+    admin
+        .grant_in(
+            "default",
+            "bob",
+            "User:bob",
+            &[rule("get,list,watch", "", "configmaps")],
+        )
+        .await?;
+    let secrets = "/api/v1/namespaces/default/secrets";
+    assert_eq!(alice.get(secrets).await?.status, 200);
+    let answer = get(&alice, secrets, &[bob]).await?;
+    assert_eq!(
+        (answer.status, answer.message()),
+        (
+            403,
+            "secrets is forbidden: User \"bob\" cannot list resource \"secrets\" in API group \
+             \"\" in the namespace \"default\""
+                .to_owned()
+        )
+    );
+    assert_eq!(get(&alice, MAPS, &[bob]).await?.status, 200);
+    // Masters too have only what the other has.
+    let answer = get(&admin, secrets, &[bob]).await?;
+    assert_eq!(answer.status, 403);
+    // Nobody acts for a third through a second, whatever the second may.
+    admin
+        .grant("bob-acts", "User:bob", &[impersonate("", "users", &[])])
+        .await?;
+    let both = [bob, ("impersonate-user", "carol")];
+    assert_eq!(get(&alice, MAPS, &both).await?.status, 400);
+    let carol = [("impersonate-user", "carol")];
+    assert_eq!(get(&alice, MAPS, &carol).await?.status, 403);
+    // What is asked about oneself is about the other.
+    let question = json!({"spec": {"resourceAttributes": {"verb": "list",
+        "resource": "secrets", "namespace": "default"}}});
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let headers = [bob, ("content-type", "application/json")];
+    let answer = alice
+        .send(Method::POST, path, &headers, question.to_string())
+        .await?;
+    assert_eq!(answer.json()["status"]["allowed"], false);
+    // Acting for oneself is allowed as little as for anybody.
+    let herself = [("impersonate-user", "alice")];
+    assert_eq!(get(&alice, MAPS, &herself).await?.status, 403);
+    Ok(())
+}
+
+#[tokio::test]
+async fn headers_that_say_two_things_or_half_of_one_are_refused() -> anyhow::Result<()> {
+    let (_server, admin, _alice) = people().await?;
+    for (headers, code) in [
+        (
+            vec![("impersonate-user", "bob"), ("impersonate-user", "carol")],
+            400,
+        ),
+        (
+            vec![("Impersonate-User", "bob"), ("IMPERSONATE-USER", "carol")],
+            400,
+        ),
+        (
+            vec![("impersonate-user", ""), ("impersonate-user", "bob")],
+            400,
+        ),
+        (
+            vec![("impersonate-user", "bob"), ("impersonate-user", "")],
+            400,
+        ),
+        (
+            vec![
+                ("impersonate-user", "bob"),
+                ("impersonate-uid", "1"),
+                ("impersonate-uid", "2"),
+            ],
+            400,
+        ),
+        (vec![("impersonate-user", "")], 400),
+        (vec![("impersonate-group", "g")], 400),
+        (vec![("impersonate-uid", "1")], 400),
+        (vec![("impersonate-extra-a", "b")], 400),
+        (
+            vec![("impersonate-user", ""), ("impersonate-group", "g")],
+            400,
+        ),
+        (vec![("impersonate-nonsense", "x")], 400),
+        (
+            vec![
+                ("impersonate-user", "bob"),
+                ("impersonate-group", "system:masters"),
+            ],
+            403,
+        ),
+    ] {
+        let answer = get(&admin, "/api/v1/pods", &headers).await?;
+        assert_eq!(answer.status, code, "{headers:?}: {}", answer.text());
+        // Nor is it answered as the caller's own.
+        assert_eq!(answer.json()["kind"], "Status", "{headers:?}");
+    }
+    Ok(())
+}
+
+/// What a proxy would drop is not dropped here: the request is never the caller's own.
+#[tokio::test]
+async fn a_header_that_belongs_to_the_connection_counts_all_the_same() -> anyhow::Result<()> {
+    let (server, _admin, _alice) = people().await?;
+    for headers in [
+        "Connection: close\r\nImpersonate-User: bob\r\n",
+        "Connection: close, Impersonate-User\r\nImpersonate-User: bob\r\n",
+        "Connection: impersonate-user, close\r\niMPERSONATE-uSER: bob\r\n",
+        "Connection: close\r\nImpersonate-User:bob\r\nImpersonate-Group:\r\n",
+        "Connection: close\r\nTE: trailers\r\nimpersonate-user:\tbob  \r\n",
+    ] {
+        let request = format!(
+            "GET /api/v1/pods HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t1\r\n{headers}\r\n"
+        );
+        let answer = server.speak(&request).await?;
+        assert!(answer.starts_with("HTTP/1.1 403"), "{headers}: {answer}");
+        assert!(answer.contains("User \\\"bob\\\""), "{headers}: {answer}");
+    }
+    // A name that is almost the header's is no header of ours, or none at all.
+    for (headers, code) in [
+        ("Connection: close\r\nImpersonate_User: bob\r\n", "200"),
+        ("Connection: close\r\nX-Impersonate-User: bob\r\n", "200"),
+        ("Connection: close\r\nImpersonate-User : bob\r\n", "400"),
+        ("Connection: close\r\nImpersonate-User: b\u{e9}\r\n", "400"),
+    ] {
+        let request = format!(
+            "GET /api/v1/pods HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t1\r\n{headers}\r\n"
+        );
+        let answer = server.speak(&request).await?;
+        let start = format!("HTTP/1.1 {code}");
+        assert!(answer.starts_with(&start), "{headers}: {answer}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_key_of_an_extra_is_decoded_and_asked_about_as_it_is() -> anyhow::Result<()> {
+    let (_server, admin, alice) = people().await?;
+    let key = "impersonate-extra-Example.com%2fScopes";
+    let headers = [("impersonate-user", "x"), (key, "view")];
+    admin
+        .grant("x", "User:alice", &[impersonate("", "users", &["x"])])
+        .await?;
+    let answer = get(&alice, MAPS, &headers).await?;
+    assert_eq!(
+        answer.message(),
+        "userextras.authentication.k8s.io \"view\" is forbidden: User \"alice\" cannot \
+         impersonate resource \"userextras/example.com/scopes\" in API group \
+         \"authentication.k8s.io\" at the cluster scope"
+    );
+    let extras = "userextras/example.com/scopes";
+    let rules = [impersonate("authentication.k8s.io", extras, &["view"])];
+    admin.grant("extra", "User:alice", &rules).await?;
+    assert_eq!(
+        whoami(&alice, &headers).await?["extra"],
+        json!({"example.com/scopes": ["view"], "insula.dev/tenant": ["t1"]})
+    );
+    // Two spellings of one key are one key, and each value is asked about.
+    let twice = [
+        headers[0],
+        headers[1],
+        ("impersonate-extra-example.com%2Fscopes", "edit"),
+    ];
+    assert_eq!(get(&alice, MAPS, &twice).await?.status, 403);
+    // Nobody says what the server says: where somebody belongs.
+    let forged = [
+        ("impersonate-user", "x"),
+        ("impersonate-extra-insula.dev%2Ftenant", "t2"),
+    ];
+    let found = whoami(&admin, &forged).await?;
+    assert_eq!(found["extra"], json!({"insula.dev/tenant": ["t1"]}));
+    Ok(())
+}
+
+/// Deny by the class of the name, not by a list: new groups are made every year.
+#[tokio::test]
+async fn no_tenant_takes_on_what_the_server_gives() -> anyhow::Result<()> {
+    let (server, admin, _alice) = people().await?;
+    server.tenant("t2").await?;
+    for user in [
+        "system:admin",
+        "system:kube-controller-manager",
+        "system:node:n",
+        "system:anonymous",
+        "system:serviceaccount:default",
+        "system:serviceaccount:a:b:c",
+        "system:serviceaccount::x",
+        "system:",
+    ] {
+        let answer = get(&admin, MAPS, &[("impersonate-user", user)]).await?;
+        assert_eq!(answer.status, 403, "{user}: {}", answer.text());
+        let said = answer.message();
+        let start = format!("users \"{user}\" is forbidden: User \"admin\" cannot impersonate");
+        assert!(said.starts_with(&start), "{said}");
+    }
+    for group in [
+        "system:masters",
+        "system:nodes",
+        "system:unauthenticated",
+        "system:serviceaccounts",
+        "system:serviceaccounts:kube-system",
+        "system:brand-new",
+        "tenant:t1",
+        "tenant:t2",
+        "tenant:system",
+        "tenant:",
+    ] {
+        let headers = [("impersonate-user", "bob"), ("impersonate-group", group)];
+        let answer = get(&admin, MAPS, &headers).await?;
+        assert_eq!(answer.status, 403, "{group}: {}", answer.text());
+        let said = answer.message();
+        let start = format!("groups \"{group}\" is forbidden: User \"admin\" cannot impersonate");
+        assert!(said.starts_with(&start), "{said}");
+        // Nor beside a service account of its own.
+        let headers = [
+            ("impersonate-user", "system:serviceaccount:default:default"),
+            ("impersonate-group", group),
+        ];
+        assert_eq!(get(&admin, MAPS, &headers).await?.status, 403, "{group}");
+    }
+    // Whoever is named belongs to the caller's tenant, as others of the name do not.
+    let other = whoami(&admin, &[("impersonate-user", "root")]).await?;
+    assert_eq!(other["extra"], json!({"insula.dev/tenant": ["t1"]}));
+    let headers = [("impersonate-user", "admin")];
+    for (path, code) in [
+        ("/api/v1/tenants/t1/pods", 200),
+        ("/api/v1/tenants/t2/pods", 403),
+        ("/api/v1/tenants/system/pods", 403),
+        ("/api/v1/tenants/all/pods", 403),
+        ("/api/v1/tenants", 403),
+    ] {
+        assert_eq!(get(&admin, path, &headers).await?.status, code, "{path}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_systems_people_act_for_a_tenants_by_naming_it() -> anyhow::Result<()> {
+    let (server, admin, _alice) = people().await?;
+    let other = server.tenant("t2").await?;
+    let system = server.system().await?;
+    let inside = [
+        ("impersonate-user", "admin"),
+        ("impersonate-group", "tenant:t1"),
+    ];
+    assert_eq!(
+        whoami(&system, &inside).await?,
+        json!({"username": "admin", "groups": ["system:authenticated"],
+            "extra": {"insula.dev/tenant": ["t1"]}})
+    );
+    // They are then in that tenant, and behind its wall.
+    let map = json!({"metadata": {"name": "m"}});
+    assert_eq!(admin.post(MAPS, &map).await?.status, 201);
+    for (path, code) in [
+        (format!("{MAPS}/m"), 200),
+        ("/api/v1/tenants/t1/pods".to_owned(), 200),
+        ("/api/v1/tenants/t2/pods".to_owned(), 403),
+        ("/api/v1/tenants/system/pods".to_owned(), 403),
+        ("/api/v1/tenants/all/pods".to_owned(), 403),
+        ("/api/v1/tenants".to_owned(), 403),
+        ("/api/v1/nodes".to_owned(), 403),
+        ("/tenants/t2/api/v1/pods".to_owned(), 403),
+    ] {
+        let answer = get(&system, &path, &inside).await?;
+        assert_eq!(answer.status, code, "{path}: {}", answer.text());
+    }
+    // The groups of the system do not come with them.
+    let headers = [
+        inside[0],
+        inside[1],
+        ("impersonate-group", "system:masters"),
+    ];
+    let groups = whoami(&system, &headers).await?["groups"].clone();
+    assert_eq!(groups, json!(["system:authenticated"]));
+    let nobody = [("impersonate-user", "nobody"), inside[1], headers[2]];
+    assert_eq!(get(&system, MAPS, &nobody).await?.status, 403);
+    // A service account there is what it is there.
+    let robot = [
+        ("impersonate-user", "system:serviceaccount:default:robot"),
+        ("impersonate-group", "tenant:t1"),
+    ];
+    assert_eq!(
+        whoami(&system, &robot).await?["groups"],
+        json!([
+            "system:serviceaccounts",
+            "system:serviceaccounts:default",
+            "system:authenticated"
+        ])
+    );
+    // And of its groups has those that were named, if any were.
+    let fewer = [
+        robot[0],
+        robot[1],
+        ("impersonate-group", "system:serviceaccounts"),
+        ("impersonate-group", "system:serviceaccounts:kube-system"),
+    ];
+    let groups = whoami(&system, &fewer).await?["groups"].clone();
+    assert_eq!(
+        groups,
+        json!(["system:serviceaccounts", "system:authenticated"])
+    );
+    for (headers, code) in [
+        // Two tenants are none, and so is one that cannot be.
+        (
+            vec![inside[0], inside[1], ("impersonate-group", "tenant:t2")],
+            400,
+        ),
+        (vec![inside[0], ("impersonate-group", "tenant:")], 400),
+        (vec![inside[0], ("impersonate-group", "tenant:all")], 400),
+        (vec![inside[0], ("impersonate-group", "tenant:A/b")], 400),
+        // One that is not there has nobody.
+        (vec![inside[0], ("impersonate-group", "tenant:t9")], 403),
+        // Without a tenant they stay in the system.
+        (vec![inside[0]], 403),
+    ] {
+        let answer = get(&system, MAPS, &headers).await?;
+        assert_eq!(answer.status, code, "{headers:?}: {}", answer.text());
+    }
+    assert_eq!(other.get(MAPS).await?.json()["items"], json!([]));
+    Ok(())
+}
+
+/// Who may act for the people of one tenant may not for those of another.
+#[tokio::test]
+async fn support_for_one_tenant_is_a_rule_that_names_its_group() -> anyhow::Result<()> {
+    let (server, _admin, _alice) = people().await?;
+    server.tenant("t2").await?;
+    let (system, root) = (server.system().await?, server.client("root").await?);
+    let rules = [
+        impersonate("", "users", &["admin"]),
+        impersonate("", "groups", &["tenant:t1"]),
+    ];
+    system.grant("support", "Group:ops", &rules).await?;
+    let of = |tenant| [("impersonate-user", "admin"), ("impersonate-group", tenant)];
+    assert_eq!(get(&root, MAPS, &of("tenant:t1")).await?.status, 200);
+    for group in ["tenant:t2", "tenant:system", "system:masters", "dev"] {
+        let answer = get(&root, MAPS, &of(group)).await?;
+        assert_eq!(answer.status, 403, "{group}");
+        let start = format!(
+            "groups \"{group}\" is forbidden: User \"root\" cannot impersonate resource \
+             \"groups\" in API group \"\" at the cluster scope"
+        );
+        assert_eq!(answer.message(), start);
+    }
+    let outside = [of("tenant:t1")[0], ("impersonate-user", "x")];
+    assert_eq!(get(&root, MAPS, &outside[..1]).await?.status, 403);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_watch_for_somebody_ends_with_their_right() -> anyhow::Result<()> {
+    let (_server, admin, _alice) = people().await?;
+    admin
+        .grant(
+            "bob",
+            "ServiceAccount:default/robot",
+            &[rule("watch,list", "", "configmaps")],
+        )
+        .await?;
+    let headers = [("impersonate-user", "system:serviceaccount:default:robot")];
+    let listed = get(&admin, MAPS, &headers).await?;
+    assert_eq!(listed.status, 200);
+    let mut watch = admin
+        .watch_with(&format!("{MAPS}?watch=1"), &headers)
+        .await?;
+    assert_eq!(watch.status, 200);
+    let map = json!({"metadata": {"name": "m"}});
+    assert_eq!(admin.post(MAPS, &map).await?.status, 201);
+    let event = watch.next().await?.unwrap_or_default();
+    assert_eq!(event["object"]["metadata"]["name"], "m", "{event}");
+    let binding = format!("{}/bob", insula_testkit::server::CLUSTER_BINDINGS);
+    assert_eq!(admin.delete(&binding).await?.status, 200);
+    let last = watch.next().await?.unwrap_or_default();
+    assert_eq!(last["object"]["code"], 403, "{last}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_log_names_who_acted_and_for_whom() -> anyhow::Result<()> {
+    let log = AuditLog::default();
+    let server = TestServer::audited(Audit::Memory(log.clone())).await?;
+    let admin = server.tenant("t1").await?;
+    let headers = [
+        ("impersonate-user", "bob"),
+        ("impersonate-group", "dev"),
+        ("impersonate-uid", "5"),
+        ("impersonate-extra-scopes", "view"),
+    ];
+    let refused = get(&admin, "/api/v1/pods", &headers).await?;
+    assert_eq!(refused.status, 403);
+    let event: Value = serde_json::from_str(&log.event(refused.header("audit-id")).await?)?;
+    assert_eq!(event["user"]["username"], "admin");
+    assert_eq!(
+        event["impersonatedUser"],
+        json!({"username": "bob", "uid": "5", "groups": ["dev", "system:authenticated"],
+            "extra": {"scopes": ["view"]}})
+    );
+    // Whom they may not act for is in the refusal, and nobody acted for them.
+    let headers = [("impersonate-user", "system:admin")];
+    let refused = get(&admin, "/api/v1/pods", &headers).await?;
+    let event: Value = serde_json::from_str(&log.event(refused.header("audit-id")).await?)?;
+    assert_eq!(event["user"]["username"], "admin");
+    assert!(event.get("impersonatedUser").is_none(), "{event}");
+    assert_eq!(event["responseStatus"]["code"], 403);
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! Roles and bindings, as tests give them.
+
+use serde_json::{Value, json};
+
+use super::Client;
+
+/// Where cluster roles are.
+pub const CLUSTER_ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+
+/// Where their bindings are.
+pub const CLUSTER_BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+
+/// Where the roles of a namespace are.
+pub fn roles(namespace: &str) -> String {
+    format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles")
+}
+
+/// Where its bindings are.
+pub fn bindings(namespace: &str) -> String {
+    format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings")
+}
+
+/// A rule, with commas between verbs, groups and resources; the core group is empty.
+pub fn rule(verbs: &str, groups: &str, resources: &str) -> Value {
+    let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
+    json!({"verbs": list(verbs), "apiGroups": list(groups), "resources": list(resources)})
+}
+
+/// Whom a binding is about: `User:alice`, `Group:dev`, `ServiceAccount:namespace/name`.
+pub fn subject(text: &str) -> Value {
+    match text.split_once(':') {
+        Some(("ServiceAccount", account)) => {
+            let (namespace, name) = account.split_once('/').unwrap_or(("", account));
+            json!({"kind": "ServiceAccount", "namespace": namespace, "name": name})
+        }
+        Some((kind, name)) => {
+            json!({"kind": kind, "apiGroup": "rbac.authorization.k8s.io", "name": name})
+        }
+        None => json!({"kind": text}),
+    }
+}
+
+impl Client {
+    /// Gives somebody these rights in the whole space: a role and a binding of this name.
+    pub async fn grant(&self, name: &str, to: &str, rules: &[Value]) -> anyhow::Result<()> {
+        let role = json!({"metadata": {"name": name}, "rules": rules});
+        self.made(CLUSTER_ROLES, &role).await?;
+        self.bind(name, to, name).await
+    }
+
+    /// The same in one namespace.
+    pub async fn grant_in(
+        &self,
+        namespace: &str,
+        name: &str,
+        to: &str,
+        rules: &[Value],
+    ) -> anyhow::Result<()> {
+        let role = json!({"metadata": {"name": name}, "rules": rules});
+        self.made(&roles(namespace), &role).await?;
+        let binding = binding(name, to, "Role", name);
+        self.made(&bindings(namespace), &binding).await
+    }
+
+    /// Gives somebody a cluster role that is there, in the whole space.
+    pub async fn bind(&self, name: &str, to: &str, role: &str) -> anyhow::Result<()> {
+        let binding = binding(name, to, "ClusterRole", role);
+        self.made(CLUSTER_BINDINGS, &binding).await
+    }
+
+    async fn made(&self, path: &str, object: &Value) -> anyhow::Result<()> {
+        let answer = self.post(path, object).await?;
+        anyhow::ensure!(answer.status == 201, "{path}: {}", answer.text());
+        Ok(())
+    }
+}
+
+fn binding(name: &str, to: &str, kind: &str, role: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "subjects": [subject(to)],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+    })
+}
