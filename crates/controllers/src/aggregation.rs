@@ -35,8 +35,10 @@ fn is_marked(role: &Stored) -> bool {
     memmem::find(&role.body, br#""aggregationRule":{"#).is_some()
 }
 
-/// Writes every aggregated role of the space that shows other rules than it has.
-pub async fn show(registry: &Registry, space: &Space) -> Result<()> {
+/// Writes every aggregated role of the space that shows other rules than it has. Says
+/// whether there was one.
+pub async fn show(registry: &Registry, space: &Space) -> Result<bool> {
+    let mut written = false;
     for name in aggregated(registry, space) {
         let address = Address {
             kind: Task::Roles.kind(),
@@ -44,9 +46,9 @@ pub async fn show(registry: &Registry, space: &Space) -> Result<()> {
             namespace: None,
             name,
         };
-        show_one(registry, &address).await?;
+        written |= show_one(registry, &address).await?;
     }
-    Ok(())
+    Ok(written)
 }
 
 /// The roles of the space that may be aggregated; none if nothing that is stored takes part,
@@ -69,13 +71,13 @@ static BUILT_IN: LazyLock<Vec<String>> = LazyLock::new(|| {
     aggregated.map(|role| role.name().to_owned()).collect()
 });
 
-async fn show_one(registry: &Registry, address: &Address) -> Result<()> {
+async fn show_one(registry: &Registry, address: &Address) -> Result<bool> {
     let shown = registry.cached(address).map(|role| role.tree());
     let Some(shown) = shown.filter(is_aggregated) else {
-        return Ok(());
+        return Ok(false);
     };
     let Some(rules) = rules_of(registry, address).filter(|rules| !shows(&shown, rules)) else {
-        return Ok(());
+        return Ok(false);
     };
     let request = Modify {
         kind: address.of(),
@@ -96,7 +98,7 @@ async fn show_one(registry: &Registry, address: &Address) -> Result<()> {
         })
     };
     let written = modify(registry, request, make).await;
-    unless_futile(written, address)
+    unless_futile(written.map(|done| done.is_some()), address)
 }
 
 /// What the role allows, by what decides.

@@ -11,7 +11,8 @@
 //! is no task, no watch and no memory for a tenant in which nothing is to be done, and when
 //! nothing happens nothing runs. Only while something that is being deleted waits for
 //! finalizers of others is its space looked at, four times a second, and emptied again if
-//! anything in it has changed.
+//! anything in it has changed. What a loop has written over rests for a second, so that the
+//! loop and somebody who does not agree with it do not write as fast as they can.
 //!
 //! Every step compares before it writes. So a step may be carried out twice, by two servers
 //! on one store or by one that was started again, and all that is needed to go on after a
@@ -64,6 +65,9 @@ enum Next {
     Wait(Revision),
     /// It failed: try again then.
     Retry(Instant),
+    /// Something was written over: whatever happens to it, it is looked at again then and
+    /// not before. Two who do not agree do not write as fast as they can.
+    Rest(Instant),
 }
 
 /// How many items are worked on at once. Each is one small transaction after another, and
@@ -75,6 +79,25 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// How long it takes until something that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// How long something rests that was written over.
+const REST: Duration = Duration::from_secs(1);
+
+impl Next {
+    fn wait_unless(finished: bool, seen: Revision) -> Self {
+        match finished {
+            true => Self::Nothing,
+            false => Self::Wait(seen),
+        }
+    }
+
+    fn rest_if(written_over: bool) -> Self {
+        match written_over {
+            true => Self::Rest(Instant::now() + REST),
+            false => Self::Nothing,
+        }
+    }
+}
 
 impl Controllers {
     /// For the objects of a server. The authority signs certificates, the server's own and
@@ -143,37 +166,33 @@ impl Controllers {
     async fn attempt(&self, item: &Item) -> Result<Next> {
         // Before anything is looked at: what changes afterwards is a reason to look again.
         let seen = self.registry.cache().applied();
-        let finished = match item.task {
-            Task::Namespace => namespace::terminate(&self.registry, &item.space, &item.key).await?,
-            Task::Tenant => tenant::terminate(&self.registry, &item.key).await?,
-            Task::Certificate => {
-                let address = item.address();
-                certificates::sign(&self.registry, &self.authority, &address).await?;
-                true
+        let (registry, address) = (&self.registry, || item.address());
+        Ok(match item.task {
+            Task::Namespace => {
+                let gone = namespace::terminate(registry, &item.space, &item.key).await?;
+                Next::wait_unless(gone, seen)
+            }
+            Task::Tenant => {
+                let gone = tenant::terminate(registry, &item.key).await?;
+                Next::wait_unless(gone, seen)
             }
             Task::Claim | Task::Volume | Task::AttributesClass => {
-                protection::release(&self.registry, &item.address()).await?
+                let released = protection::release(registry, &address()).await?;
+                Next::wait_unless(released, seen)
             }
-            Task::TokenSecret => {
-                if let Some(keeper) = self.keeper() {
-                    keeper.tend(&item.address()).await?;
-                }
-                true
+            Task::Certificate => {
+                certificates::sign(registry, &self.authority, &address()).await?;
+                Next::Nothing
             }
-            Task::Account => {
-                if let Some(keeper) = self.keeper() {
-                    keeper.tend_all_of(&item.address()).await?;
-                }
-                true
-            }
-            Task::Roles => {
-                aggregation::show(&self.registry, &item.space).await?;
-                true
-            }
-        };
-        Ok(match finished {
-            true => Next::Nothing,
-            false => Next::Wait(seen),
+            Task::TokenSecret => match self.keeper() {
+                Some(keeper) => Next::rest_if(keeper.tend(&address()).await?),
+                None => Next::Nothing,
+            },
+            Task::Account => match self.keeper() {
+                Some(keeper) => Next::rest_if(keeper.tend_all_of(&address()).await?),
+                None => Next::Nothing,
+            },
+            Task::Roles => Next::rest_if(aggregation::show(registry, &item.space).await?),
         })
     }
 
@@ -232,15 +251,14 @@ pub async fn serve(
 
 /// A write of which it is certain that it would be refused again is not tried again: what it
 /// is about has to change first, and that is told by a log.
-fn unless_futile<T>(done: Result<T>, address: &Address) -> Result<()> {
+fn unless_futile(done: Result<bool>, address: &Address) -> Result<bool> {
     match done {
-        Ok(_) => Ok(()),
         // Not valid, too large, or its space is going.
         Err(refusal) if matches!(refusal.reason(), "" | "Invalid" | "Forbidden") => {
             tracing::info!(space = %address.space, name = %address.within(), %refusal,
                 "cannot be written as it should be");
-            Ok(())
+            Ok(false)
         }
-        Err(refusal) => Err(refusal),
+        done => done,
     }
 }

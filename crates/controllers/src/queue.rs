@@ -117,6 +117,8 @@ enum Until {
     /// Something in its space changes after this revision.
     Changed(Revision),
     Time(Instant),
+    /// The same, and its own events do not wake it.
+    Rested(Instant),
 }
 
 impl Queue {
@@ -124,7 +126,7 @@ impl Queue {
     pub fn add(&mut self, item: Item) {
         match self.states.get_mut(&item) {
             None => self.push(item),
-            Some(State::Ready | State::RunningStale) => {}
+            Some(State::Ready | State::RunningStale | State::Waiting(Until::Rested(_))) => {}
             Some(state @ State::Running) => *state = State::RunningStale,
             Some(State::Waiting(_)) => {
                 self.waiting -= 1;
@@ -145,6 +147,7 @@ impl Queue {
         let stale = self.states.get(&item) == Some(&State::RunningStale);
         match next {
             Next::Retry(at) => self.wait(item, Until::Time(at)),
+            Next::Rest(at) => self.wait(item, Until::Rested(at)),
             _ if stale => self.push(item),
             Next::Wait(seen) => self.wait(item, Until::Changed(seen)),
             Next::Nothing => {
@@ -161,7 +164,7 @@ impl Queue {
     /// What waited long enough is ready again.
     pub fn wake(&mut self, now: Instant, has_changed: impl Fn(&Item, Revision) -> bool) {
         let over = |(item, state): (&Item, &State)| match state {
-            State::Waiting(Until::Time(at)) => *at <= now,
+            State::Waiting(Until::Time(at) | Until::Rested(at)) => *at <= now,
             State::Waiting(Until::Changed(seen)) => has_changed(item, *seen),
             _ => false,
         };
@@ -237,5 +240,25 @@ mod tests {
         queue.wake(now, |_, seen| seen == Revision::new(2));
         assert_eq!(queue.take(), Some(item("space")));
         assert!(!queue.has_waiting());
+    }
+
+    #[test]
+    fn what_rests_is_worked_on_again_when_it_has_and_not_before() {
+        let mut queue = Queue::default();
+        let now = Instant::now();
+        let later = now + std::time::Duration::from_secs(1);
+        queue.add(item("a"));
+        let taken = queue.take().unwrap();
+        queue.add(item("a"));
+        queue.done(taken, Next::Rest(later));
+        queue.add(item("a"));
+        queue.wake(now, |_, _| true);
+        assert_eq!(queue.take(), None);
+        assert!(queue.has_waiting());
+        queue.wake(later, |_, _| false);
+        let taken = queue.take().unwrap();
+        queue.done(taken, Next::Nothing);
+        assert!(!queue.has_waiting());
+        assert!(queue.states.is_empty());
     }
 }

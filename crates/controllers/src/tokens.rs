@@ -52,13 +52,15 @@ pub fn is_kept_in(secret: &Stored) -> bool {
 }
 
 impl Keeper<'_> {
-    /// Looks at every secret of an account, which may be gone.
-    pub async fn tend_all_of(&self, account: &Address) -> Result<()> {
+    /// Looks at every secret of an account, which may be gone. Says what [`Keeper::tend`]
+    /// says of any.
+    pub async fn tend_all_of(&self, account: &Address) -> Result<bool> {
         let namespace = account.namespace.as_deref().unwrap_or("");
         let secrets = core_kind("secrets");
         let Some(collection) = self.registry.cache().find(secrets, &account.space) else {
-            return Ok(());
+            return Ok(false);
         };
+        let mut written_over = false;
         for secret in collection.snapshot(&format!("{namespace}/"), None).objects {
             if is_kept_in(&secret) && annotation(&secret.tree(), NAME) == Some(&account.name) {
                 let address = Address {
@@ -66,36 +68,39 @@ impl Keeper<'_> {
                     name: secret.name().to_owned(),
                     ..account.clone()
                 };
-                self.tend(&address).await?;
+                written_over |= self.tend(&address).await?;
             }
         }
-        Ok(())
+        Ok(written_over)
     }
 
-    /// Puts a secret right, or deletes it.
-    pub async fn tend(&self, address: &Address) -> Result<()> {
-        let Some(secret) = self.registry.cached(address) else {
-            return Ok(());
+    /// Puts a secret right, or deletes it. Says whether it wrote over what somebody else had
+    /// written there.
+    pub async fn tend(&self, address: &Address) -> Result<bool> {
+        let secret = self.registry.cached(address);
+        let Some(secret) = secret.filter(|secret| !is_terminating(secret)) else {
+            return Ok(false);
         };
         let tree = secret.tree();
         let Some(account) = asked_for(&tree, address) else {
-            return Ok(());
+            return Ok(false);
         };
-        if is_terminating(&secret) {
-            return Ok(());
-        }
         if self.owner(&account, &tree).is_none() {
             // Nothing is deleted because of what was so a moment ago.
             self.registry.catch_up().await?;
             if self.owner(&account, &tree).is_none() {
-                return self.discard(address, &secret).await;
+                return self.discard(address, &secret).await.map(|()| false);
             }
         }
-        if self.lacks(&tree, address) {
-            let written = self.write(address, &account).await;
-            return unless_futile(written, address);
+        if !self.lacks(&tree, address) {
+            return Ok(false);
         }
-        Ok(())
+        let written = self.write(address, &account).await;
+        let over = self.fixed(address).iter().any(|(key, right)| {
+            let was = datum(&tree, key);
+            !was.is_empty() && was != right
+        });
+        unless_futile(written.map(|()| over), address)
     }
 
     /// The account, if it is there and is the one that the secret means.

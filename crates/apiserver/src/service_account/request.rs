@@ -178,7 +178,7 @@ impl Wanted {
                 "the UID in the bound object reference ({given}) does not match the UID in record. \
                  The object might have been deleted and then recreated"
             );
-            return Err(Refusal::conflict(address.of(), name, &why));
+            return Err(Refusal::precondition(address.of(), name, &why));
         }
         self.claim = Some((claim, json!({"name": name, "uid": uid})));
         match resource {

@@ -86,7 +86,13 @@ async fn tokens_are_given_within_limits_and_to_who_may_ask() -> anyhow::Result<(
     );
     let own = made(&one, SECRETS, json!({"metadata": {"name": "s"}})).await?;
     let answer = one.post(TOKEN, &bound).await?;
-    assert_eq!(answer.status, 409, "{}", answer.text());
+    let uid = theirs["metadata"]["uid"].as_str().unwrap_or_default();
+    let why = format!(
+        "Operation cannot be fulfilled on Secret \"s\": the UID in the bound object reference \
+         ({uid}) does not match the UID in record. The object might have been deleted and then \
+         recreated"
+    );
+    assert_eq!((answer.status, answer.message()), (409, why));
     let bound = secret(&own["metadata"]["uid"]);
     assert_eq!(one.post(TOKEN, &bound).await?.status, 201);
     // More than a year is cut to a year.

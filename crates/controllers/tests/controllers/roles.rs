@@ -100,22 +100,28 @@ async fn built_in_roles_show_what_a_space_adds_to_them_and_lose_it_again() -> an
 #[tokio::test]
 async fn an_aggregated_role_shows_what_is_selected_whoever_writes_it() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
-    let client = server.tenant("t1").await?;
+    for client in [server.tenant("t1").await?, server.system().await?] {
+        shows_what_is_selected(&client).await?;
+    }
+    Ok(())
+}
+
+async fn shows_what_is_selected(client: &Client) -> anyhow::Result<()> {
     let selectors = json!([{"matchLabels": {"part": "a"}},
         {"matchExpressions": [{"key": "part", "operator": "In", "values": ["b"]}]}]);
-    create(&client, ROLES, aggregated("whole", selectors)).await?;
-    create(&client, ROLES, role("two", json!({"part": "a"}), "two")).await?;
-    create(&client, ROLES, role("one", json!({"part": "b"}), "one")).await?;
-    create(&client, ROLES, role("none", json!({"part": "c"}), "none")).await?;
-    until_shows(&client, "whole", &rule("two"), true).await?;
-    let whole = until_shows(&client, "whole", &rule("one"), true).await?;
+    create(client, ROLES, aggregated("whole", selectors)).await?;
+    create(client, ROLES, role("two", json!({"part": "a"}), "two")).await?;
+    create(client, ROLES, role("one", json!({"part": "b"}), "one")).await?;
+    create(client, ROLES, role("none", json!({"part": "c"}), "none")).await?;
+    until_shows(client, "whole", &rule("two"), true).await?;
+    let whole = until_shows(client, "whole", &rule("one"), true).await?;
     assert_eq!(whole["rules"], json!([rule("two"), rule("one")]));
     // Whoever writes rules into it is corrected.
     let path = format!("{ROLES}/whole");
     for rules in [json!([rule("mine")]), json!([]), json!(null)] {
         let patch = json!({"rules": rules});
         assert_eq!(client.patch(&path, "merge", &patch).await?.status, 200);
-        until(&client, &path, |answer| {
+        until(client, &path, |answer| {
             answer.json()["rules"] == whole["rules"]
         })
         .await?;
@@ -124,16 +130,16 @@ async fn an_aggregated_role_shows_what_is_selected_whoever_writes_it() -> anyhow
     let unlabelled = json!({"metadata": {"labels": null}});
     let one = format!("{ROLES}/one");
     assert_eq!(client.patch(&one, "merge", &unlabelled).await?.status, 200);
-    let whole = until_shows(&client, "whole", &rule("one"), false).await?;
+    let whole = until_shows(client, "whole", &rule("one"), false).await?;
     assert_eq!(whole["rules"], json!([rule("two")]));
     // A role that selects everything shows roles without labels too.
-    create(&client, ROLES, aggregated("all", json!([{}]))).await?;
-    until_shows(&client, "all", &rule("one"), true).await?;
+    create(client, ROLES, aggregated("all", json!([{}]))).await?;
+    until_shows(client, "all", &rule("one"), true).await?;
     let bare = json!({"metadata": {"name": "bare"}, "rules": [rule("bare")]});
-    create(&client, ROLES, bare).await?;
-    until_shows(&client, "all", &rule("bare"), true).await?;
+    create(client, ROLES, bare).await?;
+    until_shows(client, "all", &rule("bare"), true).await?;
     assert_eq!(client.delete(&format!("{ROLES}/bare")).await?.status, 200);
-    until_shows(&client, "all", &rule("bare"), false).await?;
+    until_shows(client, "all", &rule("bare"), false).await?;
     Ok(())
 }
 

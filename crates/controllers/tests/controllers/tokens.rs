@@ -1,6 +1,7 @@
 //! Secrets that keep tokens of service accounts.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -298,5 +299,30 @@ async fn what_happened_while_no_loop_ran_is_caught_up_with() -> anyhow::Result<(
         decoded(&answer.json(), "ca.crt") == pem
     })
     .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_servers_that_do_not_agree_do_not_write_as_fast_as_they_can() -> anyhow::Result<()> {
+    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    // Each has a CA of its own, which is a mistake.
+    let one = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
+    let _two = TestServer::over(store, Setup::with_controllers()).await?;
+    let client = one.tenant("t1").await?;
+    account(&client, "robot").await?;
+    create(&client, SECRETS, secret("kept", "robot")).await?;
+    let kept = filled(&client, "kept").await?;
+    let revision = kept["metadata"]["resourceVersion"].as_str();
+    let since = revision.unwrap_or_default();
+    let path = format!("{SECRETS}?watch=true&resourceVersion={since}");
+    let mut watch = client.watch(&path).await?;
+    let begun = Instant::now();
+    // The first write of each is at once.
+    for _ in 0..6 {
+        let event = watch.next().await?.unwrap_or_default();
+        assert_eq!(event["type"], "MODIFIED", "{event}");
+    }
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(1900), "{took:?}");
     Ok(())
 }
