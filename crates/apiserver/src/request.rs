@@ -33,7 +33,7 @@ use crate::authenticate::{Authenticator, Peer};
 use crate::authorize::{Granted, authorize, authorize_path, authorize_unserved};
 use crate::body::Body;
 use crate::documents::{self, Documents};
-use crate::impersonate::impersonate;
+use crate::impersonate::{Asked, impersonate};
 use crate::intake::{MAX_BODY, Sent};
 use crate::locate::locate;
 use crate::metrics::Metrics;
@@ -152,7 +152,12 @@ where
         .authenticate(registry, peer, headers)
         .await?;
     record.authenticated(&caller);
-    let acted_for = impersonate(registry, &caller, headers).await;
+    let asked = Asked {
+        parts,
+        query,
+        route: &route,
+    };
+    let acted_for = impersonate(registry, &caller, asked).await;
     let acted_for = record.impersonated(acted_for)?;
     let principal = acted_for.unwrap_or(caller);
     let route = match route {
