@@ -22,6 +22,15 @@ use crate::registry::Registry;
 use crate::service_account::AccountName;
 use crate::status::{Refusal, Result};
 
+/// Whom a caller acts for.
+#[derive(Debug)]
+pub struct Acting {
+    /// Whom.
+    pub whom: Arc<Principal>,
+    /// The lesser right that allowed it; none if it was the right to everything.
+    pub constraint: Option<&'static str>,
+}
+
 /// Whom a request asks to act for.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wanted {
@@ -53,7 +62,7 @@ pub async fn impersonate(
     registry: &Registry,
     caller: &Principal,
     asked: Asked<'_>,
-) -> Result<Option<Arc<Principal>>> {
+) -> Result<Option<Acting>> {
     let Some(wanted) = Wanted::read(&asked.parts.headers)? else {
         return Ok(None);
     };
@@ -66,12 +75,14 @@ pub async fn impersonate(
             return Err(refusal);
         };
         let permitted = constrained::permits(registry, caller, &wanted, &whom, asked).await?;
-        return match permitted {
-            true => Ok(Some(Arc::new(whom))),
-            false => Err(refusal),
-        };
+        let constraint = Some(permitted.ok_or(refusal)?);
+        let whom = Arc::new(whom);
+        return Ok(Some(Acting { whom, constraint }));
     }
-    Ok(Some(Arc::new(whom?)))
+    Ok(Some(Acting {
+        whom: Arc::new(whom?),
+        constraint: None,
+    }))
 }
 
 impl Wanted {

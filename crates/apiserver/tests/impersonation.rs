@@ -743,6 +743,29 @@ async fn the_log_names_who_acted_and_for_whom() -> anyhow::Result<()> {
         json!({"username": "bob", "uid": "5", "groups": ["dev", "system:authenticated"],
             "extra": {"scopes": ["view"]}})
     );
+    assert!(event.get("authenticationMetadata").is_none(), "{event}");
+    // By a lesser right it is that one.
+    let rules = [
+        constrained("serviceaccount", "serviceaccounts", &[]),
+        on("serviceaccount", "list", "", "pods"),
+    ];
+    let defaults = "ServiceAccount:default/default";
+    admin.grant("acts", defaults, &rules).await?;
+    let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    let token = admin.post(path, &json!({})).await?.json();
+    let account = server
+        .client(token["status"]["token"].as_str().unwrap_or(""))
+        .await?;
+    let headers = [("impersonate-user", "system:serviceaccount:default:other")];
+    let refused = get(&account, "/api/v1/pods", &headers).await?;
+    let event: Value = serde_json::from_str(&log.event(refused.header("audit-id")).await?)?;
+    assert_eq!(
+        event["authenticationMetadata"],
+        json!({"impersonationConstraint": "impersonate:serviceaccount"})
+    );
+    let (by, whom) = (&event["user"], &event["impersonatedUser"]);
+    assert_eq!(by["username"], "system:serviceaccount:default:default");
+    assert_eq!(whom["username"], "system:serviceaccount:default:other");
     // Whom they may not act for is in the refusal, and nobody acted for them.
     let headers = [("impersonate-user", "system:admin")];
     let refused = get(&admin, "/api/v1/pods", &headers).await?;

@@ -29,42 +29,59 @@ pub struct Asked<'a> {
     pub route: &'a Result<Route>,
 }
 
-/// Whether the caller may act for `whom` in what is asked.
+/// The right by which the caller may act for `whom` in what is asked, if there is one.
 pub async fn permits(
     registry: &Registry,
     caller: &Principal,
     wanted: &Wanted,
     whom: &Principal,
     asked: Asked<'_>,
-) -> Result<bool> {
-    let Some(mode) = mode(wanted) else {
-        return Ok(false);
+) -> Result<Option<&'static str>> {
+    let Some(Mode { name, verb }) = mode(wanted) else {
+        return Ok(None);
     };
-    let verb = format!("impersonate:{mode}");
     let home = Spaces::One(caller.home.clone());
     for part in wanted.parts() {
         let act = Act::Resource(ResourceAct {
-            verb: &verb,
+            verb,
             group: AUTHENTICATION,
             ..part.act
         });
         let theirs = part.reserved && !caller.is_system();
         if theirs || !decide(registry, caller, &home, &act).await?.allowed {
-            return Ok(false);
+            return Ok(None);
         }
     }
-    may_do(registry, caller, whom, mode, asked).await
+    let may = may_do(registry, caller, whom, name, asked).await?;
+    Ok(may.then_some(verb))
 }
 
+/// A way to act for somebody.
+struct Mode {
+    name: &'static str,
+    /// What is asked of each part of the identity.
+    verb: &'static str,
+}
+
+const ACCOUNT: Mode = Mode {
+    name: "serviceaccount",
+    verb: "impersonate:serviceaccount",
+};
+
+const USER: Mode = Mode {
+    name: "user-info",
+    verb: "impersonate:user-info",
+};
+
 /// An account is acted for as it is; of others every part can be chosen, but no master can.
-fn mode(wanted: &Wanted) -> Option<&'static str> {
+fn mode(wanted: &Wanted) -> Option<Mode> {
     let plain = wanted.uid.is_none() && wanted.groups.is_empty() && wanted.extra.is_empty();
     if AccountName::parse(&wanted.user).is_some() {
-        return plain.then_some("serviceaccount");
+        return plain.then_some(ACCOUNT);
     }
     let is_node = wanted.user.starts_with(&format!("{RESERVED_PREFIX}node:"));
     let refused = |group: &String| group.is_empty() || group == MASTERS;
-    (!is_node && !wanted.groups.iter().any(refused)).then_some("user-info")
+    (!is_node && !wanted.groups.iter().any(refused)).then_some(USER)
 }
 
 /// Whether the caller may do this as somebody else, where they would.
