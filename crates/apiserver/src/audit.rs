@@ -24,6 +24,7 @@ pub use self::sink::{Counts, Sink};
 
 use self::event::{Ending, Event};
 use crate::authenticate::Peer;
+use crate::impersonate::Acting;
 use crate::route::{Document, ResourcePath, Route, Target};
 use crate::status::{Refusal, Result};
 
@@ -69,6 +70,8 @@ struct Notes {
     spaces: Option<Spaces>,
     principal: Option<Arc<Principal>>,
     impersonated: Option<Arc<Principal>>,
+    /// The lesser right by which they act for somebody, if it was one.
+    constraint: Option<&'static str>,
     decision: Option<Decision>,
     name: Option<String>,
     /// Whatever is said from here on may repeat what was sent.
@@ -115,8 +118,11 @@ impl<'a> Record<'a> {
     }
 
     /// Who asks acts for somebody else.
-    fn impersonates(&mut self, whom: &Arc<Principal>) {
-        self.note(|notes| notes.impersonated = Some(Arc::clone(whom)));
+    fn impersonates(&mut self, acting: &Acting) {
+        self.note(|notes| {
+            notes.impersonated = Some(Arc::clone(&acting.whom));
+            notes.constraint = acting.constraint;
+        });
     }
 
     /// Which spaces the request is about is known.
@@ -146,14 +152,14 @@ impl<'a> Record<'a> {
     /// Whom the caller acts for, if that is somebody else and they may.
     pub fn impersonated(
         &mut self,
-        whom: Result<Option<Arc<Principal>>>,
+        acting: Result<Option<Acting>>,
     ) -> Result<Option<Arc<Principal>>> {
-        match &whom {
-            Ok(Some(whom)) => self.impersonates(whom),
+        match &acting {
+            Ok(Some(acting)) => self.impersonates(acting),
             Ok(None) => {}
             Err(refusal) => self.refused(refusal),
         }
-        whom
+        acting.map(|acting| acting.map(|acting| acting.whom))
     }
 
     fn refused(&mut self, refusal: &Refusal) {

@@ -138,7 +138,7 @@ pub async fn authorize(
     path: ResourcePath,
     query: &Query,
 ) -> Result<Granted> {
-    let name = path.name.clone().or_else(|| selected_name(&path, query));
+    let name = name_of(&path, query);
     let act = act(&path, name.as_deref());
     let within = enters_all(registry, &principal, &spaces).await?;
     let barred = path.of().system_only && !principal.is_system();
@@ -321,7 +321,7 @@ async fn must_exist(registry: &Registry, spaces: &Spaces) -> Result<()> {
 }
 
 /// What a request for objects is to a policy. A namespace is in itself.
-fn act<'a>(path: &'a ResourcePath, name: Option<&'a str>) -> ResourceAct<'a> {
+pub fn act<'a>(path: &'a ResourcePath, name: Option<&'a str>) -> ResourceAct<'a> {
     let kind = path.of();
     let namespace = match path.kind == core_kind("namespaces") {
         true => path.name.as_deref(),
@@ -337,8 +337,12 @@ fn act<'a>(path: &'a ResourcePath, name: Option<&'a str>) -> ResourceAct<'a> {
     }
 }
 
-/// The name that a list is about if it is about one: rules that name objects allow it.
-fn selected_name(path: &ResourcePath, query: &Query) -> Option<String> {
+/// The name that a request is about: that in the path, or the one that a list chooses. Rules
+/// that name objects allow it.
+pub fn name_of(path: &ResourcePath, query: &Query) -> Option<String> {
+    if path.name.is_some() {
+        return path.name.clone();
+    }
     let of_many = matches!(path.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
     let text = query.get("fieldSelector").filter(|_| of_many)?;
     let fields = FieldSelector::parse(path.of(), text).ok()?;

@@ -5,6 +5,8 @@
 //! the server itself: no tenant takes one on, except those of its own service accounts. Only
 //! somebody of the system acts for somebody of a tenant, by naming the group `tenant:{t}`.
 
+mod constrained;
+
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -14,10 +16,20 @@ use insula_access::{Credential, TENANT_PREFIX, settle};
 use insula_core::{AUTHENTICATED, Extra, Principal, Proof, RESERVED_PREFIX, Space, Spaces, Tie};
 use percent_encoding::percent_decode_str;
 
+pub use self::constrained::Asked;
 use crate::authorize::decide;
 use crate::registry::Registry;
 use crate::service_account::AccountName;
 use crate::status::{Refusal, Result};
+
+/// Whom a caller acts for.
+#[derive(Debug)]
+pub struct Acting {
+    /// Whom.
+    pub whom: Arc<Principal>,
+    /// The lesser right that allowed it; none if it was the right to everything.
+    pub constraint: Option<&'static str>,
+}
 
 /// Whom a request asks to act for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -28,6 +40,15 @@ struct Wanted {
     extra: Extra,
 }
 
+/// A part of an identity.
+#[derive(Clone, Copy, Debug)]
+struct Part<'a> {
+    /// What is asked of it.
+    act: ResourceAct<'a>,
+    /// Whether it is the server's to give.
+    reserved: bool,
+}
+
 const EXTRA: &str = "impersonate-extra-";
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
@@ -36,17 +57,32 @@ const ANONYMOUS: &str = "system:anonymous";
 
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 
-/// Whom the caller acts for; `None` if that is nobody else.
+/// Whom the caller acts for in what is asked; `None` if that is nobody else.
 pub async fn impersonate(
     registry: &Registry,
     caller: &Principal,
-    headers: &HeaderMap,
-) -> Result<Option<Arc<Principal>>> {
-    let Some(wanted) = Wanted::read(headers)? else {
+    asked: Asked<'_>,
+) -> Result<Option<Acting>> {
+    let Some(wanted) = Wanted::read(&asked.parts.headers)? else {
         return Ok(None);
     };
-    wanted.check(registry, caller).await?;
-    Ok(Some(Arc::new(wanted.become_of(caller)?)))
+    let refused = wanted.check(registry, caller).await.err();
+    let whom = wanted.of(caller);
+    if let Some(refusal) = refused {
+        // What the right to everything is refused for is told; that there are lesser rights
+        // is nothing that a caller without them has asked about.
+        let Ok(whom) = whom else {
+            return Err(refusal);
+        };
+        let permitted = constrained::permits(registry, caller, &wanted, &whom, asked).await?;
+        let constraint = Some(permitted.ok_or(refusal)?);
+        let whom = Arc::new(whom);
+        return Ok(Some(Acting { whom, constraint }));
+    }
+    Ok(Some(Acting {
+        whom: Arc::new(whom?),
+        constraint: None,
+    }))
 }
 
 impl Wanted {
@@ -85,37 +121,46 @@ impl Wanted {
         Ok(Some(wanted))
     }
 
-    /// Asks the rules of the caller's own space about each part, in the order of Kubernetes.
+    /// Asks the rules of the caller's own space about each part.
     async fn check(&self, registry: &Registry, caller: &Principal) -> Result<()> {
-        let account = AccountName::parse(&self.user);
-        let user = match &account {
-            Some(account) => ResourceAct {
-                namespace: Some(account.namespace),
-                ..impersonating("", "serviceaccounts", None, account.name)
-            },
-            None => impersonating("", "users", None, &self.user),
-        };
-        let reserved = account.is_none() && self.user.starts_with(RESERVED_PREFIX);
-        ask(registry, caller, user, reserved).await?;
-        if let Some(uid) = &self.uid {
-            let act = impersonating(AUTHENTICATION, "uids", None, uid);
-            ask(registry, caller, act, false).await?;
-        }
-        for group in &self.groups {
-            let reserved = group.starts_with(RESERVED_PREFIX) || group.starts_with(TENANT_PREFIX);
-            let act = impersonating("", "groups", None, group);
-            ask(registry, caller, act, reserved).await?;
-        }
-        for (key, values) in &self.extra {
-            for value in values {
-                let act = impersonating(AUTHENTICATION, "userextras", Some(key), value);
-                ask(registry, caller, act, false).await?;
-            }
+        for part in self.parts() {
+            ask(registry, caller, part).await?;
         }
         Ok(())
     }
 
-    fn become_of(self, caller: &Principal) -> Result<Principal> {
+    /// Everything that a right is needed for, in the order of Kubernetes.
+    fn parts(&self) -> Vec<Part<'_>> {
+        let free = |act| Part {
+            act,
+            reserved: false,
+        };
+        let account = AccountName::parse(&self.user);
+        let mut parts = vec![match account {
+            Some(account) => free(ResourceAct {
+                namespace: Some(account.namespace),
+                ..impersonating("", "serviceaccounts", None, account.name)
+            }),
+            None => Part {
+                act: impersonating("", "users", None, &self.user),
+                reserved: self.user.starts_with(RESERVED_PREFIX),
+            },
+        }];
+        let uid = self.uid.iter();
+        parts.extend(uid.map(|uid| free(impersonating(AUTHENTICATION, "uids", None, uid))));
+        parts.extend(self.groups.iter().map(|group| Part {
+            act: impersonating("", "groups", None, group),
+            reserved: group.starts_with(RESERVED_PREFIX) || group.starts_with(TENANT_PREFIX),
+        }));
+        for (key, values) in &self.extra {
+            let of_key = |value| impersonating(AUTHENTICATION, "userextras", Some(key), value);
+            parts.extend(values.iter().map(|value| free(of_key(value))));
+        }
+        parts
+    }
+
+    /// Who that is, of the caller's space or of the one that is named.
+    fn of(&self, caller: &Principal) -> Result<Principal> {
         let tenants = self.groups.iter();
         let mut tenants = tenants.filter_map(|group| group.strip_prefix(TENANT_PREFIX));
         let named = tenants.next().map(Space::parse).transpose();
@@ -132,10 +177,10 @@ impl Wanted {
         let anonymous =
             self.user == ANONYMOUS || self.groups.iter().any(|one| one == UNAUTHENTICATED);
         let credential = Credential {
-            user: self.user,
-            uid: self.uid,
-            groups: self.groups,
-            extra: self.extra,
+            user: self.user.clone(),
+            uid: self.uid.clone(),
+            groups: self.groups.clone(),
+            extra: self.extra.clone(),
             tenant: Some(home),
             tie,
             proof: Proof::Impersonation,
@@ -183,12 +228,8 @@ const fn impersonating<'a>(
     }
 }
 
-async fn ask(
-    registry: &Registry,
-    caller: &Principal,
-    act: ResourceAct<'_>,
-    reserved: bool,
-) -> Result<()> {
+async fn ask(registry: &Registry, caller: &Principal, part: Part<'_>) -> Result<()> {
+    let Part { act, reserved } = part;
     let home = Spaces::One(caller.home.clone());
     let verdict = decide(registry, caller, &home, &Act::Resource(act)).await?;
     if verdict.allowed && (!reserved || caller.is_system()) {

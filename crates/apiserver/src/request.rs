@@ -36,7 +36,7 @@ use crate::authorize::{Granted, authorize, authorize_path, authorize_unserved};
 use crate::body::Body;
 use crate::connection::{Guests, Source};
 use crate::documents::{self, Documents};
-use crate::impersonate::impersonate;
+use crate::impersonate::{Asked, impersonate};
 use crate::intake::{MAX_BODY, Sent};
 use crate::limit::{Limits, Shares, Turns, Work};
 use crate::locate::locate;
@@ -164,7 +164,12 @@ where
         .await?;
     record.authenticated(&caller);
     from.guest.prove(&caller.home)?;
-    let acted_for = impersonate(registry, &caller, headers).await;
+    let asked = Asked {
+        parts,
+        query,
+        route: &route,
+    };
+    let acted_for = impersonate(registry, &caller, asked).await;
     let acted_for = record.impersonated(acted_for)?;
     let principal = acted_for.unwrap_or(caller);
     let route = match route {

@@ -7,7 +7,7 @@ use insula_core::{ALL, Space, Spaces, Verb};
 use insula_kinds::{Kind, KindId, kinds};
 use percent_encoding::percent_decode_str;
 
-pub use self::unserved::{Unserved, unserved};
+pub use self::unserved::{Objects, Unserved, unserved};
 use crate::status::{Refusal, Result};
 
 /// What a request names.
@@ -87,6 +87,16 @@ impl Document {
             self,
             Self::Health(_) | Self::Version | Self::Issuer | Self::Keys
         )
+    }
+}
+
+impl Target {
+    /// The objects that are asked for, if it is objects.
+    pub const fn path(&self) -> Option<&ResourcePath> {
+        match self {
+            Self::Resource(path) => Some(path),
+            Self::Document(_) => None,
+        }
     }
 }
 

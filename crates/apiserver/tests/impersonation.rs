@@ -547,6 +547,154 @@ async fn support_for_one_tenant_is_a_rule_that_names_its_group() -> anyhow::Resu
     Ok(())
 }
 
+fn on(mode: &str, verbs: &str, group: &str, resources: &str) -> Value {
+    let verbs: Vec<_> = verbs
+        .split(',')
+        .map(|verb| format!("impersonate-on:{mode}:{verb}"))
+        .collect();
+    let mut rule = rule("", group, resources);
+    rule["verbs"] = json!(verbs);
+    rule
+}
+
+fn constrained(mode: &str, resources: &str, names: &[&str]) -> Value {
+    let mut rule = impersonate("authentication.k8s.io", resources, names);
+    rule["verbs"] = json!([format!("impersonate:{mode}")]);
+    rule
+}
+
+/// Two rights make one: whom, and in what.
+#[tokio::test]
+async fn who_may_act_in_some_things_only_acts_in_these() -> anyhow::Result<()> {
+    let (_server, admin, alice) = people().await?;
+    for user in ["User:bob", "ServiceAccount:default/robot"] {
+        let name = user.replace([':', '/'], "-").to_lowercase();
+        let rules = [
+            rule("*", "", "configmaps,secrets"),
+            json!({"verbs": ["*"], "nonResourceURLs": ["*"]}),
+        ];
+        admin.grant(&name, user, &rules).await?;
+    }
+    let bob = ("impersonate-user", "bob");
+    let robot = ("impersonate-user", "system:serviceaccount:default:robot");
+    let refused = "users \"bob\" is forbidden: User \"alice\" cannot impersonate resource \
+                   \"users\" in API group \"\" at the cluster scope";
+    // Either right alone is none.
+    let whom = [constrained("user-info", "users", &["bob"])];
+    admin.grant("whom", "User:alice", &whom).await?;
+    let answer = get(&alice, MAPS, &[bob]).await?;
+    assert_eq!((answer.status, answer.message()), (403, refused.to_owned()));
+    admin
+        .grant(
+            "what",
+            "User:alice",
+            &[
+                on("user-info", "list", "", "configmaps"),
+                on("serviceaccount", "list", "", "configmaps"),
+                json!({"verbs": ["impersonate-on:user-info:get"],
+                    "nonResourceURLs": ["/nosuch"]}),
+            ],
+        )
+        .await?;
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let group = ("impersonate-group", "dev");
+    for (path, headers, code) in [
+        (MAPS, vec![bob], 200),
+        ("/api/v1/configmaps", vec![bob], 200),
+        ("/nosuch", vec![bob], 404),
+        ("/other", vec![bob], 403),
+        (&format!("{MAPS}?watch=1"), vec![bob], 403),
+        (&format!("{MAPS}/m"), vec![bob], 403),
+        (secrets, vec![bob], 403),
+        ("/api/v1/nosuch", vec![bob], 403),
+        // Each part needs its own.
+        (MAPS, vec![bob, group], 403),
+        (MAPS, vec![bob, ("impersonate-uid", "1")], 403),
+        (MAPS, vec![bob, ("impersonate-extra-a", "b")], 403),
+        (MAPS, vec![("impersonate-user", "carol")], 403),
+        // One mode is not the other.
+        (MAPS, vec![robot], 403),
+    ] {
+        let answer = get(&alice, path, &headers).await?;
+        assert_eq!(answer.status, code, "{path} {headers:?}: {}", answer.text());
+    }
+    // An account is acted for as it is.
+    let accounts = [
+        constrained("serviceaccount", "serviceaccounts", &[]),
+        constrained("serviceaccount", "groups", &[]),
+        constrained("user-info", "groups", &[]),
+        constrained("user-info", "serviceaccounts", &[]),
+    ];
+    admin
+        .grant_in("default", "accounts", "User:alice", &accounts[..1])
+        .await?;
+    admin.grant("groups", "User:alice", &accounts[1..]).await?;
+    let elsewhere = (
+        "impersonate-user",
+        "system:serviceaccount:kube-system:robot",
+    );
+    for (path, headers, code) in [
+        (MAPS, vec![robot], 200),
+        (secrets, vec![robot], 403),
+        (MAPS, vec![robot, group], 403),
+        (MAPS, vec![elsewhere], 403),
+        (MAPS, vec![bob, group], 200),
+        (MAPS, vec![bob, ("impersonate-group", "")], 403),
+        // What the server gives is not given away so either.
+        (
+            MAPS,
+            vec![bob, ("impersonate-group", "system:masters")],
+            403,
+        ),
+        (MAPS, vec![bob, ("impersonate-group", "system:nodes")], 403),
+        (MAPS, vec![bob, ("impersonate-group", "tenant:t2")], 403),
+        ("/api/v1/tenants/t2/configmaps", vec![bob], 403),
+        ("/api/v1/tenants/all/configmaps", vec![bob], 403),
+    ] {
+        let answer = get(&alice, path, &headers).await?;
+        assert_eq!(answer.status, code, "{path} {headers:?}: {}", answer.text());
+    }
+    // And then has the other's rights, not more.
+    let binding = format!("{}/user-bob", insula_testkit::server::CLUSTER_BINDINGS);
+    assert_eq!(admin.delete(&binding).await?.status, 200);
+    let answer = get(&alice, MAPS, &[bob]).await?;
+    assert_eq!(
+        answer.message(),
+        "configmaps is forbidden: User \"bob\" cannot list resource \"configmaps\" in API group \
+         \"\" in the namespace \"default\""
+    );
+    Ok(())
+}
+
+/// The system's people may be let into a tenant to look at something, as one of its people.
+#[tokio::test]
+async fn support_may_look_at_one_thing_as_somebody_of_a_tenant() -> anyhow::Result<()> {
+    let (server, _admin, _alice) = people().await?;
+    server.tenant("t2").await?;
+    let (system, root) = (server.system().await?, server.client("root").await?);
+    let rules = [
+        constrained("user-info", "users", &["admin"]),
+        constrained("user-info", "groups", &["tenant:t1", "system:masters"]),
+        on("user-info", "list", "", "configmaps"),
+    ];
+    system.grant("support", "User:root", &rules).await?;
+    let admin = ("impersonate-user", "admin");
+    let of = |group| vec![admin, ("impersonate-group", group)];
+    for (path, headers, code) in [
+        (MAPS, of("tenant:t1"), 200),
+        ("/api/v1/tenants/t1/configmaps", of("tenant:t1"), 200),
+        ("/api/v1/tenants/t2/configmaps", of("tenant:t1"), 403),
+        ("/api/v1/namespaces/default/secrets", of("tenant:t1"), 403),
+        (MAPS, of("tenant:t2"), 403),
+        (MAPS, of("tenant:system"), 403),
+        (MAPS, of("system:masters"), 403),
+    ] {
+        let answer = get(&root, path, &headers).await?;
+        assert_eq!(answer.status, code, "{path} {headers:?}: {}", answer.text());
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_watch_for_somebody_ends_with_their_right() -> anyhow::Result<()> {
     let (_server, admin, _alice) = people().await?;
@@ -595,6 +743,29 @@ async fn the_log_names_who_acted_and_for_whom() -> anyhow::Result<()> {
         json!({"username": "bob", "uid": "5", "groups": ["dev", "system:authenticated"],
             "extra": {"scopes": ["view"]}})
     );
+    assert!(event.get("authenticationMetadata").is_none(), "{event}");
+    // By a lesser right it is that one.
+    let rules = [
+        constrained("serviceaccount", "serviceaccounts", &[]),
+        on("serviceaccount", "list", "", "pods"),
+    ];
+    let defaults = "ServiceAccount:default/default";
+    admin.grant("acts", defaults, &rules).await?;
+    let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    let token = admin.post(path, &json!({})).await?.json();
+    let account = server
+        .client(token["status"]["token"].as_str().unwrap_or(""))
+        .await?;
+    let headers = [("impersonate-user", "system:serviceaccount:default:other")];
+    let refused = get(&account, "/api/v1/pods", &headers).await?;
+    let event: Value = serde_json::from_str(&log.event(refused.header("audit-id")).await?)?;
+    assert_eq!(
+        event["authenticationMetadata"],
+        json!({"impersonationConstraint": "impersonate:serviceaccount"})
+    );
+    let (by, whom) = (&event["user"], &event["impersonatedUser"]);
+    assert_eq!(by["username"], "system:serviceaccount:default:default");
+    assert_eq!(whom["username"], "system:serviceaccount:default:other");
     // Whom they may not act for is in the refusal, and nobody acted for them.
     let headers = [("impersonate-user", "system:admin")];
     let refused = get(&admin, "/api/v1/pods", &headers).await?;

@@ -42,6 +42,8 @@ pub struct Event<'a> {
     user: User<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     impersonated_user: Option<User<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authentication_metadata: Option<AuthenticationMetadata>,
     #[serde(rename = "sourceIPs", skip_serializing_if = "Option::is_none")]
     sources: Option<[IpAddr; 1]>,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -65,6 +67,12 @@ struct User<'a> {
     groups: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     extra: Option<&'a Extra>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AuthenticationMetadata {
+    impersonation_constraint: &'static str,
 }
 
 #[derive(Serialize)]
@@ -141,6 +149,9 @@ impl<'a> Event<'a> {
             },
             user: notes.principal.as_deref().map(user).unwrap_or_default(),
             impersonated_user: notes.impersonated.as_deref().map(user),
+            authentication_metadata: notes.constraint.map(|constraint| AuthenticationMetadata {
+                impersonation_constraint: constraint,
+            }),
             sources: asked.peer.address().map(|address| [address]),
             user_agent: cut(agent.unwrap_or_default(), LONGEST),
             object_ref: notes.path.as_ref().map(|path| object_ref(path, notes)),
@@ -320,6 +331,7 @@ mod tests {
         let note = |notes: &mut Notes| {
             notes.principal = Some(principal("alice", "system"));
             notes.impersonated = Some(principal("bob", "t1"));
+            notes.constraint = Some("impersonate:user-info");
             notes.decision = Some(Decision::Allow {
                 reason: "RBAC: allowed".into(),
             });
@@ -333,6 +345,7 @@ mod tests {
             r#""user":{"username":"alice","groups":["people"],"extra":{"example.com/a":["b"]}},"#,
             r#""impersonatedUser":{"username":"bob","groups":["people"],"#,
             r#""extra":{"example.com/a":["b"]}},"#,
+            r#""authenticationMetadata":{"impersonationConstraint":"impersonate:user-info"},"#,
             r#""sourceIPs":["192.0.2.7"],"userAgent":"kubectl/v1.36.0","#,
             r#""objectRef":{"resource":"deployments","namespace":"n","name":"d","#,
             r#""apiGroup":"apps","apiVersion":"v1","subresource":"scale"},"#,
