@@ -270,7 +270,7 @@ fn reach(principal: &Principal, spaces: &Spaces) -> Reach {
 }
 
 /// Whether the principal is on the right side of the wall, and of its own tenant.
-async fn enters(registry: &Registry, principal: &Principal, space: &Space) -> Result<bool> {
+pub async fn enters(registry: &Registry, principal: &Principal, space: &Space) -> Result<bool> {
     if !may_enter(principal, &Spaces::One(space.clone())) {
         return Ok(false);
     }
