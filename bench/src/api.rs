@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-pub use self::floor::{Args as FloorArgs, serve as serve_floor};
+pub use self::floor::{Args as FloorArgs, KubeconfigArgs, print_kubeconfig, serve as serve_floor};
 use self::report::Results;
 use self::server::{Program, Store};
 use self::subject::Subject;

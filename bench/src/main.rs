@@ -35,6 +35,9 @@ enum What {
     /// The least that answers as a server does: what the server is compared to.
     #[command(hide = true, alias = "serve")]
     Floor(api::FloorArgs),
+    /// What the floor answers who asks for a kubeconfig.
+    #[command(hide = true)]
+    Tenant(api::KubeconfigArgs),
     /// One measurement, for the process that prints the tables.
     #[command(hide = true)]
     Part(part::Part),
@@ -45,6 +48,7 @@ fn main() -> anyhow::Result<()> {
         What::Store(args) => store::run(&args),
         What::Api(args) => runtime()?.block_on(api::run(&args)),
         What::Floor(args) => runtime()?.block_on(api::serve_floor(&args)),
+        What::Tenant(args) => api::print_kubeconfig(&args),
         What::Part(part) => runtime()?.block_on(store::measure(&part)),
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,8 @@ pub struct Said {
 pub struct Running {
     line: String,
     process: Child,
-    lines: Receiver<String>,
+    // Locked only so that threads may share what has it.
+    lines: Mutex<Receiver<String>>,
     out: String,
     err: Option<JoinHandle<String>>,
 }
@@ -110,7 +112,7 @@ impl Running {
         Self {
             line,
             process,
-            lines,
+            lines: Mutex::new(lines),
             out: String::new(),
             err: Some(err),
         }
@@ -167,7 +169,9 @@ impl Running {
     #[track_caller]
     fn hear(&mut self, deadline: Instant) -> Option<String> {
         let left = deadline.saturating_duration_since(Instant::now());
-        match self.lines.recv_timeout(left) {
+        let lines = self.lines.get_mut();
+        let lines = lines.unwrap_or_else(PoisonError::into_inner);
+        match lines.recv_timeout(left) {
             Ok(line) => {
                 self.out.push_str(&line);
                 Some(line)

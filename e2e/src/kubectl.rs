@@ -149,10 +149,26 @@ impl Kubectl {
         let refused = said.code == Some(1) && said.err.contains(why);
         assert!(refused, "not refused with {why:?}: {said}");
     }
+
+    /// `auth can-i` says yes, in words and by its exit code.
+    #[track_caller]
+    pub fn may(&self, what: &str) {
+        let said = self.run(&format!("auth can-i {what}"));
+        let yes = said.code == Some(0) && said.out == "yes\n";
+        assert!(yes, "not yes: {said}");
+    }
+
+    /// `auth can-i` says no, perhaps with a reason, and by its exit code.
+    #[track_caller]
+    pub fn may_not(&self, what: &str) {
+        let said = self.run(&format!("auth can-i {what}"));
+        let no = said.code == Some(1) && (said.out == "no\n" || said.out.starts_with("no - "));
+        assert!(no, "not no: {said}");
+    }
 }
 
 /// With one space where a table has many.
-fn squeezed(line: &str) -> String {
+pub fn squeezed(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

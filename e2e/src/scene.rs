@@ -67,6 +67,45 @@ impl Scene {
         self.folder.path()
     }
 
+    /// Somebody of a tenant, with a certificate that the system's administrator hands out.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such tenant.
+    #[track_caller]
+    pub fn user(&self, tenant: &str, name: &str, groups: &[&str]) -> Kubectl {
+        let groups: String = groups
+            .iter()
+            .map(|group| format!(" --group {group}"))
+            .collect();
+        let line = format!("tenant kubeconfig {tenant} --user {name}{groups}");
+        let kubeconfig = self.server.run(&line).succeeds();
+        self.somebody(&format!("{tenant}-{name}"), &kubeconfig)
+    }
+
+    /// Somebody with a token and nothing else.
+    pub fn bearer(&self, name: &str, token: &str) -> Kubectl {
+        let authority = self.folder().join("data/pki/ca.crt");
+        let kubeconfig = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             clusters: [{{name: c, cluster: {{server: '{}', certificate-authority: '{}'}}}}]\n\
+             users: [{{name: u, user: {{token: '{token}'}}}}]\n\
+             contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n",
+            self.server.url(),
+            authority.display(),
+        );
+        self.somebody(name, &kubeconfig)
+    }
+
+    /// Somebody new, with this kubeconfig and a folder of their own.
+    fn somebody(&self, name: &str, kubeconfig: &str) -> Kubectl {
+        let home = self.folder().join(name);
+        std::fs::create_dir(&home).expect("it is a new folder");
+        let path = home.join("kubeconfig");
+        std::fs::write(&path, kubeconfig).expect("it is in a new folder");
+        Kubectl::new(name, self.system.program(), &path, &home)
+    }
+
     /// Both tenants do this, at the same time.
     pub fn both(&self, act: impl Fn(&Kubectl) + Sync) {
         thread::scope(|scope| {

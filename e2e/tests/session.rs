@@ -12,18 +12,49 @@ use insula_e2e::kubectl::Kubectl;
 /// Where a line of the session ends and its output begins.
 const MARK: &str = "@@@";
 
-/// What each line of the session must say, in its order.
-const SAYS: [&[&str]; 10] = [
-    &[],
-    &["NAME     STATUS", "system   Active"],
-    &["acme"],
-    &["globex"],
-    &["deployment.apps/web created"],
-    &["deployment.apps/web created"],
-    &["web    0/1", "acme/web:1"],
-    &["web    0/1", "globex/web:2"],
-    &["\"tenant\":\"acme\"", "\"tenant\":\"globex\""],
-    &[],
+/// What a line of the session must do.
+struct Does {
+    /// How it ends.
+    code: i32,
+    /// What it prints, or complains of.
+    says: &'static [&'static str],
+}
+
+const fn prints(says: &'static [&'static str]) -> Does {
+    Does { code: 0, says }
+}
+
+const fn refuses(says: &'static [&'static str]) -> Does {
+    Does { code: 1, says }
+}
+
+/// Ten lines.
+const TENANTS: [Does; 10] = [
+    prints(&[]),
+    prints(&["NAME     STATUS", "system   Active"]),
+    prints(&["acme"]),
+    prints(&["globex"]),
+    prints(&["deployment.apps/web created"]),
+    prints(&["deployment.apps/web created"]),
+    prints(&["web    0/1", "acme/web:1"]),
+    prints(&["web    0/1", "globex/web:2"]),
+    prints(&["\"tenant\":\"acme\"", "\"tenant\":\"globex\""]),
+    prints(&[]),
+];
+
+/// A tenant's users.
+const USERS: [Does; 7] = [
+    prints(&["namespace/shop created"]),
+    prints(&["rolebinding.rbac.authorization.k8s.io/devs created"]),
+    prints(&[]),
+    prints(&["dora", "[devs system:authenticated]", "[acme]"]),
+    prints(&["yes\n"]),
+    refuses(&["no\n"]),
+    refuses(&[
+        "(Forbidden)",
+        "User \"dora\" cannot list",
+        "in the tenant \"globex\"",
+    ]),
 ];
 
 #[test]
@@ -32,7 +63,7 @@ fn the_session_of_the_readme_does_what_it_says() {
         return;
     };
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let [serve, session, ..] = &blocks(&readme)[..] else {
+    let [serve, tenants, users, ..] = &blocks(&readme)[..] else {
         panic!("the README has a session");
     };
     let folder = tempfile::tempdir().unwrap();
@@ -40,19 +71,27 @@ fn the_session_of_the_readme_does_what_it_says() {
     // It becomes the server, and so ends with this test.
     let mut server = shell(folder.path(), &format!("exec {serve}"));
     server.await_line("insula ready ");
-    let lines: Vec<&str> = session.lines().collect();
-    assert_eq!(lines.len(), SAYS.len(), "{session}");
-    let script = lines.iter().map(|line| format!("{line}\necho {MARK}\n"));
+    let lines: Vec<&str> = tenants.lines().chain(users.lines()).collect();
+    let all: Vec<&Does> = TENANTS.iter().chain(&USERS).collect();
+    assert_eq!(lines.len(), all.len(), "{lines:#?}");
+    // One shell, as it is one terminal.
+    let script = lines.iter().map(|line| format!("{line}\necho {MARK}$?\n"));
     let script: String = script.collect();
-    let said = shell(folder.path(), &format!("set -e\n{script}")).finish();
-    assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said}");
-    let outputs: Vec<&str> = said.out.split(&format!("{MARK}\n")).collect();
-    for ((line, texts), output) in lines.iter().zip(SAYS).zip(outputs) {
-        for text in texts {
+    let said = shell(folder.path(), &format!("exec 2>&1\n{script}")).finish();
+    let outputs: Vec<&str> = said.out.split(MARK).collect();
+    for (number, (line, does)) in lines.iter().zip(all).enumerate() {
+        // How the line before ended is before what this one says.
+        let output = outputs[number].split_once('\n').map(|(_, rest)| rest);
+        let output = output.filter(|_| number > 0).unwrap_or(outputs[number]);
+        let code = outputs[number + 1].split('\n').next();
+        assert_eq!(code, Some(&*does.code.to_string()), "{line}:\n{output}");
+        for text in does.says {
             assert!(output.contains(text), "no {text:?} from {line}:\n{output}");
         }
         let strange = line.starts_with("kubectl --kubeconfig acme") && output.contains("globex");
         assert!(!strange, "{line}:\n{output}");
+        let silent = does.says.is_empty();
+        assert!(!silent || output.is_empty(), "{line}:\n{output}");
     }
     let left = shell(
         folder.path(),

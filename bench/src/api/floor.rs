@@ -59,6 +59,22 @@ pub struct Args {
     etcd_servers: Option<String>,
 }
 
+/// Like those of the server, for which it stands in.
+#[derive(clap::Args)]
+pub struct KubeconfigArgs {
+    #[arg(long)]
+    kubeconfig: PathBuf,
+    /// Who it is for.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    whom: Vec<String>,
+}
+
+/// Everybody is the same to it.
+pub fn print_kubeconfig(args: &KubeconfigArgs) -> Result<()> {
+    text(&fs::read_to_string(&args.kubeconfig)?);
+    Ok(())
+}
+
 /// A responder that listens.
 pub struct Floor {
     listener: TcpListener,

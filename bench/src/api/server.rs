@@ -115,17 +115,9 @@ impl Server {
     /// Who a user of a tenant is to it.
     pub fn kubeconfig_of(&self, tenant: &str, user: &str, group: &str) -> Result<Kubeconfig> {
         let made = Command::new(&self.program)
-            .args([
-                "tenant",
-                "kubeconfig",
-                tenant,
-                "--user",
-                user,
-                "--group",
-                group,
-            ])
-            .arg("--kubeconfig")
+            .args(["tenant", "--kubeconfig"])
             .arg(self.folder.path().join("data/admin.kubeconfig"))
+            .args(["kubeconfig", tenant, "--user", user, "--group", group])
             .output()?;
         let said = String::from_utf8_lossy(&made.stderr);
         ensure!(made.status.success(), "no kubeconfig for {user}: {said}");

@@ -293,7 +293,7 @@ async fn enters_all(registry: &Registry, principal: &Principal, spaces: &Spaces)
 }
 
 /// Whether the principal is on the right side of the wall, and of its own tenant.
-async fn enters(registry: &Registry, principal: &Principal, space: &Space) -> Result<bool> {
+pub async fn enters(registry: &Registry, principal: &Principal, space: &Space) -> Result<bool> {
     if !may_enter(principal, &Spaces::One(space.clone())) {
         return Ok(false);
     }

@@ -7,7 +7,7 @@ use insula_core::{Principal, Spaces};
 use insula_kinds::{Kind, Object, Value, validate};
 use serde_json::json;
 
-use crate::authorize::Granted;
+use crate::authorize::{Granted, enters};
 use crate::intake::{self, Sent};
 use crate::negotiate::Accepted;
 use crate::query::{Query, WriteOptions};
@@ -114,9 +114,8 @@ async fn token_review(app: &App, granted: &Granted, review: &Object) -> Result<V
     let registry = &app.registry;
     let believed = app.authenticator.token(registry, token, &audiences).await;
     let refused = |why: &str| json!({"user": {}, "error": why});
-    // Somebody of another space is nobody here.
     Ok(match believed {
-        Ok(believed) if *granted.spaces() == Spaces::One(believed.principal.home.clone()) => {
+        Ok(believed) if is_known(app, granted, &believed.principal).await? => {
             json!({
                 "authenticated": true,
                 "user": user_info(&believed.principal),
@@ -126,4 +125,15 @@ async fn token_review(app: &App, granted: &Granted, review: &Object) -> Result<V
         Ok(_) => refused("invalid bearer token"),
         Err(unknown) => refused(unknown.told_in(granted.spaces())),
     })
+}
+
+/// Somebody of another space is nobody here, and so is somebody of a former tenant that had
+/// the name.
+async fn is_known(app: &App, granted: &Granted, principal: &Principal) -> Result<bool> {
+    match granted.spaces() {
+        Spaces::One(space) if *space == principal.home => {
+            enters(&app.registry, principal, space).await
+        }
+        _ => Ok(false),
+    }
 }

@@ -551,7 +551,10 @@ async fn the_token_of_another_space_is_nobodys_whatever_became_of_it() -> anyhow
     // For others than this server.
     let meant = reviewed(&one, &token, &["elsewhere"]).await?;
     let error = meant["error"].as_str().unwrap_or("");
-    assert!(error.starts_with("token audiences ["), "{meant}");
+    assert!(
+        error.starts_with("[invalid bearer token, token audiences ["),
+        "{meant}"
+    );
     assert_eq!(reviewed(&other, &token, &["elsewhere"]).await?, nobody);
     // When it is no longer good.
     assert_eq!(one.delete(&format!("{accounts}/robot")).await?.status, 200);

@@ -5,7 +5,9 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
 
+use insula_access::{Authority, Validity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -309,6 +311,49 @@ fn an_etcd_that_is_not_there_is_named() {
         "{said}"
     );
     assert!(said.contains("\nhint: check --etcd-servers"), "{said}");
+}
+
+#[test]
+fn a_provider_that_is_called_like_the_server_is_refused_with_a_hint() {
+    let folder = tempfile::tempdir().unwrap();
+    let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
+    let authority = Authority::make("provider", validity).unwrap();
+    let ca = folder.path().join("ca.crt");
+    std::fs::write(&ca, authority.certificate_pem()).unwrap();
+    let data = folder.path().join("data");
+    // Nobody listens there, and nobody need.
+    let (ours, theirs) = ("https://127.0.0.1:1", "https://127.0.0.1:2");
+    let always = [
+        "--advertise-url",
+        ours,
+        "--oidc-client-id",
+        "insula",
+        "--oidc-ca-file",
+        ca.to_str().unwrap(),
+        "--oidc-issuer-url",
+    ];
+    for more in [
+        &[ours][..],
+        &[theirs, "--service-account-issuer", theirs],
+        &[ours, "--service-account-issuer", ours],
+    ] {
+        let mut command = insula(&["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
+        let refused = command.arg(&data).args(always).args(more).output().unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{more:?}");
+        let said = format!(
+            "error: --oidc-issuer-url and the issuer of service accounts' tokens are both {}\n\
+             hint: the provider is another server; if it is right, give this one another name \
+             with --service-account-issuer\n",
+            more[0]
+        );
+        assert_eq!(stderr(&refused), said);
+        assert!(!data.join("pki").exists(), "no key was made");
+    }
+    for more in [&[theirs][..], &[ours, "--service-account-issuer", theirs]] {
+        let serving = Serving::start_with(&data, &[&always[..], more].concat());
+        assert!(serving.said.starts_with("insula ready "), "{more:?}");
+        assert_eq!(serving.stop(Signal::SIGTERM), Some(0), "{more:?}");
+    }
 }
 
 #[test]

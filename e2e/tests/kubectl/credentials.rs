@@ -1,11 +1,13 @@
 //! Who is let in, and where to: certificates that a tenant's administrator approves, and
-//! tokens from a file.
+//! tokens from a file; and that none of them outlives its tenant.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use insula_e2e::kubectl::Kubectl;
-use insula_e2e::scene::Scene;
+use insula_e2e::scene::{Scene, TENANTS};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+
+use crate::cast::Cast;
 
 #[test]
 fn a_tenants_administrator_lets_its_own_people_in() {
@@ -43,6 +45,23 @@ fn a_tenants_administrator_lets_its_own_people_in() {
             "--user=jane auth whoami",
             &["Username jane", "Groups [dev system:authenticated]", &space],
         );
+        tenant.may_not("list configmaps --user=jane");
+        tenant.get("create rolebinding dev --clusterrole=edit --group=dev");
+        tenant.may("list configmaps --user=jane");
+        let own = format!(
+            "create configmap by-jane --from-literal=of={}",
+            tenant.name()
+        );
+        tenant.prints(&format!("--user=jane {own}"), "configmap/by-jane created");
+        let other = TENANTS.into_iter().find(|name| *name != tenant.name());
+        let other = other.unwrap();
+        tenant.refuses(
+            &format!("--user=jane get --raw /api/v1/tenants/{other}/namespaces/default/configmaps"),
+            &format!(
+                "configmaps is forbidden: User \"jane\" cannot list resource \"configmaps\" in API \
+                 group \"\" in the tenant \"{other}\""
+            ),
+        );
         // Neither the server's groups nor another tenant can be had in this way.
         for (name, organization) in [("masters", "system:masters"), ("spy", "tenant:system")] {
             let text = request(organization).replace("name: jane", &format!("name: {name}"));
@@ -58,6 +77,52 @@ fn a_tenants_administrator_lets_its_own_people_in() {
         }
     });
 }
+
+#[test]
+fn who_may_ask_for_a_certificate_may_not_approve_it() {
+    let Some(scene) = Scene::start() else { return };
+    scene.both(|tenant| {
+        let nora = scene.user(tenant.name(), "nora", &[]);
+        let key = KeyPair::generate().unwrap();
+        let manifest = request(&key, "mallory", "dev");
+        nora.given(&manifest).refuses(
+            "create -f -",
+            "certificatesigningrequests.certificates.k8s.io is forbidden: User \"nora\" cannot \
+             create resource \"certificatesigningrequests\"",
+        );
+        // She may write requests and their approvals, and yet speak for no signer.
+        tenant.get(
+            "create clusterrole requester --verb=create,get,list,update,patch \
+             --resource=certificatesigningrequests.certificates.k8s.io,\
+             certificatesigningrequests.certificates.k8s.io/approval",
+        );
+        tenant.get("create clusterrolebinding nora --clusterrole=requester --user=nora");
+        nora.given(&manifest).get("create -f -");
+        nora.refuses(
+            "certificate approve mallory",
+            "user not permitted to approve requests with signerName \
+             \"kubernetes.io/kube-apiserver-client\"",
+        );
+        tenant.shows("get csr", &["nora <none> Pending"]);
+        tenant.prints("get csr mallory -o jsonpath='{.status}'", "{}");
+        tenant.given(APPROVER).get("create -f -");
+        tenant.get("create clusterrolebinding approver --clusterrole=approver --user=nora");
+        nora.get("certificate approve mallory");
+        tenant.get("wait --for=jsonpath={.status.certificate} csr/mallory --timeout=20s");
+    });
+}
+
+/// kubectl makes no role about what discovery does not show.
+const APPROVER: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: approver}
+rules:
+- apiGroups: [certificates.k8s.io]
+  resources: [signers]
+  resourceNames: [kubernetes.io/kube-apiserver-client]
+  verbs: [approve]
+"#;
 
 /// A request for a certificate, as a manifest.
 fn request(key: &KeyPair, user: &str, organization: &str) -> String {
@@ -92,16 +157,38 @@ fn a_token_says_where_its_bearer_belongs() {
     };
     let [one, _] = &scene.tenants;
     one.get("create configmap note");
-    let bearer = |token: &str| holder(&scene, token);
+    let bearer = |token: &str| scene.bearer(&format!("holder-{token}"), token);
     let ann = bearer("a");
     ann.shows(
         "auth whoami",
         &["Username ann", "Groups [system:authenticated]", "[acme]"],
     );
-    ann.prints("get cm -o name", "configmap/note");
+    // They are nothing but a name until somebody binds a role to it, and a binding is about
+    // the users of its own space.
+    let why = |user: &str| {
+        format!(
+            "configmaps is forbidden: User \"{user}\" cannot list resource \"configmaps\" in API \
+             group \"\" in the namespace \"default\""
+        )
+    };
     let sue = bearer("s");
     sue.shows("auth whoami", &["Username sue", "[system]"]);
+    one.get("create clusterrolebinding people --clusterrole=view --user=sue");
+    for (who, user) in [(&ann, "ann"), (&sue, "sue")] {
+        who.refuses("get cm", &why(user));
+    }
+    one.get("create clusterrolebinding ann --clusterrole=view --user=ann");
+    ann.prints("get cm -o name", "configmap/note");
+    sue.refuses("get cm", &why("sue"));
+    scene
+        .system
+        .get("create clusterrolebinding sue --clusterrole=view --user=sue");
     sue.prints("get cm -o name", "");
+    let there = format!(
+        "--server {}/tenants/acme get cm -o name",
+        scene.server.url()
+    );
+    sue.prints(&there, "configmap/note");
     bearer("n").refuses("get --raw /api/v1/configmaps", "Forbidden");
     bearer("x").refuses("get --raw /api/v1/configmaps", "Unauthorized");
 }
@@ -121,7 +208,7 @@ fn a_default_tenant_takes_in_who_names_none() {
         return;
     };
     scene.system.shows("get tenants", &["home Active"]);
-    let nat = holder(&scene, "n");
+    let nat = scene.bearer("holder-n", "n");
     nat.shows(
         "auth whoami",
         &[
@@ -130,26 +217,76 @@ fn a_default_tenant_takes_in_who_names_none() {
             "[home]",
         ],
     );
+    nat.refuses(
+        "create configmap note",
+        "User \"nat\" cannot create resource",
+    );
+    let home = format!("--server {}/tenants/home", scene.server.url());
+    scene.system.get(&format!(
+        "{home} create rolebinding people --clusterrole=edit --group=people"
+    ));
     nat.prints("create configmap note", "configmap/note created");
     let raw = "get --raw /api/v1/tenants/home/namespaces/default/configmaps/note";
     scene.system.shows(raw, &["\"tenant\":\"home\""]);
 }
 
-/// Somebody with a token and nothing else.
-fn holder(scene: &Scene, token: &str) -> Kubectl {
-    let system = &scene.system;
-    let home = scene.folder().join(format!("holder-{token}"));
-    std::fs::create_dir(&home).expect("it is a new folder");
-    let authority = scene.folder().join("data/pki/ca.crt");
-    let kubeconfig = home.join("kubeconfig");
-    let text = format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-         clusters: [{{name: c, cluster: {{server: '{}', certificate-authority: '{}'}}}}]\n\
-         users: [{{name: u, user: {{token: '{token}'}}}}]\n\
-         contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n",
-        scene.server.url(),
-        authority.display(),
+#[test]
+fn no_credential_outlives_its_tenant() {
+    let Some(scene) = Scene::start() else { return };
+    let [tenant, _] = &scene.tenants;
+    let old = Cast::enter(&scene, tenant);
+    let [_, theirs] = &scene.tenants;
+    let neighbour = Cast::enter(&scene, theirs);
+    old.robot.prints("get pods -n shop -o name", "");
+    assert_eq!(scene.server.run("tenant delete acme").succeeds(), "");
+    let gone = |who: &Kubectl, when: &str| {
+        for line in ["get --raw /api/v1/namespaces/shop/pods", "get --raw /api"] {
+            let said = who.run(line);
+            // A certificate proves a name all the same; a token without its account nothing.
+            let why = match who.name() {
+                "acme-robot" => "Unauthorized",
+                _ => "(Forbidden)",
+            };
+            assert!(
+                said.code == Some(1) && said.err.contains(why),
+                "{when}: {said}"
+            );
+        }
+    };
+    let all = [tenant, &old.dora, &old.nora, &old.robot];
+    for who in all {
+        gone(who, "deleted");
+    }
+    // Everything is as it was, under the same names; only the tenant is another.
+    let kubeconfig = scene.folder().join("again.kubeconfig");
+    let create = format!(
+        "tenant create acme --kubeconfig-out '{}'",
+        kubeconfig.display()
     );
-    std::fs::write(&kubeconfig, text).expect("it is in a new folder");
-    Kubectl::new(token, system.program(), &kubeconfig, &home)
+    assert_eq!(scene.server.run(&create).succeeds(), "acme\n");
+    let again = Kubectl::new("again", tenant.program(), &kubeconfig, tenant.folder());
+    again.get("create namespace shop");
+    again.get("create serviceaccount robot -n shop");
+    for subject in [
+        "--user=dora",
+        "--user=nora",
+        "--group=devs",
+        "--serviceaccount=shop:robot",
+    ] {
+        let name = subject.replace(['-', '=', ':'], "");
+        again.get(&format!(
+            "create clusterrolebinding {name} --clusterrole=cluster-admin {subject}"
+        ));
+    }
+    for who in all {
+        gone(who, "made again");
+    }
+    let fresh = again.get("create token robot -n shop");
+    let fresh = scene.bearer("fresh", fresh.trim());
+    for who in [&scene.user("acme", "dora2", &["devs"]), &fresh, &again] {
+        who.may("'*' '*' -A");
+    }
+    for who in [theirs, &neighbour.dora, &neighbour.robot] {
+        who.prints("get pods -n shop -o name", "");
+    }
 }

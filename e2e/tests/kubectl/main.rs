@@ -4,13 +4,18 @@
 //! Every command's text is checked, not only that it succeeded.
 
 mod apply;
+mod audit;
+mod auth;
+mod cast;
 mod change;
 mod create;
 mod credentials;
 mod describe;
+mod impersonation;
 mod manifests;
 mod read;
 mod remove;
+mod roles;
 mod rollout;
 mod server;
 mod system;

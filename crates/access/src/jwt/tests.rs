@@ -1,72 +1,61 @@
 use proptest::prelude::*;
 use rcgen::PublicKeyData;
 use ring::rand::SystemRandom;
-use ring::signature::{self, EcdsaKeyPair, RsaEncoding, RsaKeyPair};
+use ring::signature::{self, EcdsaKeyPair, EcdsaSigningAlgorithm};
 use serde_json::json;
 
 use super::*;
 
-/// A key that is in the repository, and so is good for tests only.
-const RSA: &str = include_str!("tests/rsa.pem");
+/// A public key whose private key nobody has any more.
+const RSA: &str = include_str!("tests/rsa.pub.pem");
+
+/// What it signed while it was there: `ALGORITHM HEADER SIGNATURE` a line, of a token with
+/// this header and [`CLAIMS`], whatever the header says about the algorithm.
+const RSA_SIGNATURES: &str = include_str!("tests/rsa.signatures");
 
 /// Signs anything with anything, as an attacker does.
 struct Keys {
-    rsa: RsaKeyPair,
     p256: rcgen::KeyPair,
     p384: rcgen::KeyPair,
 }
 
 impl Keys {
     fn make() -> Self {
-        let rsa = pem::parse(RSA).unwrap();
         Self {
-            rsa: RsaKeyPair::from_pkcs8(rsa.contents()).unwrap(),
             p256: rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap(),
             p384: rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap(),
         }
     }
 
-    fn sign(&self, algorithm: Algorithm, message: &str) -> Vec<u8> {
-        let random = SystemRandom::new();
-        let message = message.as_bytes();
-        let ec = |algorithm, key: &rcgen::KeyPair| {
-            let pair = EcdsaKeyPair::from_pkcs8(algorithm, key.serialized_der(), &random).unwrap();
-            pair.sign(&random, message).unwrap().as_ref().to_vec()
-        };
-        let padding: &'static dyn RsaEncoding = match algorithm {
-            Algorithm::Es256 => {
-                return ec(&signature::ECDSA_P256_SHA256_FIXED_SIGNING, &self.p256);
-            }
-            Algorithm::Es384 => {
-                return ec(&signature::ECDSA_P384_SHA384_FIXED_SIGNING, &self.p384);
-            }
-            Algorithm::Rs256 => &signature::RSA_PKCS1_SHA256,
-            Algorithm::Rs384 => &signature::RSA_PKCS1_SHA384,
-            Algorithm::Rs512 => &signature::RSA_PKCS1_SHA512,
-            Algorithm::Ps256 => &signature::RSA_PSS_SHA256,
-        };
-        let mut signed = vec![0; self.rsa.public().modulus_len()];
-        self.rsa
-            .sign(padding, &random, message, &mut signed)
-            .unwrap();
-        signed
+    fn sign(&self, algorithm: Algorithm, message: &str) -> String {
+        match algorithm {
+            Algorithm::Es256 => sign(
+                &signature::ECDSA_P256_SHA256_FIXED_SIGNING,
+                &self.p256,
+                message,
+            ),
+            Algorithm::Es384 => sign(
+                &signature::ECDSA_P384_SHA384_FIXED_SIGNING,
+                &self.p384,
+                message,
+            ),
+            _ => rsa_signature(algorithm, message),
+        }
     }
 
     /// A token with this header, signed like this whatever the header says.
     fn token(&self, algorithm: Algorithm, header: &Value) -> String {
         let message = message(&header.to_string(), CLAIMS);
-        let signature = encode(self.sign(algorithm, &message));
-        format!("{message}.{signature}")
+        format!("{message}.{}", self.sign(algorithm, &message))
     }
 
     /// One for each, called by its type.
     fn jwks(&self) -> Value {
         let (x, y) = self.p256.public_key_raw()[1..].split_at(32);
         let (x3, y3) = self.p384.public_key_raw()[1..].split_at(48);
-        let public = self.rsa.public();
-        let rsa = ring::rsa::PublicKeyComponents::<Vec<u8>>::from(public);
+        let n = rsa_modulus();
         json!({"keys": [
-            {"kty": "RSA", "kid": "rsa", "n": encode(rsa.n), "e": encode(rsa.e), "use": "sig"},
+            {"kty": "RSA", "kid": "rsa", "n": n, "e": "AQAB", "use": "sig"},
             {"kty": "EC", "kid": "p256", "crv": "P-256", "x": encode(x), "y": encode(y)},
             {"kty": "EC", "kid": "p384", "crv": "P-384", "x": encode(x3), "y": encode(y3)},
         ]})
@@ -78,6 +67,31 @@ impl Keys {
 }
 
 const CLAIMS: &str = r#"{"iss":"https://issuer.test","sub":"alice"}"#;
+
+fn sign(algorithm: &'static EcdsaSigningAlgorithm, key: &rcgen::KeyPair, message: &str) -> String {
+    let random = SystemRandom::new();
+    let pair = EcdsaKeyPair::from_pkcs8(algorithm, key.serialized_der(), &random).unwrap();
+    encode(pair.sign(&random, message.as_bytes()).unwrap())
+}
+
+/// The signature that was made of this message when the key was there.
+fn rsa_signature(algorithm: Algorithm, wanted: &str) -> String {
+    let of = |line: &'static str| {
+        let (name, rest) = line.split_once(' ')?;
+        let (header, signature) = rest.split_once(' ')?;
+        (name == algorithm.name() && message(header, CLAIMS) == wanted).then_some(signature)
+    };
+    let found = RSA_SIGNATURES.lines().find_map(of);
+    let missing = || panic!("{algorithm} has signed no {wanted}");
+    found.unwrap_or_else(missing).to_owned()
+}
+
+/// 2048 bits, before the exponent 65537, which ends the key.
+fn rsa_modulus() -> String {
+    let der = pem::parse(RSA).unwrap();
+    let rest = der.contents().strip_suffix(&[2, 3, 1, 0, 1]).unwrap();
+    encode(&rest[rest.len() - 256..])
+}
 
 fn set(jwks: &Value) -> KeySet {
     KeySet::from_jwks(jwks.to_string().as_bytes()).unwrap()
@@ -157,21 +171,24 @@ fn the_algorithm_is_the_keys_and_not_the_tokens() {
 fn every_bit_of_a_token_matters() {
     let keys = Keys::make();
     let set = keys.set();
-    let token = keys.token(Algorithm::Es256, &json!({"alg": "ES256", "kid": "p256"}));
-    for place in 0..token.len() {
-        for other in [b'A', b'B', b'.', b'=', b' ', b'_'] {
-            let mut bytes = token.clone().into_bytes();
-            if std::mem::replace(&mut bytes[place], other) == other {
-                continue;
+    for algorithm in Algorithm::ALL {
+        let header = json!({"alg": algorithm.name(), "kid": key_of(algorithm)});
+        let token = keys.token(algorithm, &header);
+        for place in 0..token.len() {
+            for other in [b'A', b'B', b'.', b'=', b' ', b'_'] {
+                let mut bytes = token.clone().into_bytes();
+                if std::mem::replace(&mut bytes[place], other) == other {
+                    continue;
+                }
+                let changed = String::from_utf8(bytes).unwrap();
+                assert!(verify(&changed, &set).is_err(), "{changed}");
             }
-            let changed = String::from_utf8(bytes).unwrap();
-            assert!(verify(&changed, &set).is_err(), "{changed}");
         }
+        for length in 0..token.len() {
+            assert!(verify(&token[..length], &set).is_err());
+        }
+        assert!(verify(&token, &set).is_ok());
     }
-    for length in 0..token.len() {
-        assert!(verify(&token[..length], &set).is_err());
-    }
-    assert!(verify(&token, &set).is_ok());
 }
 
 #[test]
@@ -272,7 +289,7 @@ fn a_public_key_is_no_secret_to_sign_with() {
 fn a_token_is_written_in_one_way_only() {
     let keys = Keys::make();
     let header = r#"{"alg":"ES256"}"#;
-    let sign = |message: &str| encode(keys.sign(Algorithm::Es256, message));
+    let sign = |message: &str| keys.sign(Algorithm::Es256, message);
     let good = message(header, CLAIMS);
     let signature = sign(&good);
     let (head, body) = good.split_once('.').unwrap();
@@ -432,14 +449,19 @@ fn what_a_signer_signs_its_published_key_verifies_and_no_other_does() {
 #[test]
 fn keys_are_called_and_published_as_in_kubernetes() {
     let keys = Keys::make();
-    let rsa = rcgen::KeyPair::from_pem(RSA).unwrap();
-    for (pair, members) in [
-        (&keys.p256, r#"{"use":"sig","kty":"EC","kid":"#),
-        (&keys.p384, r#"{"use":"sig","kty":"EC","kid":"#),
-        (&rsa, r#"{"use":"sig","kty":"RSA","kid":"#),
+    for (pem, members) in [
+        (
+            &*keys.p256.public_key_pem(),
+            r#"{"use":"sig","kty":"EC","kid":"#,
+        ),
+        (
+            &*keys.p384.public_key_pem(),
+            r#"{"use":"sig","kty":"EC","kid":"#,
+        ),
+        (RSA, r#"{"use":"sig","kty":"RSA","kid":"#),
     ] {
-        let der = pair.subject_public_key_info();
-        let key = PublicKey::from_pem(&pair.public_key_pem()).unwrap();
+        let der = pem::parse(pem).unwrap().into_contents();
+        let key = PublicKey::from_pem(pem).unwrap();
         let digest = ring::digest::digest(&ring::digest::SHA256, &der);
         assert_eq!(key.id(), Some(&*encode(digest)));
         let published = serde_json::to_string(&key.to_jwk()).unwrap();
@@ -447,15 +469,17 @@ fn keys_are_called_and_published_as_in_kubernetes() {
         let read = set(&json!({"keys": [key.to_jwk()]}));
         assert_eq!(read.to_jwks().keys, [key.to_jwk()]);
     }
-    let jwk = |pair: &rcgen::KeyPair| {
-        let key = PublicKey::from_der(&pair.subject_public_key_info()).unwrap();
+    let jwk = |der: &[u8]| {
+        let key = PublicKey::from_der(der).unwrap();
         serde_json::to_value(key.to_jwk()).unwrap()
     };
+    let rsa = pem::parse(RSA).unwrap().into_contents();
+    let [p256, p384] = [&keys.p256, &keys.p384].map(PublicKeyData::subject_public_key_info);
     let published = keys.jwks();
     for (found, expected, algorithm) in [
         (jwk(&rsa), &published["keys"][0], "RS256"),
-        (jwk(&keys.p256), &published["keys"][1], "ES256"),
-        (jwk(&keys.p384), &published["keys"][2], "ES384"),
+        (jwk(&p256), &published["keys"][1], "ES256"),
+        (jwk(&p384), &published["keys"][2], "ES384"),
     ] {
         for member in ["kty", "crv", "x", "y", "n", "e"] {
             assert_eq!(found[member], expected[member], "{member}");
@@ -463,12 +487,12 @@ fn keys_are_called_and_published_as_in_kubernetes() {
         assert_eq!(found["alg"], algorithm);
     }
     assert_eq!(jwk(&rsa)["e"], "AQAB");
-    let der = keys.p256.subject_public_key_info();
-    let longer = [&der[..], &[0]].concat();
-    for bad in [&[][..], b"key", &der[..der.len() - 1], &longer] {
+    let longer = [&p256[..], &[0]].concat();
+    for bad in [&[][..], b"key", &p256[..p256.len() - 1], &longer] {
         assert_eq!(PublicKey::from_der(bad), Err(NotAPublicKey));
     }
-    assert_eq!(PublicKey::from_pem(RSA), Err(NotAPublicKey));
+    let private = keys.p256.serialize_pem();
+    assert_eq!(PublicKey::from_pem(&private), Err(NotAPublicKey));
 }
 
 /// With 1 as the exponent a signature is what it verifies to, and everybody can write it.

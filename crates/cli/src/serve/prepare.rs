@@ -133,6 +133,8 @@ pub fn prepare(
     let (listener, listen) = listen(listening.address)?;
     let url = local_url(listen);
     let advertised = listening.advertised.as_deref().unwrap_or(&url).to_owned();
+    let issuer_url = given.issuer_url.unwrap_or_else(|| advertised.clone());
+    must_differ(provider.as_deref(), &issuer_url)?;
     let wanted = Wanted {
         names: names(listening, &advertised),
         lasts: given.certificates_last,
@@ -146,7 +148,7 @@ pub fn prepare(
     };
     let kubeconfig = AdminKubeconfig {
         path: data_dir.join("admin.kubeconfig"),
-        server: advertised.clone(),
+        server: advertised,
     };
     let given_pem = files.as_ref().map(|_| shown.pem.as_str());
     kubeconfig.keep(ca.certificate_pem(), &pki.leaves.admin, given_pem)?;
@@ -165,7 +167,7 @@ pub fn prepare(
         tokens: given.tokens,
         default_tenant: given.default_tenant,
         ca: Arc::clone(&ca),
-        issuer_url: given.issuer_url.unwrap_or(advertised),
+        issuer_url,
         service_account_key: pki.service_account_key,
         layout: given.layout,
         kubeconfig: kubeconfig.path.clone(),
@@ -198,6 +200,21 @@ impl AdminKubeconfig {
             context: "insula",
         });
         kubeconfig.keep_at(&self.path)
+    }
+}
+
+/// A token is judged by whom it says it is from. Of two who are called the same, one could
+/// speak for the other's people.
+fn must_differ(provider: Option<&Provider>, issuer_url: &str) -> Result<(), Failure> {
+    match provider {
+        Some(provider) if provider.url() == issuer_url => {
+            let said = "--oidc-issuer-url and the issuer of service accounts' tokens are both";
+            Err(Failure::message(format!("{said} {issuer_url}")).hint(
+                "the provider is another server; if it is right, give this one another name with \
+                 --service-account-issuer",
+            ))
+        }
+        _ => Ok(()),
     }
 }
 

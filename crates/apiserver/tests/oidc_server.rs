@@ -1,0 +1,453 @@
+//! A server that believes an OpenID Connect provider: where its tokens lead, and where not.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result};
+use insula_access::jwt::Signer;
+use insula_access::oidc::Settings;
+use insula_access::{Authority, Subject, Validity};
+use insula_apiserver::oidc::{Pace, Provider, Trust};
+use insula_core::Space;
+use insula_testkit::oidc::{FakeProvider, Manner};
+use insula_testkit::server::{Answer, Client, Engine, Identity, Setup, TestServer};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::{Value, json};
+
+const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// A test that waits longer than this has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Keys are fetched at the start and when an unknown one is seen.
+const CALM: Pace = Pace {
+    every: Duration::from_secs(3600),
+    retry: Duration::from_millis(50),
+    apart: Duration::ZERO,
+    patience: PATIENCE,
+};
+
+/// A provider, and a server that believes it.
+struct Stage {
+    fake: FakeProvider,
+    server: TestServer,
+    provider: Arc<Provider>,
+}
+
+impl Stage {
+    async fn start() -> Result<Self> {
+        Self::start_with(Setup::default()).await
+    }
+
+    async fn start_with(setup: Setup) -> Result<Self> {
+        let stage = Self::start_on(Manner::Good, setup).await?;
+        let ready = tokio::time::timeout(PATIENCE, stage.provider.ready()).await;
+        ready.context("the keys were not fetched in time")?;
+        Ok(stage)
+    }
+
+    async fn start_on(manner: Manner, setup: Setup) -> Result<Self> {
+        let fake = FakeProvider::start(manner).await?;
+        let settings = Settings {
+            groups_claim: Some("groups".to_owned()),
+            tenant_claim: Some("org".to_owned()),
+            username_prefix: Some("-".to_owned()),
+            ..Settings::new(fake.url(), "insula")
+        };
+        let trust = Trust::Authorities(fake.ca_pem().to_owned());
+        let provider = Provider::with_pace(settings, &trust, CALM)?;
+        let setup = Setup {
+            provider: Some(Arc::clone(&provider)),
+            ..setup
+        };
+        let server = TestServer::start_on(Engine::Memory, setup).await?;
+        Ok(Self {
+            fake,
+            server: server.context("memory is always there")?,
+            provider,
+        })
+    }
+
+    /// A token from now on.
+    fn token(&self, said: &Value) -> Result<String> {
+        let mut claims = json!({"iat": now()});
+        for (name, value) in said.as_object().into_iter().flatten() {
+            claims[name] = value.clone();
+        }
+        self.fake.token(now(), &claims)
+    }
+
+    /// Somebody with such a token.
+    async fn holder(&self, said: &Value) -> Result<Client> {
+        self.server.client(&self.token(said)?).await
+    }
+
+    /// How a token is reviewed in the space of this client.
+    async fn review(&self, of: &Client, token: &str, audiences: &[&str]) -> Result<Value> {
+        let question = json!({"spec": {"token": token, "audiences": audiences}});
+        let answer = of.post(REVIEWS, &question).await?;
+        anyhow::ensure!(answer.status == 201, "{}", answer.text());
+        Ok(answer.json()["status"].clone())
+    }
+}
+
+fn now() -> i64 {
+    jiff::Timestamp::now().as_second()
+}
+
+/// Who the server says it is: the user, the groups and the tenant.
+async fn who(client: &Client) -> Result<Value> {
+    let answer = client.post(WHO, &json!({})).await?;
+    anyhow::ensure!(answer.status == 201, "{}", answer.text());
+    let user = &answer.json()["status"]["userInfo"];
+    let tenant = &user["extra"]["insula.dev/tenant"][0];
+    Ok(json!([user["username"], user["groups"], tenant]))
+}
+
+/// Binds a role in the space of this client.
+async fn bind(by: &Client, name: &str, role: &str, subject: Value) -> Result<()> {
+    let binding = json!({"metadata": {"name": name}, "subjects": [subject],
+        "roleRef": {"kind": "ClusterRole", "name": role}});
+    let made = by.post(BINDINGS, &binding).await?;
+    anyhow::ensure!(made.status == 201, "{}", made.text());
+    Ok(())
+}
+
+fn refusal(answer: &Answer) -> (u16, String) {
+    (answer.status, answer.message())
+}
+
+fn unauthorized() -> (u16, String) {
+    (401, "Unauthorized".to_owned())
+}
+
+#[tokio::test]
+async fn a_token_says_where_its_holder_belongs() -> Result<()> {
+    let stage = Stage::start().await?;
+    stage.server.tenant("t1").await?;
+    let everybody = "system:authenticated";
+    for (said, groups, home) in [
+        (json!({"org": "t1"}), json!([everybody]), "t1"),
+        (json!({"org": "tenant:t1"}), json!([everybody]), "t1"),
+        (
+            json!({"groups": ["dev", "tenant:t1"]}),
+            json!(["dev", everybody]),
+            "t1",
+        ),
+        (
+            json!({"org": "t1", "groups": ["tenant:t1", "ops"]}),
+            json!(["ops", everybody]),
+            "t1",
+        ),
+        // Groups of the server are not the provider's to give to a tenant.
+        (
+            json!({"org": "t1", "groups":
+                ["system:masters", "dev", "system:nodes", "system:authenticated"]}),
+            json!(["dev", everybody]),
+            "t1",
+        ),
+        (
+            json!({"org": "system", "groups": ["system:masters"]}),
+            json!(["system:masters", everybody]),
+            "system",
+        ),
+    ] {
+        let found = who(&stage.holder(&said).await?).await?;
+        assert_eq!(found, json!(["alice", groups, home]), "{said}");
+    }
+    let stray = stage.holder(&json!({"groups": ["dev"]})).await?;
+    let refused = stray.post(WHO, &json!({})).await?;
+    assert_eq!(refused.status, 403);
+    let why = "the credential names no tenant";
+    assert!(refused.message().contains(why), "{}", refused.text());
+    for said in [
+        json!({"org": "t1", "groups": ["tenant:t2"]}),
+        json!({"groups": ["tenant:t1", "tenant:t2"]}),
+        json!({"org": "T1"}),
+        json!({"org": ["t1"]}),
+        json!({"org": ""}),
+        json!({"org": "all"}),
+    ] {
+        let nobody = stage.holder(&said).await?.get("/api").await?;
+        assert_eq!(refusal(&nobody), unauthorized(), "{said}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_names_no_tenant_belongs_to_the_default_tenant() -> Result<()> {
+    for (default, groups) in [
+        ("home", json!(["dev", "system:authenticated"])),
+        (
+            "system",
+            json!(["dev", "system:masters", "system:authenticated"]),
+        ),
+    ] {
+        let setup = Setup {
+            default_tenant: Some(Space::parse(default)?),
+            ..Setup::default()
+        };
+        let stage = Stage::start_with(setup).await?;
+        let said = json!({"groups": ["dev", "system:masters"]});
+        let found = who(&stage.holder(&said).await?).await?;
+        assert_eq!(found, json!(["alice", groups, default]));
+        stage.server.tenant("t1").await?;
+        let found = who(&stage.holder(&json!({"org": "t1"})).await?).await?;
+        assert_eq!(found, json!(["alice", ["system:authenticated"], "t1"]));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn rights_follow_bindings_to_the_user_and_to_its_groups_in_its_tenant() -> Result<()> {
+    let stage = Stage::start().await?;
+    let (one, _) = (
+        stage.server.tenant("t1").await?,
+        stage.server.tenant("t2").await?,
+    );
+    let group = json!({"kind": "Group", "name": "dev"});
+    bind(&one, "by-group", "view", group).await?;
+    bind(
+        &one,
+        "by-name",
+        "edit",
+        json!({"kind": "User", "name": "bob"}),
+    )
+    .await?;
+    let note = json!({"metadata": {"name": "note"}});
+    for (said, reads, writes) in [
+        (json!({"org": "t1", "groups": ["dev"]}), 200, 403),
+        (json!({"org": "t1", "groups": "dev"}), 200, 403),
+        (json!({"org": "t1", "sub": "bob"}), 200, 201),
+        (json!({"org": "t1", "sub": "Bob"}), 403, 403),
+        (json!({"org": "t1", "groups": ["devs"]}), 403, 403),
+        // The same names are nobody next door.
+        (json!({"org": "t2", "groups": ["dev"]}), 403, 403),
+        (json!({"org": "t2", "sub": "bob"}), 403, 403),
+    ] {
+        let holder = stage.holder(&said).await?;
+        assert_eq!(holder.get(MAPS).await?.status, reads, "{said}");
+        assert_eq!(holder.post(MAPS, &note).await?.status, writes, "{said}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_token_of_one_tenant_is_stopped_at_the_wall_of_every_other_space() -> Result<()> {
+    let stage = Stage::start().await?;
+    let one = stage.server.tenant("t1").await?;
+    stage.server.tenant("t2").await?;
+    let user = json!({"kind": "User", "name": "alice"});
+    bind(&one, "alice", "cluster-admin", user).await?;
+    let alice = stage.holder(&json!({"org": "t1"})).await?;
+    assert_eq!(alice.get(MAPS).await?.status, 200);
+    for (path, place) in [
+        ("/api/v1/tenants/t2/pods", "in the tenant \"t2\""),
+        ("/api/v1/tenants/nowhere/pods", "in the tenant \"nowhere\""),
+        ("/api/v1/tenants/system/pods", "in the tenant \"system\""),
+        ("/api/v1/tenants/all/pods", "in all tenants"),
+        ("/tenants/t2/api/v1/pods", "in the tenant \"t2\""),
+    ] {
+        let why = format!(
+            "pods is forbidden: User \"alice\" cannot list resource \"pods\" in API group \"\" \
+             {place}"
+        );
+        assert_eq!(refusal(&alice.get(path).await?), (403, why), "{path}");
+    }
+    // Nor is a tenant that is not there one's own.
+    let ghost = stage.holder(&json!({"org": "nowhere"})).await?;
+    assert_eq!(ghost.get("/api").await?.status, 403);
+    assert_eq!(ghost.get("/api/v1/pods").await?.status, 403);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_token_from_before_its_tenant_is_not_the_tenants() -> Result<()> {
+    let stage = Stage::start_with(Setup::with_controllers()).await?;
+    let one = stage.server.tenant("t1").await?;
+    let masters = json!({"kind": "User", "name": "alice"});
+    bind(&one, "alice", "cluster-admin", masters.clone()).await?;
+    let early = stage.token(&json!({"org": "t1", "iat": now() - 60}))?;
+    let good = stage.token(&json!({"org": "t1"}))?;
+    let issued = now();
+    for (token, code) in [(&early, 403), (&good, 200)] {
+        let holder = stage.server.client(token).await?;
+        assert_eq!(holder.get(MAPS).await?.status, code);
+        assert_eq!(holder.get("/api").await?.status, code);
+    }
+    let invalid = json!({"user": {}, "error": "invalid bearer token"});
+    assert_eq!(stage.review(&one, &early, &[]).await?, invalid);
+    let review = stage.review(&one, &good, &[]).await?;
+    assert_eq!(review["authenticated"], true);
+    // Another tenant gets the name, in a second that the token is older than.
+    let system = stage.server.system().await?;
+    system.delete("/api/v1/tenants/t1").await?;
+    let deadline = Instant::now() + PATIENCE;
+    while system.get("/api/v1/tenants/t1").await?.status != 404 || now() <= issued {
+        anyhow::ensure!(Instant::now() < deadline, "the tenant is not gone in time");
+        tokio::task::yield_now().await;
+    }
+    let one = stage.server.tenant("t1").await?;
+    bind(&one, "alice", "cluster-admin", masters).await?;
+    let old = stage.server.client(&good).await?;
+    for path in [MAPS, "/api"] {
+        assert_eq!(old.get(path).await?.status, 403, "{path}");
+    }
+    assert_eq!(stage.review(&one, &good, &[]).await?, invalid);
+    let fresh = stage.holder(&json!({"org": "t1"})).await?;
+    assert_eq!(fresh.get(MAPS).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_token_is_reviewed_in_its_own_space_and_for_this_server_only() -> Result<()> {
+    let stage = Stage::start().await?;
+    let (one, other) = (
+        stage.server.tenant("t1").await?,
+        stage.server.tenant("t2").await?,
+    );
+    let system = stage.server.system().await?;
+    let token = stage.token(&json!({"org": "t1", "groups": ["dev"], "jti": "J1"}))?;
+    let ours = "https://insula.test";
+    let known = json!({
+        "authenticated": true,
+        "user": {"username": "alice", "groups": ["dev", "system:authenticated"],
+            "extra": {"authentication.kubernetes.io/credential-id": ["JTI=J1"],
+                "insula.dev/tenant": ["t1"]}},
+        "audiences": [ours],
+    });
+    for audiences in [&[][..], &[ours], &["other", ours]] {
+        let found = stage.review(&one, &token, audiences).await?;
+        assert_eq!(found, known, "{audiences:?}");
+    }
+    let invalid = json!({"user": {}, "error": "invalid bearer token"});
+    for (of, audiences) in [
+        (&one, &["other"][..]),
+        // Whom the provider made it for is not whom this server makes tokens for.
+        (&one, &["insula"]),
+        (&other, &[]),
+        (&system, &[]),
+    ] {
+        let found = stage.review(of, &token, audiences).await?;
+        assert_eq!(found, invalid, "{audiences:?}");
+    }
+    let expired = stage.token(&json!({"org": "t1", "exp": now() - 61}))?;
+    let found = stage.review(&one, &expired, &[]).await?;
+    assert_eq!(found["user"], json!({}));
+    let why = found["error"].as_str().unwrap_or("");
+    assert!(why.starts_with("[invalid bearer token, oidc: "), "{found}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_the_provider_has_not_signed_for_us_is_nobodys() -> Result<()> {
+    let stage = Stage::start().await?;
+    stage.server.tenant("t1").await?;
+    let key = rcgen::KeyPair::generate()?;
+    let stranger = Signer::new(key.serialized_der())?;
+    let claims = json!({"iss": stage.fake.url(), "aud": "insula", "sub": "alice", "org": "t1",
+        "iat": now(), "exp": now() + 60});
+    let good = stage.token(&json!({"org": "t1"}))?;
+    let (message, signature) = good.rsplit_once('.').context("it is signed")?;
+    let other = stage.token(&json!({"org": "system", "groups": ["system:masters"]}))?;
+    let (foreign, _) = other.rsplit_once('.').context("it is signed")?;
+    for token in [
+        stranger.sign(&claims)?,
+        format!("{message}."),
+        message.to_owned(),
+        format!("{foreign}.{signature}"),
+        format!("{good}x"),
+        stage.token(&json!({"org": "t1", "aud": "other"}))?,
+        stage.token(&json!({"org": "t1", "exp": now() - 61}))?,
+        stage.token(&json!({"org": "t1", "iat": now() + 120}))?,
+        // As service accounts are called, by name and by issuer.
+        stage.token(&json!({"org": "t1", "sub": "system:serviceaccount:default:default"}))?,
+        stage.token(&json!({"org": "t1", "sub": "system:admin"}))?,
+        stage.token(&json!({"org": "t1", "iss": "https://insula.test"}))?,
+        "alice".to_owned(),
+    ] {
+        let answer = stage.server.client(&token).await?.get("/api").await?;
+        assert_eq!(refusal(&answer), unauthorized(), "{token}");
+    }
+    let answer = stage.server.client(&good).await?.get("/api").await?;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_bad_certificate_is_in_no_tokens_way_and_a_good_one_counts_first() -> Result<()> {
+    let stage = Stage::start().await?;
+    stage.server.tenant("t1").await?;
+    let good = stage.token(&json!({"org": "t1"}))?;
+    let subject = Subject {
+        user: "carol".to_owned(),
+        groups: Vec::new(),
+        tenant: Some(Space::parse("t1")?),
+        tenant_uid: None,
+    };
+    let everybody = json!(["system:authenticated"]);
+    let both = stage.server.certified(&subject, &good).await?;
+    assert_eq!(who(&both).await?, json!(["carol", everybody, "t1"]));
+    // Somebody else's CA.
+    let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
+    let authority = Authority::make("insula test", validity)?;
+    let key = rcgen::KeyPair::generate()?;
+    let issued = authority.issue_client(&subject, &key, validity)?;
+    let ca = stage.server.authority().certificate_pem();
+    let ca = CertificateDer::from_pem_slice(ca.as_bytes())?;
+    for (token, expected) in [(&*good, Some("alice")), ("", None), ("made-up", None)] {
+        let identity = Identity {
+            certificate: CertificateDer::from_pem_slice(issued.as_bytes())?,
+            key: PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())?,
+        };
+        let address = stage.server.address();
+        let client = Client::connect_as(address, &ca, Some(identity), token).await?;
+        match expected {
+            Some(user) => assert_eq!(who(&client).await?, json!([user, everybody, "t1"])),
+            None => assert_eq!(refusal(&client.get("/api").await?), unauthorized()),
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn keys_change_while_the_server_serves() -> Result<()> {
+    let stage = Stage::start().await?;
+    stage.server.tenant("t1").await?;
+    let mut before = stage.token(&json!({"org": "t1", "sub": "s0"}))?;
+    for round in 1..=3 {
+        // On a connection that stays open: it is the request that is judged.
+        let holder = stage.server.client(&before).await?;
+        assert_eq!(holder.get("/api").await?.status, 200);
+        stage.fake.rotate()?;
+        let user = format!("s{round}");
+        let next = stage.token(&json!({"org": "t1", "sub": user}))?;
+        let found = who(&stage.server.client(&next).await?).await?;
+        assert_eq!(found, json!([user, ["system:authenticated"], "t1"]));
+        assert_eq!(refusal(&holder.get("/api").await?), unauthorized());
+        before = next;
+    }
+    // The last keys hold while the provider is away.
+    stage.fake.behave(Manner::Down);
+    let holder = stage.server.client(&before).await?;
+    assert_eq!(holder.get("/api").await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_keys_the_provider_proves_nothing_and_nobody_else_is_held_up() -> Result<()> {
+    let stage = Stage::start_on(Manner::Down, Setup::default()).await?;
+    let one = stage.server.tenant("t1").await?;
+    let holder = stage.holder(&json!({"org": "t1"})).await?;
+    assert_eq!(refusal(&holder.get("/api").await?), unauthorized());
+    assert_eq!(one.get(MAPS).await?.status, 200);
+    stage.fake.behave(Manner::Good);
+    let ready = tokio::time::timeout(PATIENCE, stage.provider.ready()).await;
+    ready.context("the keys were not fetched in time")?;
+    assert_eq!(holder.get("/api").await?.status, 200);
+    Ok(())
+}

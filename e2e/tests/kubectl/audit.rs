@@ -1,0 +1,138 @@
+//! The audit log: who did what, once each, and nothing of what they sent.
+
+use insula_e2e::scene::Scene;
+use serde_json::{Value, json};
+
+use crate::cast::Cast;
+
+const ROBOT: &str = "system:serviceaccount:shop:robot";
+
+#[test]
+fn every_request_is_in_the_audit_log_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.log");
+    let arguments = ["--audit-log-path", log.to_str().unwrap()];
+    let Some(scene) = Scene::start_with(&arguments) else {
+        return;
+    };
+    // A raw request is one request, and its limit is how it is found again.
+    scene.both(|tenant| {
+        let Cast { dora, robot, .. } = Cast::enter(&scene, tenant);
+        dora.get("get --raw /api/v1/namespaces/shop/configmaps?limit=1");
+        for (who, line) in [
+            (&robot, "/api/v1/namespaces/shop/secrets?limit=2"),
+            (&robot, "/api/v1/tenants/all/pods?limit=3"),
+            (tenant, "/api/v1/pods?limit=4 --as=dora"),
+            (&dora, "/api/v1/pods?limit=5 --as=admin"),
+        ] {
+            who.refuses(&format!("get --raw {line}"), "(Forbidden)");
+        }
+    });
+    scene.tenants[0].refuses(
+        "get --raw /api/v1/tenants/globex/pods?limit=6",
+        "(Forbidden)",
+    );
+    scene
+        .system
+        .get("get --raw /api/v1/tenants/globex/pods?limit=7");
+    let nobody = scene.bearer("nobody", "made-up");
+    nobody.refuses("get --raw /api/v1/pods?limit=8", "Unauthorized");
+    // What is queued is written before it ends.
+    scene.server.stop().succeeds();
+    let text = std::fs::read_to_string(&log).unwrap();
+    let events: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let mut ids: Vec<&str> = events
+        .iter()
+        .filter_map(|event| event["auditID"].as_str())
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), events.len(), "two events of one request");
+    let mut expected = vec![
+        told(6, "admin", "acme", "globex", "forbid"),
+        told(7, "kubernetes-admin", "system", "globex", "allow"),
+        told(8, "", "", "", ""),
+    ];
+    for tenant in ["acme", "globex"] {
+        expected.extend([
+            told(1, "dora", tenant, tenant, "allow"),
+            told(2, ROBOT, tenant, tenant, "forbid"),
+            told(3, ROBOT, tenant, "all", "forbid"),
+            told(4, "admin as dora", tenant, tenant, "forbid"),
+            // Whom they act for says where they go, and they may not act for anybody.
+            told(5, "dora", tenant, "", "forbid"),
+        ]);
+    }
+    let mut found: Vec<Value> = events.iter().filter_map(summary).collect();
+    for list in [&mut found, &mut expected] {
+        list.sort_by_key(Value::to_string);
+    }
+    assert_eq!(found, expected);
+}
+
+/// What an event is expected to tell: of which request, who did it, where they belong, what
+/// it was about, and how it was decided.
+fn told(limit: u32, who: &str, tenant: &str, space: &str, decision: &str) -> Value {
+    json!([limit.to_string(), who, tenant, space, decision])
+}
+
+/// The same of an event, if the request has a limit of one digit: kubectl has others.
+fn summary(event: &Value) -> Option<Value> {
+    let uri = event["requestURI"].as_str()?;
+    let limit = uri.split_once("?limit=").map(|(_, limit)| limit);
+    let limit = limit.filter(|limit| limit.len() == 1)?;
+    let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+    let note = |name: &str| text(&event["annotations"][name]);
+    let other = text(&event["impersonatedUser"]["username"]);
+    let user = text(&event["user"]["username"]);
+    let who = match other.as_str() {
+        "" => user,
+        other => format!("{user} as {other}"),
+    };
+    let (tenant, space) = (note("insula.dev/tenant"), note("insula.dev/space"));
+    let decision = note("authorization.k8s.io/decision");
+    Some(json!([limit, who, tenant, space, decision]))
+}
+
+#[test]
+fn no_secret_is_in_the_audit_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.log");
+    let arguments = ["--audit-log-path", log.to_str().unwrap()];
+    let Some(scene) = Scene::start_with(&arguments) else {
+        return;
+    };
+    scene.both(|tenant| {
+        let Cast { dora, robot, .. } = Cast::enter(&scene, tenant);
+        dora.get("create secret generic s --from-literal=password=sw0rdf1sh -n shop");
+        dora.shows("get secret s -n shop -o yaml", &["password: c3cwcmRmMXNo"]);
+        dora.get("delete secret s -n shop");
+        robot.get("get configmaps -n shop");
+    });
+    let nobody = scene.bearer("nobody", "made-up");
+    nobody.refuses("get --raw /api/v1/pods", "Unauthorized");
+    // The robots' tokens are where they are kept.
+    let tokens = ["acme-robot", "globex-robot"].map(|name| {
+        let kubeconfig = scene.folder().join(name).join("kubeconfig");
+        let text = std::fs::read_to_string(kubeconfig).unwrap();
+        let token = text.split("token: '").nth(1).unwrap();
+        token.split('\'').next().unwrap().to_owned()
+    });
+    scene.server.stop().succeeds();
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert!(text.contains("/api/v1/namespaces/shop/secrets/s"), "{text}");
+    let parts = tokens.iter().flat_map(|token| token.split('.').skip(1));
+    let others = [
+        "sw0rdf1sh",
+        "c3cwcmRmMXNo",
+        "made-up",
+        "PRIVATE KEY",
+        "Bearer",
+    ];
+    for secret in parts.chain(others) {
+        assert!(!text.contains(secret), "{secret} is in the audit log");
+    }
+}

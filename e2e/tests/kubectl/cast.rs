@@ -1,0 +1,65 @@
+//! People and programs of a tenant who may not do everything.
+
+use insula_e2e::kubectl::Kubectl;
+use insula_e2e::scene::Scene;
+
+/// Those who are in every tenant of a test, under the same names, with a namespace `shop`.
+pub struct Cast {
+    /// Of the group `devs`, which may edit what is in `shop`.
+    pub dora: Kubectl,
+    /// Of no group. Nothing is bound to her.
+    pub nora: Kubectl,
+    /// A service account of `shop`, which may read pods and config maps there.
+    pub robot: Kubectl,
+}
+
+impl Cast {
+    /// Lets them in.
+    #[track_caller]
+    pub fn enter(scene: &Scene, tenant: &Kubectl) -> Self {
+        tenant.prints("create namespace shop", "namespace/shop created");
+        for (line, made) in [
+            (
+                "rolebinding devs --clusterrole=edit --group=devs",
+                "rolebinding.rbac.authorization.k8s.io/devs",
+            ),
+            ("serviceaccount robot", "serviceaccount/robot"),
+            (
+                "role reader --verb=get,list,watch --resource=pods,configmaps",
+                "role.rbac.authorization.k8s.io/reader",
+            ),
+            (
+                "rolebinding robot --role=reader --serviceaccount=shop:robot",
+                "rolebinding.rbac.authorization.k8s.io/robot",
+            ),
+        ] {
+            tenant.prints(
+                &format!("create {line} -n shop"),
+                &format!("{made} created"),
+            );
+        }
+        let token = tenant.get("create token robot -n shop");
+        let robot = format!("{}-robot", tenant.name());
+        Self {
+            dora: scene.user(tenant.name(), "dora", &["devs"]),
+            nora: scene.user(tenant.name(), "nora", &[]),
+            robot: scene.bearer(&robot, token.trim()),
+        }
+    }
+}
+
+/// As the API says that a user may not list something in a namespace.
+pub fn cannot_list(user: &str, resource: &str, namespace: &str) -> String {
+    format!(
+        "{resource} is forbidden: User \"{user}\" cannot list resource \"{resource}\" in API group \
+         \"\" in the namespace \"{namespace}\""
+    )
+}
+
+/// As the API says that somebody is not of a tenant.
+pub fn not_of(tenant: &str, user: &str, resource: &str) -> String {
+    format!(
+        "{resource} is forbidden: User \"{user}\" cannot list resource \"{resource}\" in API group \
+         \"\" in the tenant \"{tenant}\""
+    )
+}
