@@ -325,7 +325,9 @@ async fn nothing_of_a_deleted_tenant_is_left_to_the_next_of_its_name() -> anyhow
         );
     }
     // A token goes on with the list of one tenant, not of the next one of its name.
-    let continued = user.get(&format!("{path}?limit=5&continue={token}")).await?;
+    let continued = user
+        .get(&format!("{path}?limit=5&continue={token}"))
+        .await?;
     assert_eq!(continued.status, 400, "{}", continued.text());
     // The watch that was open then saw the end, and nothing after it.
     let mut kinds = Vec::new();
