@@ -226,13 +226,22 @@ impl TestServer {
 
     /// A client with a certificate for this subject, and a token if one is given.
     pub async fn certified(&self, subject: &Subject, token: &str) -> anyhow::Result<Client> {
+        self.shown(self.identity(subject)?, token).await
+    }
+
+    /// A certificate for this subject from its CA.
+    pub fn identity(&self, subject: &Subject) -> anyhow::Result<Identity> {
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
         let key = rcgen::KeyPair::generate()?;
         let issued = self.authority.issue_client(subject, &key, validity)?;
-        let identity = Identity {
+        Ok(Identity {
             certificate: CertificateDer::from_pem_slice(issued.as_bytes())?,
             key: PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())?,
-        };
+        })
+    }
+
+    /// A client that shows this certificate, whoever it is from.
+    pub async fn shown(&self, identity: Identity, token: &str) -> anyhow::Result<Client> {
         Client::connect_as(self.address, &self.ca, Some(identity), token).await
     }
 

@@ -11,13 +11,13 @@ mod routes;
 mod samples;
 
 //mod addresses;
-//mod death;
+mod death;
 //mod identity;
 //mod interference;
 //mod neighbours;
 mod order;
-//mod revocation;
-//mod subresources;
+mod revocation;
+mod subresources;
 mod sweep;
 //mod views;
 mod walls;

@@ -36,6 +36,15 @@ pub struct Identity {
     pub key: PrivateKeyDer<'static>,
 }
 
+impl Clone for Identity {
+    fn clone(&self) -> Self {
+        Self {
+            certificate: self.certificate.clone(),
+            key: self.key.clone_key(),
+        }
+    }
+}
+
 /// An answer.
 #[derive(Debug)]
 pub struct Answer {
