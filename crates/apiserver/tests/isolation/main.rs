@@ -10,18 +10,18 @@ mod routes;
 #[path = "../support/samples.rs"]
 mod samples;
 
-//mod addresses;
+mod addresses;
 mod death;
-//mod identity;
-//mod interference;
-//mod neighbours;
+mod identity;
+mod interference;
+mod neighbours;
 mod order;
 mod revocation;
 mod subresources;
 mod sweep;
-//mod views;
+mod views;
 mod walls;
-//mod writes;
+mod writes;
 
 use insula_kinds::{Kind, kinds};
 use insula_testkit::server::{Answer, Client};
