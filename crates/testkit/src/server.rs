@@ -105,6 +105,12 @@ impl TestServer {
         started.context("the store that was asked for is not installed")
     }
 
+    /// One that is like this, where `INSULA_TEST_STORE` says.
+    pub async fn start_with(setup: Setup) -> anyhow::Result<Self> {
+        let started = Self::start_on(Engine::asked_for()?, setup).await?;
+        started.context("the store that was asked for is not installed")
+    }
+
     /// One with this store. `None`, and a loud word about it, if etcd is not installed.
     pub async fn start_on(engine: Engine, setup: Setup) -> anyhow::Result<Option<Self>> {
         let (mut folder, mut peer) = (None, None);
@@ -226,11 +232,11 @@ impl TestServer {
 
     /// A client with a certificate for this subject, and a token if one is given.
     pub async fn certified(&self, subject: &Subject, token: &str) -> anyhow::Result<Client> {
-        self.shown(self.identity(subject)?, token).await
+        self.shown(self.identity(subject).await?, token).await
     }
 
     /// A certificate for this subject from its CA.
-    pub fn identity(&self, subject: &Subject) -> anyhow::Result<Identity> {
+    pub async fn identity(&self, subject: &Subject) -> anyhow::Result<Identity> {
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
         let key = rcgen::KeyPair::generate()?;
         let issued = self.authority.issue_client(subject, &key, validity)?;

@@ -3,12 +3,13 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use insula_access::{Subject, certificate};
-use insula_core::{Space, Tie};
+use insula_access::certificate;
+use insula_core::Tie;
+use insula_testkit::peer::skipped;
 use insula_testkit::server::{Client, TestServer};
 use serde_json::json;
 
-use super::cast::{account, bind, make, server_with, token_of, user};
+use super::cast::{account, bind, make, server_with, subject, token_of, user};
 use super::{MAPS, called, names, until};
 
 const TENANT: &str = "/api/v1/tenants/t1";
@@ -44,11 +45,7 @@ async fn assert_nobody(client: &Client, when: &str) -> anyhow::Result<()> {
 async fn i05_a_certificate_dies_with_its_tenant() -> anyhow::Result<()> {
     let server = server_with(&[], true).await?;
     server.tenant("t1").await?;
-    let identity = server.identity(&Subject {
-        user: "admin".to_owned(),
-        groups: Vec::new(),
-        tenant: Some(Space::parse("t1")?),
-    })?;
+    let identity = server.identity(&subject("admin", &[], "t1")?).await?;
     let tie = certificate::read(&identity.certificate)?.tie;
     let client = server.shown(identity.clone(), "").await?;
     assert_eq!(client.get(MAPS).await?.status, 200);
@@ -62,7 +59,7 @@ async fn i05_a_certificate_dies_with_its_tenant() -> anyhow::Result<()> {
     let next = server.tenant("t1").await?;
     assert_eq!(next.get(MAPS).await?.status, 200);
     if tie == Tie::Name {
-        eprintln!("SKIPPED: certificates are not tied to a tenant, only to its name");
+        skipped("certificates are not tied to a tenant, only to its name");
         return Ok(());
     }
     assert_nobody(&client, "on the old connection").await?;

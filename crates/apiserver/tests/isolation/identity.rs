@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use insula_access::Subject;
-use insula_core::Space;
 use insula_testkit::server::{Client, TestServer};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -13,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::MAPS;
+use super::cast::subject;
 
 /// Sends this text over HTTP/1.1, and reads the answer to its end.
 async fn raw(server: &TestServer, text: &str) -> anyhow::Result<String> {
@@ -128,14 +127,6 @@ async fn i23_a_trailer_says_nothing_about_who_asks() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn subject(user: &str, groups: &[&str], tenant: &str) -> anyhow::Result<Subject> {
-    Ok(Subject {
-        user: user.to_owned(),
-        groups: groups.iter().map(|&group| group.to_owned()).collect(),
-        tenant: Some(Space::parse(tenant)?),
-    })
-}
-
 /// That this client is refused everywhere but perhaps at home.
 async fn assert_outside(client: &Client, what: &str) -> anyhow::Result<()> {
     for path in [
@@ -187,7 +178,7 @@ async fn i25_a_certificate_of_another_ca_is_nobodys() -> anyhow::Result<()> {
         ("admin", &["system:masters"][..], "system"),
         ("admin", &[], "t1"),
     ] {
-        let identity = foreign.identity(&subject(user, groups, tenant)?)?;
+        let identity = foreign.identity(&subject(user, groups, tenant)?).await?;
         let Ok(client) = server.shown(identity, "system").await else {
             continue;
         };

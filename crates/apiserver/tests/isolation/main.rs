@@ -17,6 +17,7 @@ mod interference;
 mod neighbours;
 mod order;
 mod revocation;
+mod roles;
 mod subresources;
 mod sweep;
 mod views;

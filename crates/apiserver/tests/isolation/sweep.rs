@@ -192,6 +192,8 @@ async fn a_method_that_a_path_does_not_have_is_told_alike() -> anyhow::Result<()
         ("PATCH", within.to_owned()),
         ("POST", format!("{within}/canary")),
         ("OPTIONS", within.to_owned()),
+        ("HEAD", within.to_owned()),
+        ("HEAD", format!("{within}/canary")),
         ("TRACE", within.to_owned()),
         ("POST", "configmaps".to_owned()),
         ("GET", format!("{within}/canary/status")),

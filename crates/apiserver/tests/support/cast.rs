@@ -1,6 +1,8 @@
 //! Who asks: users beside the administrators, and their rights.
 
-use insula_testkit::server::{Client, Engine, Setup, TestServer};
+use insula_access::Subject;
+use insula_core::Space;
+use insula_testkit::server::{Client, Setup, TestServer};
 use serde_json::{Value, json};
 
 pub const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
@@ -16,8 +18,7 @@ pub async fn server_with(users: &[&str], controllers: bool) -> anyhow::Result<Te
         controllers,
         ..Setup::default()
     };
-    let server = TestServer::start_on(Engine::Memory, setup).await?;
-    Ok(server.expect("memory is always there"))
+    TestServer::start_with(setup).await
 }
 
 /// Makes something, which must succeed.
@@ -70,4 +71,13 @@ pub async fn token_of(client: &Client, namespace: &str, name: &str) -> anyhow::R
     let token = made["status"]["token"].as_str().unwrap_or("");
     anyhow::ensure!(!token.is_empty(), "{made}");
     Ok(token.to_owned())
+}
+
+/// Whom a certificate is for.
+pub fn subject(user: &str, groups: &[&str], tenant: &str) -> anyhow::Result<Subject> {
+    Ok(Subject {
+        user: user.to_owned(),
+        groups: groups.iter().map(|&group| group.to_owned()).collect(),
+        tenant: Some(Space::parse(tenant)?),
+    })
 }
