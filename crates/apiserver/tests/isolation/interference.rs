@@ -1,6 +1,6 @@
 //! Non-interference: what a tenant is told does not depend on what others do.
 
-use insula_testkit::server::{Answer, Client, TestServer};
+use insula_testkit::server::{Answer, Client, Lines, TestServer};
 use serde_json::{Value, json};
 
 use super::MAPS;
@@ -127,15 +127,26 @@ async fn run(deeds: &[Deed]) -> anyhow::Result<Vec<(u16, Value)>> {
     }
     let last = json!({"metadata": {"name": "last"}});
     assert_eq!(watched.post(MAPS, &last).await?.status, 201);
-    loop {
+    answers.extend(events(&mut watch).await?);
+    Ok(answers)
+}
+
+/// What the watch tells up to the last object. Those of a collection are deleted at the same
+/// time, in any order: deletions that follow each other are put into one.
+async fn events(watch: &mut Lines) -> anyhow::Result<Vec<(u16, Value)>> {
+    let mut events = Vec::new();
+    let mut is_last = false;
+    while !is_last {
         let mut event = watch.next().await?.unwrap_or_default();
-        let is_last = event["object"]["metadata"]["name"] == "last";
+        is_last = event["object"]["metadata"]["name"] == "last";
         forget(&mut event);
-        answers.push((0, event));
-        if is_last {
-            return Ok(answers);
-        }
+        events.push((0, event));
     }
+    let deleted = |event: &(u16, Value)| event.1["type"] == "DELETED";
+    for run in events.chunk_by_mut(|one, next| deleted(one) && deleted(next)) {
+        run.sort_by_key(|(_, event)| event.to_string());
+    }
+    Ok(events)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
