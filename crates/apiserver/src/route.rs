@@ -80,6 +80,26 @@ pub enum Document {
 }
 
 impl Document {
+    /// Every path that leads to one. What begins with a check's name is that check.
+    pub const PATHS: [&'static str; 16] = [
+        "/",
+        "/api",
+        "/apis",
+        "/apis/{group}",
+        "/api/v1",
+        "/apis/{group}/{version}",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openapi/v3/{path}",
+        "/version",
+        "/healthz",
+        "/livez",
+        "/readyz",
+        "/metrics",
+        "/.well-known/openid-configuration",
+        "/openid/v1/jwks",
+    ];
+
     /// Whether anybody may read it, who they are or are not: probes have no credentials, and
     /// neither have those who verify tokens that they were shown.
     pub const fn is_open(&self) -> bool {

@@ -1,4 +1,5 @@
-//! Continue tokens: they go on with one list, in one space, and nowhere else.
+//! Continue tokens: they go on with one list, in one space, and nowhere else: not in the next
+//! space of that name either.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -33,6 +34,8 @@ pub struct Listed<'a> {
     pub kind: &'a Kind,
     /// In which spaces.
     pub spaces: &'a Spaces,
+    /// The UID of the space's tenant, if it is one space: names are given again.
+    pub life: &'a str,
     /// In which namespace.
     pub namespace: Option<&'a str>,
 }
@@ -109,6 +112,7 @@ fn signed(list: Listed<'_>, rv: i64, after: &str, left: Option<usize>) -> Vec<u8
     let parts = [
         &list.kind.qualified_resource(),
         &space,
+        list.life,
         list.namespace.unwrap_or("*"),
         after,
         &left.map(|left| left.to_string()).unwrap_or_default(),
@@ -173,6 +177,7 @@ mod tests {
         let list = Listed {
             kind: pods,
             spaces: &t1,
+            life: "uid-1",
             namespace: Some("default"),
         };
         let resume = Resume {
@@ -193,6 +198,10 @@ mod tests {
             },
             Listed {
                 spaces: &Spaces::One(Space::System),
+                ..list
+            },
+            Listed {
+                life: "uid-2",
                 ..list
             },
             Listed {
@@ -224,6 +233,7 @@ mod tests {
         let list = Listed {
             kind: pods,
             spaces: &Spaces::One(Space::System),
+            life: "",
             namespace: None,
         };
         let forged = r#"{"v":"meta.k8s.io/v1","rv":248,"start":"/c1\u0000"}"#;

@@ -109,7 +109,11 @@ async fn behind() -> anyhow::Result<(TestServer, Client)> {
         lag: LAG,
         asked: Arc::default(),
     };
-    let server = TestServer::over(Arc::new(store), Setup::default()).await?;
+    let setup = Setup {
+        tokens: "alice,alice,7,\"tenant:t1\"\n".to_owned(),
+        ..Setup::default()
+    };
+    let server = TestServer::over(Arc::new(store), setup).await?;
     let client = server.tenant("t1").await?;
     Ok((server, client))
 }
@@ -246,5 +250,43 @@ async fn eight_names_are_tried_and_then_it_is_said_that_none_is_free() -> anyhow
     assert_eq!(answer.header("retry-after"), "1");
     let tried = asked.lock().unwrap_or_else(PoisonError::into_inner).len();
     assert_eq!(tried, 8);
+    Ok(())
+}
+
+/// However old a list may be that is asked for: the right to it is as new as can be.
+#[tokio::test]
+async fn a_right_that_is_gone_is_not_granted_by_a_cache_that_is_behind() -> anyhow::Result<()> {
+    let (server, admin) = behind().await?;
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let (api, view) = ("rbac.authorization.k8s.io", "view");
+    let binding = json!({
+        "metadata": {"name": "given"},
+        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": view},
+        "subjects": [
+            {"apiGroup": api, "kind": "User", "name": "alice"},
+            {"kind": "ServiceAccount", "namespace": "default", "name": "robot"},
+        ],
+    });
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    known(&admin, accounts, &json!({"metadata": {"name": "robot"}})).await?;
+    let path = format!("{accounts}/robot/token");
+    let token = admin.post(&path, &json!({"spec": {}})).await?.json();
+    let token = token["status"]["token"].as_str().unwrap_or("").to_owned();
+    let (alice, robot) = (server.client("alice").await?, server.client(&token).await?);
+    let bindings = format!("{rbac}/clusterrolebindings");
+    let old = format!("{MAPS}?resourceVersion=0");
+    for _ in 0..2 {
+        // A right that is given is there at once, too.
+        assert_eq!(admin.post(&bindings, &binding).await?.status, 201);
+        assert_eq!(alice.get(&old).await?.status, 200);
+        let gone = admin.delete(&format!("{bindings}/given")).await?;
+        assert_eq!(gone.status, 200, "{}", gone.text());
+        assert_eq!(alice.get(&old).await?.status, 403);
+    }
+    assert_eq!(admin.post(&bindings, &binding).await?.status, 201);
+    assert_eq!(robot.get(&old).await?.status, 200);
+    let gone = admin.delete(&format!("{accounts}/robot")).await?;
+    assert_eq!(gone.status, 200, "{}", gone.text());
+    assert_eq!(robot.get(&old).await?.status, 401);
     Ok(())
 }

@@ -117,6 +117,12 @@ impl TestServer {
         started.context("the store that was asked for is not installed")
     }
 
+    /// One that is like this, where `INSULA_TEST_STORE` says.
+    pub async fn start_with(setup: Setup) -> anyhow::Result<Self> {
+        let started = Self::start_on(Engine::asked_for()?, setup).await?;
+        started.context("the store that was asked for is not installed")
+    }
+
     /// One with this store. `None`, and a loud word about it, if etcd is not installed.
     pub async fn start_on(engine: Engine, setup: Setup) -> anyhow::Result<Option<Self>> {
         let (mut folder, mut peer) = (None, None);
@@ -285,6 +291,11 @@ impl TestServer {
     /// A client with a certificate for this subject, and a token if one is given. If the
     /// tenant is there, the certificate is tied to it, as the controllers would tie it.
     pub async fn certified(&self, subject: &Subject, token: &str) -> anyhow::Result<Client> {
+        self.shown(self.identity(subject).await?, token).await
+    }
+
+    /// A certificate for this subject from its CA.
+    pub async fn identity(&self, subject: &Subject) -> anyhow::Result<Identity> {
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
         let key = rcgen::KeyPair::generate()?;
         let mut subject = subject.clone();
@@ -298,10 +309,14 @@ impl TestServer {
             subject.tenant_uid = uid.map(Box::from);
         }
         let issued = self.authority.issue_client(&subject, &key, validity)?;
-        let identity = Identity {
+        Ok(Identity {
             certificate: CertificateDer::from_pem_slice(issued.as_bytes())?,
             key: PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())?,
-        };
+        })
+    }
+
+    /// A client that shows this certificate, whoever it is from.
+    pub async fn shown(&self, identity: Identity, token: &str) -> anyhow::Result<Client> {
         Client::connect_as(self.address, &self.ca, Some(identity), token).await
     }
 

@@ -102,9 +102,14 @@ pub async fn collect(
     view: &View,
 ) -> Result<Listing> {
     let path = granted.path();
+    let life = match granted.spaces() {
+        Spaces::One(space) => registry.cache().life(space),
+        Spaces::All => None,
+    };
     let list = Listed {
         kind: path.of(),
         spaces: granted.spaces(),
+        life: life.as_ref().map_or("", |life| &life.uid),
         namespace: path.namespace.as_deref(),
     };
     let mut limit = query.integer("limit")?.unwrap_or(0).max(0) as usize;

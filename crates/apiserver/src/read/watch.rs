@@ -199,6 +199,8 @@ async fn begin(
         list: Listed {
             kind: granted.path().of(),
             spaces: granted.spaces(),
+            // No token is made of it.
+            life: "",
             namespace,
         },
         selection,

@@ -1,14 +1,17 @@
 //! A client that shows everything an answer has.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use bytes::{Bytes, BytesMut};
+use futures_util::stream;
 use http::{HeaderMap, Method, Request};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -22,7 +25,7 @@ use tokio_rustls::client::TlsStream;
 /// One HTTP/2 connection with one token.
 #[derive(Clone, Debug)]
 pub struct Client {
-    sender: SendRequest<Full<Bytes>>,
+    sender: SendRequest<Sent>,
     token: String,
 }
 
@@ -33,6 +36,15 @@ pub struct Identity {
     pub certificate: CertificateDer<'static>,
     /// The key of it.
     pub key: PrivateKeyDer<'static>,
+}
+
+impl Clone for Identity {
+    fn clone(&self) -> Self {
+        Self {
+            certificate: self.certificate.clone(),
+            key: self.key.clone_key(),
+        }
+    }
 }
 
 /// An answer.
@@ -56,6 +68,8 @@ pub struct Lines {
     body: Incoming,
     read: BytesMut,
 }
+
+type Sent = UnsyncBoxBody<Bytes, Infallible>;
 
 /// A test that waits longer than this has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -116,8 +130,31 @@ impl Client {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> anyhow::Result<Answer> {
+        let body = Full::new(body.into()).boxed_unsync();
+        self.answered(method, path, headers, body).await
+    }
+
+    /// Sends a request whose body is announced and never comes.
+    pub async fn send_endless(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> anyhow::Result<Answer> {
+        let body =
+            StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>()).boxed_unsync();
+        self.answered(method, path, headers, body).await
+    }
+
+    async fn answered(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Sent,
+    ) -> anyhow::Result<Answer> {
         let answer = async {
-            let response = self.start(method, path, headers, body.into()).await?;
+            let response = self.start(method, path, headers, body).await?;
             let (parts, body) = response.into_parts();
             let body = body.collect().await?.to_bytes();
             Ok(Answer {
@@ -177,7 +214,8 @@ impl Client {
 
     /// GET of a watch, with these headers.
     pub async fn watch_with(&self, path: &str, headers: &[(&str, &str)]) -> anyhow::Result<Lines> {
-        let response = self.start(Method::GET, path, headers, Bytes::new());
+        let nothing = Full::default().boxed_unsync();
+        let response = self.start(Method::GET, path, headers, nothing);
         let response = tokio::time::timeout(PATIENCE, response).await;
         let (parts, body) = response.context("no answer came in time")??.into_parts();
         Ok(Lines {
@@ -198,7 +236,7 @@ impl Client {
         method: Method,
         path: &str,
         headers: &[(&str, &str)],
-        body: Bytes,
+        body: Sent,
     ) -> anyhow::Result<http::Response<Incoming>> {
         let mut request = Request::builder()
             .method(method)
@@ -209,7 +247,7 @@ impl Client {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Full::new(body))?;
+        let request = request.body(body)?;
         let mut sender = self.sender.clone();
         sender.ready().await?;
         Ok(sender.send_request(request).await?)
@@ -288,6 +326,17 @@ impl Lines {
         let line = tokio::time::timeout(PATIENCE, self.line()).await;
         let line = line.context("no line came in time")??;
         Ok(line.map(|line| serde_json::from_slice(&line).unwrap_or_default()))
+    }
+
+    /// An answer that does end, such as a refusal.
+    pub async fn whole(self) -> anyhow::Result<Answer> {
+        let body = tokio::time::timeout(PATIENCE, self.body.collect()).await;
+        let body = body.context("no end came in time")??.to_bytes();
+        Ok(Answer {
+            status: self.status,
+            headers: self.headers,
+            body,
+        })
     }
 
     /// Every line up to the end.

@@ -1,0 +1,250 @@
+//! Addresses: no name, path, token or number leads from one space into another.
+
+use http::Method;
+use insula_kinds::kinds;
+use insula_testkit::server::TestServer;
+use serde_json::json;
+
+use super::cast::{RBAC, bind, make, server_with, user};
+use super::samples::api;
+use super::{MAPS, called, names};
+
+#[tokio::test]
+async fn i01_a_name_that_is_no_tenants_leads_nowhere() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (system, one) = (server.system().await?, server.tenant("t1").await?);
+    let other = server.tenant("t2").await?;
+    for client in [&system, &one, &other] {
+        make(client, MAPS, called("canary")).await?;
+    }
+    let before = server.keys().await?;
+    let long = "x".repeat(64);
+    for (name, in_path) in [
+        ("..", ".."),
+        ("..", "%2e%2e"),
+        ("..", "%252e%252e"),
+        (".", "."),
+        (".", "%2E"),
+        ("a/../t2", "a/../t2"),
+        ("a/../t2", "a%2F..%2Ft2"),
+        ("t2/", "t2%2F"),
+        ("/", "%2F"),
+        ("\u{0}", "%00"),
+        ("t2\u{0}", "t2%00"),
+        ("\u{2024}\u{2024}", "%E2%80%A4%E2%80%A4"),
+        ("\u{ff0e}", "%EF%BC%8E"),
+        ("t2.", "t2."),
+        ("t2 ", "t2%20"),
+        (" t2", "%20t2"),
+        ("T2", "T2"),
+        ("*", "*"),
+        ("all", "all"),
+        ("", ""),
+        (&long, &long),
+        // What others are called: taken, and nobody's tenant.
+        ("system", "kube-system"),
+        ("kube-system", "kube-system"),
+        ("default", "default"),
+    ] {
+        let refused = system.post("/api/v1/tenants", &called(name)).await?;
+        let code = refused.status;
+        assert!(
+            [400, 409, 422].contains(&code),
+            "{name:?}: {}",
+            refused.text()
+        );
+        for path in [
+            format!("/tenants/{in_path}/api/v1/configmaps"),
+            format!("/tenants/{in_path}{MAPS}/canary"),
+            format!("/api/v1/tenants/{in_path}/namespaces/default/configmaps/canary"),
+            format!("/api/v1/watch/tenants/{in_path}/namespaces/default/configmaps/canary"),
+        ] {
+            for client in [&one, &system] {
+                let answer = client.get(&path).await?;
+                let known = [400, 403, 404, 405].contains(&answer.status);
+                assert!(known, "{path}: {} {}", answer.status, answer.text());
+                assert!(
+                    !answer.text().contains("\"uid\""),
+                    "{path}: {}",
+                    answer.text()
+                );
+            }
+        }
+        let path = format!("/tenants/{in_path}{MAPS}");
+        let refused = system.post(&path, &called("x")).await?;
+        assert!(
+            [400, 404, 405].contains(&refused.status),
+            "{path}: {}",
+            refused.text()
+        );
+    }
+    assert_eq!(server.keys().await?, before);
+    Ok(())
+}
+
+#[tokio::test]
+async fn i02_no_selector_of_a_watch_leads_elsewhere() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
+    make(&other, MAPS, called("canary")).await?;
+    let marked = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
+                  &allowWatchBookmarks=true";
+    for selector in [
+        "metadata.name%3D..%2Ft2%2Fdefault%2Fcanary",
+        "metadata.name%3Dcanary",
+        "metadata.namespace%3D..%2Ft2%2Fdefault",
+        "metadata.namespace%3D%2F",
+        "metadata.tenant%3Dt2",
+        "metadata.tenant%3D..%2Ft2",
+    ] {
+        for path in [MAPS, "/api/v1/configmaps", "/tenants/t1/api/v1/configmaps"] {
+            let path = format!("{path}?{marked}&fieldSelector={selector}");
+            let mut watch = one.watch(&path).await?;
+            // All that is there comes before the mark: nothing is.
+            let first = watch.next().await?.unwrap_or_default();
+            assert_eq!(first["type"], "BOOKMARK", "{selector}: {first}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn i06_what_has_no_namespace_is_in_none_and_what_has_one_is_nowhere_else()
+-> anyhow::Result<()> {
+    let server = server_with(&["t1/alice"], false).await?;
+    let admin = server.tenant("t1").await?;
+    let alice = server.client("t1/alice").await?;
+    // Everything in one namespace, and nothing outside.
+    bind(
+        &admin,
+        Some("default"),
+        "alice",
+        "cluster-admin",
+        user("alice"),
+    )
+    .await?;
+    let methods = [Method::GET, Method::PUT, Method::PATCH, Method::DELETE];
+    for (_, kind) in kinds().iter() {
+        let (api, resource) = (api(kind), &kind.resource);
+        let wrong = match kind.namespaced() {
+            true => format!("{api}/{resource}/x"),
+            false => format!("{api}/namespaces/default/{resource}/x"),
+        };
+        for method in &methods {
+            for path in [wrong.clone(), format!("/tenants/t1{wrong}")] {
+                let answer = admin.send(method.clone(), &path, &[], "{").await?;
+                // `namespaces/x/status` and the like are paths of their own.
+                let known = [404, 403].contains(&answer.status);
+                assert!(
+                    known,
+                    "{method} {path}: {} {}",
+                    answer.status,
+                    answer.text()
+                );
+                let answer = alice.send(method.clone(), &path, &[], "{").await?;
+                assert!([403, 404].contains(&answer.status), "{method} {path}");
+            }
+        }
+    }
+    let volume = json!({"metadata": {"name": "pv"}, "spec": {
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+        "hostPath": {"path": "/tmp"},
+    }});
+    make(&admin, "/api/v1/persistentvolumes", volume).await?;
+    for path in [
+        "/api/v1/namespaces/default/persistentvolumes",
+        "/api/v1/namespaces/default/persistentvolumes/pv",
+    ] {
+        assert_eq!(admin.get(path).await?.status, 404, "{path}");
+        assert!(
+            [403, 404].contains(&alice.get(path).await?.status),
+            "{path}"
+        );
+    }
+    assert_eq!(alice.get("/api/v1/persistentvolumes/pv").await?.status, 403);
+    Ok(())
+}
+
+/// The number of a revision grows with everybody's writes: it is one number for the whole
+/// server. But what a tenant can still read by its own numbers depends on itself only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn i08_what_others_write_makes_nothing_of_a_tenant_too_old() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
+    for name in ["a", "b", "c"] {
+        make(&one, MAPS, called(name)).await?;
+    }
+    let page = one.get(&format!("{MAPS}?limit=1")).await?.json();
+    let token = page["metadata"]["continue"].as_str().unwrap_or("");
+    let revision = page["metadata"]["resourceVersion"].as_str().unwrap_or("");
+    // More than a log holds.
+    let loud = json!({"metadata": {"generateName": "loud-"}});
+    for _ in 0..12 {
+        let writes = (0..100).map(|_| make(&other, MAPS, loud.clone()));
+        futures_util::future::try_join_all(writes).await?;
+    }
+    let rest = one.get(&format!("{MAPS}?continue={token}")).await?;
+    assert_eq!(names(&rest.json()), ["b", "c"]);
+    let now = one.get(&format!("{MAPS}?limit=1")).await?.json();
+    assert_eq!(now["metadata"]["remainingItemCount"], 2, "{now}");
+    assert_eq!(page["metadata"]["remainingItemCount"], 2, "{page}");
+    make(&one, MAPS, called("d")).await?;
+    let path = format!("{MAPS}?watch=true&resourceVersion={revision}");
+    let mut watch = one.watch(&path).await?;
+    let event = watch.next().await?.unwrap_or_default();
+    assert_eq!(event["object"]["metadata"]["name"], "d", "{event}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn i09_an_owner_in_another_space_is_no_owner() -> anyhow::Result<()> {
+    let server = server_with(&[], true).await?;
+    let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
+    let victim = make(&other, MAPS, called("x")).await?;
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x",
+        "uid": victim["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true});
+    let mut owned = called("x");
+    owned["metadata"]["ownerReferences"] = json!([owner]);
+    make(&one, MAPS, owned).await?;
+    let path = format!("{MAPS}/x");
+    let options = json!({"propagationPolicy": "Foreground"}).to_string();
+    let headers = [("content-type", "application/json")];
+    let gone = other
+        .send(Method::DELETE, &path, &headers, options.clone())
+        .await?;
+    assert_eq!(gone.status, 200, "{}", gone.text());
+    assert_eq!(one.get(&path).await?.status, 200);
+    let victim = make(&other, MAPS, called("y")).await?;
+    let gone = one.send(Method::DELETE, &path, &headers, options).await?;
+    assert_eq!(gone.status, 200, "{}", gone.text());
+    let left = other.get(&format!("{MAPS}/y")).await?.json();
+    assert_eq!(left["metadata"]["uid"], victim["metadata"]["uid"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn i10_who_makes_an_owner_could_have_deleted() -> anyhow::Result<()> {
+    let server = server_with(&["t1/alice"], false).await?;
+    let admin = server.tenant("t1").await?;
+    let alice = server.client("t1/alice").await?;
+    let role = json!({"metadata": {"name": "some"}, "rules": [
+        {"apiGroups": [""], "resources": ["configmaps"],
+         "verbs": ["create", "get", "update", "patch"]},
+    ]});
+    make(&admin, &format!("{RBAC}/clusterroles"), role).await?;
+    bind(&admin, None, "some", "some", user("alice")).await?;
+    let owner = make(&admin, MAPS, called("owner")).await?;
+    let mut reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner",
+        "uid": owner["metadata"]["uid"]});
+    make(&alice, MAPS, called("x")).await?;
+    let patch = json!({"metadata": {"ownerReferences": [reference]}});
+    let refused = alice.patch(&format!("{MAPS}/x"), "merge", &patch).await?;
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    reference["blockOwnerDeletion"] = true.into();
+    let mut object = called("y");
+    object["metadata"]["ownerReferences"] = json!([reference]);
+    let refused = alice.post(MAPS, &object).await?;
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    assert_eq!(admin.post(MAPS, &object).await?.status, 201);
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! Non-interference: what a tenant is told does not depend on what others do.
+
+use insula_testkit::server::{Answer, Client, Lines, TestServer};
+use serde_json::{Value, json};
+
+use super::MAPS;
+use super::cast::RBAC;
+
+/// Numbers that look random, and are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        // The generator of Knuth's MMIX; its high bits are the good ones.
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % sides
+    }
+}
+
+/// Something that a tenant does.
+#[derive(Clone, Debug)]
+struct Deed {
+    tenant: usize,
+    what: usize,
+    name: String,
+    namespace: &'static str,
+}
+
+const TENANTS: [&str; 3] = ["t1", "t2", "t3"];
+
+fn deeds(seed: u64, count: usize) -> Vec<Deed> {
+    let mut dice = Dice(seed);
+    let deed = |_| Deed {
+        tenant: dice.roll(TENANTS.len()),
+        what: dice.roll(14),
+        name: format!("n{}", dice.roll(4)),
+        namespace: ["default", "extra"][dice.roll(2)],
+    };
+    (0..count).map(deed).collect()
+}
+
+impl Deed {
+    async fn done(&self, client: &Client) -> anyhow::Result<Answer> {
+        let maps = format!("/api/v1/namespaces/{}/configmaps", self.namespace);
+        let map = format!("{maps}/{}", self.name);
+        let services = "/api/v1/namespaces/default/services";
+        let named = json!({"metadata": {"name": self.name}, "data": {"a": "b"}});
+        let address = format!("10.96.7.{}", self.name.trim_start_matches('n'));
+        let service = json!({"metadata": {"name": self.name}, "spec": {
+            "clusterIP": address, "type": "NodePort",
+            "ports": [{"port": 80, "nodePort": 31_000}],
+        }});
+        let role = json!({"metadata": {"name": self.name}, "rules": []});
+        match self.what {
+            0 | 1 => client.post(&maps, &named).await,
+            2 => client.put(&map, &named).await,
+            3 => {
+                client
+                    .patch(&map, "merge", &json!({"data": {"a": self.namespace}}))
+                    .await
+            }
+            4 => client.delete(&map).await,
+            5 => client.get(&map).await,
+            6 => client.get(&maps).await,
+            7 => client.get("/api/v1/configmaps?limit=2").await,
+            8 => client.delete(&maps).await,
+            9 => {
+                client
+                    .post(
+                        "/api/v1/namespaces",
+                        &json!({"metadata": {"name": "extra"}}),
+                    )
+                    .await
+            }
+            10 => client.post(services, &service).await,
+            11 => client.delete(&format!("{services}/{}", self.name)).await,
+            12 => client.post(&format!("{RBAC}/clusterroles"), &role).await,
+            _ => client.get(&format!("{RBAC}/clusterroles")).await,
+        }
+    }
+}
+
+/// The answer without what is different each time: moments, random names, and the number
+/// that counts everybody's writes.
+fn told(answer: &Answer) -> (u16, Value) {
+    let mut body = answer.json();
+    forget(&mut body);
+    (answer.status, body)
+}
+
+fn forget(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                match name.as_str() {
+                    "uid" | "resourceVersion" | "creationTimestamp" | "continue" => {
+                        *value = "@".into();
+                    }
+                    _ => forget(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(forget),
+        _ => {}
+    }
+}
+
+/// What the second tenant is told if these things are done, one after the other.
+async fn run(deeds: &[Deed]) -> anyhow::Result<Vec<(u16, Value)>> {
+    let server = TestServer::start().await?;
+    let mut clients = Vec::new();
+    for name in TENANTS {
+        clients.push(server.tenant(name).await?);
+    }
+    let watched = &clients[1];
+    let mut watch = watched.watch("/api/v1/configmaps?watch=true").await?;
+    let mut answers = Vec::new();
+    for deed in deeds {
+        let answer = deed.done(&clients[deed.tenant]).await?;
+        anyhow::ensure!(answer.status < 500, "{deed:?}: {}", answer.text());
+        if deed.tenant == 1 {
+            answers.push(told(&answer));
+        }
+    }
+    let last = json!({"metadata": {"name": "last"}});
+    assert_eq!(watched.post(MAPS, &last).await?.status, 201);
+    answers.extend(events(&mut watch).await?);
+    Ok(answers)
+}
+
+/// What the watch tells up to the last object. Those of a collection are deleted at the same
+/// time, in any order: deletions that follow each other are put into one.
+async fn events(watch: &mut Lines) -> anyhow::Result<Vec<(u16, Value)>> {
+    let mut events = Vec::new();
+    let mut is_last = false;
+    while !is_last {
+        let mut event = watch.next().await?.unwrap_or_default();
+        is_last = event["object"]["metadata"]["name"] == "last";
+        forget(&mut event);
+        events.push((0, event));
+    }
+    let deleted = |event: &(u16, Value)| event.1["type"] == "DELETED";
+    for run in events.chunk_by_mut(|one, next| deleted(one) && deleted(next)) {
+        run.sort_by_key(|(_, event)| event.to_string());
+    }
+    Ok(events)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn i11_a_tenant_is_told_the_same_whatever_others_do() -> anyhow::Result<()> {
+    for seed in 1..=6 {
+        let all = deeds(seed, 240);
+        let own: Vec<Deed> = all
+            .iter()
+            .filter(|deed| deed.tenant == 1)
+            .cloned()
+            .collect();
+        let (among, alone) = (run(&all).await?, run(&own).await?);
+        assert!(among.len() > own.len(), "{}", among.len());
+        for (number, (among, alone)) in among.iter().zip(&alone).enumerate() {
+            assert_eq!(among, alone, "seed {seed}: {:?}", own.get(number));
+        }
+        assert_eq!(among.len(), alone.len(), "seed {seed}");
+    }
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! Rights that are taken away: the next request is refused, and what is open ends.
+
+use std::time::Duration;
+
+use insula_testkit::server::{Client, Lines};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::cast::{RBAC, bind, group, make, server_with, user};
+use super::{MAPS, called};
+
+/// How long a watch may go on after the right to it is gone.
+const SOON: Duration = Duration::from_secs(2);
+
+/// A way to take a right away: what is changed, and how.
+enum Taken {
+    Deleted(&'static str),
+    Patched(&'static str, Value),
+}
+
+impl Taken {
+    async fn by(&self, client: &Client) -> anyhow::Result<()> {
+        let answer = match self {
+            Self::Deleted(path) => client.delete(&format!("{RBAC}/{path}")).await?,
+            Self::Patched(path, patch) => {
+                client
+                    .patch(&format!("{RBAC}/{path}"), "merge", patch)
+                    .await?
+            }
+        };
+        anyhow::ensure!(answer.status == 200, "{}", answer.text());
+        Ok(())
+    }
+}
+
+/// Gives the role `maps` to a user or a group, by a binding called `given`.
+async fn give(owner: &Client, namespace: Option<&str>, subject: Value) -> anyhow::Result<()> {
+    let role = json!({"metadata": {"name": "maps"}, "rules": [
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]},
+    ]});
+    let roles = format!("{RBAC}/clusterroles");
+    if owner.get(&format!("{roles}/maps")).await?.status == 404 {
+        make(owner, &roles, role).await?;
+    }
+    bind(owner, namespace, "given", "maps", subject).await?;
+    Ok(())
+}
+
+/// That the watch says why it ends, and ends, soon.
+async fn assert_ends(mut watch: Lines, since: Instant, what: &str) -> anyhow::Result<()> {
+    let events = watch.rest().await?;
+    assert!(since.elapsed() < SOON, "{what}: {:?}", since.elapsed());
+    let last = events.last().cloned().unwrap_or_default();
+    let found = (&last["type"], &last["object"]["code"]);
+    assert_eq!(found, (&json!("ERROR"), &json!(403)), "{what}: {events:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_right_that_is_taken_away_is_gone_at_the_next_request_and_ends_what_is_open()
+-> anyhow::Result<()> {
+    let server = server_with(&["t1/alice", "system/bob"], false).await?;
+    let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
+    let there = "/api/v1/tenants/t1/configmaps";
+    let everywhere = "/api/v1/tenants/all/configmaps";
+    let ways = || {
+        [
+            ("users", Taken::Deleted("clusterrolebindings/given")),
+            (
+                "users",
+                Taken::Patched("clusterrolebindings/given", json!({"subjects": []})),
+            ),
+            (
+                "users",
+                Taken::Patched("clusterroles/maps", json!({"rules": []})),
+            ),
+            ("users", Taken::Deleted("clusterroles/maps")),
+            (
+                "groups",
+                Taken::Patched("clusterrolebindings/given", json!({"subjects": null})),
+            ),
+            ("groups", Taken::Deleted("clusterrolebindings/given")),
+        ]
+    };
+    for (owner, name, paths) in [
+        (&tenant, "t1/alice", &["/api/v1/configmaps", there][..]),
+        // Somebody of the system, in a tenant and in all.
+        (&system, "system/bob", &[there, everywhere]),
+    ] {
+        let (_, short) = name.split_once('/').unwrap_or_default();
+        for (kind, way) in ways() {
+            let subject = match kind {
+                "users" => user(short),
+                _ => group(&format!("{short}s")),
+            };
+            give(owner, None, subject).await?;
+            let (watcher, other) = (server.client(name).await?, server.client(name).await?);
+            let mut open = Vec::new();
+            for path in paths {
+                let watch = watcher.watch(&format!("{path}?watch=true")).await?;
+                assert_eq!(watch.status, 200, "{path}");
+                assert_eq!(other.get(path).await?.status, 200, "{path}");
+                open.push(watch);
+            }
+            way.by(owner).await?;
+            let since = Instant::now();
+            for path in paths {
+                assert_eq!(other.get(path).await?.status, 403, "{name} {path}");
+            }
+            for watch in open {
+                assert_ends(watch, since, name).await?;
+            }
+            for left in ["clusterrolebindings/given", "clusterroles/maps"] {
+                owner.delete(&format!("{RBAC}/{left}")).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_right_in_one_namespace_is_taken_away_as_fast() -> anyhow::Result<()> {
+    let server = server_with(&["t1/alice"], false).await?;
+    let tenant = server.tenant("t1").await?;
+    for way in [
+        Taken::Deleted("namespaces/default/rolebindings/given"),
+        Taken::Patched("clusterroles/maps", json!({"rules": []})),
+    ] {
+        give(&tenant, Some("default"), user("alice")).await?;
+        let (watcher, other) = (
+            server.client("t1/alice").await?,
+            server.client("t1/alice").await?,
+        );
+        let watch = watcher.watch(&format!("{MAPS}?watch=true")).await?;
+        assert_eq!(watch.status, 200);
+        assert_eq!(other.get("/api/v1/configmaps").await?.status, 403);
+        way.by(&tenant).await?;
+        let since = Instant::now();
+        assert_eq!(other.get(MAPS).await?.status, 403);
+        assert_ends(watch, since, "in a namespace").await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_right_that_one_of_two_bindings_gives_stays() -> anyhow::Result<()> {
+    let server = server_with(&["t1/alice"], false).await?;
+    let tenant = server.tenant("t1").await?;
+    give(&tenant, None, user("alice")).await?;
+    bind(&tenant, None, "second", "maps", group("alices")).await?;
+    let alice = server.client("t1/alice").await?;
+    let mut watch = alice.watch(&format!("{MAPS}?watch=true")).await?;
+    let given = format!("{RBAC}/clusterrolebindings/given");
+    assert_eq!(tenant.delete(&given).await?.status, 200);
+    make(&tenant, MAPS, called("x")).await?;
+    let event = watch.next().await?.unwrap_or_default();
+    assert_eq!(event["object"]["metadata"]["name"], "x", "{event}");
+    assert_eq!(alice.get(MAPS).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn nothing_that_happens_after_a_right_is_gone_is_told() -> anyhow::Result<()> {
+    let server = server_with(&["t1/alice", "system/bob"], false).await?;
+    let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
+    let given = format!("{RBAC}/clusterrolebindings/given");
+    for round in 0..20 {
+        let mut open = Vec::new();
+        for (owner, name) in [(&tenant, "alice"), (&system, "bob")] {
+            give(owner, None, user(name)).await?;
+            let home = if name == "bob" { "system" } else { "t1" };
+            let client = server.client(&format!("{home}/{name}")).await?;
+            let path = "/api/v1/tenants/t1/configmaps?watch=true&resourceVersion=0";
+            open.push(client.watch(path).await?);
+        }
+        make(&tenant, MAPS, called(&format!("before-{round}"))).await?;
+        for owner in [&tenant, &system] {
+            assert_eq!(owner.delete(&given).await?.status, 200);
+        }
+        make(&tenant, MAPS, called(&format!("after-{round}"))).await?;
+        for mut watch in open {
+            let events = watch.rest().await?;
+            let after = format!("after-{round}");
+            let told = events
+                .iter()
+                .any(|event| event.to_string().contains(&after));
+            assert!(!told, "{events:?}");
+            let last = events.last().cloned().unwrap_or_default();
+            assert_eq!(last["object"]["code"], 403, "{last}");
+        }
+    }
+    Ok(())
+}
+
+/// Whoever asks all the time, on connections of their own: no request that begins after the
+/// answer to the deletion is granted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn among_requests_at_the_same_time_none_is_granted_that_begins_later() -> anyhow::Result<()> {
+    let server = server_with(&["t1/alice"], false).await?;
+    let tenant = server.tenant("t1").await?;
+    for _ in 0..10 {
+        give(&tenant, None, user("alice")).await?;
+        let mut askers = Vec::new();
+        for _ in 0..4 {
+            let alice = server.client("t1/alice").await?;
+            assert_eq!(alice.get(MAPS).await?.status, 200);
+            askers.push(tokio::spawn(async move {
+                let mut granted = Instant::now();
+                loop {
+                    let began = Instant::now();
+                    match alice.get(MAPS).await?.status {
+                        200 => granted = began,
+                        403 => return anyhow::Ok(granted),
+                        other => anyhow::bail!("{other}"),
+                    }
+                }
+            }));
+        }
+        let given = format!("{RBAC}/clusterrolebindings/given");
+        assert_eq!(tenant.delete(&given).await?.status, 200);
+        let gone = Instant::now();
+        for asker in askers {
+            let granted = asker.await??;
+            assert!(granted < gone, "{:?} too late", granted - gone);
+        }
+    }
+    Ok(())
+}

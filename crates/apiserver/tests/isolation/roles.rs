@@ -1,0 +1,159 @@
+//! Roles and bindings are of one space: what they say is about its own people, and those of
+//! the system do not reach into tenants unless they are of the whole system.
+
+use insula_testkit::server::Client;
+use serde_json::json;
+
+use super::cast::{RBAC, bind, group, make, server_with, user};
+use super::{MAPS, called};
+
+/// What somebody may do in the namespace `default` of a space: read, and write.
+async fn rights(client: &Client, prefix: &str) -> anyhow::Result<(u16, u16)> {
+    let read = client.get(&format!("{prefix}{MAPS}")).await?;
+    let named = json!({"metadata": {"generateName": "x-"}});
+    let written = client.post(&format!("{prefix}{MAPS}"), &named).await?;
+    Ok((read.status, written.status))
+}
+
+#[tokio::test]
+async fn a_role_in_a_namespace_of_the_system_is_none_in_that_namespace_of_a_tenant()
+-> anyhow::Result<()> {
+    let server = server_with(&["system/bob"], false).await?;
+    let system = server.system().await?;
+    server.tenant("t1").await?;
+    let bob = server.client("system/bob").await?;
+    bind(
+        &system,
+        Some("default"),
+        "bob",
+        "cluster-admin",
+        user("bob"),
+    )
+    .await?;
+    assert_eq!(rights(&bob, "").await?, (200, 201));
+    for prefix in ["/tenants/t1", "/tenants/ghost"] {
+        assert_eq!(rights(&bob, prefix).await?, (403, 403), "{prefix}");
+    }
+    let refused = bob.get("/api/v1/tenants/all/configmaps").await?;
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    let refused = bob.get("/api/v1/tenants/all/namespaces/default/configmaps");
+    assert_eq!(refused.await?.status, 403);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_viewer_of_the_system_reads_tenants_and_changes_nothing() -> anyhow::Result<()> {
+    let server = server_with(&["system/bob"], false).await?;
+    let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
+    make(&tenant, MAPS, called("x")).await?;
+    let bob = server.client("system/bob").await?;
+    bind(&system, None, "bob", "view", user("bob")).await?;
+    for prefix in ["", "/tenants/t1"] {
+        assert_eq!(rights(&bob, prefix).await?, (200, 403), "{prefix}");
+        let secrets = format!("{prefix}/api/v1/namespaces/default/secrets");
+        assert_eq!(bob.get(&secrets).await?.status, 403, "{prefix}");
+    }
+    assert_eq!(bob.get("/api/v1/tenants/all/configmaps").await?.status, 200);
+    let path = format!("/tenants/t1{MAPS}/x");
+    let patch = json!({"data": {"a": "b"}});
+    assert_eq!(bob.delete(&path).await?.status, 403);
+    assert_eq!(bob.patch(&path, "merge", &patch).await?.status, 403);
+    assert_eq!(bob.put(&path, &called("x")).await?.status, 403);
+    assert_eq!(bob.delete(&format!("/tenants/t1{MAPS}")).await?.status, 403);
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_binding_of_a_tenant_is_about_anybody_of_the_system_or_of_another_tenant()
+-> anyhow::Result<()> {
+    let server = server_with(&["system/bob", "t2/bob", "t1/bob"], false).await?;
+    let tenant = server.tenant("t1").await?;
+    server.tenant("t2").await?;
+    let (stranger, other) = (
+        server.client("system/bob").await?,
+        server.client("t2/bob").await?,
+    );
+    for (name, subject) in [
+        ("user", user("bob")),
+        ("group", group("bobs")),
+        ("everybody", group("system:authenticated")),
+        ("masters", group("system:masters")),
+        ("long", user("system:bob")),
+    ] {
+        bind(&tenant, None, name, "cluster-admin", subject.clone()).await?;
+        bind(&tenant, Some("default"), name, "cluster-admin", subject).await?;
+    }
+    for client in [&stranger, &other] {
+        assert_eq!(rights(client, "/tenants/t1").await?, (403, 403));
+        assert_eq!(rights(client, "").await?, (403, 403));
+        assert_eq!(rights(client, "/tenants/system").await?, (403, 403));
+    }
+    // The tenant's own user of that name it is about, in the tenant and nowhere else.
+    let own = server.client("t1/bob").await?;
+    assert_eq!(rights(&own, "").await?, (200, 201));
+    assert_eq!(rights(&own, "/tenants/t2").await?, (403, 403));
+    assert_eq!(rights(&own, "/tenants/system").await?, (403, 403));
+    assert_eq!(own.get("/api/v1/nodes").await?.status, 403);
+    assert_eq!(own.get("/api/v1/tenants").await?.status, 403);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_role_of_another_space_is_none() -> anyhow::Result<()> {
+    let server = server_with(&["t1/alice", "t2/alice"], false).await?;
+    let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
+    let other = server.tenant("t2").await?;
+    let role = json!({"metadata": {"name": "elsewhere"}, "rules": [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+    ]});
+    for owner in [&system, &other] {
+        make(owner, &format!("{RBAC}/clusterroles"), role.clone()).await?;
+    }
+    bind(&tenant, None, "alice", "elsewhere", user("alice")).await?;
+    let alice = server.client("t1/alice").await?;
+    assert_eq!(rights(&alice, "").await?, (403, 403));
+    bind(&other, None, "alice", "elsewhere", user("alice")).await?;
+    assert_eq!(rights(&alice, "").await?, (403, 403));
+    let alice = server.client("t2/alice").await?;
+    assert_eq!(rights(&alice, "").await?, (200, 201));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_role_that_every_space_has_is_changed_in_one_only() -> anyhow::Result<()> {
+    let users = ["t1/alice", "t2/alice", "system/alice"];
+    let server = server_with(&users, false).await?;
+    let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
+    let other = server.tenant("t2").await?;
+    for owner in [&system, &tenant, &other] {
+        bind(owner, None, "alice", "view", user("alice")).await?;
+    }
+    // Once by a role that is taken into it, once by itself.
+    let everything = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+    let label = "rbac.authorization.k8s.io/aggregate-to-view";
+    let part = json!({
+        "metadata": {"name": "part", "labels": {label: "true"}}, "rules": everything,
+    });
+    make(&tenant, &format!("{RBAC}/clusterroles"), part).await?;
+    for round in 0..2 {
+        for (name, prefix, expected) in [
+            ("t1/alice", "", (200, 201)),
+            ("t2/alice", "", (200, 403)),
+            ("t2/alice", "/tenants/t1", (403, 403)),
+            ("system/alice", "", (200, 403)),
+            ("system/alice", "/tenants/t1", (200, 403)),
+            ("system/alice", "/tenants/t2", (200, 403)),
+        ] {
+            let client = server.client(name).await?;
+            let found = rights(&client, prefix).await?;
+            assert_eq!(found, expected, "{round} {name} {prefix}");
+        }
+        let gone = tenant.delete(&format!("{RBAC}/clusterroles/part")).await?;
+        assert!([200, 404].contains(&gone.status));
+        let patch = json!({"rules": everything, "aggregationRule": null});
+        let path = format!("{RBAC}/clusterroles/view");
+        let patched = tenant.patch(&path, "merge", &patch).await?;
+        assert_eq!(patched.status, 200, "{}", patched.text());
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! What is below an object is allowed by itself, and the object by itself.
+
+use futures_util::future::try_join_all;
+use insula_kinds::{Kind, kinds};
+use insula_testkit::server::Client;
+use serde_json::json;
+
+use super::cast::{RBAC, bind, make, server_with, user};
+use super::routes::{Ask, Place};
+
+const PLACE: Place<'static> = Place {
+    namespace: "default",
+    name: "default",
+};
+
+/// What a rule calls it.
+fn rule_name(kind: &Kind, subresource: Option<&str>) -> String {
+    match subresource {
+        None => kind.resource.clone(),
+        Some(name) => format!("{}/{name}", kind.resource),
+    }
+}
+
+/// Makes the role allow this and nothing else.
+async fn allow(owner: &Client, group: &str, resource: &str) -> anyhow::Result<()> {
+    let rule = json!({"apiGroups": [group], "resources": [resource], "verbs": ["*"]});
+    let path = format!("{RBAC}/clusterroles/one");
+    let patched = owner
+        .patch(&path, "merge", &json!({"rules": [rule]}))
+        .await?;
+    anyhow::ensure!(patched.status == 200, "{}", patched.text());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn i28_every_subresource_is_allowed_by_its_own_rule_and_by_no_other() -> anyhow::Result<()> {
+    let server = server_with(&["t1/alice", "system/bob"], false).await?;
+    let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
+    for (owner, name, is_system) in [(&tenant, "t1/alice", false), (&system, "system/bob", true)] {
+        let (_, short) = name.split_once('/').unwrap_or_default();
+        let role = json!({"metadata": {"name": "one"}, "rules": []});
+        make(owner, &format!("{RBAC}/clusterroles"), role).await?;
+        bind(owner, None, "one", "one", user(short)).await?;
+        let client = server.client(name).await?;
+        let before = server.registry().store().revision().await?;
+        let mut pairs = 0;
+        for (_, kind) in kinds().iter() {
+            if kind.subresources.is_empty() || kind.system_only != is_system {
+                continue;
+            }
+            let names = kind.subresources.iter().map(|of| Some(of.name.as_str()));
+            for allowed in std::iter::once(None).chain(names) {
+                allow(owner, &kind.group, &rule_name(kind, allowed)).await?;
+                check(&client, kind, allowed).await?;
+                pairs += 1;
+            }
+        }
+        assert!(pairs >= if is_system { 10 } else { 60 }, "{pairs}");
+        let after = server.registry().store().revision().await?;
+        assert_eq!(
+            after.get() - before.get(),
+            pairs,
+            "only the role was written"
+        );
+    }
+    Ok(())
+}
+
+/// That exactly what is allowed is not refused.
+async fn check(client: &Client, kind: &'static Kind, allowed: Option<&str>) -> anyhow::Result<()> {
+    let asks: Vec<Ask> = Ask::every()
+        .into_iter()
+        .filter(|ask| std::ptr::eq(ask.kind, kind))
+        .collect();
+    let sent = asks.iter().map(|ask| async move {
+        let path = ask.short(PLACE).swap_remove(0);
+        let status = ask.send(client, &path).await?.status;
+        let may = status != 403;
+        assert_eq!(
+            may,
+            ask.subresource == allowed,
+            "{} by {}: {status}",
+            ask.label(),
+            rule_name(kind, allowed)
+        );
+        anyhow::Ok(())
+    });
+    try_join_all(sent).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn i28_neither_status_nor_finalize_moves_an_object_or_changes_whose_it_is()
+-> anyhow::Result<()> {
+    let server = server_with(&[], false).await?;
+    let tenant = server.tenant("t1").await?;
+    let path = "/api/v1/namespaces/mine";
+    make(&tenant, "/api/v1/namespaces", super::called("mine")).await?;
+    let before = tenant.get(path).await?.json();
+    for below in ["", "/status", "/finalize"] {
+        for (member, value) in [
+            ("tenant", "t2"),
+            ("tenant", "system"),
+            ("selfLink", "/api/v1/tenants/t2/namespaces/mine"),
+            ("name", "other"),
+            ("uid", "00000000-0000-0000-0000-000000000000"),
+        ] {
+            let mut object = before.clone();
+            object["metadata"][member] = value.into();
+            let refused = tenant.put(&format!("{path}{below}"), &object).await?;
+            let known = [400, 409, 422].contains(&refused.status);
+            assert!(known, "{below} {member}: {}", refused.text());
+        }
+        let mut object = before.clone();
+        object["metadata"]["labels"]["kubernetes.io/metadata.name"] = "other".into();
+        object["metadata"]["creationTimestamp"] = "2000-01-01T00:00:00Z".into();
+        object["metadata"]
+            .as_object_mut()
+            .and_then(|of| of.remove("resourceVersion"));
+        tenant.put(&format!("{path}{below}"), &object).await?;
+        let now = tenant.get(path).await?.json();
+        for member in ["tenant", "selfLink", "name", "uid", "creationTimestamp"] {
+            assert_eq!(
+                now["metadata"][member], before["metadata"][member],
+                "{below} {member}"
+            );
+        }
+        let label = &now["metadata"]["labels"]["kubernetes.io/metadata.name"];
+        assert_eq!(label, "mine", "{below}");
+    }
+    Ok(())
+}

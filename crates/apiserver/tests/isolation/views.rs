@@ -1,0 +1,165 @@
+//! What can be seen of other spaces from the outside: by watches of all, by documents, and
+//! by the clock.
+
+use std::time::{Duration, Instant};
+
+use http::Method;
+use insula_testkit::server::TestServer;
+use serde_json::json;
+
+use super::cast::{make, server_with};
+use super::{MAPS, called, until};
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+#[tokio::test]
+async fn i13_a_watch_of_all_spaces_sees_one_end_and_the_next_of_its_name_begin()
+-> anyhow::Result<()> {
+    let server = server_with(&[], true).await?;
+    let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
+    let old = make(&tenant, MAPS, called("x")).await?;
+    let mut watch = system
+        .watch("/api/v1/tenants/all/configmaps?watch=true")
+        .await?;
+    let deleted = system.delete("/api/v1/tenants/t1").await?;
+    assert_eq!(deleted.status, 200, "{}", deleted.text());
+    until(&system, "/api/v1/tenants/t1", |answer| answer.status == 404).await?;
+    let tenant = server.tenant("t1").await?;
+    let new = make(&tenant, MAPS, called("x")).await?;
+    let uid = |object: &serde_json::Value| object["metadata"]["uid"].clone();
+    assert_ne!(uid(&old), uid(&new));
+    for (kind, expected) in [("ADDED", &old), ("DELETED", &old), ("ADDED", &new)] {
+        let event = watch.next().await?.unwrap_or_default();
+        let found = (&event["type"], uid(&event["object"]));
+        assert_eq!(found, (&json!(kind), uid(expected)), "{event}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn i18_a_document_that_the_system_has_is_not_unchanged_for_a_tenant() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
+    for (path, accept) in [
+        ("/api", AGGREGATED),
+        ("/apis", AGGREGATED),
+        ("/openapi/v2", "application/json"),
+        ("/openapi/v3", "application/json"),
+        ("/openapi/v3/api/v1", "application/json"),
+    ] {
+        let all = system.accept(path, accept).await?;
+        let some = tenant.accept(path, accept).await?;
+        assert_ne!(all.header("etag"), some.header("etag"), "{path}");
+        for (client, path, etag, expected) in [
+            (&tenant, path.to_owned(), all.header("etag"), 200),
+            (&system, path.to_owned(), some.header("etag"), 200),
+            (
+                &system,
+                format!("/tenants/t1{path}"),
+                all.header("etag"),
+                200,
+            ),
+            (
+                &system,
+                format!("/tenants/t1{path}"),
+                some.header("etag"),
+                304,
+            ),
+            (&tenant, path.to_owned(), some.header("etag"), 304),
+        ] {
+            let headers = [("accept", accept), ("if-none-match", etag)];
+            let answer = client.send(Method::GET, &path, &headers, "").await?;
+            assert_eq!(answer.status, expected, "{path}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn i18_nothing_that_the_server_says_about_itself_names_a_tenant() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
+    let canary = "tenant-a";
+    let other = server.tenant(canary).await?;
+    make(&other, "/api/v1/namespaces", called("canary-namespace")).await?;
+    for path in [
+        "/metrics",
+        "/readyz?verbose",
+        "/livez?verbose=true",
+        "/healthz/etcd?verbose",
+        "/version",
+        "/",
+        "/api",
+        "/apis",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openid/v1/jwks",
+        "/.well-known/openid-configuration",
+        "/debug/pprof/",
+        "/debug/api_priority_and_fairness/dump_requests",
+        "/logs/",
+        "/configz",
+        "/statusz",
+        "/flagz",
+        "/nothing",
+    ] {
+        for client in [&system, &tenant] {
+            let answer = client.get(path).await?;
+            let headers = format!("{:?}", answer.headers);
+            for text in [answer.text(), headers] {
+                assert!(!text.contains("tenant-a"), "{path}: {text}");
+                assert!(!text.contains("canary"), "{path}: {text}");
+            }
+        }
+    }
+    for path in ["/metrics", "/debug/pprof/", "/logs/", "/configz"] {
+        let answer = tenant.get(path).await?;
+        assert_eq!(answer.status, 404, "{path}: {}", answer.text());
+    }
+    // Neither does a warning, or what a list of the own objects says.
+    let strange = json!({"metadata": {"name": "x"}, "unknown": 1});
+    let made = tenant.post(MAPS, &strange).await?;
+    assert_eq!(made.status, 201);
+    assert!(!made.header("warning").is_empty());
+    assert!(!made.header("warning").contains("tenant-a"));
+    Ok(())
+}
+
+/// Loosely: far below what the network adds, and far above what the machine's noise is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn i19_a_refusal_takes_as_long_whether_or_not_anything_is_there() -> anyhow::Result<()> {
+    const ROUNDS: usize = 400;
+    let server = TestServer::start().await?;
+    let (attacker, victim) = (server.tenant("t1").await?, server.tenant("t2").await?);
+    make(&victim, MAPS, called("canary")).await?;
+    let paths = [
+        "/tenants/t2/api/v1/namespaces/default/configmaps/canary",
+        "/tenants/t2/api/v1/namespaces/default/configmaps/absent",
+        "/tenants/t2/api/v1/namespaces/absents/configmaps/canary",
+        "/tenants/t9/api/v1/namespaces/default/configmaps/canary",
+    ];
+    let mut times = vec![Vec::with_capacity(ROUNDS); paths.len()];
+    for round in 0..ROUNDS {
+        for turn in 0..paths.len() {
+            // Another one begins each round, so that none is always the first.
+            let which = (round + turn) % paths.len();
+            let start = Instant::now();
+            let refused = attacker.get(paths[which]).await?;
+            times[which].push(start.elapsed());
+            assert_eq!(refused.status, 403);
+        }
+    }
+    let medians: Vec<Duration> = times
+        .iter_mut()
+        .map(|times| {
+            times.sort_unstable();
+            times[ROUNDS / 2]
+        })
+        .collect();
+    let (least, most) = (medians.iter().min(), medians.iter().max());
+    let (least, most) = (least.expect("some"), most.expect("some"));
+    let apart = most.saturating_sub(*least);
+    let noise = Duration::from_micros(100).max(*least / 4);
+    assert!(apart < noise, "{medians:?}");
+    Ok(())
+}

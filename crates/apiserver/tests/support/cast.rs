@@ -1,0 +1,84 @@
+//! Who asks: users beside the administrators, and their rights.
+
+use insula_access::Subject;
+use insula_core::Space;
+use insula_testkit::server::{Client, Setup, TestServer};
+use serde_json::{Value, json};
+
+pub const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+/// A server that knows these tokens too: `{tenant}/{user}` is that user of that tenant.
+pub async fn server_with(users: &[&str], controllers: bool) -> anyhow::Result<TestServer> {
+    let line = |name: &&str| {
+        let (tenant, user) = name.split_once('/').unwrap_or(("system", name));
+        format!("{name},{user},7,\"{user}s,tenant:{tenant}\"\n")
+    };
+    let setup = Setup {
+        tokens: users.iter().map(line).collect(),
+        controllers,
+        ..Setup::default()
+    };
+    TestServer::start_with(setup).await
+}
+
+/// Makes something, which must succeed.
+pub async fn make(client: &Client, path: &str, object: Value) -> anyhow::Result<Value> {
+    let made = client.post(path, &object).await?;
+    anyhow::ensure!(made.status == 201, "{path}: {}", made.text());
+    Ok(made.json())
+}
+
+pub fn user(name: &str) -> Value {
+    json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": name})
+}
+
+pub fn group(name: &str) -> Value {
+    json!({"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": name})
+}
+
+pub fn account(namespace: &str, name: &str) -> Value {
+    json!({"kind": "ServiceAccount", "namespace": namespace, "name": name})
+}
+
+/// Binds a ClusterRole: in the whole space, or in one namespace. Says where the binding is.
+pub async fn bind(
+    client: &Client,
+    namespace: Option<&str>,
+    name: &str,
+    role: &str,
+    subject: Value,
+) -> anyhow::Result<String> {
+    let path = match namespace {
+        None => format!("{RBAC}/clusterrolebindings"),
+        Some(namespace) => format!("{RBAC}/namespaces/{namespace}/rolebindings"),
+    };
+    let role =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role});
+    let binding = json!({"metadata": {"name": name}, "roleRef": role, "subjects": [subject]});
+    make(client, &path, binding).await?;
+    Ok(format!("{path}/{name}"))
+}
+
+/// A token of a service account, which is made if it is not there.
+pub async fn token_of(client: &Client, namespace: &str, name: &str) -> anyhow::Result<String> {
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+    let made = client
+        .post(&path, &json!({"metadata": {"name": name}}))
+        .await?;
+    anyhow::ensure!(matches!(made.status, 201 | 409), "{}", made.text());
+    let path = format!("{path}/{name}/token");
+    let made = make(client, &path, json!({"spec": {}})).await?;
+    let token = made["status"]["token"].as_str().unwrap_or("");
+    anyhow::ensure!(!token.is_empty(), "{made}");
+    Ok(token.to_owned())
+}
+
+/// Whom a certificate is for.
+pub fn subject(user: &str, groups: &[&str], tenant: &str) -> anyhow::Result<Subject> {
+    Ok(Subject {
+        user: user.to_owned(),
+        groups: groups.iter().map(|&group| group.to_owned()).collect(),
+        tenant: Some(Space::parse(tenant)?),
+        tenant_uid: None,
+    })
+}

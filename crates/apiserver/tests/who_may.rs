@@ -1,0 +1,164 @@
+//! Who may do what: every route, and everybody that there is. The table is reviewed like
+//! code; `UPDATE_GOLDEN=1` writes it.
+
+#[path = "support/cast.rs"]
+#[expect(dead_code, reason = "other tests have more in their cast")]
+mod cast;
+#[path = "support/golden.rs"]
+mod golden;
+#[path = "support/routes.rs"]
+#[expect(dead_code, reason = "other tests take every spelling")]
+mod routes;
+
+use cast::{bind, server_with, token_of, user};
+use futures_util::future::try_join_all;
+use golden::assert_golden;
+use insula_testkit::server::{Answer, Client, TestServer};
+use routes::{Ask, Page, Place};
+
+/// Somebody who asks.
+struct Column {
+    title: &'static str,
+    client: Client,
+    /// The space that their paths name; the others say nothing and mean their own.
+    space: Option<&'static str>,
+}
+
+/// The namespace that RoleBindings are in, and what is asked for there.
+const PLACE: Place<'static> = Place {
+    namespace: "default",
+    name: "default",
+};
+
+const USERS: [&str; 4] = ["bound", "t1/admins", "t1/edits", "t1/views"];
+
+async fn columns(server: &TestServer) -> anyhow::Result<Vec<Column>> {
+    let (system, admin) = (server.system().await?, server.tenant("t1").await?);
+    let other = server.tenant("t2").await?;
+    let everything = "cluster-admin";
+    bind(&system, Some("default"), "bound", everything, user("bound")).await?;
+    for (name, role) in [("admins", "admin"), ("edits", "edit"), ("views", "view")] {
+        bind(&admin, Some("default"), name, role, user(name)).await?;
+    }
+    let robot = token_of(&admin, "default", "robot").await?;
+    let column = |title, client, space| Column {
+        title,
+        client,
+        space,
+    };
+    Ok(vec![
+        column("system", system.clone(), None),
+        column("system>t1", system, Some("t1")),
+        column("bound>t1", server.client("bound").await?, Some("t1")),
+        column("t1", admin, None),
+        column("admin", server.client("t1/admins").await?, None),
+        column("edit", server.client("t1/edits").await?, None),
+        column("view", server.client("t1/views").await?, None),
+        column("account", server.client(&robot).await?, None),
+        column("nobody", server.client("").await?, Some("t1")),
+        column("t2>t1", other, Some("t1")),
+    ])
+}
+
+const LEGEND: &str = "\
+# yes: it is carried out, or refused for another reason than who asks. no: 401 or 403.
+# -: there is no such thing in that space.
+#
+# system     a system administrator, in the system space
+# system>t1  the same, in the tenant t1
+# bound>t1   a user of the system with a RoleBinding to cluster-admin in its namespace
+#            default, in the tenant t1
+# t1         an administrator of the tenant t1, in it, as all that follow
+# admin      a user with a RoleBinding to the role admin in the namespace default
+# edit       the same to edit
+# view       the same to view
+# account    a service account without bindings
+# nobody     without a credential
+# t2>t1      an administrator of the tenant t2, in the tenant t1
+#
+# list* and watch* are over all namespaces. Objects are in the namespace default and are
+# called default.
+
+";
+
+fn cell(answer: &Answer) -> &'static str {
+    let absent = "the server could not find the requested resource";
+    match answer.status {
+        401 | 403 => "no",
+        404 if answer.message() == absent || answer.json().is_null() => "-",
+        _ => "yes",
+    }
+}
+
+/// Lines of one resource whose cells are equal are one line.
+#[derive(Default)]
+struct Table {
+    rows: Vec<(String, Vec<String>, Vec<&'static str>)>,
+    began: usize,
+}
+
+impl Table {
+    fn add(&mut self, label: &str, verb: String, cells: Vec<&'static str>) {
+        if self.rows.last().is_none_or(|(last, _, _)| last != label) {
+            self.began = self.rows.len();
+        }
+        let same = |row: &&mut (String, Vec<String>, Vec<&'static str>)| row.2 == cells;
+        match self.rows[self.began..].iter_mut().find(same) {
+            Some(row) => row.1.push(verb),
+            None => self.rows.push((label.to_owned(), vec![verb], cells)),
+        }
+    }
+
+    fn print(&self, columns: &[Column]) -> String {
+        let width = self.rows.iter().map(|row| row.0.len()).max().unwrap_or(0);
+        let line = |label: &str, cells: &mut dyn Iterator<Item = &str>, verbs: &str| {
+            let mut line = format!("{label:width$}");
+            for (cell, column) in cells.zip(columns) {
+                let width = column.title.len().max(3);
+                line.push_str(&format!("  {cell:width$}"));
+            }
+            format!("{line}  {verbs}\n")
+        };
+        let mut text = LEGEND.to_owned();
+        let mut titles = columns.iter().map(|column| column.title);
+        text.push_str(&line("", &mut titles, "verbs"));
+        for (label, verbs, cells) in &self.rows {
+            text.push_str(&line(label, &mut cells.iter().copied(), &verbs.join(" ")));
+        }
+        text
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_do_what_is_as_it_was_reviewed() -> anyhow::Result<()> {
+    let server = server_with(&USERS, false).await?;
+    let columns = columns(&server).await?;
+    let before = server.registry().store().revision().await?;
+    let mut table = Table::default();
+    for page in Page::every() {
+        let asked = columns.iter().map(|column| {
+            let prefix = column.space.map(|space| format!("/tenants/{space}"));
+            let path = format!("{}{}", prefix.unwrap_or_default(), page.path);
+            async move { column.client.get(&path).await }
+        });
+        let answers = try_join_all(asked).await?;
+        let cells = answers.iter().map(cell).collect();
+        table.add(page.pattern, "get".to_owned(), cells);
+    }
+    for ask in &Ask::every() {
+        let asked = columns.iter().map(|column| {
+            let mut paths = match column.space {
+                None => ask.short(PLACE),
+                Some(space) => ask.full(space, PLACE),
+            };
+            async move { ask.send(&column.client, &paths.swap_remove(0)).await }
+        });
+        let answers = try_join_all(asked).await?;
+        let star = if ask.everywhere { "*" } else { "" };
+        let cells = answers.iter().map(cell).collect();
+        table.add(&ask.label(), format!("{}{star}", ask.verb), cells);
+    }
+    let after = server.registry().store().revision().await?;
+    assert_eq!(before, after, "nothing was written");
+    assert_golden("who-may.txt", &table.print(&columns))
+}
