@@ -9,23 +9,25 @@ use insula_e2e::command::Running;
 use insula_e2e::insula::{binary, root};
 use insula_e2e::kubectl::Kubectl;
 
-/// Where a line of the session ends and its output begins.
+/// Between what a line said, how it ended and what it complained of.
 const MARK: &str = "@@@";
 
 /// What a line of the session must do.
 struct Does {
     /// How it ends.
     code: i32,
-    /// What it prints, or complains of.
+    /// What it prints.
     says: &'static [&'static str],
+    /// What it complains of; nothing, if it does not.
+    refused: &'static [&'static str],
 }
 
 const fn prints(says: &'static [&'static str]) -> Does {
-    Does { code: 0, says }
-}
-
-const fn refuses(says: &'static [&'static str]) -> Does {
-    Does { code: 1, says }
+    Does {
+        code: 0,
+        says,
+        refused: &[],
+    }
 }
 
 /// Ten lines.
@@ -49,12 +51,20 @@ const USERS: [Does; 7] = [
     prints(&[]),
     prints(&["dora", "[devs system:authenticated]", "[acme]"]),
     prints(&["yes\n"]),
-    refuses(&["no\n"]),
-    refuses(&[
-        "(Forbidden)",
-        "User \"dora\" cannot list",
-        "in the tenant \"globex\"",
-    ]),
+    Does {
+        code: 1,
+        says: &["no\n"],
+        refused: &[],
+    },
+    Does {
+        code: 1,
+        says: &[],
+        refused: &[
+            "(Forbidden)",
+            "User \"dora\" cannot list resource \"pods\"",
+            "in the tenant \"globex\"",
+        ],
+    },
 ];
 
 #[test]
@@ -74,30 +84,53 @@ fn the_session_of_the_readme_does_what_it_says() {
     let lines: Vec<&str> = tenants.lines().chain(users.lines()).collect();
     let all: Vec<&Does> = TENANTS.iter().chain(&USERS).collect();
     assert_eq!(lines.len(), all.len(), "{lines:#?}");
-    // One shell, as it is one terminal.
-    let script = lines.iter().map(|line| format!("{line}\necho {MARK}$?\n"));
-    let script: String = script.collect();
-    let said = shell(folder.path(), &format!("exec 2>&1\n{script}")).finish();
-    let outputs: Vec<&str> = said.out.split(MARK).collect();
-    for (number, (line, does)) in lines.iter().zip(all).enumerate() {
-        // How the line before ended is before what this one says.
-        let output = outputs[number].split_once('\n').map(|(_, rest)| rest);
-        let output = output.filter(|_| number > 0).unwrap_or(outputs[number]);
-        let code = outputs[number + 1].split('\n').next();
-        assert_eq!(code, Some(&*does.code.to_string()), "{line}:\n{output}");
+    for ((line, does), ended) in lines.iter().zip(all).zip(typed(folder.path(), &lines)) {
+        let Ended { code, out, err } = &ended;
+        assert_eq!(*code, does.code.to_string(), "{line}:\n{out}{err}");
+        assert_eq!(
+            err.is_empty(),
+            does.refused.is_empty(),
+            "{line}:\n{out}{err}"
+        );
         for text in does.says {
-            assert!(output.contains(text), "no {text:?} from {line}:\n{output}");
+            assert!(out.contains(text), "no {text:?} from {line}:\n{out}");
         }
-        let strange = line.starts_with("kubectl --kubeconfig acme") && output.contains("globex");
-        assert!(!strange, "{line}:\n{output}");
-        let silent = does.says.is_empty();
-        assert!(!silent || output.is_empty(), "{line}:\n{output}");
+        for text in does.refused {
+            assert!(err.contains(text), "no {text:?} from {line}:\n{err}");
+        }
+        let strange = line.starts_with("kubectl --kubeconfig acme") && out.contains("globex");
+        assert!(!strange, "{line}:\n{out}");
     }
     let left = shell(
         folder.path(),
         "KUBECONFIG=insula-data/admin.kubeconfig kubectl get tenants -o name",
     );
     assert_eq!(left.finish().succeeds(), "tenant/acme\ntenant/system\n");
+}
+
+/// How a line ended, and what it said.
+struct Ended {
+    code: String,
+    out: String,
+    err: String,
+}
+
+/// Types lines into one shell, as it is one terminal.
+fn typed(folder: &Path, lines: &[&str]) -> Vec<Ended> {
+    let line = |line: &&str| format!("{line}\necho {MARK}$?{MARK}; cat err; : >err; echo {MARK}\n");
+    let script: String = lines.iter().map(line).collect();
+    let said = shell(folder, &format!("exec 2>>err\n{script}")).finish();
+    let parts: Vec<&str> = said.out.split(MARK).collect();
+    // What is said after a mark begins on a new line.
+    let text = |part: &str| part.strip_prefix('\n').unwrap_or(part).to_owned();
+    let ended = parts.chunks_exact(3).map(|line| Ended {
+        out: text(line[0]),
+        code: text(line[1]),
+        err: text(line[2]),
+    });
+    let ended: Vec<Ended> = ended.collect();
+    assert_eq!(ended.len(), lines.len(), "{said}");
+    ended
 }
 
 /// The shell blocks of a page.

@@ -20,4 +20,5 @@ mod rollout;
 mod server;
 mod system;
 mod tenants;
+mod tokens;
 mod waiting;

@@ -1,8 +1,15 @@
 //! Roles and bindings: auth reconcile, who may give what, and what ends with a binding.
 
+use std::time::{Duration, Instant};
+
 use insula_e2e::scene::Scene;
 
 use crate::cast::{Cast, cannot_list};
+
+/// A watch whose right is gone ends within seconds; other tests are busy beside this one.
+const SECONDS: Duration = Duration::from_secs(15);
+
+const ROBOT: &str = "system:serviceaccount:shop:robot";
 
 const RBAC: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
@@ -166,8 +173,6 @@ fn nobody_gives_more_than_they_have() {
     });
 }
 
-const ROBOT: &str = "system:serviceaccount:shop:robot";
-
 #[test]
 fn a_watch_ends_with_the_binding_that_allowed_it() {
     let Some(scene) = Scene::start() else { return };
@@ -187,6 +192,7 @@ fn a_watch_ends_with_the_binding_that_allowed_it() {
             watch.await_line("second");
         }
         tenant.get("delete rolebinding devs robot -n shop");
+        let revoked = Instant::now();
         for (mut watch, user) in watches {
             // Until then nothing else is heard: not the object that is made after it.
             tenant.get(&format!("create configmap after-{} -n shop", user.len()));
@@ -195,6 +201,7 @@ fn a_watch_ends_with_the_binding_that_allowed_it() {
                 cannot_list(user, "configmaps", "shop").replace("cannot list", "cannot watch");
             assert!(end.contains(&why), "{end}");
             let said = watch.finish();
+            assert!(revoked.elapsed() < SECONDS, "{said}");
             assert!(!said.out.contains("after-"), "{said}");
         }
     });
