@@ -17,10 +17,11 @@ use insula_kinds::discovery::{self, Catalog, Root};
 use insula_kinds::{Kind, openapi, protobuf};
 use serde_json::json;
 
+use crate::answer::Answer;
 use crate::body::Body;
 use crate::negotiate::{self, Media, OpenApiMedia};
 use crate::query::Query;
-use crate::request::{Answer, App, serves};
+use crate::request::{App, serves};
 use crate::route::Document;
 use crate::service_account;
 use crate::status::{Refusal, Result};

@@ -7,6 +7,7 @@
 //! except where Kubernetes has a rule for that kind only.
 
 mod allocate;
+pub mod answer;
 pub mod audit;
 pub mod authenticate;
 pub mod authorize;

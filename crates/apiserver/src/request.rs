@@ -21,15 +21,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue,
-    RETRY_AFTER, VARY, WARNING,
-};
+use http::header::{CONTENT_LENGTH, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use insula_core::{Principal, Space, Spaces, Verb};
 
+use crate::answer::Answer;
 use crate::audit::{self, Record};
 use crate::authenticate::Authenticator;
 use crate::authorize::{Granted, authorize, authorize_path, authorize_unserved};
@@ -38,7 +36,7 @@ use crate::connection::{Guests, Source};
 use crate::documents::{self, Documents};
 use crate::impersonate::{Asked, impersonate};
 use crate::intake::{MAX_BODY, Sent};
-use crate::limit::{Limits, Shares, Turns, Work};
+use crate::limit::{Limits, Shares, Work};
 use crate::locate::locate;
 use crate::metrics::Metrics;
 use crate::negotiate::{self, Accepted, Media};
@@ -51,8 +49,8 @@ use crate::route::{ResourcePath, Route, Target, route, unserved};
 use crate::service_account::Accounts;
 use crate::status::{Refusal, Result};
 use crate::subresource;
-use crate::view::{self, View};
-use crate::write::{self, Deleted, Done, PatchFormat};
+use crate::view::View;
+use crate::write::{self, Deleted, PatchFormat};
 
 /// Everything that requests are answered with.
 pub struct App {
@@ -76,20 +74,8 @@ pub struct App {
     pub guests: Arc<Guests>,
 }
 
-/// What an answer is made of, before it goes out.
-pub struct Answer {
-    status: StatusCode,
-    content_type: &'static str,
-    body: Body,
-    warnings: Vec<String>,
-    headers: Vec<(HeaderName, HeaderValue)>,
-}
-
 /// How long a request may take that says nothing about it.
 const DEADLINE: Duration = Duration::from_secs(60);
-
-/// A body is compressed if it is larger than this.
-const WORTH_COMPRESSING: usize = 128 << 10;
 
 /// Answers one request.
 pub async fn serve<B>(app: &App, from: &Source, request: Request<B>) -> Response<Body>
@@ -114,7 +100,7 @@ where
         }
     };
     record.answered(answered.as_ref().map(|answer| answer.status.as_u16()));
-    let answer = answered.unwrap_or_else(|refusal| refused(&parts, &query, &refusal));
+    let answer = answered.unwrap_or_else(|refusal| Answer::refused(&parts, &query, &refusal));
     finish_reading(body).await;
     app.metrics.count(&parts.method, answer.status);
     let response = answer.respond(audit_id);
@@ -428,152 +414,6 @@ fn go_duration(text: &str) -> Option<Duration> {
         rest = &rest[unit..];
     }
     Duration::try_from_secs_f64(total).ok()
-}
-
-/// A refusal, in the format that the caller accepts.
-fn refused(parts: &Parts, query: &Query, refusal: &Refusal) -> Answer {
-    let status = StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let accepted = negotiate::accepted(&parts.headers, query).unwrap_or(negotiate::PLAIN);
-    let mut answer = match refusal.plain {
-        Some(text) => {
-            let mut answer = Answer::new(status, Bytes::from_static(text.as_bytes()).into());
-            answer.content_type = "text/plain; charset=utf-8";
-            answer
-        }
-        None => {
-            let body = view::finish(accepted, View::of_status(accepted).status(refusal));
-            Answer::new(status, body.into()).of(Accepted {
-                gzip: false,
-                ..accepted
-            })
-        }
-    };
-    if let Some(seconds) = refusal.retry_after {
-        answer = answer.header(RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    if status == StatusCode::FORBIDDEN {
-        let name = HeaderName::from_static("x-content-type-options");
-        answer = answer.header(name, HeaderValue::from_static("nosniff"));
-    }
-    answer
-}
-
-impl Answer {
-    /// With a body of JSON.
-    pub const fn new(status: StatusCode, body: Body) -> Self {
-        Self {
-            status,
-            content_type: Media::Json.as_str(),
-            body,
-            warnings: Vec::new(),
-            headers: Vec::new(),
-        }
-    }
-
-    /// In the format that the body was made in, compressed if that was asked for.
-    #[must_use]
-    pub fn of(mut self, accepted: Accepted) -> Self {
-        self.content_type = accepted.media.as_str();
-        if accepted.gzip {
-            self.compress();
-        }
-        self
-    }
-
-    /// With a content type of its own.
-    #[must_use]
-    pub const fn typed(mut self, content_type: &'static str) -> Self {
-        self.content_type = content_type;
-        self
-    }
-
-    /// With a header more.
-    #[must_use]
-    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.push((name, value));
-        self
-    }
-
-    /// Sent in turns with others, if it is large.
-    #[must_use]
-    pub fn paced(mut self, turns: Turns) -> Self {
-        self.body = self.body.paced(turns);
-        self
-    }
-
-    /// With what the caller should know.
-    #[must_use]
-    pub fn warned(mut self, warnings: Vec<String>) -> Self {
-        self.warnings = warnings;
-        self
-    }
-
-    /// What became of a write.
-    pub fn done(view: &View, done: Done) -> Result<Self> {
-        let status = if done.created {
-            StatusCode::CREATED
-        } else {
-            StatusCode::OK
-        };
-        Ok(Self::new(status, view.object(&done.object)?).warned(done.warnings))
-    }
-
-    fn compress(&mut self) {
-        let whole = match std::mem::replace(&mut self.body, Body::empty()) {
-            Body::Whole(Some(bytes)) => bytes,
-            Body::List(list) => list.collect(),
-            other => {
-                self.body = other;
-                return;
-            }
-        };
-        if whole.len() <= WORTH_COMPRESSING {
-            self.body = whole.into();
-            return;
-        }
-        self.body = documents::gzip(&whole).into();
-        self.headers
-            .push((CONTENT_ENCODING, HeaderValue::from_static("gzip")));
-        self.headers
-            .push((VARY, HeaderValue::from_static("Accept-Encoding")));
-    }
-
-    fn respond(self, audit_id: HeaderValue) -> Response<Body> {
-        let mut response = Response::new(self.body);
-        *response.status_mut() = self.status;
-        let headers = response.headers_mut();
-        headers.insert(HeaderName::from_static("audit-id"), audit_id);
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
-        for value in warnings(&self.warnings) {
-            headers.append(WARNING, value);
-        }
-        for (name, value) in self.headers {
-            headers.insert(name, value);
-        }
-        response
-    }
-}
-
-/// The headers that warnings go into. Together they are bounded, as clients bound headers:
-/// what is too long is cut, and what comes after the bound is left out.
-fn warnings(texts: &[String]) -> Vec<HeaderValue> {
-    const ALL: usize = 4096;
-    const EACH: usize = 256;
-    let whole = texts.iter().map(String::len).sum::<usize>() <= ALL;
-    let mut left = ALL;
-    let mut values = Vec::new();
-    for text in texts {
-        let most = if whole { ALL } else { EACH };
-        let end = text.floor_char_boundary(most.min(text.len()));
-        let Some(rest) = left.checked_sub(end) else {
-            break;
-        };
-        left = rest;
-        let text = insula_kinds::field::quote(&text[..end]);
-        values.extend(HeaderValue::from_bytes(format!("299 - {text}").as_bytes()));
-    }
-    values
 }
 
 /// The space that a document is about.

@@ -7,11 +7,12 @@ use insula_core::{Principal, Spaces};
 use insula_kinds::{Kind, Object, Value, validate};
 use serde_json::json;
 
+use crate::answer::Answer;
 use crate::authorize::{Granted, enters};
 use crate::intake::{self, Sent};
 use crate::negotiate::Accepted;
 use crate::query::{Query, WriteOptions};
-use crate::request::{Answer, App};
+use crate::request::App;
 use crate::status::{Refusal, Result};
 use crate::view::View;
 use crate::write::insula_extra;

@@ -10,12 +10,13 @@ mod scale;
 use bytes::Bytes;
 use insula_core::Verb;
 
+use crate::answer::Answer;
 use crate::authorize::Granted;
 use crate::intake::Sent;
 use crate::negotiate::Accepted;
 use crate::query::Query;
 use crate::read;
-use crate::request::{Answer, App};
+use crate::request::App;
 use crate::service_account;
 use crate::status::{Refusal, Result};
 use crate::view::View;

@@ -79,14 +79,7 @@ async fn show_one(registry: &Registry, address: &Address) -> Result<bool> {
     let Some(rules) = rules_of(registry, address).filter(|rules| !shows(&shown, rules)) else {
         return Ok(false);
     };
-    let request = Modify {
-        kind: address.of(),
-        address,
-        subresource: None,
-        whole: false,
-        dry_run: false,
-        by: None,
-    };
+    let request = Modify::by_server(address, None);
     let make = |role: &Object| {
         let mut object = role.clone();
         if is_aggregated(role) && !shows(role, &rules) {

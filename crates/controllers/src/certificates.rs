@@ -62,14 +62,7 @@ impl<'a> Home<'a> {
 
 /// Signs a request that is approved and not signed yet, or says why it never will be.
 pub async fn sign(registry: &Registry, authority: &Authority, address: &Address) -> Result<()> {
-    let request = Modify {
-        kind: address.of(),
-        address,
-        subresource: Some("status"),
-        whole: false,
-        dry_run: false,
-        by: None,
-    };
+    let request = Modify::by_server(address, Some("status"));
     if registry
         .cached(address)
         .is_none_or(|object| !is_due(&object.tree()))

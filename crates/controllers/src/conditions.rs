@@ -125,14 +125,7 @@ pub async fn write(
     of: &str,
     conditions: &[Condition],
 ) -> Result<()> {
-    let request = Modify {
-        kind: address.of(),
-        address,
-        subresource: Some("status"),
-        whole: false,
-        dry_run: false,
-        by: None,
-    };
+    let request = Modify::by_server(address, Some("status"));
     let now = time::now();
     let make = |object: &Object| {
         let mut object = object.clone();

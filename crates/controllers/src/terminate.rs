@@ -234,14 +234,7 @@ pub fn uid(object: &Object) -> Option<&str> {
 /// Takes a finalizer out of the specification of what is being deleted and is empty; the
 /// object goes with the last.
 pub async fn finalize(registry: &Registry, address: &Address, of: &str, name: &str) -> Result<()> {
-    let request = Modify {
-        kind: address.of(),
-        address,
-        subresource: Some("finalize"),
-        whole: false,
-        dry_run: false,
-        by: None,
-    };
+    let request = Modify::by_server(address, Some("finalize"));
     let make = |object: &Object| {
         let mut object = object.clone();
         if uid(&object) == Some(of) {

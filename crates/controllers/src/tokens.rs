@@ -140,14 +140,7 @@ impl Keeper<'_> {
     }
 
     async fn write(&self, address: &Address, account: &Address) -> Result<()> {
-        let request = Modify {
-            kind: address.of(),
-            address,
-            subresource: None,
-            whole: false,
-            dry_run: false,
-            by: None,
-        };
+        let request = Modify::by_server(address, None);
         let make = |secret: &Object| {
             let mut object = secret.clone();
             let same = asked_for(secret, address).is_some_and(|now| now.name == account.name);

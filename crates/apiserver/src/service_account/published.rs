@@ -4,7 +4,8 @@ use http::StatusCode;
 use http::header::{CACHE_CONTROL, HeaderValue};
 use serde_json::json;
 
-use crate::request::{Answer, App};
+use crate::answer::Answer;
+use crate::request::App;
 use crate::status::{Refusal, Result};
 
 /// Public keys change with the server's own, which is seldom.

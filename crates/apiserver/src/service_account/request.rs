@@ -6,12 +6,13 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::Issuer;
+use crate::answer::Answer;
 use crate::authorize::Granted;
 use crate::intake::{self, Expected, Sent};
 use crate::negotiate::Accepted;
 use crate::query::{Query, WriteOptions};
 use crate::registry::{Address, core_kind};
-use crate::request::{Answer, App};
+use crate::request::App;
 use crate::status::{Refusal, Result};
 use crate::view::View;
 

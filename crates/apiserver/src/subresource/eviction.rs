@@ -5,12 +5,13 @@ use insula_kinds::{Kind, Object, Value, kinds, time, types};
 use serde_json::json;
 
 use super::pod::{pod_of, succeeded};
+use crate::answer::Answer;
 use crate::authorize::Granted;
 use crate::intake::{self, Expected, Sent};
 use crate::negotiate::{Accepted, Media};
 use crate::query::{Query, WriteOptions};
 use crate::registry::Address;
-use crate::request::{Answer, App};
+use crate::request::App;
 use crate::status::{Refusal, Result};
 use crate::write::{DeleteOptions, Modified, Modify, modify, remove};
 

@@ -4,12 +4,13 @@ use http::StatusCode;
 use insula_kinds::{Object, Value, kinds, prepare, time};
 use serde_json::json;
 
+use crate::answer::Answer;
 use crate::authorize::Granted;
 use crate::intake::{self, Sent};
 use crate::negotiate::Accepted;
 use crate::query::{Query, WriteOptions};
 use crate::registry::{Address, core_kind};
-use crate::request::{Answer, App};
+use crate::request::App;
 use crate::status::{Refusal, Result};
 use crate::view::View;
 use crate::write::{Modified, Modify, modify};

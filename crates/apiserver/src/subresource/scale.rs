@@ -4,11 +4,12 @@ use bytes::Bytes;
 use http::StatusCode;
 use insula_kinds::{FieldError, Kind, Object, TypeId, Value, prepare, types};
 
+use crate::answer::Answer;
 use crate::authorize::Granted;
 use crate::intake::{self, Expected, Sent};
 use crate::negotiate::Accepted;
 use crate::query::{Query, WriteOptions};
-use crate::request::{Answer, App};
+use crate::request::App;
 use crate::status::{Refusal, Result};
 use crate::view::View;
 use crate::write::{self, Modified, Modify, PatchFormat, modify, patched};

@@ -34,6 +34,20 @@ pub struct Modify<'a> {
     pub by: Option<&'a Granted>,
 }
 
+impl<'a> Modify<'a> {
+    /// By the server itself, which needs no right and knows what it writes over.
+    pub fn by_server(address: &'a Address, subresource: Option<&'a str>) -> Self {
+        Self {
+            kind: address.of(),
+            address,
+            subresource,
+            whole: false,
+            dry_run: false,
+            by: None,
+        }
+    }
+}
+
 /// What the object is to become.
 #[derive(Debug)]
 pub struct Modified {
