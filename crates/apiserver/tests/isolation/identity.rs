@@ -179,7 +179,7 @@ async fn i25_a_certificate_of_another_ca_is_nobodys() -> anyhow::Result<()> {
         ("admin", &[], "t1"),
     ] {
         let identity = foreign.identity(&subject(user, groups, tenant)?).await?;
-        let Ok(client) = server.shown(identity, "system").await else {
+        let Ok(client) = server.shown(identity, "").await else {
             continue;
         };
         // The handshake of TLS 1.3 ends before the server has looked.

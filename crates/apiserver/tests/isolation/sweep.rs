@@ -133,8 +133,9 @@ async fn i12_all_spaces_at_once_are_the_systems_to_look_at() -> anyhow::Result<(
             assert_eq!(answer.status, 401, "{path}: {}", answer.text());
             for attacker in &attackers {
                 let answer = ask.send(attacker, &path).await?;
-                let expected = if of_many { 403 } else { 405 };
-                assert_eq!(answer.status, expected, "{path}: {}", answer.text());
+                let expected = if of_many { [403, 403] } else { [403, 405] };
+                let refused = expected.contains(&answer.status);
+                assert!(refused, "{path}: {}", answer.text());
                 assert!(!answer.text().contains("\"t2\""), "{}", answer.text());
                 assert!(!of_many || answer.message().ends_with("in all tenants"));
             }
@@ -202,19 +203,18 @@ async fn a_method_that_a_path_does_not_have_is_told_alike() -> anyhow::Result<()
         ("GET", "namespaces/default/unknowns/x".to_owned()),
         ("GET", "namespaces/default/persistentvolumes/x".to_owned()),
     ] {
-        let mut answers = Vec::new();
-        for space in ["t2", "ghost", "system"] {
-            for path in [
-                format!("/api/v1/tenants/{space}/{below}"),
-                format!("/tenants/{space}/api/v1/{below}"),
-            ] {
+        for spelling in ["/api/v1/tenants/@/", "/tenants/@/api/v1/"] {
+            let mut answers = Vec::new();
+            for space in ["t2", "ghost", "system"] {
+                let path = format!("{spelling}{below}").replace('@', space);
                 let answer = attacker.send(method.parse()?, &path, &[], "{").await?;
-                answers.push(seen(&answer, &[space]));
+                let seen = seen(&answer, &[space]);
+                answers.push(seen.replace(&format!("/tenants/{space}/"), "/tenants/@/"));
             }
+            let first = answers.first().cloned().unwrap_or_default();
+            assert!(first.starts_with("40"), "{method} {below}: {first}");
+            assert_eq!(answers, vec![first; 3], "{method} {spelling}{below}");
         }
-        let first = answers.first().cloned().unwrap_or_default();
-        assert!(first.starts_with("40"), "{method} {below}: {first}");
-        assert_eq!(answers, vec![first; 6], "{method} {below}");
     }
     Ok(())
 }
