@@ -247,7 +247,8 @@ impl Authenticator {
         audiences: &[String],
     ) -> Result<Believed, Unknown> {
         let principal = self.settle(credential).map_err(|refusal| Unknown {
-            why: refusal.message().to_owned(),
+            // Who belongs nowhere is nobody, whoever asks about them.
+            why: NOBODYS.to_owned(),
             home: None,
             refusal: Some(Box::new(refusal)),
         })?;
