@@ -63,7 +63,10 @@ fn a_tenants_administrator_lets_its_own_people_in() {
             ),
         );
         // Neither the server's groups nor another tenant can be had in this way.
-        for (name, organization) in [("masters", "system:masters"), ("spy", "tenant:system")] {
+        let masters = request("system:masters").replace("name: jane", "name: masters");
+        let why = "signer with system:masters group is not allowed";
+        tenant.given(&masters).refuses("create -f -", why);
+        for (name, organization) in [("node", "system:nodes"), ("spy", "tenant:system")] {
             let text = request(organization).replace("name: jane", &format!("name: {name}"));
             tenant.given(&text).get("create -f -");
             tenant.get(&format!("certificate approve {name}"));

@@ -186,10 +186,10 @@ async fn what_no_approval_can_grant_fails_and_says_why() -> anyhow::Result<()> {
         ),
         (
             &tenant,
-            "masters-group",
-            subject(&["system:masters"], Some("t1")),
+            "aggregators-group",
+            subject(&["system:aggregators"], Some("t1")),
             json!({}),
-            format!("{signer} system:masters group is not allowed"),
+            format!("{signer} system:aggregators group is not allowed"),
         ),
         (
             &tenant,
