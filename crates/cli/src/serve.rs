@@ -85,7 +85,7 @@ fn options(prepared: Prepared) -> Result<(Options, Arc<Authority>), Failure> {
         tokens: prepared.tokens,
         default_tenant: prepared.default_tenant,
         layout: prepared.layout,
-        accounts: Some(Accounts::new(issuer, &prepared.url)),
+        accounts: Some(Accounts::new(issuer, &prepared.advertised)),
         provider: prepared.provider,
         secret,
         audit: prepared.audit,

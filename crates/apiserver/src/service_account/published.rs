@@ -2,11 +2,21 @@
 
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, HeaderValue};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::answer::Answer;
 use crate::request::App;
 use crate::status::{Refusal, Result};
+
+/// Who issues tokens, in the order in which Kubernetes says it.
+#[derive(Serialize)]
+struct Configuration<'a> {
+    issuer: &'a str,
+    jwks_uri: String,
+    response_types_supported: [&'static str; 1],
+    subject_types_supported: [&'static str; 1],
+    id_token_signing_alg_values_supported: [&'static str; 1],
+}
 
 /// Public keys change with the server's own, which is seldom.
 const CACHED: HeaderValue = HeaderValue::from_static("public, max-age=3600");
@@ -14,15 +24,15 @@ const CACHED: HeaderValue = HeaderValue::from_static("public, max-age=3600");
 /// `/.well-known/openid-configuration`: who issues, and where the keys are.
 pub fn configuration(app: &App) -> Result<Answer> {
     let accounts = app.accounts.as_ref().ok_or_else(Refusal::no_such_path)?;
-    let (issuer, server) = (&accounts.issuer, &accounts.url);
-    let body = json!({
-        "issuer": issuer.url(),
-        "jwks_uri": format!("{server}/openid/v1/jwks"),
-        "response_types_supported": ["id_token"],
-        "subject_types_supported": ["public"],
-        "id_token_signing_alg_values_supported": ["ES256"],
-    });
-    Ok(answer(&body.to_string(), "application/json"))
+    let body = Configuration {
+        issuer: accounts.issuer.url(),
+        jwks_uri: format!("{}/openid/v1/jwks", accounts.url),
+        response_types_supported: ["id_token"],
+        subject_types_supported: ["public"],
+        id_token_signing_alg_values_supported: ["ES256"],
+    };
+    let body = serde_json::to_string(&body).map_err(Refusal::internal)?;
+    Ok(answer(&body, "application/json"))
 }
 
 /// `/openid/v1/jwks`: the keys.

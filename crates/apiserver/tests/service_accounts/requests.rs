@@ -150,16 +150,15 @@ async fn others_verify_tokens_with_what_the_server_publishes() -> anyhow::Result
         assert_eq!(found.status, 200, "{}", found.text());
         assert_eq!(found.header("content-type"), "application/json");
         assert_eq!(found.header("cache-control"), "public, max-age=3600");
-        assert_eq!(
-            found.json(),
-            json!({
-                "issuer": ISSUER,
-                "jwks_uri": format!("{}/openid/v1/jwks", server.url()),
-                "response_types_supported": ["id_token"],
-                "subject_types_supported": ["public"],
-                "id_token_signing_alg_values_supported": ["ES256"],
-            })
+        // To the letter as Kubernetes says it.
+        let expected = format!(
+            "{{\"issuer\":\"{ISSUER}\",\"jwks_uri\":\"{}/openid/v1/jwks\",\
+             \"response_types_supported\":[\"id_token\"],\
+             \"subject_types_supported\":[\"public\"],\
+             \"id_token_signing_alg_values_supported\":[\"ES256\"]}}",
+            server.url()
         );
+        assert_eq!(found.text(), expected);
         let keys = holder.get("/openid/v1/jwks").await?;
         assert_eq!(keys.status, 200);
         assert_eq!(keys.header("content-type"), "application/jwk-set+json");

@@ -31,6 +31,8 @@ pub struct Prepared {
     pub listener: TcpListener,
     /// Where this machine reaches it.
     pub url: String,
+    /// Where others do.
+    pub advertised: String,
     /// What it shows clients.
     pub certificates: Arc<Certificates>,
     /// Whose client certificates it believes; the first is its own CA.
@@ -148,7 +150,7 @@ pub fn prepare(
     };
     let kubeconfig = AdminKubeconfig {
         path: data_dir.join("admin.kubeconfig"),
-        server: advertised,
+        server: advertised.clone(),
     };
     let given_pem = files.as_ref().map(|_| shown.pem.as_str());
     kubeconfig.keep(ca.certificate_pem(), &pki.leaves.admin, given_pem)?;
@@ -171,6 +173,7 @@ pub fn prepare(
         service_account_key: pki.service_account_key,
         layout: given.layout,
         kubeconfig: kubeconfig.path.clone(),
+        advertised,
         url,
     };
     let renewal = Renewal {
@@ -356,6 +359,8 @@ mod tests {
             let (prepared, _) = prepare(data.path(), &listening, given).unwrap();
             let expected = expected.unwrap_or(&prepared.url);
             assert_eq!(prepared.issuer_url, expected);
+            // Others find the keys where they find the server.
+            assert_eq!(prepared.advertised, advertised.unwrap_or(&prepared.url));
             let issuer = format!("{:?}", prepared.issuer().unwrap());
             assert!(issuer.contains(&format!("url: {expected:?}")), "{issuer}");
         }
