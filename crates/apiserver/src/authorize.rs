@@ -140,26 +140,16 @@ pub async fn authorize(
 ) -> Result<Granted> {
     let name = name_of(&path, query);
     let act = act(&path, name.as_deref());
-    let within = enters_all(registry, &principal, &spaces).await?;
-    let barred = path.of().system_only && !principal.is_system();
-    if !within || barred {
+    let system_only = path.of().system_only;
+    // Whatever a tenant's roles say.
+    if system_only && !principal.is_system() {
         return Err(Refusal::forbidden(&principal, &act, &outside(&spaces), ""));
     }
-    let verdict = decide(registry, &principal, &spaces, &Act::Resource(act)).await?;
-    if !verdict.allowed {
-        let scope = scope(&principal, &spaces, act.namespace);
-        return Err(Refusal::forbidden(
-            &principal,
-            &act,
-            &scope,
-            &verdict.reason,
-        ));
-    }
+    let reason = permit(registry, &principal, &spaces, &act).await?;
     must_exist(registry, &spaces).await?;
-    if path.of().system_only && spaces != Spaces::One(Space::System) && spaces != Spaces::All {
+    if system_only && matches!(spaces, Spaces::One(Space::Tenant(_))) {
         return Err(Refusal::no_such_resource());
     }
-    let reason = verdict.reason;
     Ok(Granted {
         principal,
         spaces,
@@ -169,8 +159,9 @@ pub async fn authorize(
     })
 }
 
-/// Refuses who may not do this in these spaces, where nothing is that it could be done to.
-pub async fn authorize_unserved(
+/// Refuses who may not do this in these spaces, whether or not anything is there that it
+/// could be done to; else says why they may.
+pub async fn permit(
     registry: &Registry,
     principal: &Principal,
     spaces: &Spaces,

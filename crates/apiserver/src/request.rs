@@ -30,7 +30,7 @@ use insula_core::{Principal, Space, Spaces, Verb};
 use crate::answer::Answer;
 use crate::audit::{self, Record};
 use crate::authenticate::Authenticator;
-use crate::authorize::{Granted, authorize, authorize_path, authorize_unserved};
+use crate::authorize::{Granted, authorize, authorize_path, permit};
 use crate::body::Body;
 use crate::connection::{Guests, Source};
 use crate::documents::{self, Documents};
@@ -218,9 +218,7 @@ async fn nothing_there(
     let spaces = locate(principal, asked.named);
     record.located(&spaces);
     let judged = match (asked.objects, &spaces) {
-        (Some(objects), spaces) => {
-            authorize_unserved(registry, principal, spaces, &objects.act()).await
-        }
+        (Some(objects), spaces) => permit(registry, principal, spaces, &objects.act()).await,
         (None, Spaces::One(space)) => {
             let verb = parts.method.as_str().to_ascii_lowercase();
             authorize_path(registry, principal, space, &verb, path).await
