@@ -1,0 +1,16 @@
+//! CEL as Kubernetes has it: its macros, types, libraries, messages and costs.
+//!
+//! ```text
+//! parse      text -> Expr, macros expanded
+//! check      Expr + Environment -> Program: every node has a type, every call its overloads
+//! estimate   Program + how large values can be -> the most it can cost
+//! evaluate   Program + values + budget -> a value, and what it did cost
+//! ```
+//!
+//! Nothing here knows a schema, a request or a store.
+
+mod ast;
+mod types;
+
+pub use ast::{Comprehension, Entry, Expr, Id, Literal, Node};
+pub use types::{Field, ObjectType, Type};
