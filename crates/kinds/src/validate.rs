@@ -89,6 +89,20 @@ pub fn update(
     errors
 }
 
+/// What is wrong with the metadata of an object that is to be created.
+pub fn create_metadata(kind: &Kind, object: &Object) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    meta::create(kind, &Node::root(object), &mut errors);
+    errors
+}
+
+/// What is wrong with a change of an object's metadata.
+pub fn update_metadata(old: &Object, new: &Object) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    meta::update(&Node::root(old), &Node::root(new), &mut errors);
+    errors
+}
+
 /// What is wrong with a Scale, which stands for the size of any workload.
 pub fn scale(scale: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();

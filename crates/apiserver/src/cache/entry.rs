@@ -1,5 +1,6 @@
 //! One object in the cache: its bytes, once.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -7,6 +8,7 @@ use bytes::Bytes;
 use insula_core::Revision;
 use insula_kinds::{Kind, Object};
 use insula_store::Expect;
+use memchr::memmem;
 use serde::Deserialize;
 use serde::de::{self, IgnoredAny, MapAccess, Visitor};
 
@@ -97,6 +99,14 @@ impl Stored {
         Some(&labels[found].1)
     }
 
+    /// The value of an annotation.
+    pub fn annotation(&self, name: &str) -> Option<String> {
+        // Most objects have no such text anywhere.
+        memmem::find(&self.body, name.as_bytes())?;
+        let mut annotations = read_metadata(&self.body).annotations;
+        annotations.remove(name).map(String::from)
+    }
+
     /// Its UID. Every stored object has one, near its beginning.
     pub fn uid(&self) -> Option<&str> {
         std::str::from_utf8(&self.body[uid(&self.body)?]).ok()
@@ -168,20 +178,23 @@ pub fn without_revision(json: &[u8]) -> Bytes {
 
 /// Reads the labels and stops: what comes after the metadata is not looked at.
 fn read_labels(json: &[u8]) -> Labels {
-    let mut reader = serde_json::Deserializer::from_slice(json);
-    match Top::deserialize(&mut reader) {
-        Ok(Top(labels)) => labels,
-        Err(_) => Box::default(),
-    }
+    read_metadata(json).labels.into_iter().collect()
 }
 
-#[derive(Deserialize)]
+fn read_metadata(json: &[u8]) -> Metadata {
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    Top::deserialize(&mut reader).map_or_else(|_| Metadata::default(), |top| top.0)
+}
+
+#[derive(Default, Deserialize)]
 struct Metadata {
     #[serde(default)]
-    labels: std::collections::BTreeMap<Box<str>, Box<str>>,
+    labels: BTreeMap<Box<str>, Box<str>>,
+    #[serde(default)]
+    annotations: BTreeMap<Box<str>, Box<str>>,
 }
 
-struct Top(Labels);
+struct Top(Metadata);
 
 impl<'de> Deserialize<'de> for Top {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -194,16 +207,15 @@ impl<'de> Deserialize<'de> for Top {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Top, A::Error> {
-                let mut labels = Labels::default();
+                let mut metadata = Metadata::default();
                 while let Some(member) = map.next_key::<&str>()? {
                     if member == "metadata" {
-                        let metadata: Metadata = map.next_value()?;
-                        labels = metadata.labels.into_iter().collect();
+                        metadata = map.next_value()?;
                     } else {
                         map.next_value::<IgnoredAny>()?;
                     }
                 }
-                Ok(Top(labels))
+                Ok(Top(metadata))
             }
         }
         deserializer.deserialize_map(Members)
