@@ -5,7 +5,20 @@
 //! definition   is the CustomResourceDefinition itself right? its names, versions, schemas
 //! structural   a schema, compiled once and shared by all spaces that have the same
 //! prune        what the schema does not know is dropped
-//! default      what is missing is filled in
+//! fill         what is missing is filled in
+//! embedded     whole objects inside of objects: their metadata
 //! validate     what is wrong with an object, in Kubernetes' words; unchanged faults are
 //!              forgiven on update
 //! ```
+
+mod embedded;
+mod fill;
+pub mod format;
+pub mod pattern;
+mod prune;
+mod settled;
+mod structural;
+mod validate;
+
+pub use structural::{CompileError, Schema};
+pub use validate::{Change, Scale, Verdict};
