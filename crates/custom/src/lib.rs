@@ -3,6 +3,9 @@
 //!
 //! ```text
 //! definition   is the CustomResourceDefinition itself right? its names, versions, schemas
+//! names        which names it may have beside the others of its group
+//! condition    what its status says
+//! approval     who approved it, if its group is not the user's
 //! structural   a schema, compiled once and shared by all spaces that have the same
 //! prune        what the schema does not know is dropped
 //! fill         what is missing is filled in
@@ -11,14 +14,19 @@
 //!              forgiven on update
 //! ```
 
+pub mod approval;
+pub mod condition;
+pub mod definition;
 mod embedded;
 mod fill;
 pub mod format;
+pub mod names;
 pub mod pattern;
 mod prune;
 mod settled;
 mod structural;
 mod validate;
 
+pub use condition::{Condition, set_condition};
 pub use structural::{CompileError, Schema};
 pub use validate::{Change, Scale, Verdict};
