@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use insula_core::{Revision, Space};
 use insula_custom::condition;
 use insula_kinds::discovery::Custom as Discovered;
-use insula_kinds::{KindId, Object, Value, kinds};
+use insula_kinds::{KindId, Object, kinds};
 
 pub use defined::{Defined, Definitions};
 
@@ -201,8 +201,7 @@ pub fn published(cache: &Cache) -> Vec<Arc<Stored>> {
 }
 
 fn is_established(definition: &Object) -> bool {
-    let status = definition.get("status").and_then(Value::as_object);
-    status.is_some_and(|status| condition::is_true(status, "Established"))
+    condition::holds(definition, condition::ESTABLISHED)
 }
 
 fn fingerprint(offers: &[Offer]) -> u64 {

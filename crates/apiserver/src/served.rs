@@ -1,10 +1,12 @@
 //! The kinds that a space serves.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use insula_custom::{Schema, Version};
+use insula_custom::Schema;
+use insula_custom::kind::Version;
 use insula_kinds::{Kind, KindId, kinds};
 
 use crate::apis::Defined;
@@ -95,7 +97,7 @@ impl Custom {
 
     /// The kind in the version in which its objects are stored.
     pub fn storage(&self) -> Self {
-        self.at(self.defined.definition().storage)
+        self.at(self.defined.storage())
     }
 
     /// The kind in another version, if there is such a one.
@@ -117,9 +119,9 @@ impl Custom {
 
     /// What tells this version of this definition from all others.
     pub fn form(&self) -> u64 {
-        (self.defined.id() as u64)
-            .wrapping_add(self.version as u64)
-            .max(1)
+        let mut hasher = DefaultHasher::new();
+        (self.defined.id(), self.version).hash(&mut hasher);
+        hasher.finish().max(1)
     }
 }
 

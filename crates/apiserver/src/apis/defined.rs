@@ -3,21 +3,27 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use insula_custom::kind::CompileError as DefinitionError;
 use insula_custom::{CompileError, Definition, Schema};
 use insula_kinds::{Kind, Object, Value};
-use xxhash_rust::xxh3::xxh3_128;
+use ring::digest::{SHA256, digest};
+
+/// What tells a definition from all others.
+pub type Id = [u8; 32];
 
 /// A definition, and its schemas once somebody needs them.
 pub struct Defined {
-    id: u128,
+    id: Id,
     definition: Definition,
+    /// The place of the version that objects are stored in.
+    storage: usize,
     schemas: Vec<OnceLock<Result<Arc<Schema>, CompileError>>>,
 }
 
 /// All definitions that are in use, each once.
 #[derive(Debug, Default)]
 pub struct Definitions {
-    known: Mutex<HashMap<u128, Weak<Defined>>>,
+    known: Mutex<HashMap<Id, Weak<Defined>>>,
     /// Those that were asked for last, so that a space which falls asleep and wakes up does
     /// not have everything compiled again.
     recent: Mutex<VecDeque<Arc<Defined>>>,
@@ -28,7 +34,7 @@ const RECENT: usize = 16;
 
 impl Definitions {
     /// What a definition says, as its object has it.
-    pub fn get(&self, definition: &Object) -> Result<Arc<Defined>, CompileError> {
+    pub fn get(&self, definition: &Object) -> Result<Arc<Defined>, DefinitionError> {
         let (spec, accepted) = parts(definition);
         let id = identify(spec, accepted);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +68,7 @@ impl Definitions {
 }
 
 impl Defined {
-    fn compile(id: u128, spec: &Value, accepted: &Value) -> Result<Self, CompileError> {
+    fn compile(id: Id, spec: &Value, accepted: &Value) -> Result<Self, DefinitionError> {
         let definition = Definition::compile(spec, accepted)?;
         let schemas = definition
             .versions
@@ -71,14 +77,19 @@ impl Defined {
             .collect();
         Ok(Self {
             id,
+            storage: definition
+                .versions
+                .iter()
+                .position(|version| version.storage)
+                .unwrap_or(0),
             definition,
             schemas,
         })
     }
 
     /// What tells it from all others.
-    pub const fn id(&self) -> u128 {
-        self.id
+    pub const fn id(&self) -> &Id {
+        &self.id
     }
 
     /// What it says.
@@ -88,7 +99,12 @@ impl Defined {
 
     /// The kind in the version in which it is stored.
     pub fn kind(&self) -> &Kind {
-        &self.definition.versions[self.definition.storage].kind
+        &self.definition.versions[self.storage].kind
+    }
+
+    /// The place of the version that objects are stored in.
+    pub const fn storage(&self) -> usize {
+        self.storage
     }
 
     /// The place of a version.
@@ -122,6 +138,10 @@ fn parts(definition: &Object) -> (&Value, &Value) {
     (spec, accepted.unwrap_or(&Value::Null))
 }
 
-fn identify(spec: &Value, accepted: &Value) -> u128 {
-    xxh3_128(format!("{spec}\n{accepted}").as_bytes())
+/// Nobody can make a definition that is taken for another's.
+fn identify(spec: &Value, accepted: &Value) -> Id {
+    let text = format!("{spec}\n{accepted}");
+    let mut id = Id::default();
+    id.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
+    id
 }

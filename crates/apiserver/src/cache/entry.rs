@@ -10,6 +10,8 @@ use insula_kinds::{Kind, Object};
 use insula_store::Expect;
 use memchr::memmem;
 use serde::Deserialize;
+
+use crate::form::Forms;
 use serde::de::{self, IgnoredAny, MapAccess, Visitor};
 
 /// An object as it is sent, with its resourceVersion in it.
@@ -24,6 +26,8 @@ pub struct Stored {
     /// Whether it is in every space and in no store: see [`built_in`](crate::built_in).
     pub built_in: bool,
     labels: OnceLock<Labels>,
+    /// Of kinds that users define only.
+    forms: OnceLock<Box<Forms>>,
 }
 
 /// The labels of an object, few and sorted.
@@ -38,6 +42,7 @@ impl Stored {
             body: with_revision(value, revision),
             built_in: false,
             labels: OnceLock::new(),
+            forms: OnceLock::new(),
         }
     }
 
@@ -49,6 +54,7 @@ impl Stored {
             body,
             built_in: false,
             labels: OnceLock::new(),
+            forms: OnceLock::new(),
         }
     }
 
@@ -58,6 +64,19 @@ impl Stored {
             built_in: true,
             ..Self::new(key, revision, value)
         }
+    }
+
+    /// The same object in another form.
+    pub fn shown_as(&self, body: Bytes) -> Self {
+        Self {
+            revision: self.revision,
+            ..Self::unsaved(Arc::clone(&self.key), body)
+        }
+    }
+
+    /// What is known of its forms.
+    pub fn forms(&self) -> &Forms {
+        self.forms.get_or_init(Box::default)
     }
 
     /// What a transaction expects that changes it.

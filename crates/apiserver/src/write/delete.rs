@@ -8,8 +8,8 @@ use insula_kinds::{FieldError, Kind, Object, Value, protobuf, time, types};
 use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
-use super::create::encoded;
 use super::metadata;
+use super::rules::encoded;
 use crate::authorize::Granted;
 use crate::built_in;
 use crate::cache::Stored;
