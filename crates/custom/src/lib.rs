@@ -8,4 +8,15 @@
 //! default      what is missing is filled in
 //! validate     what is wrong with an object, in Kubernetes' words; unchanged faults are
 //!              forgiven on update
+//! kind         the definition as the server works with it
+//! table        custom objects as rows, by paths (path) into them
+//! scale        how many of them there are to be
+//! openapi      what clients are told of their schemas
 //! ```
+
+pub mod kind;
+pub mod path;
+pub mod scale;
+pub mod table;
+
+pub use kind::Definition;
