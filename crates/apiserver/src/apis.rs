@@ -1,7 +1,7 @@
 //! The kinds that users define, as a space serves them: its own, and those that the system
 //! publishes to all.
 //!
-//! A space's own definition of a name wins, from the moment that it is there. What a space
+//! A space's own definition of a name wins, from the moment that it is established. What a space
 //! serves is derived from its definitions when somebody asks, like its policy, and is
 //! forgotten when nobody does; what a definition says is compiled once for all spaces that
 //! have the same.
@@ -132,13 +132,8 @@ impl Apis {
             .filter_map(|definition| Offer::of(registry, space, definition))
             .collect();
         if !space.is_system() {
-            let theirs = published(cache);
-            let theirs = theirs.iter().filter(|definition| {
-                let shadowed = own.binary_search_by(|own| own.key.cmp(&definition.key));
-                shadowed.is_err()
-            });
-            for definition in theirs {
-                let offer = Offer::of(registry, &Space::System, definition);
+            for definition in published(cache) {
+                let offer = Offer::of(registry, &Space::System, &definition);
                 offers.extend(offer.filter(|offer| !offers.iter().any(|own| own.meets(offer))));
             }
         }

@@ -97,7 +97,7 @@ fn read_custom(sent: &Sent, custom: &Custom, validation: FieldValidation) -> Res
     let decoded = match sent.media {
         Media::Json => decode::custom_json(&sent.body),
         Media::Yaml => decode::custom_yaml(&sent.body),
-        Media::Protobuf => return Err(Refusal::unsupported_media()),
+        Media::Protobuf => return Err(Refusal::unsupported_custom_body()),
     };
     let mut decoded = match decoded {
         Ok(decoded) => decoded,
@@ -120,9 +120,15 @@ pub fn settle_custom(custom: &Custom, decoded: &mut Decoded) -> Result<()> {
     let schema = custom.schema()?;
     let mut unknown = Vec::new();
     schema.prune(&mut decoded.object, &mut unknown);
-    schema.coerce_embedded(&mut decoded.object, &mut unknown);
+    let coerced = schema.coerce_embedded(&mut decoded.object, &mut unknown);
+    coerced.map_err(|why| {
+        let error = DecodeError::Type(why.to_string());
+        unhandled(Expected::from(&custom.version().kind), &error)
+    })?;
     unknown.sort();
-    let unknown = unknown.iter().map(|path| format!("unknown field \"{path}\""));
+    let unknown = unknown
+        .iter()
+        .map(|path| format!("unknown field \"{path}\""));
     decoded.problems.extend(unknown);
     Ok(())
 }
@@ -153,7 +159,12 @@ fn check_custom(object: &Object, sent: &Sent, expected: Expected<'_>) -> Result<
         let error = FieldError::invalid_text("kind", text("kind"), &why);
         let name = object.get("metadata").and_then(|of| of.get("name"));
         let name = name.and_then(Value::as_str).unwrap_or("");
-        return Err(Refusal::invalid_named(text("kind"), expected.group, name, &[error]));
+        return Err(Refusal::invalid_named(
+            text("kind"),
+            expected.group,
+            name,
+            &[error],
+        ));
     }
     Ok(())
 }

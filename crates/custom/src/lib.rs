@@ -12,6 +12,10 @@
 //! embedded     whole objects inside of objects: their metadata
 //! validate     what is wrong with an object, in Kubernetes' words; unchanged faults are
 //!              forgiven on update
+//! kind         the definition as the server works with it
+//! table        custom objects as rows, by paths (path) into them
+//! scale        how many of them there are to be
+//! openapi      what clients are told of their schemas
 //! ```
 
 pub mod approval;
@@ -20,13 +24,18 @@ pub mod definition;
 mod embedded;
 mod fill;
 pub mod format;
+pub mod kind;
 pub mod names;
+pub mod path;
 pub mod pattern;
 mod prune;
+pub mod scale;
 mod settled;
 mod structural;
+pub mod table;
 mod validate;
 
 pub use condition::{Condition, set_condition};
+pub use kind::Definition;
 pub use structural::{CompileError, Schema};
 pub use validate::{Change, Scale, Verdict};

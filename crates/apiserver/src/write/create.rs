@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use insula_core::Space;
-use insula_kinds::{
-    FieldError, Kind, Object, convert, defaults, encode, kinds, prepare, time, validate,
-};
+use insula_custom::Verdict;
+use insula_kinds::{FieldError, Kind, Object, kinds, prepare, time};
 use insula_store::{Expect, Outcome, Transaction};
 use uuid::Uuid;
 
 use super::{Done, admission, metadata, rights, rules};
 use crate::allocate::Allocator;
+use crate::apis;
 use crate::authorize::Granted;
 use crate::built_in;
 use crate::cache::Stored;
@@ -131,12 +131,7 @@ impl Draft<'_> {
         Err(Refusal::no_name_found(kind, &address.name))
     }
 
-    async fn commit(
-        &self,
-        registry: &Registry,
-        kind: &Served,
-        address: &Address,
-    ) -> Result<Done> {
+    async fn commit(&self, registry: &Registry, kind: &Served, address: &Address) -> Result<Done> {
         if built_in::is_one(&address.kind, &address.within()) {
             return Err(Refusal::already_exists(kind, &address.name));
         }
@@ -236,13 +231,7 @@ fn checks_of(transaction: &Transaction) -> Transaction {
 }
 
 /// Everything that the server adds to a new object.
-fn complete(
-    registry: &Registry,
-    kind: &Served,
-    address: &Address,
-    object: &mut Object,
-    now: &str,
-) {
+fn complete(registry: &Registry, kind: &Served, address: &Address, object: &mut Object, now: &str) {
     stamp(object, now);
     let uid = metadata::text(object, "uid").unwrap_or("").to_owned();
     let mut allocator = Allocator::new(registry, &address.space);
@@ -280,12 +269,25 @@ fn stamp(object: &mut Object, now: &str) {
 pub(super) struct Gate {
     tenant: Option<(Address, Arc<Stored>)>,
     namespace: Option<(Address, Arc<Stored>)>,
+    definition: Option<Defining>,
+}
+
+/// The definition that an object is one of, and the space's own of that name, which there
+/// must not be if it is the system's.
+struct Defining {
+    address: Address,
+    found: Arc<Stored>,
+    own: Option<Address>,
 }
 
 impl Gate {
     /// What closes it is looked at twice: the namespace that the cache shows may have been
     /// replaced by another of its name.
-    pub(super) async fn open(registry: &Registry, kind: &Kind, address: &Address) -> Result<Self> {
+    pub(super) async fn open(
+        registry: &Registry,
+        kind: &Served,
+        address: &Address,
+    ) -> Result<Self> {
         match Self::try_open(registry, kind, address).await {
             Err(_) => {
                 registry.catch_up().await?;
@@ -295,10 +297,11 @@ impl Gate {
         }
     }
 
-    async fn try_open(registry: &Registry, kind: &Kind, address: &Address) -> Result<Self> {
+    async fn try_open(registry: &Registry, kind: &Served, address: &Address) -> Result<Self> {
         let mut gate = Self {
             tenant: None,
             namespace: None,
+            definition: Defining::find(registry, kind, address)?,
         };
         if let Some(tenant) = address.space.tenant() {
             let name = tenant.as_str();
@@ -330,7 +333,55 @@ impl Gate {
             let unchanged = Expect::At(seen.revision);
             transaction = transaction.check(registry.key(address), unchanged);
         }
+        if let Some(definition) = &self.definition {
+            let unchanged = Expect::At(definition.found.revision);
+            transaction = transaction.check(registry.key(&definition.address), unchanged);
+            if let Some(own) = &definition.own {
+                transaction = transaction.check(registry.key(own), Expect::Absent);
+            }
+        }
         transaction
+    }
+}
+
+impl Defining {
+    /// What must not change while an object of a kind comes about that users define: nothing
+    /// is created by a definition that is being deleted, or that is published no more.
+    fn find(registry: &Registry, kind: &Served, address: &Address) -> Result<Option<Self>> {
+        let Some(custom) = kind.custom() else {
+            return Ok(None);
+        };
+        let apis = registry.apis(&address.space);
+        let offer = apis
+            .as_ref()
+            .and_then(|apis| apis.offer(&kind.group, &kind.resource));
+        let offer = offer.ok_or_else(Refusal::no_such_path)?;
+        if offer.terminating {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Refusal::not_allowed(kind, &address.name, why));
+        }
+        if offer.defined.id() != custom.defined().id() {
+            let why = "what defines this kind has changed; please try again";
+            return Err(Refusal::conflict(kind, &address.name, why));
+        }
+        let name = offer.name();
+        let source = apis::definition_address(&offer.source, &name);
+        let found = registry.cached(&source).ok_or_else(Refusal::no_such_path)?;
+        let own = (offer.source != address.space)
+            .then(|| apis::definition_address(&address.space, &name));
+        if own
+            .as_ref()
+            .is_some_and(|own| registry.cached(own).is_some())
+        {
+            let why = "this space has a definition of its own of this name, which will be served \
+                       when no object of the published one is left";
+            return Err(Refusal::not_allowed(kind, &address.name, why));
+        }
+        Ok(Some(Self {
+            address: source,
+            found,
+            own,
+        }))
     }
 }
 

@@ -72,6 +72,9 @@ pub fn prepare_changed(
     new: &mut Object,
     now: &str,
 ) {
+    if kind.custom().is_some() && subresource == Some("status") {
+        keep_all_but_status(old, new);
+    }
     prepare::update(kind, subresource, old, new);
     prepare::date(kind, subresource, old, new, now);
     if kind.is(apis::definitions()) {
@@ -156,6 +159,21 @@ pub fn encoded(kind: &Kind, object: &Object) -> Bytes {
         &mut out,
     );
     out.into()
+}
+
+/// Whoever writes the status writes nothing else, whatever else a kind has.
+fn keep_all_but_status(old: &Object, new: &mut Object) {
+    let status = new.remove("status");
+    let version = new.get("apiVersion").cloned();
+    let revision = new.get("metadata").and_then(|of| of.get("resourceVersion"));
+    let revision = revision.cloned();
+    *new = old.clone();
+    new.remove("status");
+    new.extend(status.map(|status| ("status".to_owned(), status)));
+    new.extend(version.map(|version| ("apiVersion".to_owned(), version)));
+    if let Some(revision) = revision {
+        super::metadata::of(new).insert("resourceVersion".to_owned(), revision);
+    }
 }
 
 fn scale(custom: &Custom) -> Option<insula_custom::Scale<'_>> {

@@ -25,6 +25,18 @@ pub(super) fn specifications(kind: &Kind, old: &Object, new: &Object) -> bool {
         })
 }
 
+/// Whether all that counts is the same in two objects of a kind that users define: the
+/// status is apart only if it is written apart.
+pub(super) fn customs(kind: &Kind, old: &Object, new: &Object) -> bool {
+    let counts = |member: &&String| match member.as_str() {
+        "metadata" | "apiVersion" | "kind" => false,
+        "status" => kind.subresource("status").is_none(),
+        _ => true,
+    };
+    let mut members = old.keys().chain(new.keys()).filter(counts);
+    members.all(|member| old.get(member) == new.get(member))
+}
+
 /// Whether a field below the top is the same in both.
 pub(super) fn below(kind: &Kind, path: [&str; 2], old: &Object, new: &Object) -> bool {
     let [top, json] = path;
