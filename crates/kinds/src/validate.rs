@@ -22,6 +22,8 @@ pub(crate) mod text;
 mod tree;
 mod workload;
 
+pub use text::{Faults, dns_subdomain, dns1035_label};
+
 use std::collections::HashSet;
 
 use crate::{FieldError, Kind, Object};

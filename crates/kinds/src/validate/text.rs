@@ -2,7 +2,7 @@
 //! own sentences.
 
 /// The sentences, none if all is well.
-pub(crate) type Faults = Vec<String>;
+pub type Faults = Vec<String>;
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
@@ -43,7 +43,7 @@ pub(crate) fn dns_label(text: &str) -> Faults {
 }
 
 /// A DNS label that begins with a letter.
-pub(crate) fn dns1035_label(text: &str) -> Faults {
+pub fn dns1035_label(text: &str) -> Faults {
     let mut faults = no_more_than(63, text);
     if !is_label(text) || !text.starts_with(|first: char| first.is_ascii_lowercase()) {
         faults.push(pattern(
@@ -56,7 +56,7 @@ pub(crate) fn dns1035_label(text: &str) -> Faults {
 }
 
 /// DNS labels joined by dots, up to 253 bytes.
-pub(crate) fn dns_subdomain(text: &str) -> Faults {
+pub fn dns_subdomain(text: &str) -> Faults {
     let mut faults = no_more_than(253, text);
     if !is_subdomain(text) {
         faults.push(pattern(SUBDOMAIN_RULE, SUBDOMAIN, &["example.com"]));
