@@ -49,6 +49,11 @@ impl Format {
         &self.name
     }
 
+    /// Whether it is a format of texts.
+    pub fn is_of_text(&self) -> bool {
+        matches!(self.kind, Kind::Text(_))
+    }
+
     /// Whether a text fits. Formats of numbers say nothing about texts.
     pub fn fits(&self, text: &str) -> bool {
         match self.kind {

@@ -1,13 +1,21 @@
 //! What is wrong with an object, in Kubernetes' words.
 
+mod junctor;
+mod list;
+mod number;
 mod path;
 pub(crate) mod print;
+mod ratchet;
+mod scale;
+mod value;
 
 pub(crate) use path::{Path, Step, Style};
 
 use insula_kinds::{FieldError, Object};
 
+use crate::embedded;
 use crate::structural::Schema;
+use value::Judge;
 
 /// An object that is written.
 #[derive(Clone, Copy, Debug)]
@@ -69,10 +77,63 @@ impl<'a> Change<'a> {
 impl Schema {
     /// What is wrong with the change.
     pub fn validate(&self, change: Change<'_>) -> Verdict {
-        let errors = change.known.to_vec();
+        let mut errors = change.known.to_vec();
+        self.validate_values(&change, &mut errors);
+        if let Some(scale) = &change.scale {
+            if !change.status_only {
+                scale::spec(scale, change.new, &mut errors);
+            }
+            scale::status(scale, change.new, &mut errors);
+        }
+        if !change.status_only {
+            embedded::validate(self, change.new, &mut errors);
+        }
+        self.validate_lists(&change, &mut errors);
         Verdict {
             errors,
             warnings: Vec::new(),
         }
     }
+
+    /// Objects are judged as if they were new. Only if something is wrong it is asked what
+    /// was wrong before, since that costs more and is rarely needed.
+    fn validate_values(&self, change: &Change<'_>, errors: &mut Vec<FieldError>) {
+        if change.status_only {
+            return self.validate_status(change, errors);
+        }
+        let mut found = Judge::new(self, None).judge_object(change.new, None);
+        if change.old.is_some() && !found.is_empty() {
+            found = Judge::new(self, None).judge_object(change.new, change.old);
+        }
+        errors.append(&mut found);
+    }
+
+    /// Of a write to the status only that is judged, and named as if it were the top.
+    fn validate_status(&self, change: &Change<'_>, errors: &mut Vec<FieldError>) {
+        let id = self.root().property(STATUS);
+        let (Some(id), Some(status)) = (id, change.new.get(STATUS)) else {
+            return;
+        };
+        let node = self.node(id);
+        let old = change.old.and_then(|old| old.get(STATUS));
+        let mut found = Judge::new(self, Some(STATUS)).judge(node, status, None);
+        if old.is_some() && !found.is_empty() {
+            found = Judge::new(self, Some(STATUS)).judge(node, status, old);
+        }
+        errors.append(&mut found);
+    }
+
+    /// Lists that had something twice may keep it, whatever else has changed.
+    fn validate_lists(&self, change: &Change<'_>, errors: &mut Vec<FieldError>) {
+        let mut found = list::duplicates(self, change.new);
+        let forgiven = change
+            .old
+            .filter(|_| !found.is_empty())
+            .is_some_and(|old| !list::duplicates(self, old).is_empty());
+        if !forgiven {
+            errors.append(&mut found);
+        }
+    }
 }
+
+const STATUS: &str = "status";

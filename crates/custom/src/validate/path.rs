@@ -48,6 +48,11 @@ impl<'a> Path<'a> {
         }
     }
 
+    /// The last step.
+    pub fn step(&self) -> Step<'a> {
+        self.step
+    }
+
     /// The path as text; nothing for the top.
     pub fn print(&self, style: Style) -> String {
         let mut steps = Vec::new();
