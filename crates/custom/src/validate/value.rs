@@ -3,8 +3,8 @@
 //! Every check that is passed is counted: where one of several schemas must fit and none
 //! does, the errors of the one with the most passed checks are told.
 
-use insula_kinds::field::{Fault, FieldError, quote};
 use insula_kinds::Object;
+use insula_kinds::field::{Fault, FieldError, quote};
 use serde_json::Value;
 
 use super::number::Num;
@@ -38,12 +38,7 @@ impl<'a> Judge<'a> {
     }
 
     /// What is wrong with the value; faults of what equals `old` are forgiven.
-    pub fn judge(
-        &mut self,
-        node: &Node,
-        value: &Value,
-        old: Option<&Value>,
-    ) -> Vec<FieldError> {
+    pub fn judge(&mut self, node: &Node, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = Vec::new();
         self.value(node, value, old, &Path::ROOT, &mut errors);
         self.finish(errors)
@@ -406,13 +401,7 @@ impl<'a> Judge<'a> {
         FieldError::invalid_text(self.field(&Path::ROOT), "", text)
     }
 
-    fn wrong_type(
-        &self,
-        path: &Path<'_>,
-        wanted: &str,
-        printed: &str,
-        found: &str,
-    ) -> FieldError {
+    fn wrong_type(&self, path: &Path<'_>, wanted: &str, printed: &str, found: &str) -> FieldError {
         let name = path.print(Style::Schema);
         let found = quote(found);
         FieldError {
