@@ -15,6 +15,7 @@
 //! ```
 
 pub mod kind;
+pub mod openapi;
 pub mod path;
 pub mod scale;
 pub mod table;
