@@ -6,6 +6,7 @@
 
 use std::sync::LazyLock;
 
+use serde::Serialize;
 use serde_json::json;
 
 use super::gnostic::{Message, named_paths_and_definitions};
@@ -96,13 +97,27 @@ pub fn v3_custom_document<'a>(
             .map(|(name, schema)| (name.clone(), schema.clone())),
     );
     let paths: Object = paths.iter().map(|path| path.written(Dialect::V3)).collect();
-    let document = json!({
-        "openapi": "3.0.0",
-        "info": {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"},
-        "paths": paths,
-        "components": {"schemas": schemas},
-    });
-    document.to_string().into_bytes()
+    let document = Document {
+        openapi: "3.0.0",
+        info: json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}),
+        paths,
+        components: Components { schemas },
+    };
+    serde_json::to_vec(&document).expect("values are always JSON")
+}
+
+/// A document of version 3 with its members in the usual order.
+#[derive(Serialize)]
+struct Document {
+    openapi: &'static str,
+    info: Value,
+    paths: Object,
+    components: Components,
+}
+
+#[derive(Serialize)]
+struct Components {
+    schemas: Object,
 }
 
 /// The name of a schema: `com.example.v1.Foo` for `Foo` in `example.com/v1`.
