@@ -26,6 +26,7 @@ mod fill;
 pub mod format;
 pub mod kind;
 pub mod names;
+pub mod openapi;
 pub mod path;
 pub mod pattern;
 mod prune;
