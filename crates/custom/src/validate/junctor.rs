@@ -86,7 +86,11 @@ impl Judge<'_> {
             }
             several => {
                 let count = several.len();
-                self.unfit(path, &format!("{rule} Found {count} valid alternatives"), errors);
+                self.unfit(
+                    path,
+                    &format!("{rule} Found {count} valid alternatives"),
+                    errors,
+                );
                 0
             }
         }
@@ -105,7 +109,9 @@ impl Judge<'_> {
             let mut below = Vec::new();
             passed += self.branch(*id, subject, path, &mut below);
             fit += usize::from(below.is_empty());
-            below.into_iter().for_each(|error| self.push(errors, || error));
+            below
+                .into_iter()
+                .for_each(|error| self.push(errors, || error));
         }
         if fit < branches.len() {
             let none = if fit == 0 { ". None validated" } else { "" };

@@ -90,7 +90,11 @@ impl Judge<'_> {
             self.push(errors, || self.out_of_range(node, "Checked", path));
         }
         if let Some(checks) = node.checks.as_deref() {
-            let bounds = Bounds { node, range, checks };
+            let bounds = Bounds {
+                node,
+                range,
+                checks,
+            };
             self.factor(&bounds, number, path, errors);
             self.bound(&bounds, Side::Minimum, number, path, errors);
             self.bound(&bounds, Side::Maximum, number, path, errors);
@@ -125,7 +129,11 @@ impl Judge<'_> {
                 FieldError::invalid_printed(self.field(path), &shown, &text)
             });
         } else if !multiple {
-            let number = if native { number } else { Num::Float(number.float()) };
+            let number = if native {
+                number
+            } else {
+                Num::Float(number.float())
+            };
             self.out_of_bound(number, &format!("a multiple of {shown}"), path, errors);
         }
     }
@@ -151,7 +159,11 @@ impl Judge<'_> {
         };
         let Some(order) = order else { return };
         if order == side.beyond() || (exclusive && order.is_eq()) {
-            let number = if native { number } else { Num::Float(number.float()) };
+            let number = if native {
+                number
+            } else {
+                Num::Float(number.float())
+            };
             let wanted = match (side, exclusive) {
                 (Side::Maximum, true) => format!("less than {shown}"),
                 (Side::Maximum, false) => format!("less than or equal to {shown}"),
@@ -187,7 +199,9 @@ impl Judge<'_> {
             None => "(default format)".to_owned(),
         };
         let name = path.print(Style::Schema);
-        self.general(&format!("{what} value must be of type {kind} {format} in {name}"))
+        self.general(&format!(
+            "{what} value must be of type {kind} {format} in {name}"
+        ))
     }
 
     fn out_of_bound(
@@ -249,7 +263,11 @@ fn is_int64(float: f64) -> bool {
 
 /// A float as an integer, as Go converts it: what has no room becomes the smallest.
 pub(super) fn truncate(float: f64) -> i64 {
-    if is_int64(float) { float as i64 } else { i64::MIN }
+    if is_int64(float) {
+        float as i64
+    } else {
+        i64::MIN
+    }
 }
 
 fn is_multiple(number: f64, factor: f64) -> bool {

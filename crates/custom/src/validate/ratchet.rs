@@ -26,12 +26,12 @@ pub(super) fn same(schema: &Schema, node: &Node, new: &Value, old: &Value) -> bo
 /// Whether two objects are the same to the schema.
 pub(super) fn same_members(schema: &Schema, node: &Node, new: &Object, old: &Object) -> bool {
     new.len() == old.len()
-        && new.iter().all(|(name, new)| {
-            match (node.member(name), old.get(name)) {
+        && new
+            .iter()
+            .all(|(name, new)| match (node.member(name), old.get(name)) {
                 (Some(id), Some(old)) => same(schema, schema.node(id), new, old),
                 _ => false,
-            }
-        })
+            })
 }
 
 fn same_map(schema: &Schema, node: &Node, new: &[Value], old: &Value) -> bool {
@@ -55,9 +55,8 @@ pub(super) struct Items<'a> {
 impl<'a> Items<'a> {
     /// The items of an old list at a node.
     pub fn of(node: &'a Node, old: Option<&'a Value>) -> Self {
-        let keyed = node.list == ListKind::Map
-            && node.kind == Some(Type::Array)
-            && !node.keys.is_empty();
+        let keyed =
+            node.list == ListKind::Map && node.kind == Some(Type::Array) && !node.keys.is_empty();
         let old = old.filter(|_| keyed).and_then(Value::as_array);
         let items = old.map_or(&[][..], Vec::as_slice);
         let index = (items.len() > SHORT).then(|| {

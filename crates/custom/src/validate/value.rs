@@ -3,8 +3,8 @@
 //! Every check that is passed is counted: where one of several schemas must fit and none
 //! does, the errors of the one with the most passed checks are told.
 
-use insula_kinds::field::{Fault, FieldError, quote};
 use insula_kinds::Object;
+use insula_kinds::field::{Fault, FieldError, quote};
 use serde_json::Value;
 
 use super::number::Num;
@@ -38,12 +38,7 @@ impl<'a> Judge<'a> {
     }
 
     /// What is wrong with the value; faults of what equals `old` are forgiven.
-    pub fn judge(
-        &mut self,
-        node: &Node,
-        value: &Value,
-        old: Option<&Value>,
-    ) -> Vec<FieldError> {
+    pub fn judge(&mut self, node: &Node, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = Vec::new();
         self.value(node, value, old, &Path::ROOT, &mut errors);
         self.finish(errors)
@@ -406,13 +401,7 @@ impl<'a> Judge<'a> {
         FieldError::invalid_text(self.field(&Path::ROOT), "", text)
     }
 
-    fn wrong_type(
-        &self,
-        path: &Path<'_>,
-        wanted: &str,
-        printed: &str,
-        found: &str,
-    ) -> FieldError {
+    fn wrong_type(&self, path: &Path<'_>, wanted: &str, printed: &str, found: &str) -> FieldError {
         let name = path.print(Style::Schema);
         let found = quote(found);
         FieldError {
@@ -581,5 +570,29 @@ impl Judge<'_> {
         if node.checks.as_deref().is_some_and(listed) {
             self.allowed(node, &Value::Object(object.clone()), &Path::ROOT, errors);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_large_schema_times_a_large_object_is_not_judged_to_the_end() {
+        let branches: Vec<_> = (0..100).map(|_| json!({"minimum": 5})).collect();
+        let schema = json!({"type": "object", "properties": {"l": {"type": "array",
+            "items": {"type": "integer", "not": {"anyOf": branches}}}}});
+        let schema = Schema::compile(&schema).expect("it compiles");
+        let object = json!({"l": vec![1; 1_000]});
+        let object = object.as_object().expect("an object");
+        let mut judge = Judge::new(&schema, None);
+        assert_eq!(judge.judge_object(object, None), []);
+        judge.left = 100_000;
+        let errors = judge.judge_object(object, None);
+        let last = errors.last().expect("an error").to_string();
+        let text =
+            "<nil>: Invalid value: \"\": the object takes too many checks against its schema";
+        assert_eq!(last, text);
     }
 }
