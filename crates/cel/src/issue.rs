@@ -65,13 +65,20 @@ pub struct Issue {
 pub struct Issues {
     source: Source,
     issues: Vec<Issue>,
+    more: usize,
 }
 
 impl Issues {
-    /// Complaints about a text, which are put into the order of the places they are about.
+    /// Complaints about a text. The first of them are put into the order of their places.
     pub(crate) fn new(source: Source, mut issues: Vec<Issue>) -> Self {
+        let more = issues.len().saturating_sub(SHOWN);
+        issues.truncate(SHOWN);
         issues.sort_by_key(|issue| issue.offset);
-        Self { source, issues }
+        Self {
+            source,
+            issues,
+            more,
+        }
     }
 
     /// The complaints one by one.
@@ -83,13 +90,13 @@ impl Issues {
 
 impl fmt::Display for Issues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, issue) in self.issues.iter().take(SHOWN).enumerate() {
+        for (at, issue) in self.issues.iter().enumerate() {
             if at > 0 {
                 f.write_str("\n")?;
             }
             show(f, &self.source, issue)?;
         }
-        match self.issues.len().saturating_sub(SHOWN) {
+        match self.more {
             0 => Ok(()),
             more => write!(f, "\n{more} more errors were truncated"),
         }

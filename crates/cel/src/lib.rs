@@ -11,7 +11,10 @@
 
 mod ast;
 mod check;
+pub mod declare;
+mod deep;
 mod environment;
+mod estimate;
 mod function;
 mod issue;
 mod parse;
@@ -20,6 +23,7 @@ mod types;
 
 pub use ast::{Comprehension, Entry, Expr, Id, Literal, Node};
 pub use environment::{Environment, OldSelf};
+pub use estimate::{Cost, Extent, Format, Within, estimate};
 pub use function::{Function, Overload, function};
 pub use issue::{Issue, Issues};
 pub use program::Program;

@@ -18,6 +18,7 @@ mod recover;
 mod token;
 
 use crate::ast::Expr;
+use crate::deep::with_room;
 use crate::issue::{Issue, Source};
 use grammar::Parser;
 
@@ -43,5 +44,20 @@ pub(crate) fn parse(source: &Source) -> Result<Parsed, Vec<Issue>> {
             message,
         }]);
     }
-    Parser::new(&source.text).parse()
+    with_room(nesting(&source.text), || Parser::new(&source.text).parse())
+}
+
+/// About how deep the parser has to go: no less than that.
+fn nesting(text: &[char]) -> usize {
+    let (mut open, mut deepest, mut choices) = (0_usize, 0, 0);
+    for c in text {
+        match c {
+            '(' | '[' | '{' => open += 1,
+            ')' | ']' | '}' => open = open.saturating_sub(1),
+            '?' => choices += 1,
+            _ => {}
+        }
+        deepest = deepest.max(open);
+    }
+    deepest + choices
 }

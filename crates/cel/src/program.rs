@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::ast::{Expr, Id};
 use crate::check::check;
+use crate::deep::with_room;
 use crate::environment::Environment;
 use crate::issue::{Issues, Source};
 use crate::parse::parse;
@@ -20,6 +21,7 @@ pub struct Program {
 struct Inner {
     text: String,
     expr: Expr,
+    depth: usize,
     checked: Checked,
 }
 
@@ -48,11 +50,13 @@ impl Program {
             Ok(parsed) => parsed,
             Err(issues) => return Err(Issues::new(text, issues)),
         };
-        match check(environment, &mut parsed) {
+        let depth = parsed.expr.depth();
+        match with_room(depth, || check(environment, &mut parsed)) {
             Ok(checked) => {
                 let inner = Inner {
                     text: source.to_owned(),
                     expr: parsed.expr,
+                    depth,
                     checked,
                 };
                 Ok(Self {
@@ -74,6 +78,12 @@ impl Program {
     #[must_use]
     pub fn expr(&self) -> &Expr {
         &self.inner.expr
+    }
+
+    /// How deep the tree is: what walks over it calls itself so many times.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.inner.depth
     }
 
     /// The type of what comes of it.

@@ -359,13 +359,12 @@ impl<'a> Parser<'a> {
         if optional {
             self.words.take_any();
         }
+        let begin = self.words.ahead(0).start;
         let name = self.name(SUFFIX.or_nothing(), 22)?;
         let height = operand.height + 1;
         let Some((place, name)) = name else {
-            return Ok(Part {
-                expr: operand.expr,
-                height,
-            });
+            let expr = self.build.complain(begin, "unsupported ident kind");
+            return Ok(Part { expr, height });
         };
         let expr = if optional {
             let field = self.node(place, Node::Literal(Literal::String(name)));

@@ -12,6 +12,7 @@ pub(crate) struct Lexer<'a> {
 }
 
 /// What could not be read: the characters from `start` up to `end`.
+#[derive(Clone, Copy)]
 pub(crate) struct Unreadable {
     pub(crate) start: usize,
     pub(crate) end: usize,

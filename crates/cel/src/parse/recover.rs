@@ -25,6 +25,8 @@ pub(crate) struct Words<'a> {
     tokens: Vec<Token>,
     at: usize,
     pub(crate) issues: Vec<Issue>,
+    /// What is between words and could not be read.
+    unreadable: Vec<Unreadable>,
     /// What may follow each rule that is at work, the innermost last.
     contexts: Vec<Set>,
     /// Where in the grammar we are.
@@ -60,6 +62,7 @@ impl<'a> Words<'a> {
             tokens: Vec::new(),
             at: 0,
             issues: Vec::new(),
+            unreadable: Vec::new(),
             contexts: Vec::new(),
             state: 0,
             recovering: false,
@@ -82,9 +85,11 @@ impl<'a> Words<'a> {
             }
             match self.lexer.next() {
                 Ok(token) => self.tokens.push(token),
-                Err(Unreadable { start, end }) => {
+                Err(unreadable) => {
+                    let Unreadable { start, end } = unreadable;
                     let quoted = quote(&self.text[start..end].iter().collect::<String>());
                     self.report(start, format!("token recognition error at: {quoted}"));
+                    self.unreadable.push(unreadable);
                 }
             }
         }
@@ -295,7 +300,15 @@ impl<'a> Words<'a> {
     fn no_viable(&self, first: Token, offending: Token) -> String {
         let text: String = match first.kind {
             Kind::End => "<EOF>".to_owned(),
-            _ => self.text[first.start..offending.end].iter().collect(),
+            _ => (first.start..offending.end)
+                .filter(|at| {
+                    !self
+                        .unreadable
+                        .iter()
+                        .any(|it| (it.start..it.end).contains(at))
+                })
+                .map(|at| self.text[at])
+                .collect(),
         };
         // A reserved word behind a single character is reported as what it is.
         if let Some(word @ ("true" | "false" | "null")) = text.get(1..) {
