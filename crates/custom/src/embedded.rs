@@ -103,7 +103,7 @@ impl Coercer<'_> {
             return Ok(());
         };
         let place = || path.child(Step::Property("metadata")).print(Style::Field);
-        let mut meta = match decode::value(of, value.clone()) {
+        let meta = match decode::value(of, value.clone()) {
             Ok(decoded) => {
                 let problems = decoded.problems.iter();
                 let fields = problems.filter_map(|problem| {
@@ -123,8 +123,11 @@ impl Coercer<'_> {
                 _ => return Ok(()),
             },
         };
-        encode::normalize(of, &mut meta);
-        object.insert("metadata".to_owned(), Value::Object(meta));
+        // What is written also has the fields that Go never leaves out.
+        let mut text = Vec::new();
+        encode::nested(of, &meta, &mut text);
+        let meta = serde_json::from_slice(&text).unwrap_or(Value::Object(meta));
+        object.insert("metadata".to_owned(), meta);
         Ok(())
     }
 }

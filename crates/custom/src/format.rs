@@ -9,7 +9,7 @@ mod uri;
 use std::sync::Arc;
 
 /// A format that values are judged by.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Format {
     /// Its name as it was written: `date-time`.
     name: Arc<str>,
@@ -17,7 +17,7 @@ pub struct Format {
 }
 
 /// Which format it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum Kind {
     Int32,
     Int64,

@@ -117,7 +117,12 @@ fn escape<'a>(rest: &'a str, out: &mut String) -> &'a str {
             quoted.chars().for_each(|letter| literal(letter, out));
             return after;
         }
-        'A' | 'z' | 'a' | 'f' | 't' | 'n' | 'r' | 'v' | 'x' => {
+        'x' => {
+            let (code, after) = class::hexadecimal(after, out);
+            code.into_iter().for_each(|code| code_point(code, out));
+            return after;
+        }
+        'A' | 'z' | 'a' | 'f' | 't' | 'n' | 'r' | 'v' => {
             out.push('\\');
             out.push(letter);
         }

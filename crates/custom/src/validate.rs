@@ -6,12 +6,16 @@ mod number;
 mod path;
 pub(crate) mod print;
 mod ratchet;
+mod rule;
 mod scale;
 mod value;
 
+use path::NOWHERE;
 pub(crate) use path::{Path, Step, Style};
 
+use insula_kinds::field::Fault;
 use insula_kinds::{FieldError, Object};
+use serde_json::Value;
 
 use crate::embedded;
 use crate::structural::Schema;
@@ -89,10 +93,15 @@ impl Schema {
             embedded::validate(self, change.new, &mut errors);
         }
         self.validate_lists(&change, &mut errors);
-        Verdict {
-            errors,
-            warnings: Vec::new(),
+        let mut warnings = Vec::new();
+        if self.is_ruled() {
+            if errors.iter().any(|error| blocks_rules(error.fault)) {
+                errors.push(FieldError::invalid(NOWHERE, &Value::Null, NOT_ASKED));
+            } else {
+                rule::ask(self, &change, &mut errors, &mut warnings);
+            }
         }
+        Verdict { errors, warnings }
     }
 
     /// Objects are judged as if they were new. Only if something is wrong it is asked what
@@ -115,7 +124,10 @@ impl Schema {
             return;
         };
         let node = self.node(id);
-        let old = change.old.and_then(|old| old.get(STATUS));
+        // A status that is missing and one that is null are the same to Kubernetes.
+        let old = change
+            .old
+            .map(|old| old.get(STATUS).unwrap_or(&Value::Null));
         let mut found = Judge::new(self, Some(STATUS)).judge(node, status, None);
         if old.is_some() && !found.is_empty() {
             found = Judge::new(self, Some(STATUS)).judge(node, status, old);
@@ -137,3 +149,17 @@ impl Schema {
 }
 
 const STATUS: &str = "status";
+const NOT_ASKED: &str = "some validation rules were not checked because the object was invalid; \
+    correct the existing errors to complete validation";
+
+/// Rules are not asked about objects that are not even of the right shape.
+fn blocks_rules(fault: Fault) -> bool {
+    matches!(
+        fault,
+        Fault::NotSupported
+            | Fault::Required
+            | Fault::TooLong
+            | Fault::TooMany
+            | Fault::TypeInvalid
+    )
+}

@@ -120,20 +120,23 @@ fn is_sloppy_ipv6(text: &str) -> bool {
     }
 }
 
-/// 6, 8 or 20 bytes, with colons, dashes, or dots after every second.
+/// 6, 8 or 20 bytes: with colons, with dashes, with dots after every second, or with nothing
+/// in between.
 pub(super) fn is_mac(text: &str) -> bool {
+    let hexadecimal = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let groups = |separator: char, width: usize| {
-        let mut groups = 0;
+        let mut count = 0;
         let right = text.split(separator).all(|group| {
-            groups += 1;
-            group.len() == width && group.bytes().all(|byte| byte.is_ascii_hexdigit())
+            count += 1;
+            group.len() == width && hexadecimal(group)
         });
-        right.then_some(groups * width / 2)
+        right.then_some(count * width / 2)
     };
-    let bytes = match text.as_bytes().get(2) {
-        Some(b':') => groups(':', 2),
-        Some(b'-') => groups('-', 2),
-        _ => groups('.', 4),
+    let bytes = match (text.as_bytes().get(2), text.as_bytes().get(4)) {
+        (Some(b':'), _) => groups(':', 2),
+        (Some(b'-'), _) => groups('-', 2),
+        (_, Some(b'.')) => groups('.', 4),
+        _ => (text.len().is_multiple_of(2) && hexadecimal(text)).then_some(text.len() / 2),
     };
     matches!(bytes, Some(6 | 8 | 20))
 }

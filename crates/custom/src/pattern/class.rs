@@ -121,7 +121,7 @@ fn character<'a>(rest: &'a str, out: &mut String) -> (Option<u32>, &'a str) {
 }
 
 /// `\x7F` or `\x{10FFFF}`.
-fn hexadecimal<'a>(after: &'a str, out: &mut String) -> (Option<u32>, &'a str) {
+pub(super) fn hexadecimal<'a>(after: &'a str, out: &mut String) -> (Option<u32>, &'a str) {
     let (digits, after) = match after.strip_prefix('{') {
         Some(braced) => braced.split_once('}').unwrap_or((braced, "")),
         None => after.split_at_checked(2).unwrap_or((after, "")),

@@ -26,8 +26,6 @@ pub(crate) struct Node {
     pub list: ListKind,
     /// Whether rules in CEL are here or below, where they count.
     pub ruled: bool,
-    /// Whether defaults are below.
-    pub defaults: bool,
     /// Sorted by name.
     pub properties: Box<[(Arc<str>, NodeId)]>,
     pub additional: Additional,

@@ -29,13 +29,13 @@ pub(crate) fn plain(number: &Number) -> String {
     }
 }
 
-/// A float as `%v` prints it: with an exponent of two digits if it is small or large.
+/// A float as `%v` prints it: with an exponent if it is small or reaches a million.
 pub(crate) fn float(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
     let size = value.abs();
-    if size != 0.0 && !(1e-4..1e21).contains(&size) {
+    if size != 0.0 && !(1e-4..1e6).contains(&size) {
         return with_exponent(value, 2);
     }
     format!("{value}")

@@ -572,3 +572,27 @@ impl Judge<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_large_schema_times_a_large_object_is_not_judged_to_the_end() {
+        let branches: Vec<_> = (0..100).map(|_| json!({"minimum": 5})).collect();
+        let schema = json!({"type": "object", "properties": {"l": {"type": "array",
+            "items": {"type": "integer", "not": {"anyOf": branches}}}}});
+        let schema = Schema::compile(&schema).expect("it compiles");
+        let object = json!({"l": vec![1; 1_000]});
+        let object = object.as_object().expect("an object");
+        let mut judge = Judge::new(&schema, None);
+        assert_eq!(judge.judge_object(object, None), []);
+        judge.left = 100_000;
+        let errors = judge.judge_object(object, None);
+        let last = errors.last().expect("an error").to_string();
+        let text =
+            "<nil>: Invalid value: \"\": the object takes too many checks against its schema";
+        assert_eq!(last, text);
+    }
+}
