@@ -10,6 +10,19 @@
 //!
 //! Nothing here knows HTTP, a store, a tenant or a cache: whoever calls brings the objects.
 
+mod condition;
+mod criteria;
 mod expression;
+mod refusal;
+mod request;
+pub mod review;
 pub mod url;
 pub mod validate;
+pub mod webhook;
+
+pub use condition::Context;
+pub use criteria::{Criteria, Served};
+pub use refusal::Refusal;
+pub use request::{
+    GroupVersionKind, GroupVersionResource, Operation, Request, Requester, Subject, Target,
+};

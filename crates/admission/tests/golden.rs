@@ -1,4 +1,5 @@
 //! What a real kube-apiserver said to configurations, word for word.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use insula_admission::validate;
 use insula_kinds::{Kind, Object, Value, defaults, kinds};
