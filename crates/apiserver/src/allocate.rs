@@ -54,7 +54,7 @@ impl<'a> Allocator<'a> {
 
 /// Gives a service what its new type needs.
 pub fn for_update(registry: &Registry, address: &Address, object: &mut Object) {
-    if address.kind != core_kind("services") {
+    if !address.kind.is(core_kind("services")) {
         return;
     }
     let mut allocator = Allocator::new(registry, &address.space);

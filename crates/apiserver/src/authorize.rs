@@ -63,7 +63,7 @@ impl Granted {
     /// The one object that the path names, as it is stored.
     pub fn address(&self) -> Result<Address> {
         Ok(Address {
-            kind: self.path.of().storage(),
+            kind: self.path.kind.storage(),
             space: self.space()?.clone(),
             namespace: self.path.namespace.clone(),
             name: self.path.name.clone().unwrap_or_default(),
@@ -314,7 +314,7 @@ async fn must_exist(registry: &Registry, spaces: &Spaces) -> Result<()> {
 /// What a request for objects is to a policy. A namespace is in itself.
 pub fn act<'a>(path: &'a ResourcePath, name: Option<&'a str>) -> ResourceAct<'a> {
     let kind = path.of();
-    let namespace = match path.kind == core_kind("namespaces") {
+    let namespace = match path.kind.is(core_kind("namespaces")) {
         true => path.name.as_deref(),
         false => path.namespace.as_deref(),
     };

@@ -7,10 +7,10 @@ use std::task::{Context, Poll, ready};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::Stream;
 use http_body::{Frame, SizeHint};
-use insula_kinds::Kind;
 
 use crate::cache::Stored;
 use crate::limit::{Seat, Turns};
+use crate::served::Served;
 
 /// What an answer carries.
 pub enum Body {
@@ -42,7 +42,7 @@ pub struct Counted {
 
 /// A JSON list of cached objects.
 pub struct List {
-    kind: &'static Kind,
+    kind: Served,
     head: Bytes,
     items: std::vec::IntoIter<Arc<Stored>>,
     first: bool,
@@ -134,12 +134,12 @@ impl From<Bytes> for Body {
 
 impl List {
     /// `head`, the items without their kinds, `tail`.
-    pub fn new(kind: &'static Kind, head: Bytes, items: Vec<Arc<Stored>>, tail: Bytes) -> Self {
+    pub fn new(kind: &Served, head: Bytes, items: Vec<Arc<Stored>>, tail: Bytes) -> Self {
         let commas = items.len().saturating_sub(1);
         let bodies: usize = items.iter().map(|item| item.item(kind).len() + 1).sum();
         let left = (head.len() + bodies + commas + tail.len()) as u64;
         Self {
-            kind,
+            kind: kind.clone(),
             head,
             items: items.into_iter(),
             first: true,
@@ -164,7 +164,7 @@ impl List {
             };
             piece.put_slice(if self.first { b"{" } else { b",{" });
             self.first = false;
-            piece.put_slice(&object.item(self.kind));
+            piece.put_slice(&object.item(&self.kind));
         }
         self.left = self.left.saturating_sub(piece.len() as u64);
         Some(piece.freeze())

@@ -7,37 +7,39 @@
 
 use std::sync::Arc;
 
+use insula_access::rbac::RbacKind;
 use insula_access::rbac::bootstrap::{self, BuiltIn};
 use insula_core::Space;
-use insula_kinds::{KindId, kinds};
+use insula_kinds::KindId;
 use serde_json::{Value, json};
 
 use crate::cache::{Cache, Life, Stored};
 use crate::policy;
 use crate::registry::Address;
+use crate::served::Served;
 use crate::write::encoded;
 
 /// Whether there is one of this kind and key.
-pub fn is_one(kind: KindId, within: &str) -> bool {
-    policy::rbac_kind(kind).is_some_and(|kind| bootstrap::find(kind, within).is_some())
+pub fn is_one(kind: &Served, within: &str) -> bool {
+    rbac_kind(kind).is_some_and(|kind| bootstrap::find(kind, within).is_some())
 }
 
 /// Whether there are any of this kind.
-pub fn are_some(kind: KindId) -> bool {
-    policy::rbac_kind(kind).is_some()
+pub fn are_some(kind: &Served) -> bool {
+    rbac_kind(kind).is_some()
 }
 
 /// The one of this kind and key, as the space shows it.
 pub fn find(address: &Address, life: &Life) -> Option<Arc<Stored>> {
-    let kind = policy::rbac_kind(address.kind)?;
+    let kind = rbac_kind(&address.kind)?;
     let found = bootstrap::find(kind, &address.within())?;
-    Some(Arc::new(shown(address.kind, &address.space, found, life)))
+    Some(Arc::new(shown(&address.kind, &address.space, found, life)))
 }
 
 /// All of this kind whose keys begin with `prefix`, in the order of keys, as the space shows
 /// them.
-pub fn all(kind: KindId, space: &Space, prefix: &str, life: &Life) -> Vec<Arc<Stored>> {
-    let table: &[BuiltIn] = policy::rbac_kind(kind).map_or(&[], bootstrap::objects);
+pub fn all(kind: &Served, space: &Space, prefix: &str, life: &Life) -> Vec<Arc<Stored>> {
+    let table: &[BuiltIn] = rbac_kind(kind).map_or(&[], bootstrap::objects);
     let chosen = table.iter().filter(|one| one.key().starts_with(prefix));
     chosen
         .map(|one| Arc::new(shown(kind, space, one, life)))
@@ -53,7 +55,7 @@ pub fn shadowed(
 ) -> Option<Arc<Stored>> {
     let found = bootstrap::find(policy::rbac_kind(kind)?, &object.key)?;
     let life = cache.life(space)?;
-    Some(Arc::new(shown(kind, space, found, &life)))
+    Some(Arc::new(shown(&kind.into(), space, found, &life)))
 }
 
 /// Stored objects and built-in ones in the order of their keys; what is stored shadows.
@@ -66,10 +68,13 @@ pub fn merge(stored: Vec<Arc<Stored>>, built_in: Vec<Arc<Stored>>) -> Vec<Arc<St
     all
 }
 
-fn shown(kind: KindId, space: &Space, one: &BuiltIn, life: &Life) -> Stored {
-    let of = kinds().get(kind);
+fn rbac_kind(kind: &Served) -> Option<RbacKind> {
+    kind.id().and_then(policy::rbac_kind)
+}
+
+fn shown(kind: &Served, space: &Space, one: &BuiltIn, life: &Life) -> Stored {
     let address = Address {
-        kind,
+        kind: kind.clone(),
         space: space.clone(),
         namespace: one.namespace().map(str::to_owned),
         name: one.name().to_owned(),
@@ -77,12 +82,12 @@ fn shown(kind: KindId, space: &Space, one: &BuiltIn, life: &Life) -> Stored {
     let mut object = one.object();
     let metadata = object.entry("metadata").or_insert_with(|| json!({}));
     metadata["selfLink"] = address.self_link().into();
-    metadata["uid"] = uid(life, of.resource.as_str(), one.key()).into();
+    metadata["uid"] = uid(life, kind.resource.as_str(), one.key()).into();
     metadata["creationTimestamp"] = created(life);
     if let Some(tenant) = space.tenant() {
         metadata["tenant"] = tenant.as_str().into();
     }
-    let value = encoded(of, &object);
+    let value = encoded(kind, &object);
     Stored::built_in(one.key().into(), life.birth, &value)
 }
 

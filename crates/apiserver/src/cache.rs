@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use insula_core::{Layout, Revision, Space, TenantName};
-use insula_kinds::{KindId, kinds};
+use insula_kinds::kinds;
 use tokio::sync::Notify;
 
 pub use collection::{Change, Collection, Cursor, Event, Lost, Snapshot, frame};
@@ -23,11 +23,17 @@ pub use entry::{Stored, with_revision, without_revision};
 pub use feed::{Feed, load};
 pub use life::Life;
 
+use crate::served::{Shelfmark, Shelved};
+
 /// All collections of all spaces.
 #[derive(Debug)]
 pub struct Cache {
     layout: Layout,
-    shelves: Vec<Shelf>,
+    shelves: Vec<Arc<Shelf>>,
+    /// Those of kinds that users define: by group and plural.
+    customs: RwLock<HashMap<Box<str>, Group>>,
+    /// The revision at which a collection of such a kind was last given up.
+    cleared: AtomicU64,
     /// Everything that happened after it is told to watchers.
     start: Revision,
     /// The spaces that there are.
@@ -39,6 +45,9 @@ pub struct Cache {
     advanced: Notify,
     progress_wanted: Notify,
 }
+
+/// The kinds of a group that users define, by their plurals.
+type Group = HashMap<Box<str>, Arc<Shelf>>;
 
 /// The collections of one kind.
 #[derive(Debug)]
@@ -67,14 +76,11 @@ const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 impl Cache {
     fn new(layout: Layout, at: Revision) -> Self {
-        let shelf = |_| Shelf {
-            spaces: RwLock::default(),
-            everywhere: Arc::new(Collection::new(at)),
-            version: AtomicU64::new(0),
-        };
         Self {
             layout,
-            shelves: kinds().iter().map(shelf).collect(),
+            shelves: kinds().iter().map(|_| Shelf::new(at)).collect(),
+            customs: RwLock::default(),
+            cleared: AtomicU64::new(0),
             start: at,
             lives: RwLock::default(),
             compiled: Mutex::default(),
@@ -85,39 +91,33 @@ impl Cache {
     }
 
     /// The objects of a kind in a space, if there ever was one.
-    pub fn find(&self, kind: KindId, space: &Space) -> Option<Arc<Collection>> {
-        let spaces = self
-            .shelf(kind)
-            .spaces
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        spaces.get(space).cloned()
+    pub fn find(&self, kind: impl Shelved, space: &Space) -> Option<Arc<Collection>> {
+        self.find_shelf(kind.shelfmark())?.find(space)
     }
 
     /// The objects of a kind in a space.
-    pub fn collection(&self, kind: KindId, space: &Space) -> Arc<Collection> {
-        if let Some(found) = self.find(kind, space) {
+    pub fn collection(&self, kind: impl Shelved, space: &Space) -> Arc<Collection> {
+        let mark = kind.shelfmark();
+        let shelf = self.shelf(mark);
+        if let Some(found) = shelf.find(space) {
             return found;
         }
-        let mut spaces = self
-            .shelf(kind)
-            .spaces
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        let floor = self.first_of(space);
+        let mut spaces = shelf.spaces.write().unwrap_or_else(PoisonError::into_inner);
+        let floor = self.first_of(space).max(self.first_on(mark));
         let made = spaces.entry(space.clone());
         Arc::clone(made.or_insert_with(|| Arc::new(Collection::new(floor))))
     }
 
     /// The collections of a kind, in the order of their spaces.
-    pub fn everywhere(&self, kind: KindId) -> Vec<(Space, Arc<Collection>)> {
-        self.shelf(kind).all()
+    pub fn everywhere(&self, kind: impl Shelved) -> Vec<(Space, Arc<Collection>)> {
+        let shelf = self.find_shelf(kind.shelfmark());
+        shelf.map(|shelf| shelf.all()).unwrap_or_default()
     }
 
     /// The objects of a kind in every space whose keys begin with `prefix`; `None` if a
     /// transaction changed some while they were collected.
-    pub fn panorama(&self, kind: KindId, prefix: &str) -> Option<Panorama> {
-        let shelf = self.shelf(kind);
+    pub fn panorama(&self, kind: impl Shelved, prefix: &str) -> Option<Panorama> {
+        let shelf = self.shelf(kind.shelfmark());
         let version = shelf.version.load(Ordering::Acquire);
         let (cursor, last) = shelf.everywhere.end();
         let mut objects = Vec::new();
@@ -137,13 +137,13 @@ impl Cache {
     }
 
     /// The revision of the last change to an object of a kind in any space.
-    pub fn last_of_all(&self, kind: KindId) -> Revision {
-        self.shelf(kind).everywhere.last()
+    pub fn last_of_all(&self, kind: impl Shelved) -> Revision {
+        self.shelf(kind.shelfmark()).everywhere.last()
     }
 
     /// What happens to objects of a kind in every space: a log without objects.
-    pub fn log_of_all(&self, kind: KindId) -> &Arc<Collection> {
-        &self.shelf(kind).everywhere
+    pub fn log_of_all(&self, kind: impl Shelved) -> Arc<Collection> {
+        Arc::clone(&self.shelf(kind.shelfmark()).everywhere)
     }
 
     /// Everything up to this revision is in it.
@@ -174,8 +174,72 @@ impl Cache {
         &self.advanced
     }
 
-    fn shelf(&self, kind: KindId) -> &Shelf {
-        &self.shelves[kind.index()]
+    fn find_shelf(&self, mark: Shelfmark<'_>) -> Option<Arc<Shelf>> {
+        match mark {
+            Shelfmark::BuiltIn(id) => self.shelves.get(id.index()).cloned(),
+            Shelfmark::Custom { group, resource } => {
+                let customs = self.customs.read().unwrap_or_else(PoisonError::into_inner);
+                customs.get(group)?.get(resource).cloned()
+            }
+        }
+    }
+
+    fn shelf(&self, mark: Shelfmark<'_>) -> Arc<Shelf> {
+        if let Some(found) = self.find_shelf(mark) {
+            return found;
+        }
+        let floor = self.start.max(self.first_on(mark));
+        let (group, resource) = match mark {
+            Shelfmark::Custom { group, resource } => (group, resource),
+            // The table has a shelf for each of its kinds.
+            Shelfmark::BuiltIn(_) => return Shelf::new(floor),
+        };
+        let mut customs = self.customs.write().unwrap_or_else(PoisonError::into_inner);
+        let group = customs.entry(group.into()).or_default();
+        Arc::clone(
+            group
+                .entry(resource.into())
+                .or_insert_with(|| Shelf::new(floor)),
+        )
+    }
+
+    /// The revision after which nothing of the kind was given up.
+    fn first_on(&self, mark: Shelfmark<'_>) -> Revision {
+        match mark {
+            Shelfmark::BuiltIn(_) => Revision::ZERO,
+            Shelfmark::Custom { .. } => Revision::new(self.cleared.load(Ordering::Acquire)),
+        }
+    }
+
+    /// The kinds that users define of which the space has, or had, objects.
+    pub fn customs_of(&self, space: &Space) -> Vec<(Box<str>, Box<str>)> {
+        let customs = self.customs.read().unwrap_or_else(PoisonError::into_inner);
+        let all = customs.iter().flat_map(|(group, shelves)| {
+            let in_space = shelves
+                .iter()
+                .filter(|(_, shelf)| shelf.find(space).is_some());
+            in_space.map(move |(resource, _)| (group.clone(), resource.clone()))
+        });
+        all.collect()
+    }
+
+    /// Forgets the objects of a kind in a space that does not serve it any more: its watches
+    /// end, its memory is given back.
+    fn clear(&self, group: &str, resource: &str, space: &Space, revision: Revision) {
+        self.cleared.fetch_max(revision.get(), Ordering::AcqRel);
+        let mut customs = self.customs.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(shelves) = customs.get_mut(group) else {
+            return;
+        };
+        if shelves
+            .get(resource)
+            .is_some_and(|shelf| shelf.clear(space))
+        {
+            shelves.remove(resource);
+        }
+        if shelves.is_empty() {
+            customs.remove(group);
+        }
     }
 
     fn advance(&self, revision: Revision) {
@@ -239,10 +303,10 @@ impl Cache {
         };
         let space = Space::Tenant(tenant);
         for shelf in &self.shelves {
-            let mut spaces = shelf.spaces.write().unwrap_or_else(PoisonError::into_inner);
-            if let Some(collection) = spaces.remove(&space) {
-                collection.close();
-            }
+            shelf.clear(&space);
+        }
+        for (group, resource) in self.customs_of(&space) {
+            self.clear(&group, &resource, &space, self.applied());
         }
         let mut lives = self.lives.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(life) = lives.remove(&space) {
@@ -252,6 +316,28 @@ impl Cache {
 }
 
 impl Shelf {
+    fn new(floor: Revision) -> Arc<Self> {
+        Arc::new(Self {
+            spaces: RwLock::default(),
+            everywhere: Arc::new(Collection::new(floor)),
+            version: AtomicU64::new(0),
+        })
+    }
+
+    fn find(&self, space: &Space) -> Option<Arc<Collection>> {
+        let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
+        spaces.get(space).cloned()
+    }
+
+    /// Forgets a space. Says whether no other is left.
+    fn clear(&self, space: &Space) -> bool {
+        let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(collection) = spaces.remove(space) {
+            collection.close();
+        }
+        spaces.is_empty()
+    }
+
     /// Every space's collection, in the order of the spaces.
     fn all(&self) -> Vec<(Space, Arc<Collection>)> {
         let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);

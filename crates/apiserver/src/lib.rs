@@ -8,6 +8,7 @@
 
 mod allocate;
 pub mod answer;
+pub mod apis;
 pub mod audit;
 pub mod authenticate;
 pub mod authorize;
@@ -32,6 +33,7 @@ pub mod registry;
 pub mod request;
 mod review;
 pub mod route;
+pub mod served;
 pub mod server;
 pub mod service_account;
 pub mod status;

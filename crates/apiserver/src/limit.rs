@@ -177,7 +177,7 @@ fn looked_at(registry: &Registry, granted: &Granted, query: &Query) -> usize {
     if path.verb == Verb::Watch && !begins_with_state(query) {
         return 1;
     }
-    let Some(collection) = registry.cache().find(path.of().storage(), space) else {
+    let Some(collection) = registry.cache().find(path.kind.storage(), space) else {
         return 0;
     };
     let selects = ["labelSelector", "fieldSelector"];

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::built_in;
 use crate::cache::{Cache, Collection, Life, Stored};
+use crate::served::{Served, Shelved};
 use crate::status::{Refusal, Result};
 use crate::token::Tokens;
 
@@ -47,7 +48,7 @@ impl Closing {
 #[derive(Clone, Debug)]
 pub struct Address {
     /// The kind as which it is stored.
-    pub kind: KindId,
+    pub kind: Served,
     /// Its space.
     pub space: Space,
     /// Its namespace, if the kind has any.
@@ -57,9 +58,9 @@ pub struct Address {
 }
 
 impl Address {
-    /// The kind's entry in the table.
-    pub fn of(&self) -> &'static Kind {
-        kinds().get(self.kind)
+    /// What is known of the kind.
+    pub fn of(&self) -> &Kind {
+        &self.kind
     }
 
     /// `namespace/name` or `name`.
@@ -164,10 +165,10 @@ impl Registry {
 
     /// The object as the cache has it, which may be behind; or as every space has it.
     pub fn cached(&self, address: &Address) -> Option<Arc<Stored>> {
-        let collection = self.cache.find(address.kind, &address.space);
+        let collection = self.cache.find(&address.kind, &address.space);
         let stored = collection.and_then(|collection| collection.get(&address.within()));
         stored.or_else(|| {
-            if !built_in::are_some(address.kind) {
+            if !built_in::are_some(&address.kind) {
                 return None;
             }
             let life = self.cache.life(&address.space)?;
@@ -182,7 +183,7 @@ impl Registry {
     }
 
     /// The collection of a kind in a space.
-    pub fn collection(&self, kind: KindId, space: &Space) -> Arc<Collection> {
+    pub fn collection(&self, kind: impl Shelved, space: &Space) -> Arc<Collection> {
         self.cache.collection(kind, space)
     }
 
@@ -266,7 +267,7 @@ pub fn is_terminating(object: &Stored) -> bool {
 /// Where a tenant's object is.
 pub fn tenant_address(name: &str) -> Address {
     Address {
-        kind: core_kind("tenants"),
+        kind: core_kind("tenants").into(),
         space: Space::System,
         namespace: None,
         name: name.to_owned(),
@@ -276,7 +277,7 @@ pub fn tenant_address(name: &str) -> Address {
 /// Where a namespace's object is.
 pub fn namespace_address(space: &Space, name: &str) -> Address {
     Address {
-        kind: core_kind("namespaces"),
+        kind: core_kind("namespaces").into(),
         space: space.clone(),
         namespace: None,
         name: name.to_owned(),

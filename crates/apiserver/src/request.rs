@@ -258,7 +258,7 @@ async fn take_turns(
 async fn read(app: &App, granted: &Granted, query: &Query, accepted: Accepted) -> Result<Answer> {
     let path = granted.path();
     let registry = &app.registry;
-    let view = View::new(path.kind, accepted, query)?;
+    let view = View::new(&path.kind, accepted, query)?;
     if let Some(name) = &path.subresource {
         return subresource::get(app, granted, name, query, accepted).await;
     }
@@ -295,7 +295,7 @@ async fn write(
 ) -> Result<Answer> {
     let path = granted.path();
     let registry = &app.registry;
-    let view = View::new(path.kind, accepted, query)?;
+    let view = View::new(&path.kind, accepted, query)?;
     if path.verb == Verb::Patch {
         let format = PatchFormat::parse(negotiate::content_type(&parts.headers))?;
         if path.subresource.as_deref() == Some("scale") {

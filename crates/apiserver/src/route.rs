@@ -4,10 +4,11 @@ mod unserved;
 
 use http::Method;
 use insula_core::{ALL, Space, Spaces, Verb};
-use insula_kinds::{Kind, KindId, kinds};
+use insula_kinds::{Kind, kinds};
 use percent_encoding::percent_decode_str;
 
 pub use self::unserved::{Objects, Unserved, unserved};
+use crate::served::Served;
 use crate::status::{Refusal, Result};
 
 /// What a request names.
@@ -32,7 +33,7 @@ pub enum Target {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourcePath {
     /// Their kind.
-    pub kind: KindId,
+    pub kind: Served,
     /// What is to be done.
     pub verb: Verb,
     /// The namespace in the path.
@@ -122,8 +123,8 @@ impl Target {
 
 impl ResourcePath {
     /// The kind's entry in the table.
-    pub fn of(&self) -> &'static Kind {
-        kinds().get(self.kind)
+    pub fn of(&self) -> &Kind {
+        &self.kind
     }
 }
 
@@ -247,7 +248,7 @@ fn resource(
         false => verb(method, shape.name.is_some(), watch)?,
     };
     let path = ResourcePath {
-        kind,
+        kind: kind.into(),
         verb,
         namespace: shape.namespace.map(str::to_owned),
         name: shape.name.map(str::to_owned),

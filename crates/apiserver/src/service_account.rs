@@ -84,7 +84,7 @@ pub fn still_there(registry: &Registry, principal: &Principal) -> bool {
         return false;
     };
     let address = Address {
-        kind: core_kind("serviceaccounts"),
+        kind: core_kind("serviceaccounts").into(),
         space: principal.home.clone(),
         namespace: Some(account.namespace.to_owned()),
         name: account.name.to_owned(),

@@ -34,7 +34,7 @@ pub async fn get(
         return scale::get(app, granted, accepted).await;
     }
     refuse_the_data_plane(name)?;
-    let view = View::new(granted.path().kind, accepted, query)?;
+    let view = View::new(&granted.path().kind, accepted, query)?;
     let body = read::get(&app.registry, granted, query, &view).await?;
     Ok(Answer::new(http::StatusCode::OK, body).of(accepted))
 }

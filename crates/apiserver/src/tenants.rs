@@ -89,7 +89,7 @@ pub fn furnish(
             .find(RBAC, "v1", resource)
             .expect("it is in the table");
         let address = Address {
-            kind,
+            kind: kind.into(),
             space: space.clone(),
             namespace: None,
             name: name.to_owned(),
@@ -122,7 +122,7 @@ pub fn furnish_namespace(
     now: &str,
 ) -> Transaction {
     let address = Address {
-        kind: core_kind("serviceaccounts"),
+        kind: core_kind("serviceaccounts").into(),
         space: namespace.space.clone(),
         namespace: Some(namespace.name.clone()),
         name: "default".to_owned(),
@@ -192,7 +192,7 @@ pub async fn bootstrap(registry: &Registry, now: &str) -> Result<()> {
         let key = registry.key(&address);
         let mut transaction = Transaction::new().check(key, Expect::Absent);
         transaction = put(registry, transaction, &address, json!({}), now);
-        if address.kind == core_kind("namespaces") {
+        if address.kind.is(core_kind("namespaces")) {
             transaction = keep_apart_from_tenants(registry, transaction, &address);
             transaction = furnish_namespace(registry, transaction, &address, now);
         }
@@ -211,9 +211,16 @@ pub async fn ensure(registry: &Registry, name: &TenantName) -> Result<()> {
     let mut object = Object::new();
     object.insert("metadata".to_owned(), json!({"name": name.as_str()}));
     let kind: KindId = core_kind("tenants");
-    let made =
-        crate::write::create_object(registry, kind, &Space::System, None, object, None, false)
-            .await;
+    let made = crate::write::create_object(
+        registry,
+        &kind.into(),
+        &Space::System,
+        None,
+        object,
+        None,
+        false,
+    )
+    .await;
     match made {
         Err(refusal) if refusal.reason() != "AlreadyExists" => Err(refusal),
         _ => Ok(()),

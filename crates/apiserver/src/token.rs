@@ -4,10 +4,10 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use insula_core::{Revision, Space, Spaces};
-use insula_kinds::Kind;
 use ring::hmac;
 use serde::{Deserialize, Serialize};
 
+use crate::served::Served;
 use crate::status::{Refusal, Result};
 
 /// Signs and checks continue tokens.
@@ -31,7 +31,7 @@ pub struct Resume {
 #[derive(Clone, Copy, Debug)]
 pub struct Listed<'a> {
     /// Of which kind.
-    pub kind: &'a Kind,
+    pub kind: &'a Served,
     /// In which spaces.
     pub spaces: &'a Spaces,
     /// The UID of the space's tenant, if it is one space: names are given again.
@@ -170,8 +170,8 @@ mod tests {
     #[test]
     fn a_token_is_good_for_its_own_list_only() {
         let tokens = Tokens::new(b"secret");
-        let pods = kinds().get(kinds().find("", "v1", "pods").unwrap());
-        let secrets = kinds().get(kinds().find("", "v1", "secrets").unwrap());
+        let pods = &Served::from(kinds().find("", "v1", "pods").unwrap());
+        let secrets = &Served::from(kinds().find("", "v1", "secrets").unwrap());
         let t1 = Spaces::One(Space::parse("t1").unwrap());
         let t2 = Spaces::One(Space::parse("t2").unwrap());
         let list = Listed {
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_forged_token_is_refused() {
         let tokens = Tokens::new(b"secret");
-        let pods = kinds().get(kinds().find("", "v1", "pods").unwrap());
+        let pods = &Served::from(kinds().find("", "v1", "pods").unwrap());
         let list = Listed {
             kind: pods,
             spaces: &Spaces::One(Space::System),

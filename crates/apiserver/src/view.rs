@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use insula_core::Revision;
-use insula_kinds::{
-    Kind, KindId, Object, TypeId, Value, convert, encode, kinds, print, protobuf, types,
-};
+use insula_kinds::{Kind, Object, TypeId, Value, convert, encode, print, protobuf, types};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -14,13 +12,14 @@ use crate::body::{Body, List};
 use crate::cache::{Change, Event, Stored};
 use crate::negotiate::{Accepted, Form, FormVersion, Media};
 use crate::query::Query;
+use crate::served::Served;
 use crate::status::{Refusal, Result};
 
 /// How objects of a kind are shown to one caller.
 #[derive(Clone, Debug)]
 pub struct View {
-    kind: &'static Kind,
-    stored: &'static Kind,
+    kind: Served,
+    stored: Served,
     accepted: Accepted,
     include: Include,
 }
@@ -48,8 +47,7 @@ const META: &str = "apimachinery.pkg.apis.meta.v1";
 
 impl View {
     /// How `kind` is shown to somebody who accepts this.
-    pub fn new(kind: KindId, accepted: Accepted, query: &Query) -> Result<Self> {
-        let kind = kinds().get(kind);
+    pub fn new(kind: &Served, accepted: Accepted, query: &Query) -> Result<Self> {
         let include = match query.get("includeObject") {
             None | Some("Metadata") => Include::Metadata,
             Some("None") => Include::None,
@@ -64,8 +62,8 @@ impl View {
             Some(_) => Include::Metadata,
         };
         Ok(Self {
-            kind,
-            stored: kinds().get(kind.storage()),
+            kind: kind.clone(),
+            stored: kind.storage(),
             accepted,
             include,
         })
@@ -73,13 +71,13 @@ impl View {
 
     /// For what has no kind of its own in the table of resources.
     pub fn of_status(accepted: Accepted) -> Self {
-        let kind = kinds().get(crate::registry::core_kind("namespaces"));
+        let kind = Served::from(crate::registry::core_kind("namespaces"));
         let accepted = Accepted {
             form: Form::Whole,
             ..accepted
         };
         Self {
-            kind,
+            kind: kind.clone(),
             stored: kind,
             accepted,
             include: Include::Metadata,
@@ -99,15 +97,15 @@ impl View {
     }
 
     /// The kind that is shown.
-    pub const fn kind(&self) -> &'static Kind {
-        self.kind
+    pub fn kind(&self) -> &Kind {
+        &self.kind
     }
 
     /// The object as a tree, in the version that was asked for.
     pub fn tree(&self, object: &Stored) -> Object {
         let mut tree = object.tree();
-        if !std::ptr::eq(self.kind, self.stored) {
-            convert::convert(self.stored, self.kind, &mut tree);
+        if self.kind != self.stored {
+            convert::convert(&self.stored, &self.kind, &mut tree);
         }
         tree
     }
@@ -119,7 +117,7 @@ impl View {
             Form::Metadata => self.metadata(object),
             Form::Table => self.table(&[object], &meta_of(object), true),
             Form::MetadataList => {
-                let of = go_type(self.kind, &self.kind.kind);
+                let of = go_type(&self.kind, &self.kind.kind);
                 return Err(Refusal::no_such_form(format!(
                     "you requested PartialObjectMetadataList, but the requested object is not a \
                      list ({of})"
@@ -133,7 +131,7 @@ impl View {
     pub fn list(&self, objects: Vec<Arc<Stored>>, meta: &ListMeta) -> Result<Body> {
         if self.is_plain_json() {
             let (head, tail) = self.list_ends(meta);
-            let list = List::new(self.kind, head, objects, tail);
+            let list = List::new(&self.kind, head, objects, tail);
             return Ok(Body::List(list));
         }
         let objects: Vec<&Stored> = objects.iter().map(AsRef::as_ref).collect();
@@ -142,7 +140,7 @@ impl View {
             Form::MetadataList => self.metadata_list(&objects, meta),
             Form::Table => self.table(&objects, &list_meta(meta), true),
             Form::Metadata => {
-                let of = go_type(self.kind, self.kind.list_kind());
+                let of = go_type(&self.kind, self.kind.list_kind());
                 return Err(Refusal::no_such_form(format!(
                     "you requested PartialObjectMetadata, but the requested object is a list ({of})"
                 )));
@@ -187,7 +185,7 @@ impl View {
         object.insert("metadata".to_owned(), metadata);
         let bytes = match self.accepted.form {
             Form::Whole => {
-                let of = self.kind;
+                let of = &self.kind;
                 self.encoded(of.api_version(), &of.kind, of.type_id(), &object)
             }
             Form::Metadata | Form::MetadataList => {
@@ -238,7 +236,7 @@ impl View {
     fn is_compact_json(&self) -> bool {
         self.accepted.media == Media::Json
             && self.accepted.form == Form::Whole
-            && std::ptr::eq(self.kind, self.stored)
+            && self.kind == self.stored
     }
 
     fn is_plain_json(&self) -> bool {
@@ -249,7 +247,7 @@ impl View {
         if self.is_compact_json() {
             return object.body.clone();
         }
-        let of = self.kind;
+        let of = &self.kind;
         self.encoded(of.api_version(), &of.kind, of.type_id(), &self.tree(object))
     }
 
@@ -289,9 +287,9 @@ impl View {
             if index > 0 {
                 out.push(b',');
             }
-            if std::ptr::eq(self.kind, self.stored) {
+            if self.kind == self.stored {
                 out.push(b'{');
-                out.extend_from_slice(&object.item(self.kind));
+                out.extend_from_slice(&object.item(&self.kind));
             } else {
                 encode::nested(self.kind.type_id(), &self.tree(object), &mut out);
             }
@@ -350,7 +348,7 @@ impl View {
     fn table(&self, objects: &[&Stored], metadata: &str, columns: bool) -> Bytes {
         let version = self.meta_version();
         let columns = match columns {
-            true => print::column_definitions(self.kind).to_string(),
+            true => print::column_definitions(&self.kind).to_string(),
             false => "null".to_owned(),
         };
         let now = jiff::Timestamp::now().as_second();
@@ -362,8 +360,8 @@ impl View {
 
     fn row(&self, object: &Stored, now: i64) -> String {
         let tree = self.tree(object);
-        let cells = Value::from(print::cells(self.kind, &tree, now));
-        let conditions = print::row_conditions(self.kind, &tree);
+        let cells = Value::from(print::cells(&self.kind, &tree, now));
+        let conditions = print::row_conditions(&self.kind, &tree);
         let conditions = conditions
             .map(|found| format!(r#""conditions":{found},"#))
             .unwrap_or_default();

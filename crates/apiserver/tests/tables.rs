@@ -33,7 +33,7 @@ async fn keep(server: &TestServer, kind: &'static Kind, object: &Value) -> anyho
     let mut object = object.as_object().cloned().unwrap_or_default();
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let address = Address {
-        kind: kind.storage(),
+        kind: kind.storage().into(),
         space: Space::System,
         namespace: kind.namespaced().then(|| "default".to_owned()),
         name: name.to_owned(),

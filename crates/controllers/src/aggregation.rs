@@ -41,7 +41,7 @@ pub async fn show(registry: &Registry, space: &Space) -> Result<bool> {
     let mut written = false;
     for name in aggregated(registry, space) {
         let address = Address {
-            kind: Task::Roles.kind(),
+            kind: Task::Roles.kind().into(),
             space: space.clone(),
             namespace: None,
             name,

@@ -33,7 +33,7 @@ impl Follow {
     pub fn new(registry: Arc<Registry>) -> Self {
         let log = |task: Task| Log {
             task,
-            log: Arc::clone(registry.cache().log_of_all(task.kind())),
+            log: registry.cache().log_of_all(task.kind()),
             cursor: None,
         };
         let logs = Task::ALL.map(log).into();

@@ -7,9 +7,9 @@
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::{core_kind, is_terminating, namespace_address};
+use insula_apiserver::served::Served;
 use insula_apiserver::status::Result;
 use insula_core::Space;
-use insula_kinds::KindId;
 
 use crate::conditions;
 use crate::terminate::{Extent, finalize, finalizers, stored_kinds, uid};
@@ -37,7 +37,7 @@ pub async fn terminate(registry: &Registry, space: &Space, name: &str) -> Result
         space,
         namespace: Some(name),
     };
-    let mut left = extent.empty(&[core_kind("pods")]).await?;
+    let mut left = extent.empty(&[core_kind("pods").into()]).await?;
     if left.is_nothing() {
         left = extent.empty(&content()).await?;
     }
@@ -53,7 +53,7 @@ pub async fn terminate(registry: &Registry, space: &Space, name: &str) -> Result
 }
 
 /// Everything that lives in namespaces.
-fn content() -> Vec<KindId> {
+fn content() -> Vec<Served> {
     let kinds = stored_kinds().filter(|(_, kind)| kind.namespaced());
-    kinds.map(|(id, _)| id).collect()
+    kinds.map(|(id, _)| id.into()).collect()
 }

@@ -87,7 +87,7 @@ impl Item {
             None => (None, &*self.key),
         };
         Address {
-            kind: self.task.kind(),
+            kind: self.task.kind().into(),
             space: self.space.clone(),
             namespace: namespace.map(str::to_owned),
             name: name.to_owned(),

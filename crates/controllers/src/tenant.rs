@@ -6,10 +6,11 @@
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::{is_terminating, tenant_address};
+use insula_apiserver::served::Served;
 use insula_apiserver::status::Result;
 use insula_core::Space;
+use insula_kinds::Kind;
 use insula_kinds::prepare::TENANT_FINALIZER;
-use insula_kinds::{Kind, KindId};
 
 use crate::conditions;
 use crate::terminate::{Extent, Left, finalize, finalizers, stored_kinds, uid};
@@ -55,7 +56,7 @@ async fn empty(extent: &Extent<'_>) -> Result<Left> {
     let mut left = Left::default();
     for stage in STAGES {
         let kinds = stored_kinds().filter(|(_, kind)| stage_of(kind) == stage);
-        let kinds: Vec<KindId> = kinds.map(|(id, _)| id).collect();
+        let kinds: Vec<Served> = kinds.map(|(id, _)| id.into()).collect();
         left = extent.empty(&kinds).await?;
         if !left.is_nothing() {
             break;

@@ -11,6 +11,7 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use insula_apiserver::Registry;
 use insula_apiserver::cache::Stored;
 use insula_apiserver::registry::{Address, is_terminating};
+use insula_apiserver::served::Served;
 use insula_apiserver::status::Result;
 use insula_apiserver::write::{DeleteOptions, Modified, Modify, modify, remove};
 use insula_core::{Revision, Space};
@@ -44,7 +45,7 @@ pub struct Left {
 /// An object that is to go.
 #[derive(Clone)]
 struct Doomed {
-    kind: KindId,
+    kind: Served,
     object: Arc<Stored>,
 }
 
@@ -66,12 +67,12 @@ pub fn stored_kinds() -> impl Iterator<Item = (KindId, &'static Kind)> {
 impl Extent<'_> {
     /// Removes all objects of these kinds that nothing holds, and marks the rest. Says what
     /// is left.
-    pub async fn empty(&self, of: &[KindId]) -> Result<Left> {
+    pub async fn empty(&self, of: &[Served]) -> Result<Left> {
         let mut left = Left::default();
         for _ in 0..ROUNDS {
             left = Left::default();
             let (mut free, mut unmarked) = (Vec::new(), Vec::new());
-            for doomed in of.iter().flat_map(|kind| self.find(*kind)) {
+            for doomed in of.iter().flat_map(|kind| self.find(kind)) {
                 let holding = holding(&doomed);
                 if holding.is_empty() {
                     free.push(doomed);
@@ -92,13 +93,17 @@ impl Extent<'_> {
         Ok(left)
     }
 
-    fn find(&self, kind: KindId) -> impl Iterator<Item = Doomed> + use<> {
-        let collection = self.registry.cache().find(kind, self.space);
+    fn find(&self, kind: &Served) -> impl Iterator<Item = Doomed> + use<> {
+        let kind = kind.clone();
+        let collection = self.registry.cache().find(&kind, self.space);
         let prefix = self.namespace.map(|name| format!("{name}/"));
         let prefix = prefix.unwrap_or_default();
         let found = collection.map(|of| of.snapshot(&prefix, None).objects);
         let found = found.unwrap_or_default().into_iter();
-        found.map(move |object| Doomed { kind, object })
+        found.map(move |object| Doomed {
+            kind: kind.clone(),
+            object,
+        })
     }
 
     async fn remove_all(&self, doomed: &[Doomed]) -> Result<Revision> {
@@ -160,8 +165,7 @@ impl Extent<'_> {
 
     async fn mark(&self, doomed: &Doomed) -> Result<Revision> {
         let options = DeleteOptions::exactly(&doomed.object);
-        let kind = kinds().get(doomed.kind);
-        match remove(self.registry, kind, &self.address(doomed), &options).await {
+        match remove(self.registry, &doomed.kind, &self.address(doomed), &options).await {
             Ok(Some(deleted)) if !deleted.gone => Ok(deleted.object.revision),
             // Gone, or changed by somebody else: the next round will show.
             Ok(_) => self.registry.catch_up().await,
@@ -172,7 +176,7 @@ impl Extent<'_> {
 
     fn address(&self, doomed: &Doomed) -> Address {
         Address {
-            kind: doomed.kind,
+            kind: doomed.kind.clone(),
             space: self.space.clone(),
             namespace: doomed.object.namespace().map(str::to_owned),
             name: doomed.object.name().to_owned(),
@@ -187,7 +191,7 @@ impl Left {
     }
 
     fn count(&mut self, doomed: &Doomed, holding: &[String]) {
-        let kind = kinds().get(doomed.kind);
+        let kind = &doomed.kind;
         let resource = format!("{}.{}", kind.resource, kind.group);
         *self.resources.entry(resource).or_default() += 1;
         for finalizer in holding {
@@ -212,7 +216,7 @@ fn holding(doomed: &Doomed) -> Vec<String> {
         return Vec::new();
     }
     let tree = doomed.object.tree();
-    let kind = kinds().get(doomed.kind);
+    let kind = &doomed.kind;
     let is_namespace = kind.group.is_empty() && kind.kind == "Namespace";
     let own = finalizers(&tree, "metadata").filter(|name| !protection::is_ours(name));
     let spec = finalizers(&tree, "spec").filter(|name| is_namespace && *name != "kubernetes");

@@ -64,7 +64,7 @@ impl Keeper<'_> {
         for secret in collection.snapshot(&format!("{namespace}/"), None).objects {
             if is_kept_in(&secret) && annotation(&secret.tree(), NAME) == Some(&account.name) {
                 let address = Address {
-                    kind: secrets,
+                    kind: secrets.into(),
                     name: secret.name().to_owned(),
                     ..account.clone()
                 };
@@ -206,7 +206,7 @@ fn asked_for(secret: &Object, address: &Address) -> Option<Address> {
     let of_type = secret.get("type").and_then(Value::as_str) == Some(TYPE);
     let name = annotation(secret, NAME).filter(|_| of_type && uid(secret).is_some())?;
     Some(Address {
-        kind: core_kind("serviceaccounts"),
+        kind: core_kind("serviceaccounts").into(),
         name: name.to_owned(),
         ..address.clone()
     })

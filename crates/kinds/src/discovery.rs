@@ -4,12 +4,12 @@
 //! A [`Catalog`] is a tree of groups, versions and resources; every document is made from
 //! it. Members are written in the order of Go, as some clients compare bytes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 use serde::{Serialize, Serializer};
 
-use crate::{Kind, Object, Scope, TypeId, Value, api_version, kinds, types};
+use crate::{Kind, Object, Scope, TypeId, Value, api_version, kinds, types, version_order};
 
 mod legacy;
 
@@ -114,12 +114,22 @@ pub struct Subresource {
 /// The kind that a resource takes and gives.
 #[derive(Clone, Debug, Serialize)]
 pub struct ResponseKind {
-    /// Its group; empty, as the version, if it is the resource's own.
+    /// Its group; empty, as the version, if it is the resource's own and built in.
     pub group: String,
     /// Its version.
     pub version: String,
     /// Its name.
     pub kind: String,
+}
+
+/// A kind that a user defined, as it is discovered.
+#[derive(Clone, Copy, Debug)]
+pub struct Custom<'a> {
+    /// The kind, in one version.
+    pub kind: &'a Kind,
+    /// Whether its definition is being deleted: its objects can still be written, but
+    /// nobody is to be told so.
+    pub terminating: bool,
 }
 
 /// A document of discovery, ready for any format.
@@ -138,6 +148,30 @@ impl Catalog {
             version.resources.push(Resource::of(kind));
         }
         catalog
+    }
+
+    /// The catalog with kinds that users defined: new groups follow the others in the
+    /// order of their names. In a group that is there already, new versions come first,
+    /// as Kubernetes gives them the higher priority, and a version that is there already
+    /// hides them.
+    pub fn with<'a>(mut self, customs: impl IntoIterator<Item = Custom<'a>>) -> Self {
+        for (name, mut versions) in by_group(customs) {
+            match self.groups.iter_mut().find(|group| group.name == name) {
+                Some(group) => {
+                    let known = |version: &Version| {
+                        let mut known = group.versions.iter();
+                        known.any(|known| known.name == version.name)
+                    };
+                    versions.retain(|version| !known(version));
+                    group.versions.splice(0..0, versions);
+                }
+                None => self.groups.push(Group {
+                    name: name.to_owned(),
+                    versions,
+                }),
+            }
+        }
+        self
     }
 
     /// The version of the group, which is added last if it is missing.
@@ -224,51 +258,97 @@ impl Resource {
     fn of(kind: &Kind) -> Self {
         Self {
             name: kind.resource.clone(),
-            response_kind: ResponseKind::own(&kind.kind),
+            response_kind: ResponseKind::own(kind),
             scope: kind.scope,
             singular_resource: kind.singular.clone(),
             verbs: kind.verbs.clone(),
             short_names: kind.short_names.clone(),
             categories: kind.categories.clone(),
-            subresources: kind.subresources.iter().map(Subresource::of).collect(),
+            subresources: kind
+                .subresources
+                .iter()
+                .map(|sub| Subresource::of(kind, sub))
+                .collect(),
             storage_version_hash: storage_version_hash(kind).to_owned(),
         }
+    }
+
+    fn custom(custom: &Custom<'_>) -> Self {
+        let mut resource = Self::of(custom.kind);
+        if custom.terminating {
+            const WRITES: [&str; 3] = ["patch", "create", "update"];
+            resource
+                .verbs
+                .retain(|verb| !WRITES.contains(&verb.as_str()));
+        }
+        resource
     }
 }
 
 impl Subresource {
-    fn of(sub: &crate::Subresource) -> Self {
-        Self {
-            name: sub.name.clone(),
-            response_kind: ResponseKind {
+    fn of(kind: &Kind, sub: &crate::Subresource) -> Self {
+        let response_kind = match sub.version.is_empty() && sub.kind == kind.kind {
+            true => ResponseKind::own(kind),
+            false => ResponseKind {
                 group: sub.group.clone(),
                 version: sub.version.clone(),
                 kind: sub.kind.clone(),
             },
+        };
+        Self {
+            name: sub.name.clone(),
+            response_kind,
             verbs: sub.verbs.clone(),
         }
     }
 }
 
 impl ResponseKind {
-    fn own(kind: &str) -> Self {
+    /// The kind that a resource is named after. Only kinds that users defined tell their
+    /// group and version again.
+    fn own(kind: &Kind) -> Self {
+        let told = |text: &String| match kind.is_custom() {
+            true => text.clone(),
+            false => String::new(),
+        };
         Self {
-            group: String::new(),
-            version: String::new(),
-            kind: kind.to_owned(),
+            group: told(&kind.group),
+            version: told(&kind.version),
+            kind: kind.kind.clone(),
         }
     }
 }
 
 /// The first 8 bytes of the SHA-256 of the stored kind's name, in base64; empty for kinds
 /// that are not stored.
-fn storage_version_hash(kind: &Kind) -> &'static str {
+fn storage_version_hash(kind: &Kind) -> &str {
+    if let Some(hash) = kind.custom_hash() {
+        return hash;
+    }
     if !kind.can("watch") {
         return "";
     }
     let stored = kinds().get(kind.storage());
     let name = format!("{}/{}/{}", stored.group, stored.version, stored.kind);
     HASHES.get(name.as_str()).copied().unwrap_or_default()
+}
+
+/// The versions that users defined, by group, all in order.
+fn by_group<'a>(customs: impl IntoIterator<Item = Custom<'a>>) -> BTreeMap<&'a str, Vec<Version>> {
+    let mut groups: BTreeMap<&str, Vec<Version>> = BTreeMap::new();
+    for custom in customs {
+        let versions = groups.entry(&custom.kind.group).or_default();
+        let name = &custom.kind.version;
+        let version = entry(versions, |found| found.name == *name, || Version::new(name));
+        version.resources.push(Resource::custom(&custom));
+    }
+    for versions in groups.values_mut() {
+        versions.sort_by(|a, b| version_order(&a.name, &b.name));
+        for version in versions {
+            version.resources.sort_by(|a, b| a.name.cmp(&b.name));
+        }
+    }
+    groups
 }
 
 /// The first item that is wanted, or a new one at the end.

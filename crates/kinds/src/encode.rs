@@ -1,6 +1,6 @@
 //! Objects to text, in the order and with the omissions of Go.
 
-mod text;
+pub(crate) mod text;
 
 use serde_json::Value;
 

@@ -14,6 +14,7 @@ pub mod defaults;
 pub mod discovery;
 pub mod encode;
 pub mod field;
+pub mod go;
 mod kind;
 pub mod openapi;
 pub mod patch;
@@ -27,7 +28,10 @@ mod types;
 pub mod validate;
 
 pub use field::FieldError;
-pub use kind::{Column, Kind, KindId, Kinds, Propagation, Scope, Subresource, api_version, kinds};
+pub use kind::{
+    Column, CustomKind, Kind, KindId, Kinds, Propagation, Scope, Subresource, api_version, kinds,
+    version_order,
+};
 pub use serde_json::Value;
 pub use types::{Field, Form, ListType, Omit, Shape, Type, TypeId, Types, types};
 

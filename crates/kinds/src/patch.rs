@@ -7,7 +7,6 @@
 //! If a patch fails, the document is left half patched: whoever called throws it away.
 
 mod document;
-mod go;
 mod json;
 mod merge;
 mod strategic;

@@ -29,7 +29,8 @@ use row::Row;
 pub fn cells(kind: &Kind, object: &Object, now_seconds: i64) -> Vec<Value> {
     let row = &Row::new(object, now_seconds);
     match kind.kind.as_str() {
-        _ if kind.columns.is_empty() => Vec::new(),
+        // Kinds that users define say themselves what stands in their columns.
+        _ if kind.columns.is_empty() || kind.is_custom() => Vec::new(),
         "APIService" => cluster::api_service(row),
         "CSIDriver" => storage::csi_driver(row),
         "CSINode" => storage::csi_node(row),
@@ -88,7 +89,7 @@ pub fn cells(kind: &Kind, object: &Object, now_seconds: i64) -> Vec<Value> {
 
 /// What the row says about the object as a whole: that a pod will not change any more.
 pub fn row_conditions(kind: &Kind, object: &Object) -> Option<Value> {
-    if kind.kind != "Pod" {
+    if kind.kind != "Pod" || kind.is_custom() {
         return None;
     }
     let phase = object.get("status")?.get("phase")?.as_str()?;
@@ -109,7 +110,7 @@ pub fn column_definitions(kind: &Kind) -> Value {
             "name": column.name,
             "type": column.kind,
             "format": column.format,
-            "description": "",
+            "description": column.description,
             "priority": column.priority,
         })
     };

@@ -5,20 +5,23 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use insula_core::{Layout, Place, Revision, Space};
+use insula_core::{Layout, Place, ResourceName, Revision, Space};
 use insula_kinds::{KindId, kinds};
 use insula_store::{At, Changed, Error, KeyRange, Result, Store, Watch, WatchItem};
 
 use super::Cache;
 use super::collection::{Collection, Put};
 use super::entry::Stored;
-use crate::{built_in, policy};
+use crate::registry::core_kind;
+use crate::served::Shelfmark;
+use crate::{apis, built_in, policy};
 
 /// Keeps the cache up to date.
 pub struct Feed {
     cache: Arc<Cache>,
     watch: Box<dyn Watch>,
     tenants: KindId,
+    definitions: KindId,
     /// The collections whose logs hold something, and since when, oldest first: what is
     /// old is forgotten, so that an idle collection holds no history.
     remembering: VecDeque<(Instant, Arc<Collection>)>,
@@ -33,26 +36,17 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(2_000).expect("not zero");
 /// Reads everything, and prepares to follow.
 pub async fn load(store: &Arc<dyn Store>, layout: Layout) -> Result<(Arc<Cache>, Feed)> {
     let everything = KeyRange::prefix(layout.everything().into_bytes());
-    let mut at = At::Latest;
+    // Whose an object is may depend on whether there is such a tenant.
+    let (cache, at) = load_tenants(store, layout).await?;
     let mut rest = everything.clone();
-    let mut cache = None;
-    let tenants = kinds()
-        .find("", "v1", "tenants")
-        .expect("tenants are in the table");
     loop {
         let page = store.range(&rest, at, Some(PAGE)).await?;
-        at = At::Revision(page.revision);
-        let cache: &mut Cache =
-            cache.get_or_insert_with(|| Cache::new(layout.clone(), page.revision));
         for entry in &page.entries {
             let Some(found) = cache.parse(&entry.key) else {
                 continue;
             };
             let object = Stored::new(found.key.into(), entry.modified, &entry.value);
-            if found.kind == tenants {
-                cache.note_birth(&object, entry.created);
-            }
-            cache.collection(found.kind, &found.space).load(object);
+            cache.collection(found.shelf, &found.space).load(object);
         }
         let last = page.entries.last().map(|entry| entry.key.clone());
         match last {
@@ -60,15 +54,44 @@ pub async fn load(store: &Arc<dyn Store>, layout: Layout) -> Result<(Arc<Cache>,
             _ => break,
         }
     }
-    let cache = Arc::new(cache.expect("the loop above made one"));
+    let cache = Arc::new(cache);
     let watch = store.watch(everything, cache.applied()).await?;
     let feed = Feed {
         cache: Arc::clone(&cache),
         watch,
-        tenants,
+        tenants: core_kind("tenants"),
+        definitions: apis::definitions(),
         remembering: VecDeque::new(),
     };
     Ok((cache, feed))
+}
+
+/// A cache that knows of the tenants and of nothing else yet, and when that was.
+async fn load_tenants(store: &Arc<dyn Store>, layout: Layout) -> Result<(Cache, At)> {
+    let resource = ResourceName {
+        group: "",
+        resource: "tenants",
+    };
+    let all = layout.collection(resource, &Space::System, None);
+    let all = KeyRange::prefix(all.into_bytes());
+    let mut page = store.range(&all, At::Latest, Some(PAGE)).await?;
+    let at = At::Revision(page.revision);
+    let cache = Cache::new(layout, page.revision);
+    loop {
+        for entry in &page.entries {
+            if let Some(found) = cache.parse(&entry.key) {
+                let tenant = Stored::new(found.key.into(), entry.modified, &entry.value);
+                cache.note_birth(&tenant, entry.created);
+            }
+        }
+        let last = page.entries.last().map(|entry| entry.key.clone());
+        match last {
+            Some(last) if page.more => {
+                page = store.range(&all.after(&last), at, Some(PAGE)).await?
+            }
+            _ => return Ok((cache, at)),
+        }
+    }
 }
 
 impl Feed {
@@ -111,37 +134,40 @@ impl Feed {
             .filter_map(|change| Some((cache.parse(change.key())?, change)))
             .collect();
         self.welcome(&found, revision);
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<Part<'_>> = Vec::new();
         for (found, change) in &found {
             let put = match change {
                 Changed::Put(entry) => {
                     let object = Stored::new(found.key.into(), entry.modified, &entry.value);
-                    match built_in::shadowed(&cache, found.kind, &found.space, &object) {
+                    match shadowed(&cache, found, &object) {
                         Some(of) => Put::Shadow(object, of),
                         None => Put::Object(object),
                     }
                 }
                 Changed::Deleted(_) => Put::Gone(found.key.into()),
             };
-            let same = |part: &&mut Part| part.kind == found.kind && part.space == found.space;
+            let same =
+                |part: &&mut Part<'_>| part.shelf == found.shelf && part.space == found.space;
             match parts.iter_mut().find(same) {
                 Some(part) => part.puts.push(put),
                 None => parts.push(Part {
-                    kind: found.kind,
+                    shelf: found.shelf,
                     space: found.space.clone(),
                     puts: vec![put],
                 }),
             }
         }
         // By kind, which is a shelf; within it in the order of the keys, as it was.
-        parts.sort_by_key(|part| part.kind.index());
-        while let Some(kind) = parts.first().map(|part| part.kind) {
-            let end = parts.partition_point(|part| part.kind.index() <= kind.index());
-            self.apply_to_shelf(kind, parts.drain(..end), revision);
+        parts.sort_by_key(|part| part.shelf);
+        while let Some(shelf) = parts.first().map(|part| part.shelf) {
+            let end = parts.partition_point(|part| part.shelf <= shelf);
+            self.apply_to_shelf(shelf, parts.drain(..end), revision);
         }
         // A tenant's own object goes last, so its space is empty now.
         for (found, change) in &found {
-            if found.kind == self.tenants && matches!(change, Changed::Deleted(_)) {
+            if found.shelf == Shelfmark::BuiltIn(self.tenants)
+                && matches!(change, Changed::Deleted(_))
+            {
                 cache.close(found.key);
             }
         }
@@ -150,10 +176,10 @@ impl Feed {
     /// Notes the births of tenants, before anything is put into their spaces.
     fn welcome(&self, found: &[(Found<'_>, &Changed)], revision: Revision) {
         for (found, change) in found {
-            if found.kind == self.tenants
+            if found.shelf == Shelfmark::BuiltIn(self.tenants)
                 && let Changed::Put(entry) = change
             {
-                let tenants = self.cache.collection(found.kind, &found.space);
+                let tenants = self.cache.collection(found.shelf, &found.space);
                 if tenants.get(found.key).is_none() {
                     let tenant = Stored::new(found.key.into(), revision, &entry.value);
                     self.cache.born(&tenant, revision);
@@ -162,23 +188,28 @@ impl Feed {
         }
     }
 
-    fn apply_to_shelf(
+    fn apply_to_shelf<'p>(
         &mut self,
-        kind: KindId,
-        parts: impl Iterator<Item = Part>,
+        mark: Shelfmark<'_>,
+        parts: impl Iterator<Item = Part<'p>>,
         revision: Revision,
     ) {
         let cache = Arc::clone(&self.cache);
-        let shelf = cache.shelf(kind);
+        let shelf = cache.shelf(mark);
         let mut events = Vec::new();
         shelf.turn();
         for part in parts {
-            let collection = cache.collection(kind, &part.space);
+            let collection = cache.collection(mark, &part.space);
             let recorded = collection.apply(part.puts, revision);
-            if policy::decides_access(kind, &recorded.events)
-                && let Some(life) = cache.life(&part.space)
-            {
-                life.touch(revision);
+            if let Shelfmark::BuiltIn(kind) = mark {
+                if policy::decides_access(kind, &recorded.events)
+                    && let Some(life) = cache.life(&part.space)
+                {
+                    life.touch(revision);
+                }
+                if kind == self.definitions {
+                    cache.redefine(&part.space, &recorded.events, revision);
+                }
             }
             events.extend(recorded.events);
             self.remember(collection, recorded.began);
@@ -213,15 +244,15 @@ impl Feed {
 }
 
 /// What a transaction does to one collection.
-struct Part {
-    kind: KindId,
+struct Part<'a> {
+    shelf: Shelfmark<'a>,
     space: Space,
     puts: Vec<Put>,
 }
 
 /// What a key of the store is about.
 struct Found<'a> {
-    kind: KindId,
+    shelf: Shelfmark<'a>,
     space: Space,
     /// `namespace/name` or `name`.
     key: &'a str,
@@ -232,9 +263,9 @@ impl Cache {
         let whole = std::str::from_utf8(key).ok()?;
         let mut segments = self.layout.below(whole)?;
         let first = segments.next()?;
-        let kind = match kinds().stored("", first) {
-            Some(kind) => kind,
-            None => kinds().stored(first, segments.next()?)?,
+        let shelf = match kinds().stored("", first) {
+            Some(kind) => Shelfmark::BuiltIn(kind),
+            None => shelf_of(first, segments.next()?)?,
         };
         let mut rest = [""; 4];
         let mut count = 0;
@@ -246,9 +277,47 @@ impl Cache {
             space,
             namespace,
             name,
-        } = Layout::place(&rest[..count], kinds().get(kind).namespaced())?;
+        } = match shelf {
+            Shelfmark::BuiltIn(kind) => {
+                Layout::place(&rest[..count], kinds().get(kind).namespaced())?
+            }
+            Shelfmark::Custom { .. } => self.place(&rest[..count])?,
+        };
         let length = namespace.map_or(0, |namespace| namespace.len() + 1) + name.len();
         let key = &whole[whole.len() - length..];
-        Some(Found { kind, space, key })
+        Some(Found { shelf, space, key })
+    }
+
+    /// Where an object is of a kind that users define: each space says for itself whether it
+    /// has namespaces. No system namespace has the name of a tenant, so the keys tell.
+    fn place<'a>(&self, segments: &[&'a str]) -> Option<Place<'a>> {
+        let is_tenant = |name: &str| {
+            let space = Space::parse(name).ok();
+            space.is_some_and(|space| self.life(&space).is_some())
+        };
+        let namespaced = match segments {
+            [first, _] => !is_tenant(first),
+            [_, _, _] => true,
+            _ => false,
+        };
+        Layout::place(segments, namespaced)
+    }
+}
+
+/// The shelf of a group and a plural. Groups that users define have a dot, and no other
+/// group that is not in the table is ever stored.
+fn shelf_of<'a>(group: &'a str, resource: &'a str) -> Option<Shelfmark<'a>> {
+    match kinds().stored(group, resource) {
+        Some(kind) => Some(Shelfmark::BuiltIn(kind)),
+        None if group.contains('.') => Some(Shelfmark::Custom { group, resource }),
+        None => None,
+    }
+}
+
+/// The built-in object that one is put over, if it is.
+fn shadowed(cache: &Cache, found: &Found<'_>, object: &Stored) -> Option<Arc<Stored>> {
+    match found.shelf {
+        Shelfmark::BuiltIn(kind) => built_in::shadowed(cache, kind, &found.space, object),
+        Shelfmark::Custom { .. } => None,
     }
 }

@@ -107,14 +107,14 @@ pub async fn collect(
         Spaces::All => None,
     };
     let list = Listed {
-        kind: path.of(),
+        kind: &path.kind,
         spaces: granted.spaces(),
         life: life.as_ref().map_or("", |life| &life.uid),
         namespace: path.namespace.as_deref(),
     };
     let mut limit = query.integer("limit")?.unwrap_or(0).max(0) as usize;
     let (wanted, resume) = parameters(registry, query, list, &mut limit)?;
-    let selection = Selection::read(query, path.of())?;
+    let selection = Selection::read(query, &path.kind)?;
     let after = resume
         .as_ref()
         .map(|resume| Order::parse(&resume.after, list.spaces));
@@ -272,10 +272,10 @@ fn cached(registry: &Registry, ask: Ask<'_>, until: Option<Revision>) -> Option<
         Spaces::One(space) => space,
         Spaces::All => return cached_everywhere(registry, ask, &prefix, until),
     };
-    if built_in::are_some(kind) {
+    if built_in::are_some(&kind) {
         return with_built_in(registry, ask, space, &prefix, until);
     }
-    let Some(collection) = cache.find(kind, space) else {
+    let Some(collection) = cache.find(&kind, space) else {
         // Nothing has been there as long as the cache looks, or as the space exists.
         let last = cache.first_of(space);
         return (!too_new(last)).then_some(Found {
@@ -320,7 +320,7 @@ fn with_built_in(
     until: Option<Revision>,
 ) -> Option<Found> {
     let (kind, cache) = (ask.list.kind.storage(), registry.cache());
-    let (stored, last) = match cache.find(kind, space) {
+    let (stored, last) = match cache.find(&kind, space) {
         Some(collection) => {
             let snapshot = collection.snapshot(prefix, None);
             (snapshot.objects, snapshot.last)
@@ -346,7 +346,7 @@ pub(super) fn complete(
     };
     let prefix = ask.selection.prefix(ask.list.namespace);
     let kind = ask.list.kind.storage();
-    built_in::merge(stored, built_in::all(kind, space, &prefix, &life))
+    built_in::merge(stored, built_in::all(&kind, space, &prefix, &life))
 }
 
 /// Objects of one space, from where the list goes on.
@@ -372,10 +372,10 @@ fn cached_everywhere(
 ) -> Option<Found> {
     let (kind, cache) = (ask.list.kind.storage(), registry.cache());
     for _ in 0..PANORAMAS {
-        if until.is_some_and(|until| cache.last_of_all(kind) > until) {
+        if until.is_some_and(|until| cache.last_of_all(&kind) > until) {
             return None;
         }
-        let Some(panorama) = cache.panorama(kind, prefix) else {
+        let Some(panorama) = cache.panorama(&kind, prefix) else {
             continue;
         };
         if until.is_some_and(|until| panorama.last > until) {

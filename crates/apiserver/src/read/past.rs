@@ -4,13 +4,14 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use insula_core::{Layout, ResourceName, Revision, Space, Spaces};
-use insula_kinds::{Kind, kinds};
+use insula_kinds::Kind;
 use insula_store::{At, Entry, Error, Key, KeyRange};
 
 use super::list::{Ask, Found, Left, Order, Placed, choose, complete, placed};
 use crate::built_in;
 use crate::cache::Stored;
 use crate::registry::Registry;
+use crate::served::Served;
 
 /// How many entries are read at once.
 const PAGE: NonZeroUsize = NonZeroUsize::new(1_000).expect("not zero");
@@ -35,7 +36,7 @@ async fn in_one(
     revision: Revision,
 ) -> Result<Found, Error> {
     let mut entries = Entries::of(registry, ask, revision);
-    if built_in::are_some(ask.list.kind.storage()) {
+    if built_in::are_some(&ask.list.kind.storage()) {
         let mut stored = Vec::new();
         while let Some(page) = entries.next().await? {
             stored.extend(page.into_iter().map(|one| one.object));
@@ -99,7 +100,7 @@ async fn everywhere(registry: &Registry, ask: Ask<'_>, revision: Revision) -> Re
 struct Entries<'a> {
     registry: &'a Registry,
     ask: Ask<'a>,
-    kind: &'static Kind,
+    kind: Served,
     revision: Revision,
     /// How long the part of a key is that all have.
     skip: usize,
@@ -108,9 +109,9 @@ struct Entries<'a> {
 
 impl<'a> Entries<'a> {
     fn of(registry: &'a Registry, ask: Ask<'a>, revision: Revision) -> Self {
-        let kind = kinds().get(ask.list.kind.storage());
+        let kind = ask.list.kind.storage();
         let (layout, list) = (registry.layout(), ask.list);
-        let resource = name_of(kind);
+        let resource = name_of(&kind);
         let prefix = match list.spaces {
             Spaces::One(space) => layout.collection(resource, space, list.namespace),
             Spaces::All => layout.resource(resource),
@@ -118,15 +119,15 @@ impl<'a> Entries<'a> {
         Self {
             registry,
             ask,
+            skip: layout.resource(resource).len(),
             kind,
             revision,
-            skip: layout.resource(resource).len(),
             rest: Some(KeyRange::prefix(prefix.into_bytes())),
         }
     }
 
-    fn resource(&self) -> ResourceName<'static> {
-        name_of(self.kind)
+    fn resource(&self) -> ResourceName<'_> {
+        name_of(&self.kind)
     }
 
     fn skip_to(&mut self, key: &Key) {
@@ -174,7 +175,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-fn name_of(kind: &'static Kind) -> ResourceName<'static> {
+fn name_of(kind: &Kind) -> ResourceName<'_> {
     ResourceName {
         group: &kind.group,
         resource: &kind.resource,

@@ -1,10 +1,11 @@
 //! Which objects a reader wants.
 
+use insula_kinds::Object;
 use insula_kinds::selector::{FieldSelector, LabelSelector};
-use insula_kinds::{Kind, Object};
 
 use crate::cache::Stored;
 use crate::query::Query;
+use crate::served::Served;
 use crate::status::{Refusal, Result};
 use crate::view::View;
 
@@ -13,7 +14,7 @@ use crate::view::View;
 pub struct Selection {
     labels: LabelSelector,
     fields: FieldSelector,
-    kind: &'static Kind,
+    kind: Served,
     /// Every field that is selected by is in the object's key.
     fields_in_key: bool,
     /// The name in the path of a watch.
@@ -22,7 +23,7 @@ pub struct Selection {
 
 impl Selection {
     /// Reads `labelSelector` and `fieldSelector`.
-    pub fn read(query: &Query, kind: &'static Kind) -> Result<Self> {
+    pub fn read(query: &Query, kind: &Served) -> Result<Self> {
         let labels = LabelSelector::parse(query.get("labelSelector").unwrap_or(""));
         let labels = labels.map_err(Refusal::bad_request)?;
         let fields = FieldSelector::parse(kind, query.get("fieldSelector").unwrap_or(""));
@@ -35,7 +36,7 @@ impl Selection {
         Ok(Self {
             labels,
             fields,
-            kind,
+            kind: kind.clone(),
             fields_in_key,
             only: None,
         })
@@ -91,6 +92,6 @@ impl Selection {
             });
         }
         let tree: Object = view.tree(object);
-        self.fields.matches_object(self.kind, &tree)
+        self.fields.matches_object(&self.kind, &tree)
     }
 }

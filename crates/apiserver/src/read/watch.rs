@@ -89,7 +89,7 @@ pub async fn watch(
     view: View,
 ) -> Result<Body> {
     let path = granted.path();
-    let mut selection = Selection::read(query, path.of())?;
+    let mut selection = Selection::read(query, &path.kind)?;
     if let Some(name) = &path.name {
         selection = selection.only(name);
     }
@@ -173,11 +173,11 @@ async fn begin(
         } => not_older(registry, revision).await?,
         Start::After(_) => {}
     }
-    let (kind, cache) = (granted.path().of().storage(), registry.cache());
+    let (kind, cache) = (granted.path().kind.storage(), registry.cache());
     let applied = cache.applied();
     let collection = match granted.spaces() {
-        Spaces::One(space) => cache.collection(kind, space),
-        Spaces::All => Arc::clone(cache.log_of_all(kind)),
+        Spaces::One(space) => cache.collection(&kind, space),
+        Spaces::All => cache.log_of_all(&kind),
     };
     let after = match start {
         Start::After(revision) => revision,
@@ -197,7 +197,7 @@ async fn begin(
     let namespace = granted.path().namespace.as_deref();
     let ask = Ask {
         list: Listed {
-            kind: granted.path().of(),
+            kind: &granted.path().kind,
             spaces: granted.spaces(),
             // No token is made of it.
             life: "",
@@ -215,7 +215,7 @@ async fn begin(
     let snapshot = collection.snapshot(&selection.prefix(namespace), None);
     let revision = applied.max(snapshot.last);
     let objects = match granted.spaces() {
-        Spaces::One(space) if built_in::are_some(kind) => {
+        Spaces::One(space) if built_in::are_some(&kind) => {
             complete(registry, ask, space, snapshot.objects)
         }
         _ => snapshot.objects,
@@ -240,7 +240,7 @@ async fn everywhere(
 ) -> Result<Begun> {
     let prefix = ask.selection.prefix(ask.list.namespace);
     let kind = ask.list.kind.storage();
-    let panorama = (0..PANORAMAS).find_map(|_| registry.cache().panorama(kind, &prefix));
+    let panorama = (0..PANORAMAS).find_map(|_| registry.cache().panorama(&kind, &prefix));
     if let Some(panorama) = panorama {
         let objects = panorama.objects.into_iter().map(|(_, object)| object);
         return Ok(Begun {

@@ -161,7 +161,7 @@ impl Wanted {
         };
         let kind = core_kind(resource);
         let address = Address {
-            kind,
+            kind: kind.into(),
             space: account.space.clone(),
             namespace: account
                 .namespace
@@ -206,7 +206,7 @@ impl Wanted {
         let name = member("nodeName");
         if !name.is_empty() {
             let node = app.registry.cached(&Address {
-                kind: core_kind("nodes"),
+                kind: core_kind("nodes").into(),
                 space: account.space.clone(),
                 namespace: None,
                 name: name.to_owned(),

@@ -276,7 +276,7 @@ fn holds(secret: &Stored, token: &str) -> bool {
 fn address(account: &Account, resource: &str, name: &str) -> Address {
     let kind = core_kind(resource);
     Address {
-        kind,
+        kind: kind.into(),
         space: account.space.clone(),
         namespace: kinds()
             .get(kind)

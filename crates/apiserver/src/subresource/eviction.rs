@@ -104,7 +104,7 @@ fn budget_of(app: &App, pod: &Address, object: &Object) -> Result<Option<Address
         ));
     }
     Ok(chosen.pop().map(|name| Address {
-        kind,
+        kind: kind.into(),
         space: pod.space.clone(),
         namespace: pod.namespace.clone(),
         name,
@@ -120,9 +120,8 @@ async fn spend(
     ready: bool,
     dry_run: bool,
 ) -> Result<()> {
-    let kind: &'static Kind = budget.of();
     let request = Modify {
-        kind,
+        kind: &budget.kind,
         address: budget,
         subresource: Some("status"),
         whole: false,
@@ -133,7 +132,7 @@ async fn spend(
     modify(&app.registry, request, |current| {
         let mut object = current.clone();
         if ready || !spares_the_unready(current) {
-            check(kind, budget, current)?;
+            check(budget.of(), budget, current)?;
             take(&mut object, &pod.name);
         }
         Ok(Modified {
@@ -208,7 +207,7 @@ fn take(budget: &mut Object, pod: &str) {
 /// Says in the pod why it goes.
 async fn say_why(app: &App, pod: &Address) -> Result<()> {
     let request = Modify {
-        kind: pod.of(),
+        kind: &pod.kind,
         address: pod,
         subresource: Some("status"),
         whole: false,

@@ -36,7 +36,7 @@ pub async fn bind(
         return Err(Refusal::invalid(binding, &address.name, &[error]));
     }
     let request = Modify {
-        kind: address.of(),
+        kind: &address.kind,
         address: &address,
         subresource: Some("binding"),
         whole: false,
@@ -104,7 +104,7 @@ pub(super) fn pod_of(granted: &Granted, object: &Object) -> Result<Address> {
         (None, None) => return Err(Refusal::bad_request("name must be provided")),
     };
     Ok(Address {
-        kind: core_kind("pods"),
+        kind: core_kind("pods").into(),
         space: granted.space()?.clone(),
         namespace: path.namespace.clone(),
         name,

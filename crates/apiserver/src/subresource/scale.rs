@@ -85,7 +85,7 @@ async fn change(
     mut make: impl FnMut(&Object) -> Result<Modified>,
 ) -> Result<Answer> {
     let address = granted.address()?;
-    let kind = granted.path().of();
+    let kind = &granted.path().kind;
     let request = Modify {
         kind,
         address: &address,

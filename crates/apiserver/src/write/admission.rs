@@ -23,7 +23,7 @@ const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 /// What a new pod gets from other objects; it comes before `prepare::create`, which gives
 /// what nobody else gave.
 pub async fn admit_pod(registry: &Registry, address: &Address, pod: &mut Object) -> Result<()> {
-    if address.kind == core_kind("pods") {
+    if address.kind.is(core_kind("pods")) {
         prepare::admit_service_account(pod);
         admit_priority(registry, address, pod).await?;
     }
@@ -34,7 +34,7 @@ pub async fn admit_pod(registry: &Registry, address: &Address, pod: &mut Object)
 /// named.
 pub fn admit_request(address: &Address, object: &mut Object, by: Option<&Principal>) {
     let requests = kinds().find("certificates.k8s.io", "v1", "certificatesigningrequests");
-    if let (true, Some(by)) = (Some(address.kind) == requests, by) {
+    if let (true, Some(by)) = (address.kind.id() == requests, by) {
         let extra = insula_extra(by);
         let requester = prepare::Requester {
             username: &by.user,
@@ -54,7 +54,7 @@ pub fn refuse_masters(address: &Address, object: &Object) -> Result<()> {
         let value = object.get("spec").and_then(|spec| spec.get(member));
         value.and_then(Value::as_str).unwrap_or("")
     };
-    if Some(address.kind) != requests || text("signerName") != CLIENT_SIGNER {
+    if address.kind.id() != requests || text("signerName") != CLIENT_SIGNER {
         return Ok(());
     }
     let pem = STANDARD.decode(text("request")).unwrap_or_default();
@@ -141,7 +141,7 @@ async fn find_class(registry: &Registry, pod: &Address, name: &str) -> Result<Op
         return Ok(None);
     };
     let address = Address {
-        kind,
+        kind: kind.into(),
         space: pod.space.clone(),
         namespace: None,
         name: name.to_owned(),

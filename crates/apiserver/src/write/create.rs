@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use insula_core::Space;
 use insula_kinds::{
-    FieldError, Kind, KindId, Object, convert, defaults, encode, kinds, prepare, time, validate,
+    FieldError, Kind, Object, convert, defaults, encode, kinds, prepare, time, validate,
 };
 use insula_store::{Expect, Outcome, Transaction};
 use uuid::Uuid;
@@ -21,6 +21,7 @@ use crate::query::{Query, WriteOptions};
 use crate::registry::{
     Address, Registry, core_kind, is_terminating, namespace_address, no_such_tenant, tenant_address,
 };
+use crate::served::Served;
 use crate::status::{Refusal, Result};
 use crate::tenants;
 
@@ -41,7 +42,7 @@ pub async fn create(
     let path = granted.path();
     let written = intake::read(sent, path.of().into(), options.validation)?;
     let draft = Draft {
-        kind: path.kind,
+        kind: &path.kind,
         space: granted.space()?,
         namespace: path.namespace.as_deref(),
         object: written.object,
@@ -59,7 +60,7 @@ pub async fn create(
 /// Creates an object of `kind`, as it was read.
 pub async fn create_object(
     registry: &Registry,
-    kind: KindId,
+    kind: &Served,
     space: &Space,
     namespace: Option<&str>,
     object: Object,
@@ -80,7 +81,7 @@ pub async fn create_object(
 /// An object that is to come about.
 struct Draft<'a> {
     /// In the version that the caller speaks.
-    kind: KindId,
+    kind: &'a Served,
     space: &'a Space,
     namespace: Option<&'a str>,
     object: Object,
@@ -91,15 +92,15 @@ struct Draft<'a> {
 
 impl Draft<'_> {
     async fn create(mut self, registry: &Registry) -> Result<Arc<Stored>> {
-        let kind = kinds().get(self.kind);
+        let kind = self.kind;
         let revision = metadata::text(&self.object, "resourceVersion").unwrap_or("0");
         if revision != "0" {
             let why = "resourceVersion should not be set on objects to be created";
             return Err(Refusal::plain_error(why));
         }
         defaults::apply(kind, &mut self.object);
-        let stored = kinds().get(kind.storage());
-        convert::convert(kind, stored, &mut self.object);
+        let stored = kind.storage();
+        convert::convert(kind, &stored, &mut self.object);
         if stored.kind == "LimitRange" && metadata::text(&self.object, "generateName").is_none() {
             // The one kind that needs no name: it is looked for in its namespace only.
             let metadata = metadata::of(&mut self.object);
@@ -113,7 +114,7 @@ impl Draft<'_> {
             None => metadata::text(&self.object, "generateName").map(str::to_owned),
         };
         let mut address = Address {
-            kind: kind.storage(),
+            kind: stored,
             space: self.space.clone(),
             namespace: self.namespace.map(str::to_owned),
             name: metadata::text(&self.object, "name")
@@ -137,11 +138,11 @@ impl Draft<'_> {
     async fn commit(
         &self,
         registry: &Registry,
-        kind: &'static Kind,
+        kind: &Kind,
         address: &Address,
     ) -> Result<Arc<Stored>> {
         let stored = address.of();
-        if built_in::is_one(address.kind, &address.within()) {
+        if built_in::is_one(&address.kind, &address.within()) {
             return Err(Refusal::already_exists(kind, &address.name));
         }
         let mut object = self.object.clone();
@@ -175,7 +176,7 @@ impl Draft<'_> {
 /// Puts the object where none is, for as long as its space and namespace let it.
 async fn put(
     registry: &Registry,
-    kind: &'static Kind,
+    kind: &Kind,
     address: &Address,
     mut gate: Gate,
     value: Bytes,
@@ -187,10 +188,10 @@ async fn put(
         let mut transaction = Transaction::create(registry.key(address), value.clone());
         transaction = gate.guard(registry, transaction);
         let names_apart = transaction.checks().len();
-        if address.kind == core_kind("namespaces") {
+        if address.kind.is(core_kind("namespaces")) {
             transaction = tenants::keep_apart_from_tenants(registry, transaction, address);
             transaction = tenants::furnish_namespace(registry, transaction, address, now);
-        } else if address.kind == core_kind("tenants") {
+        } else if address.kind.is(core_kind("tenants")) {
             transaction = tenants::keep_apart_from_namespaces(registry, transaction, address);
             transaction = tenants::furnish(registry, transaction, &address.name, now)?;
         }

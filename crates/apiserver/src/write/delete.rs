@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::{TryStreamExt, stream};
 use insula_core::{Revision, SYSTEM, Space};
-use insula_kinds::{FieldError, Kind, Object, Value, kinds, protobuf, time, types};
+use insula_kinds::{FieldError, Kind, Object, Value, protobuf, time, types};
 use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
@@ -184,14 +184,15 @@ pub async fn delete_collection(
 ) -> Result<Listing> {
     let options = DeleteOptions::read(query, sent)?;
     let mut listing = collect(registry, granted, query, view).await?;
-    let kind = granted.path().of();
+    let kind = &granted.path().kind;
+    let stored = kind.storage();
     let space = granted.space()?;
     // What every space has is not meant by who deletes all.
     listing
         .objects
-        .retain(|object| !built_in::is_one(kind.storage(), &object.key));
+        .retain(|object| !built_in::is_one(&stored, &object.key));
     let addresses = listing.objects.iter().map(|object| Address {
-        kind: kind.storage(),
+        kind: stored.clone(),
         space: space.clone(),
         namespace: object.namespace().map(str::to_owned),
         name: object.name().to_owned(),
@@ -423,8 +424,8 @@ fn after(seconds: i64) -> String {
 /// What every space needs stays, as long as the space does.
 async fn refuse_the_immortal(registry: &Registry, kind: &Kind, address: &Address) -> Result<()> {
     let namespace =
-        address.kind == core_kind("namespaces") && NAMESPACES.contains(&address.name.as_str());
-    let built_in = built_in::is_one(address.kind, &address.within());
+        address.kind.is(core_kind("namespaces")) && NAMESPACES.contains(&address.name.as_str());
+    let built_in = built_in::is_one(&address.kind, &address.within());
     if (namespace || built_in) && !is_going(registry, &address.space).await? {
         let why = match namespace {
             true => "this namespace may not be deleted",
@@ -432,13 +433,9 @@ async fn refuse_the_immortal(registry: &Registry, kind: &Kind, address: &Address
         };
         return Err(Refusal::not_allowed(kind, &address.name, why));
     }
-    if address.kind == core_kind("tenants") && address.name == SYSTEM {
+    if address.kind.is(core_kind("tenants")) && address.name == SYSTEM {
         let why = "this tenant may not be deleted";
-        return Err(Refusal::not_allowed(
-            kinds().get(address.kind),
-            &address.name,
-            why,
-        ));
+        return Err(Refusal::not_allowed(address.of(), &address.name, why));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use insula_core::Revision;
-use insula_kinds::{FieldError, Kind, Object, convert, defaults, prepare, time, validate};
+use insula_kinds::{FieldError, Object, convert, defaults, prepare, time, validate};
 use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
@@ -14,13 +14,14 @@ use crate::allocate;
 use crate::authorize::Granted;
 use crate::cache::{Stored, without_revision};
 use crate::registry::{Address, Registry};
+use crate::served::Served;
 use crate::status::{Refusal, Result};
 
 /// What is to be changed, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Modify<'a> {
     /// The kind in the version that the caller speaks.
-    pub kind: &'static Kind,
+    pub kind: &'a Served,
     /// The object.
     pub address: &'a Address,
     /// The subresource that is written, if it is one.
@@ -38,7 +39,7 @@ impl<'a> Modify<'a> {
     /// By the server itself, which needs no right and knows what it writes over.
     pub fn by_server(address: &'a Address, subresource: Option<&'a str>) -> Self {
         Self {
-            kind: address.of(),
+            kind: &address.kind,
             address,
             subresource,
             whole: false,

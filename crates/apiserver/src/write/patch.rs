@@ -44,7 +44,7 @@ pub async fn patch(
 ) -> Result<Done> {
     let options = read_options(query)?;
     let path = granted.path();
-    let kind = path.of();
+    let kind = &path.kind;
     let address = granted.address()?;
     let request = Modify {
         kind,

@@ -19,8 +19,8 @@ pub async fn update(
 ) -> Result<Done> {
     let options = WriteOptions::read(query, "UpdateOptions")?;
     let path = granted.path();
-    let kind = path.of();
-    let mut written = intake::read(sent, kind.into(), options.validation)?;
+    let kind = &path.kind;
+    let mut written = intake::read(sent, path.of().into(), options.validation)?;
     let address = granted.address()?;
     check_names(&written.object, &address)?;
     metadata::place(&mut written.object, kind, &address)?;
@@ -91,7 +91,7 @@ async fn create_instead(
     let namespace = address.namespace.as_deref();
     let created = create_object(
         registry,
-        path.kind,
+        &path.kind,
         &address.space,
         namespace,
         object,

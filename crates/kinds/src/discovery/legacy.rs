@@ -183,7 +183,8 @@ impl<'a> ApiResource<'a> {
     }
 
     fn below(resource: &'a Resource, sub: &'a Subresource) -> Self {
-        let foreign = sub.response_kind.kind != resource.response_kind.kind;
+        let (own, of) = (&resource.response_kind, &sub.response_kind);
+        let foreign = (&own.group, &own.kind) != (&of.group, &of.kind);
         let foreign = foreign.then_some(&sub.response_kind);
         Self {
             name: format!("{}/{}", resource.name, sub.name),

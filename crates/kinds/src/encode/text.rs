@@ -31,7 +31,7 @@ const LOOK: u8 = 2;
 const SEPARATOR: [u8; 2] = [0xe2, 0x80];
 
 /// A string.
-pub(super) fn string(text: &str, out: &mut Vec<u8>) {
+pub(crate) fn string(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 2);
     out.push(b'"');
@@ -84,7 +84,7 @@ fn escape(byte: u8, out: &mut Vec<u8>) {
 }
 
 /// Any value, as it is.
-pub(super) fn raw(value: &Value, out: &mut Vec<u8>) {
+pub(crate) fn raw(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Bool(true) => out.extend_from_slice(b"true"),
@@ -117,7 +117,7 @@ pub(super) fn raw(value: &Value, out: &mut Vec<u8>) {
 }
 
 /// A double in Go's shortest form: an exponent only for what is very large or small.
-pub(super) fn float(value: f64, out: &mut Vec<u8>) {
+pub(crate) fn float(value: f64, out: &mut Vec<u8>) {
     let size = value.abs();
     if size != 0.0 && !(1e-6..1e21).contains(&size) {
         // Rust writes the exponent as Go does, but for the sign.

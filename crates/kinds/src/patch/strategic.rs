@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use super::PatchError;
 use super::document::{Document, json_type, read};
-use super::go::{PrintedMap, as_text, type_name};
 use crate::Object;
+use crate::go::{PrintedMap, as_text, type_name};
 use crate::types::{Field, Shape, TypeId, types};
 
 const PATCH: &str = "$patch";

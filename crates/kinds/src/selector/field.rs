@@ -106,6 +106,7 @@ impl FieldSelector {
 pub fn field_value(kind: &Kind, object: &Object, field: &str) -> String {
     let of = |path: &str| find(object, path);
     match (kind.kind.as_str(), field) {
+        _ if kind.is_custom() => print(of(field)),
         (_, "metadata.name" | "metadata.namespace" | "metadata.tenant") => print(of(field)),
         ("Tenant", "name") => print(of("metadata.name")),
         ("Pod", "spec.hostNetwork") | ("Node", "spec.unschedulable") => or(of(field), "false"),
@@ -162,6 +163,7 @@ fn known(kind: &Kind, field: &str) -> Result<String, String> {
         return Err(unknown(kind, field));
     }
     Ok(match (kind.kind.as_str(), field) {
+        _ if kind.is_custom() => field.to_owned(),
         ("Pod", "spec.host") => "spec.nodeName".to_owned(),
         ("Tenant", "name") => "metadata.name".to_owned(),
         ("Event", "reportingController") => "reportingComponent".to_owned(),
@@ -175,6 +177,7 @@ fn known(kind: &Kind, field: &str) -> Result<String, String> {
 
 fn unknown(kind: &Kind, field: &str) -> String {
     match (kind.group.as_str(), kind.kind.as_str()) {
+        _ if kind.is_custom() => format!("field label not supported: {field}"),
         ("batch", "Job") => format!("field label {} not supported for Job", quote(field)),
         ("resource.k8s.io", "ResourceSlice") => format!(
             "field label not supported for {}, Kind=ResourceSlice: {field}",

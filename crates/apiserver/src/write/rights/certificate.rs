@@ -11,7 +11,7 @@ use crate::status::{Refusal, Result};
 /// Refuses who approves or signs for a signer that they do not answer for.
 pub async fn check(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
     let requests = kinds().find("certificates.k8s.io", "v1", "certificatesigningrequests");
-    if Some(change.address.kind) != requests {
+    if change.address.kind.id() != requests {
         return Ok(());
     }
     let verb = match change.subresource {

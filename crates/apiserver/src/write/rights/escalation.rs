@@ -20,7 +20,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Refuses who gives away what they do not have.
 pub async fn check(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
-    match rbac_kind(change.address.kind) {
+    match change.address.kind.id().and_then(rbac_kind) {
         Some(RbacKind::Role | RbacKind::ClusterRole) => role(registry, by, change).await,
         Some(RbacKind::RoleBinding | RbacKind::ClusterRoleBinding) => {
             binding(registry, by, change).await

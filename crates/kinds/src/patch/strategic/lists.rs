@@ -11,8 +11,8 @@ use super::{
     unknown_directive, without_directives, wrong_type,
 };
 use crate::Object;
+use crate::go::{PrintedList, type_name};
 use crate::patch::PatchError;
-use crate::patch::go::{PrintedList, type_name};
 
 const LIST: &str = "[]interface {}";
 const MAP: &str = "map[string]interface {}";

@@ -1,22 +1,26 @@
-//! Values and types as Go prints them in errors about patches.
+//! Values and types as Go prints them: in errors, in cells of tables.
 
 use std::fmt;
 
 use serde_json::{Number, Value};
 
 use crate::Object;
+use crate::encode::text;
 
 /// A value as Go's `%v` prints it.
-pub(super) struct Printed<'a>(pub &'a Value);
+#[derive(Debug)]
+pub struct Printed<'a>(pub &'a Value);
 
 /// A map as Go's `%v` prints it.
-pub(super) struct PrintedMap<'a>(pub &'a Object);
+#[derive(Debug)]
+pub struct PrintedMap<'a>(pub &'a Object);
 
 /// A list as Go's `%v` prints it.
-pub(super) struct PrintedList<'a>(pub &'a [Value]);
+#[derive(Debug)]
+pub struct PrintedList<'a>(pub &'a [Value]);
 
 /// What Go calls the type in which it holds a value.
-pub(super) fn type_name(value: &Value) -> &'static str {
+pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
         Value::Bool(_) => "bool",
@@ -29,12 +33,21 @@ pub(super) fn type_name(value: &Value) -> &'static str {
 }
 
 /// A value as Go's `%s` prints it, which is made for text only.
-pub(super) fn as_text(value: &Value) -> String {
+pub fn as_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => "%!s(<nil>)".to_owned(),
         other => format!("%!s({}={})", type_name(other), Printed(other)),
     }
+}
+
+/// A value as Go's encoder writes it in JSON: safe in HTML, and no fraction where there is
+/// nothing to tell.
+pub fn json(value: &Value) -> String {
+    let mut out = Vec::new();
+    write_json(value, &mut out);
+    // Only whole strings and ASCII were written.
+    String::from_utf8(out).unwrap_or_default()
 }
 
 impl fmt::Display for Printed<'_> {
@@ -69,6 +82,38 @@ impl fmt::Display for PrintedList<'_> {
             write!(f, "{space}{}", Printed(value))?;
         }
         f.write_str("]")
+    }
+}
+
+fn write_json(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            Some(double) => text::float(double, out),
+            None => out.extend_from_slice(number.to_string().as_bytes()),
+        },
+        Value::Array(list) => {
+            out.push(b'[');
+            for (at, element) in list.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write_json(element, out);
+            }
+            out.push(b']');
+        }
+        Value::Object(map) => {
+            out.push(b'{');
+            for (at, (name, value)) in map.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                text::string(name, out);
+                out.push(b':');
+                write_json(value, out);
+            }
+            out.push(b'}');
+        }
+        plain => text::raw(plain, out),
     }
 }
 
