@@ -17,6 +17,7 @@ pub mod built_in;
 pub mod cache;
 mod connection;
 pub mod documents;
+pub mod egress;
 pub mod impersonate;
 pub mod intake;
 pub mod limit;
