@@ -200,7 +200,8 @@ mod tests {
             "https:///x",
             "a.test",
         ] {
-            let found = Target::of(&url(text), Duration::from_secs(1));
+            let endpoint = url(text);
+            let found = Target::of(&endpoint, Duration::from_secs(1));
             assert!(matches!(found, Err(CallError::Client(_))), "{text}");
         }
     }
