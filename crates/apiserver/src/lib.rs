@@ -18,6 +18,7 @@ pub mod cache;
 mod connection;
 mod conversion;
 pub mod documents;
+pub mod egress;
 pub mod form;
 pub mod impersonate;
 pub mod intake;

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use self::fetch::Client;
+pub(crate) use self::fetch::roots;
 pub use self::fetch::{ClientError, FetchError, Trust};
 use self::state::{Next, State};
 

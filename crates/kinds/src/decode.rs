@@ -89,6 +89,14 @@ pub fn value(of: TypeId, value: Value) -> Result<Decoded, DecodeError> {
     }
 }
 
+/// Reads any document. The error is that of Go.
+pub fn any(text: &[u8]) -> Result<Value, String> {
+    serde_json::from_slice(text).map_err(|_| {
+        let fault = scan::fault(text);
+        fault.unwrap_or_else(|| "exceeded max depth".to_owned())
+    })
+}
+
 /// The beginning of a body as errors show it, in parentheses, if they cannot name the
 /// kind: as it is if it looks like JSON, else in hexadecimal.
 pub fn excerpt(text: &[u8]) -> String {

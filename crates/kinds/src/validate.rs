@@ -7,9 +7,9 @@
 mod admission;
 mod amount;
 mod batch;
-mod check;
+pub mod check;
 mod core;
-mod meta;
+pub mod meta;
 mod name;
 mod network;
 mod pod;
@@ -18,8 +18,8 @@ mod rbac;
 mod review;
 mod rules;
 mod storage;
-pub(crate) mod text;
-mod tree;
+pub mod text;
+pub mod tree;
 mod workload;
 
 pub use text::{Faults, dns_subdomain, dns1035_label};

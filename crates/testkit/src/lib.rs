@@ -5,9 +5,11 @@
 //! [`etcd`] starts a real etcd where one is installed, and [`peer`] says where that is.
 //! [`oidc`] is an OpenID Connect provider that can misbehave.
 //! [`server`] is a whole API server in the test's own process.
+//! [`webhook`] is a webhook that answers as it is told.
 
 pub mod disk;
 pub mod etcd;
 pub mod oidc;
 pub mod peer;
 pub mod server;
+pub mod webhook;

@@ -194,7 +194,8 @@ fn cut(error: Box<dyn std::error::Error + Send + Sync>) -> FetchError {
     }
 }
 
-fn roots(trust: &Trust) -> Result<RootCertStore, ClientError> {
+/// The certificates of those who are trusted.
+pub(crate) fn roots(trust: &Trust) -> Result<RootCertStore, ClientError> {
     let mut roots = RootCertStore::empty();
     let Trust::Authorities(pem) = trust else {
         // Some may be unreadable; what is needed is missed when it is used.

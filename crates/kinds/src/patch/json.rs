@@ -4,10 +4,13 @@
 //! is absent adds it, a `test` for null succeeds on what is absent, a `copy` of what is
 //! absent adds null, and lists are counted from their end by negative numbers.
 
+use std::num::IntErrorKind;
+
 use serde_json::Value;
 
 use super::PatchError;
 use super::document::{Document, json_type, read_list_of};
+use crate::field::quote;
 
 /// How many operations a patch may have.
 const MAX_OPERATIONS: usize = 10_000;
@@ -39,16 +42,81 @@ pub fn json(document: &mut Value, patch: &[u8]) -> Result<Vec<String>, PatchErro
         let limit = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}");
         return Err(PatchError::TooLarge(format!("{limit}, got {count}")));
     }
+    // Clients are not told why.
+    apply(document, operations).map_err(|_| PatchError::Unprocessable)?;
+    let named = |problem| format!("json patch {problem}");
+    Ok(problems.into_iter().map(named).collect())
+}
+
+/// Why a webhook's patch was not applied, in the words of the Go library that Kubernetes
+/// applies patches with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WebhookPatchError {
+    /// It is no patch.
+    #[error("{0}")]
+    Undecodable(String),
+    /// It does not apply.
+    #[error("{0}")]
+    Inapplicable(String),
+}
+
+/// Applies a webhook's JSON patch, and says whether there was anything to apply.
+///
+/// # Errors
+///
+/// If the patch is malformed or does not apply, with the reason that users are told.
+pub fn json_of_webhook(document: &mut Value, patch: &[u8]) -> Result<bool, WebhookPatchError> {
+    let undecodable = WebhookPatchError::Undecodable;
+    let list = crate::decode::any(patch).map_err(undecodable)?;
+    let wrong = |found: &Value, wanted: &str| {
+        let found = json_type(found);
+        let why =
+            format!("json: cannot unmarshal {found} into Go value of type jsonpatch.{wanted}");
+        WebhookPatchError::Undecodable(why)
+    };
+    let list = match list {
+        Value::Null => Vec::new(),
+        Value::Array(list) => list,
+        other => return Err(wrong(&other, "Patch")),
+    };
+    if list.len() > MAX_OPERATIONS {
+        let why = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}");
+        return Err(WebhookPatchError::Inapplicable(why));
+    }
+    let mut operations = Vec::with_capacity(list.len());
+    for value in list {
+        let mut members = match value {
+            Value::Object(members) => members,
+            Value::Null => crate::Object::new(),
+            other => return Err(wrong(&other, "Operation")),
+        };
+        // What is no text is as good as absent, and fails when it is needed.
+        let mut text = |name| match members.remove(name) {
+            Some(Value::String(text)) => Some(text),
+            _ => None,
+        };
+        operations.push(Operation {
+            op: text("op"),
+            path: text("path"),
+            from: text("from"),
+            value: members.remove("value"),
+        });
+    }
+    let any = !operations.is_empty();
+    apply(document, operations).map_err(WebhookPatchError::Inapplicable)?;
+    Ok(any)
+}
+
+/// Applies the operations; the error is the reason.
+fn apply(document: &mut Value, operations: Vec<Operation>) -> Result<(), String> {
     let mut patcher = Patcher {
         document,
         copied: 0,
         work: 0,
     };
-    for operation in operations {
-        patcher.apply(operation).ok_or(PatchError::Unprocessable)?;
-    }
-    let named = |problem| format!("json patch {problem}");
-    Ok(problems.into_iter().map(named).collect())
+    operations
+        .into_iter()
+        .try_for_each(|operation| patcher.apply(operation))
 }
 
 /// One operation; what is missing is none, which is not the same as wrong.
@@ -71,140 +139,228 @@ struct Path {
     key: String,
 }
 
+/// What a step gives, or the reason why it is not taken.
+type Step<T> = Result<T, String>;
+
+const MISSING: &str = "missing value";
+const INDEX: &str = "invalid index referenced";
+const TEST: &str = "test failed";
+
 impl Patcher<'_> {
-    /// Applies one operation; nothing if it does not apply, whatever the reason: clients
-    /// are not told.
-    fn apply(&mut self, operation: Operation) -> Option<()> {
-        let path = operation.path?;
-        match operation.op?.as_str() {
-            "add" => self.add(&Path::parse(&path)?, operation.value.unwrap_or_default()),
-            "remove" => self.remove(&Path::parse(&path)?).map(drop),
-            "replace" => self.replace(&path, operation.value),
-            "move" => {
-                let value = self.remove(&Path::parse(&operation.from?)?)?;
-                self.add(&Path::parse(&path)?, value)
+    fn apply(&mut self, operation: Operation) -> Step<()> {
+        let Operation {
+            op,
+            path,
+            from,
+            value,
+        } = operation;
+        let op = op.as_deref().unwrap_or("unknown");
+        match op {
+            "add" => {
+                let path = path.ok_or_else(|| undecoded(op, "path", MISSING))?;
+                let place = format!("doc is missing path: \"{path}\"");
+                let to = self.known(op, &place, &path)?;
+                let added = self.add(&to, value.unwrap_or_default());
+                added.map_err(|why| format!("error in add for path: '{path}': {why}"))
             }
-            "copy" => self.copy(&Path::parse(&operation.from?)?, &Path::parse(&path)?),
-            "test" => self.test(&path, operation.value.unwrap_or_default()),
-            _ => None,
+            "remove" => {
+                let path = path.ok_or_else(|| undecoded(op, "path", MISSING))?;
+                let place = format!("doc is missing path: \"{path}\"");
+                let at = self.known(op, &place, &path)?;
+                let removed = self.remove(&at).map(drop);
+                removed.map_err(|why| format!("error in remove for path: '{path}': {why}"))
+            }
+            "replace" => self.replace(&path.ok_or_else(|| no_path(op))?, value),
+            "move" => self.relocate(path, from),
+            "copy" => self.copy(path, from),
+            "test" => self.test(&path.ok_or_else(|| no_path(op))?, value.unwrap_or_default()),
+            _ => Err(format!("Unexpected kind: {op}")),
         }
     }
 
-    fn add(&mut self, path: &Path, value: Value) -> Option<()> {
+    /// The path, if there is something that could have its last step.
+    fn known(&mut self, op: &str, missing: &str, path: &str) -> Step<Path> {
+        let refuse = || format!("{op} operation does not apply: {missing}: {MISSING}");
+        let path = Path::parse(path).ok_or_else(refuse)?;
+        self.container(&path).ok_or_else(refuse)?;
+        Ok(path)
+    }
+
+    fn add(&mut self, path: &Path, value: Value) -> Step<()> {
         self.fits(path, &value)?;
-        let work = match self.container(path)? {
-            Value::Object(object) => {
+        let work = match self.container(path) {
+            Some(Value::Object(object)) => {
                 object.insert(path.key.clone(), value);
                 0
             }
-            Value::Array(list) => {
+            Some(Value::Array(list)) => {
                 let at = match path.key.as_str() {
                     "-" => list.len(),
-                    key => index(key, list.len() + 1)?,
+                    key => index(key, list.len() + 1).map_err(|why| match why {
+                        Index::NoNumber(why) => {
+                            format!("value was not a proper array index: '{key}': {why}")
+                        }
+                        Index::Outside(why) => why,
+                    })?,
                 };
                 let moved = list.len() - at;
                 list.insert(at, value);
                 moved
             }
-            _ => return None,
+            _ => return Err(MISSING.to_owned()),
         };
         self.spend(work)
     }
 
-    fn remove(&mut self, path: &Path) -> Option<Value> {
-        let (value, work) = match self.container(path)? {
-            Value::Object(object) => (object.remove(&path.key)?, 0),
-            Value::Array(list) => {
-                let at = index(&path.key, list.len())?;
+    fn remove(&mut self, path: &Path) -> Step<Value> {
+        let key = &path.key;
+        let (value, work) = match self.container(path) {
+            Some(Value::Object(object)) => {
+                let missing = || format!("Unable to remove nonexistent key: {key}: {MISSING}");
+                (object.remove(key).ok_or_else(missing)?, 0)
+            }
+            Some(Value::Array(list)) => {
+                let at = index(key, list.len())?;
                 (list.remove(at), list.len() - at)
             }
-            _ => return None,
+            _ => return Err(MISSING.to_owned()),
         };
         self.spend(work)?;
-        Some(value)
+        Ok(value)
     }
 
-    fn replace(&mut self, path: &str, value: Option<Value>) -> Option<()> {
+    fn replace(&mut self, path: &str, value: Option<Value>) -> Step<()> {
         if path.is_empty() {
-            *self.document = value.filter(|value| value.is_object() || value.is_array())?;
-            return Some(());
+            let whole = value.filter(|value| value.is_object() || value.is_array());
+            let refuse = || "replace operation value must be object or array".to_owned();
+            *self.document = whole.ok_or_else(refuse)?;
+            return Ok(());
         }
-        let path = Path::parse(path)?;
+        let place = format!("doc is missing path: {path}");
+        let at = self.known("replace", &place, path)?;
         let value = value.unwrap_or_default();
-        self.fits(&path, &value)?;
-        match self.container(&path)? {
-            Value::Object(object) => {
-                object.insert(path.key, value);
+        self.fits(&at, &value)?;
+        match self.container(&at) {
+            Some(Value::Object(object)) => {
+                object.insert(at.key, value);
             }
-            Value::Array(list) => {
-                let at = index(&path.key, list.len())?;
+            Some(Value::Array(list)) => {
+                let at = index(&at.key, list.len()).map_err(|_| {
+                    format!(
+                        "replace operation does not apply: doc is missing key: {path}: {MISSING}"
+                    )
+                })?;
                 list[at] = value;
             }
-            _ => return None,
+            _ => return Err(MISSING.to_owned()),
         }
-        Some(())
+        Ok(())
     }
 
-    fn copy(&mut self, from: &Path, to: &Path) -> Option<()> {
-        let value = self.get(from)?.cloned().unwrap_or_default();
+    fn relocate(&mut self, path: Option<String>, from: Option<String>) -> Step<()> {
+        let from = from.ok_or_else(|| undecoded("move", "from", NO_FROM))?;
+        let place = format!("doc is missing from path: {from}");
+        let at = self.known("move", &place, &from)?;
+        let failed = |place: &str, why: String| format!("error in move for path: '{place}': {why}");
+        let value = self.remove(&at).map_err(|why| failed(&at.key, why))?;
+        let path = path.ok_or_else(|| undecoded("move", "path", NO_PATH))?;
+        let place = format!("doc is missing destination path: {path}");
+        let to = self.known("move", &place, &path)?;
+        self.add(&to, value).map_err(|why| failed(&path, why))
+    }
+
+    fn copy(&mut self, path: Option<String>, from: Option<String>) -> Step<()> {
+        let from = from.ok_or_else(|| undecoded("copy", "from", NO_FROM))?;
+        let place = format!("doc is missing from path: {from}");
+        let at = self.known("copy", &place, &from)?;
+        let found = self.get(&at);
+        let found = found.map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
+        let value = found.cloned().unwrap_or_default();
+        let path = path.ok_or_else(|| undecoded("copy", "path", MISSING))?;
+        let place = format!("doc is missing destination path: {path}");
+        let to = self.known("copy", &place, &path)?;
         if !value.is_null() {
             self.copied += value.to_string().len();
         }
         if self.copied > MAX_COPIED {
-            return None;
+            let copied = self.copied;
+            return Err(format!(
+                "Unable to complete the copy, the accumulated size increase of copy is {copied}, \
+                 exceeding the limit {MAX_COPIED}"
+            ));
         }
-        self.add(to, value)
+        let added = self.add(&to, value);
+        added.map_err(|why| format!("error while adding value during copy: {why}"))
     }
 
-    fn test(&mut self, path: &str, value: Value) -> Option<()> {
+    fn test(&mut self, path: &str, value: Value) -> Step<()> {
+        let failed = || format!("testing value {path} failed: {TEST}");
         if path.is_empty() {
-            return (*self.document == value).then_some(());
+            return (*self.document == value).then_some(()).ok_or_else(failed);
         }
-        let found = self.get(&Path::parse(path)?)?;
+        let place = format!("is missing path: {path}");
+        let at = self.known("test", &place, path)?;
+        let found = self.get(&at);
+        let found = found.map_err(|why| format!("error in test for path: '{path}': {why}"))?;
         let equal = found.map_or(value.is_null(), |found| *found == value);
-        equal.then_some(())
+        equal.then_some(()).ok_or_else(failed)
     }
 
     /// What is at the path: an absent member is found to be absent, but a list's element
     /// must be there.
-    fn get(&mut self, path: &Path) -> Option<Option<&Value>> {
-        match self.container(path)? {
-            Value::Object(object) => Some(object.get(&path.key)),
-            Value::Array(list) => {
+    fn get(&mut self, path: &Path) -> Step<Option<&Value>> {
+        match self.container(path) {
+            Some(Value::Object(object)) => Ok(object.get(&path.key)),
+            Some(Value::Array(list)) => {
                 let at = index(&path.key, list.len())?;
-                Some(list.get(at))
+                Ok(list.get(at))
             }
-            _ => None,
+            _ => Err(MISSING.to_owned()),
         }
     }
 
+    /// What has, or could have, the path's last step.
     fn container(&mut self, path: &Path) -> Option<&mut Value> {
         let mut at = &mut *self.document;
         for step in &path.steps {
             at = match at {
                 Value::Object(object) => object.get_mut(step)?,
                 Value::Array(list) => {
-                    let at = index(step, list.len())?;
+                    let at = index(step, list.len()).ok()?;
                     list.get_mut(at)?
                 }
                 _ => return None,
             };
         }
-        Some(at)
+        (at.is_object() || at.is_array()).then_some(at)
     }
 
     /// Whether the document stays readable with the value at the path.
-    fn fits(&mut self, path: &Path, value: &Value) -> Option<()> {
+    fn fits(&mut self, path: &Path, value: &Value) -> Step<()> {
         let mut visited = 0;
         let depth = depth_of(value, &mut visited);
         self.spend(visited)?;
-        (path.steps.len() + 1 + depth <= MAX_DEPTH).then_some(())
+        let fits = path.steps.len() + 1 + depth <= MAX_DEPTH;
+        let refuse = || format!("the document would be deeper than {MAX_DEPTH}");
+        fits.then_some(()).ok_or_else(refuse)
     }
 
-    fn spend(&mut self, work: usize) -> Option<()> {
+    fn spend(&mut self, work: usize) -> Step<()> {
         self.work += work;
-        (self.work <= MAX_WORK).then_some(())
+        let refuse = || "the patch moves too much".to_owned();
+        (self.work <= MAX_WORK).then_some(()).ok_or_else(refuse)
     }
+}
+
+const NO_PATH: &str = "operation missing path field: missing value";
+const NO_FROM: &str = "operation, missing from field: missing value";
+
+fn undecoded(op: &str, member: &str, why: &str) -> String {
+    format!("{op} operation failed to decode {member}: {why}")
+}
+
+fn no_path(op: &str) -> String {
+    undecoded(op, "path", NO_PATH)
 }
 
 impl Path {
@@ -240,14 +396,37 @@ fn unescape(step: &str) -> String {
     unescaped
 }
 
+/// Why a key is no index.
+enum Index {
+    NoNumber(String),
+    Outside(String),
+}
+
+impl From<Index> for String {
+    fn from(why: Index) -> Self {
+        match why {
+            Index::NoNumber(why) | Index::Outside(why) => why,
+        }
+    }
+}
+
 /// An index below the length; negative ones count from the end.
-fn index(key: &str, length: usize) -> Option<usize> {
-    let index: i64 = key.parse().ok()?;
-    let index = match usize::try_from(index) {
-        Ok(index) => index,
-        Err(_) => length.checked_sub(usize::try_from(index.unsigned_abs()).ok()?)?,
+fn index(key: &str, length: usize) -> Result<usize, Index> {
+    let outside = || Index::Outside(format!("Unable to access invalid index: {key}: {INDEX}"));
+    let index: i64 = key.parse().map_err(|error: std::num::ParseIntError| {
+        let why = match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        Index::NoNumber(format!("strconv.Atoi: parsing {}: {why}", quote(key)))
+    })?;
+    let found = match usize::try_from(index) {
+        Ok(index) => Some(index),
+        Err(_) => usize::try_from(index.unsigned_abs())
+            .ok()
+            .and_then(|back| length.checked_sub(back)),
     };
-    (index < length).then_some(index)
+    found.filter(|index| *index < length).ok_or_else(outside)
 }
 
 fn depth_of(value: &Value, visited: &mut usize) -> usize {
@@ -297,4 +476,110 @@ fn mismatch(found: &Value, wanted: &str) -> PatchError {
 
 fn bad(why: String) -> PatchError {
     PatchError::BadRequest(format!("error decoding patch: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_webhook_is_told_why_its_patch_does_not_apply() {
+        for (patch, why) in [
+            (
+                r#"[{"op":"remove","path":"/nope"}]"#,
+                "error in remove for path: '/nope': Unable to remove nonexistent key: nope: missing value",
+            ),
+            (
+                r#"[{"op":"test","path":"/data/a","value":"x"}]"#,
+                "testing value /data/a failed: test failed",
+            ),
+            (
+                r#"[{"op":"add","path":"/x/y","value":1}]"#,
+                "add operation does not apply: doc is missing path: \"/x/y\": missing value",
+            ),
+            (
+                r#"[{"op":"add","path":"/l/9","value":1}]"#,
+                "error in add for path: '/l/9': Unable to access invalid index: 9: invalid index referenced",
+            ),
+            (
+                r#"[{"op":"add","path":"/l/x","value":1}]"#,
+                "error in add for path: '/l/x': value was not a proper array index: 'x': strconv.Atoi: parsing \"x\": invalid syntax",
+            ),
+            (
+                r#"[{"op":"replace","path":"/x/y","value":1}]"#,
+                "replace operation does not apply: doc is missing path: /x/y: missing value",
+            ),
+            (
+                r#"[{"op":"replace","path":"/l/4","value":1}]"#,
+                "replace operation does not apply: doc is missing key: /l/4: missing value",
+            ),
+            (
+                r#"[{"op":"replace","path":"","value":1}]"#,
+                "replace operation value must be object or array",
+            ),
+            (
+                r#"[{"op":"move","from":"/q","path":"/r"}]"#,
+                "error in move for path: 'q': Unable to remove nonexistent key: q: missing value",
+            ),
+            (
+                r#"[{"op":"move","path":"/r"}]"#,
+                "move operation failed to decode from: operation, missing from field: missing value",
+            ),
+            (
+                r#"[{"op":"copy","from":"/q/r","path":"/r"}]"#,
+                "copy operation does not apply: doc is missing from path: /q/r: missing value",
+            ),
+            (
+                r#"[{"op":"test","value":1}]"#,
+                "test operation failed to decode path: operation missing path field: missing value",
+            ),
+            (
+                r#"[{"op":"add","value":1}]"#,
+                "add operation failed to decode path: missing value",
+            ),
+            (r#"[{"op":"frob","path":"/a"}]"#, "Unexpected kind: frob"),
+            (r#"[{"path":"/a"}]"#, "Unexpected kind: unknown"),
+            (r#"[{"op":7,"path":"/a"}]"#, "Unexpected kind: unknown"),
+        ] {
+            let mut document = json!({"data": {"a": "b"}, "l": [1]});
+            let found = json_of_webhook(&mut document, patch.as_bytes());
+            let expected = WebhookPatchError::Inapplicable(why.to_owned());
+            assert_eq!(found, Err(expected), "{patch}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_patch_is_told_from_what_does_not_apply() {
+        for (patch, why) in [
+            (
+                "{}",
+                "json: cannot unmarshal object into Go value of type jsonpatch.Patch",
+            ),
+            (
+                "[1]",
+                "json: cannot unmarshal number into Go value of type jsonpatch.Operation",
+            ),
+            ("[", "unexpected end of JSON input"),
+            (
+                "nope",
+                "invalid character 'o' in literal null (expecting 'u')",
+            ),
+        ] {
+            let found = json_of_webhook(&mut json!({}), patch.as_bytes());
+            let expected = WebhookPatchError::Undecodable(why.to_owned());
+            assert_eq!(found, Err(expected), "{patch}");
+        }
+    }
+
+    #[test]
+    fn a_patch_of_nothing_is_no_patch() {
+        for patch in ["[]", "null"] {
+            assert_eq!(json_of_webhook(&mut json!({}), patch.as_bytes()), Ok(false));
+        }
+        let mut document = json!({});
+        let patch = br#"[{"op":"add","path":"/a~1b","value":{"c":null}}]"#;
+        assert_eq!(json_of_webhook(&mut document, patch), Ok(true));
+        assert_eq!(document, json!({"a/b": {"c": null}}));
+    }
 }

@@ -10,36 +10,36 @@ use crate::FieldError;
 use crate::selector::LabelSelector;
 
 /// What is wrong so far.
-pub(super) type Errors = Vec<FieldError>;
+pub type Errors = Vec<FieldError>;
 
 /// What changes are refused with.
-pub(super) const IMMUTABLE: &str = "field is immutable";
+pub const IMMUTABLE: &str = "field is immutable";
 
 const NEGATIVE: &str = "must be greater than or equal to 0";
 
 /// The text has the form.
-pub(super) fn form(node: &Node<'_>, rule: fn(&str) -> Faults, errors: &mut Errors) {
+pub fn form(node: &Node<'_>, rule: fn(&str) -> Faults, errors: &mut Errors) {
     for fault in rule(node.text()) {
         errors.push(node.invalid_text(&fault));
     }
 }
 
 /// The text has the form, if there is any.
-pub(super) fn form_if_any(node: &Node<'_>, rule: fn(&str) -> Faults, errors: &mut Errors) {
+pub fn form_if_any(node: &Node<'_>, rule: fn(&str) -> Faults, errors: &mut Errors) {
     if !node.is_empty() {
         form(node, rule, errors);
     }
 }
 
 /// The text is there and has the form.
-pub(super) fn form_of_some(node: &Node<'_>, rule: fn(&str) -> Faults, errors: &mut Errors) {
+pub fn form_of_some(node: &Node<'_>, rule: fn(&str) -> Faults, errors: &mut Errors) {
     if some(node, errors) {
         form(node, rule, errors);
     }
 }
 
 /// It is there and not empty.
-pub(super) fn some(node: &Node<'_>, errors: &mut Errors) -> bool {
+pub fn some(node: &Node<'_>, errors: &mut Errors) -> bool {
     if node.is_empty() {
         errors.push(node.required(""));
     }
@@ -47,56 +47,56 @@ pub(super) fn some(node: &Node<'_>, errors: &mut Errors) -> bool {
 }
 
 /// The text is there and one of `known`, which errors name in this order.
-pub(super) fn one_of(node: &Node<'_>, known: &[&str], errors: &mut Errors) {
+pub fn one_of(node: &Node<'_>, known: &[&str], errors: &mut Errors) {
     if some(node, errors) {
         one_of_if_any(node, known, errors);
     }
 }
 
 /// The text, if it is set, is one of `known`.
-pub(super) fn one_of_if_any(node: &Node<'_>, known: &[&str], errors: &mut Errors) {
+pub fn one_of_if_any(node: &Node<'_>, known: &[&str], errors: &mut Errors) {
     if node.is_set() && !known.contains(&node.text()) {
         errors.push(node.not_supported(known));
     }
 }
 
 /// The integer is not negative.
-pub(super) fn nonnegative(node: &Node<'_>, errors: &mut Errors) {
+pub fn nonnegative(node: &Node<'_>, errors: &mut Errors) {
     if node.int().is_some_and(|number| number < 0) {
         errors.push(node.invalid(NEGATIVE));
     }
 }
 
 /// These members are not negative.
-pub(super) fn all_nonnegative<'a>(node: &Node<'a>, names: &[&'a str], errors: &mut Errors) {
+pub fn all_nonnegative<'a>(node: &Node<'a>, names: &[&'a str], errors: &mut Errors) {
     for name in names {
         nonnegative(&node.get(name), errors);
     }
 }
 
 /// The integer is above zero.
-pub(super) fn positive(node: &Node<'_>, errors: &mut Errors) {
+pub fn positive(node: &Node<'_>, errors: &mut Errors) {
     if node.int().unwrap_or_default() <= 0 {
         errors.push(node.invalid_int("must be greater than zero"));
     }
 }
 
 /// It is what it was.
-pub(super) fn immutable(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
+pub fn immutable(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     if !new.same(old) {
         errors.push(new.invalid(IMMUTABLE));
     }
 }
 
 /// The number of a port.
-pub(super) fn port(node: &Node<'_>, errors: &mut Errors) {
+pub fn port(node: &Node<'_>, errors: &mut Errors) {
     for fault in text::port_number(node.int().unwrap_or_default()) {
         errors.push(node.invalid_int(&fault));
     }
 }
 
 /// The number or the name of a port.
-pub(super) fn port_or_name(node: &Node<'_>, errors: &mut Errors) {
+pub fn port_or_name(node: &Node<'_>, errors: &mut Errors) {
     match node.value() {
         Value::String(_) => form(node, text::port_name, errors),
         _ => port(node, errors),
@@ -104,7 +104,7 @@ pub(super) fn port_or_name(node: &Node<'_>, errors: &mut Errors) {
 }
 
 /// A user's or a group's number.
-pub(super) fn posix_id(node: &Node<'_>, errors: &mut Errors) {
+pub fn posix_id(node: &Node<'_>, errors: &mut Errors) {
     if let Some(id) = node.int() {
         for fault in text::posix_id(id) {
             errors.push(node.invalid(&fault));
@@ -113,7 +113,7 @@ pub(super) fn posix_id(node: &Node<'_>, errors: &mut Errors) {
 }
 
 /// A number that is not negative, or a percentage.
-pub(super) fn int_or_percent(node: &Node<'_>, errors: &mut Errors) {
+pub fn int_or_percent(node: &Node<'_>, errors: &mut Errors) {
     match node.value() {
         Value::String(percent) => {
             for fault in text::percent(percent) {
@@ -125,7 +125,7 @@ pub(super) fn int_or_percent(node: &Node<'_>, errors: &mut Errors) {
 }
 
 /// A percentage that is no more than 100 %.
-pub(super) fn not_above_100_percent(node: &Node<'_>, errors: &mut Errors) {
+pub fn not_above_100_percent(node: &Node<'_>, errors: &mut Errors) {
     let percent = node.text().strip_suffix('%');
     let percent = percent.and_then(|digits| digits.parse::<u64>().ok());
     if percent.is_some_and(|percent| percent > 100) {
@@ -134,7 +134,7 @@ pub(super) fn not_above_100_percent(node: &Node<'_>, errors: &mut Errors) {
 }
 
 /// The number, or that of the percentage.
-pub(super) fn number_of(node: &Node<'_>) -> i64 {
+pub fn number_of(node: &Node<'_>) -> i64 {
     let percent = || {
         node.text()
             .trim_end_matches('%')
@@ -145,12 +145,12 @@ pub(super) fn number_of(node: &Node<'_>) -> i64 {
 }
 
 /// An IP address.
-pub(super) fn ip(node: &Node<'_>, errors: &mut Errors) {
+pub fn ip(node: &Node<'_>, errors: &mut Errors) {
     form(node, ip_faults, errors);
 }
 
 /// What is wrong with an IP address.
-pub(super) fn ip_faults(text: &str) -> Faults {
+pub fn ip_faults(text: &str) -> Faults {
     let fault = match text.parse::<IpAddr>() {
         Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
             "must not be an IPv4-mapped IPv6 address"
@@ -174,7 +174,7 @@ fn has_leading_zeros(address: &str) -> bool {
 }
 
 /// A block of addresses such as `10.0.0.0/8`.
-pub(super) fn cidr(node: &Node<'_>, errors: &mut Errors) {
+pub fn cidr(node: &Node<'_>, errors: &mut Errors) {
     let parsed = node.text().split_once('/').and_then(|(address, bits)| {
         let address = address.parse::<IpAddr>().ok()?;
         let bits = bits.parse::<u8>().ok()?;
@@ -193,7 +193,7 @@ pub(super) fn cidr(node: &Node<'_>, errors: &mut Errors) {
 }
 
 /// The address with what follows the first `bits` bits cleared.
-pub(super) fn masked(address: IpAddr, bits: u8) -> IpAddr {
+pub fn masked(address: IpAddr, bits: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
             let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
@@ -207,7 +207,7 @@ pub(super) fn masked(address: IpAddr, bits: u8) -> IpAddr {
 }
 
 /// A path that stays below where it begins.
-pub(super) fn relative_path(node: &Node<'_>, errors: &mut Errors) {
+pub fn relative_path(node: &Node<'_>, errors: &mut Errors) {
     if node.text().starts_with('/') {
         errors.push(node.invalid_text("must be a relative path"));
     }
@@ -215,7 +215,7 @@ pub(super) fn relative_path(node: &Node<'_>, errors: &mut Errors) {
 }
 
 /// A relative path that no volume uses for itself.
-pub(super) fn free_path(node: &Node<'_>, errors: &mut Errors) {
+pub fn free_path(node: &Node<'_>, errors: &mut Errors) {
     relative_path(node, errors);
     if node.text().starts_with("..") && !node.text().starts_with("../") {
         errors.push(node.invalid_text("must not start with '..'"));
@@ -223,14 +223,14 @@ pub(super) fn free_path(node: &Node<'_>, errors: &mut Errors) {
 }
 
 /// A path without `..`.
-pub(super) fn no_backsteps(node: &Node<'_>, errors: &mut Errors) {
+pub fn no_backsteps(node: &Node<'_>, errors: &mut Errors) {
     if node.text().split('/').any(|part| part == "..") {
         errors.push(node.invalid_text("must not contain '..'"));
     }
 }
 
 /// A selector that selects the labels of the template, and is no empty one.
-pub(super) fn selects_template(selector: &Node<'_>, labels: &Node<'_>, errors: &mut Errors) {
+pub fn selects_template(selector: &Node<'_>, labels: &Node<'_>, errors: &mut Errors) {
     let Some(selector) = selector.object() else {
         // No selector selects nothing.
         errors.push(labels.invalid(UNSELECTED));
@@ -247,7 +247,7 @@ pub(super) fn selects_template(selector: &Node<'_>, labels: &Node<'_>, errors: &
 const UNSELECTED: &str = "`selector` does not match template `labels`";
 
 /// A selector as Go prints it: `matchLabels` comes first.
-pub(super) fn printed_selector(selector: &Node<'_>) -> String {
+pub fn printed_selector(selector: &Node<'_>) -> String {
     let members = ["matchLabels", "matchExpressions"].into_iter();
     let printed: Vec<_> = members
         .filter(|name| !selector.get(name).is_empty())
@@ -261,14 +261,14 @@ pub(super) fn printed_selector(selector: &Node<'_>) -> String {
 }
 
 /// The selector is what it was.
-pub(super) fn immutable_selector(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
+pub fn immutable_selector(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     if !new.same(old) {
         errors.push(invalid_selector(new, IMMUTABLE));
     }
 }
 
 /// The selector is wrong.
-pub(super) fn invalid_selector(selector: &Node<'_>, detail: &str) -> FieldError {
+pub fn invalid_selector(selector: &Node<'_>, detail: &str) -> FieldError {
     let printed = printed_selector(selector);
     FieldError::invalid_printed(selector.path.to_string(), &printed, detail)
 }

@@ -14,7 +14,7 @@ const MANAGER: usize = 128;
 const SUBRESOURCE: usize = 256;
 
 /// Metadata of an object that is created.
-pub(super) fn create(kind: &Kind, object: &Node<'_>, errors: &mut Vec<FieldError>) {
+pub fn create(kind: &Kind, object: &Node<'_>, errors: &mut Vec<FieldError>) {
     let meta = object.get("metadata");
     names(kind, object, &meta, errors);
     namespace(kind, &meta, errors);
@@ -62,7 +62,7 @@ pub(super) fn embedded(object: &Node<'_>, errors: &mut Vec<FieldError>) {
 }
 
 /// Metadata that is changed, by the rules that every kind has.
-pub(super) fn update(old: &Node<'_>, new: &Node<'_>, errors: &mut Vec<FieldError>) {
+pub fn update(old: &Node<'_>, new: &Node<'_>, errors: &mut Vec<FieldError>) {
     let (old, new) = (old.get("metadata"), new.get("metadata"));
     if old.get("deletionTimestamp").is_set() {
         no_new_finalizers(&old.get("finalizers"), &new.get("finalizers"), errors);
@@ -150,7 +150,7 @@ fn namespace(kind: &Kind, meta: &Node<'_>, errors: &mut Vec<FieldError>) {
 }
 
 /// Labels, wherever they stand.
-pub(super) fn labels(labels: &Node<'_>, errors: &mut Vec<FieldError>) {
+pub fn labels(labels: &Node<'_>, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.entries() {
         label_key(labels, key, errors);
         for fault in text::label_value(value.text()) {
@@ -320,7 +320,7 @@ fn manager(manager: &Node<'_>, errors: &mut Vec<FieldError>) {
 }
 
 /// A selector as objects hold it.
-pub(super) fn selector(selector: &Node<'_>, errors: &mut Vec<FieldError>) {
+pub fn selector(selector: &Node<'_>, errors: &mut Vec<FieldError>) {
     labels(&selector.get("matchLabels"), errors);
     for requirement in selector.get("matchExpressions").items() {
         let (operator, values) = (requirement.get("operator"), requirement.get("values"));

@@ -11,12 +11,12 @@ const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const QUALIFIED_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
 /// `lo..hi` as the sentence that names a range.
-pub(crate) fn range(lo: i64, hi: i64) -> String {
+pub fn range(lo: i64, hi: i64) -> String {
     format!("must be between {lo} and {hi}, inclusive")
 }
 
 /// A rule with its expression and examples, as all of them are worded.
-pub(crate) fn pattern(rule: &str, expression: &str, examples: &[&str]) -> String {
+pub fn pattern(rule: &str, expression: &str, examples: &[&str]) -> String {
     if examples.is_empty() {
         return format!("{rule} (regex used for validation is '{expression}')");
     }
@@ -26,7 +26,7 @@ pub(crate) fn pattern(rule: &str, expression: &str, examples: &[&str]) -> String
 }
 
 /// A DNS label: letters, digits and `-`, up to 63 of them.
-pub(crate) fn dns_label(text: &str) -> Faults {
+pub fn dns_label(text: &str) -> Faults {
     let mut faults = no_more_than(63, text);
     if !is_label(text) {
         faults.push(if is_subdomain(text) {
@@ -65,7 +65,7 @@ pub fn dns_subdomain(text: &str) -> Faults {
 }
 
 /// A subdomain whose labels may hold and begin with `_`, as names to search do.
-pub(crate) fn dns_subdomain_with_underscore(text: &str) -> Faults {
+pub fn dns_subdomain_with_underscore(text: &str) -> Faults {
     let mut faults = no_more_than(253, text);
     let is_label = |label: &str| {
         let label = label.strip_prefix('_').unwrap_or(label);
@@ -82,7 +82,7 @@ pub(crate) fn dns_subdomain_with_underscore(text: &str) -> Faults {
 }
 
 /// A subdomain below `*.`.
-pub(crate) fn wildcard_subdomain(text: &str) -> Faults {
+pub fn wildcard_subdomain(text: &str) -> Faults {
     let mut faults = no_more_than(253, text);
     if !text.strip_prefix("*.").is_some_and(is_subdomain) {
         faults.push(pattern(
@@ -95,7 +95,7 @@ pub(crate) fn wildcard_subdomain(text: &str) -> Faults {
 }
 
 /// A name with an optional subdomain before `/`: a label's key.
-pub(crate) fn qualified_name(text: &str) -> Faults {
+pub fn qualified_name(text: &str) -> Faults {
     let mut faults = Vec::new();
     let mut parts = text.split('/');
     let name = match (parts.next(), parts.next(), parts.next()) {
@@ -138,7 +138,7 @@ fn qualified_prefix(prefix: &str, faults: &mut Faults) {
 }
 
 /// A label's value.
-pub(crate) fn label_value(text: &str) -> Faults {
+pub fn label_value(text: &str) -> Faults {
     let mut faults = Vec::new();
     if text.len() > 63 {
         faults.push("must be no more than 63 bytes".to_owned());
@@ -157,7 +157,7 @@ pub(crate) fn label_value(text: &str) -> Faults {
 }
 
 /// What can stand between two slashes of a URL.
-pub(crate) fn path_segment(text: &str) -> Faults {
+pub fn path_segment(text: &str) -> Faults {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
     }
@@ -165,7 +165,7 @@ pub(crate) fn path_segment(text: &str) -> Faults {
 }
 
 /// What can begin a [`path_segment`].
-pub(crate) fn path_segment_prefix(text: &str) -> Faults {
+pub fn path_segment_prefix(text: &str) -> Faults {
     let unsafe_parts = ["/", "%"].into_iter().filter(|part| text.contains(part));
     unsafe_parts
         .map(|part| format!("may not contain '{part}'"))
@@ -173,7 +173,7 @@ pub(crate) fn path_segment_prefix(text: &str) -> Faults {
 }
 
 /// The key of a ConfigMap or a Secret.
-pub(crate) fn config_key(text: &str) -> Faults {
+pub fn config_key(text: &str) -> Faults {
     let mut faults = no_more_than(253, text);
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if text.is_empty() || !text.bytes().all(allowed) {
@@ -192,7 +192,7 @@ pub(crate) fn config_key(text: &str) -> Faults {
 }
 
 /// The name of an environment variable.
-pub(crate) fn env_name(text: &str) -> Faults {
+pub fn env_name(text: &str) -> Faults {
     let printable = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'=';
     let mut faults = Vec::new();
     if text.is_empty() {
@@ -205,7 +205,7 @@ pub(crate) fn env_name(text: &str) -> Faults {
 }
 
 /// The name of a port (RFC 6335).
-pub(crate) fn port_name(text: &str) -> Faults {
+pub fn port_name(text: &str) -> Faults {
     let mut faults = no_more_than(15, text);
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if text.is_empty() || !text.bytes().all(allowed) {
@@ -226,7 +226,7 @@ pub(crate) fn port_name(text: &str) -> Faults {
 }
 
 /// The number of a port.
-pub(crate) fn port_number(port: i64) -> Faults {
+pub fn port_number(port: i64) -> Faults {
     if (1..=65535).contains(&port) {
         Vec::new()
     } else {
@@ -235,7 +235,7 @@ pub(crate) fn port_number(port: i64) -> Faults {
 }
 
 /// A user's or a group's number.
-pub(crate) fn posix_id(id: i64) -> Faults {
+pub fn posix_id(id: i64) -> Faults {
     if (0..=i64::from(i32::MAX)).contains(&id) {
         Vec::new()
     } else {
@@ -244,7 +244,7 @@ pub(crate) fn posix_id(id: i64) -> Faults {
 }
 
 /// Digits and `%`.
-pub(crate) fn percent(text: &str) -> Faults {
+pub fn percent(text: &str) -> Faults {
     let digits = text.strip_suffix('%').unwrap_or_default();
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Vec::new();
@@ -257,7 +257,7 @@ pub(crate) fn percent(text: &str) -> Faults {
 }
 
 /// The name of an HTTP header.
-pub(crate) fn header_name(text: &str) -> Faults {
+pub fn header_name(text: &str) -> Faults {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if !text.is_empty() && text.bytes().all(allowed) {
         return Vec::new();

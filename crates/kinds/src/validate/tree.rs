@@ -12,7 +12,8 @@ static NOTHING: Value = Value::Null;
 
 /// A place in an object and the value there, [`Value::Null`] if there is none.
 #[derive(Clone, Debug)]
-pub(super) struct Node<'a> {
+pub struct Node<'a> {
+    /// The place.
     pub path: Path<'a>,
     value: Holder<'a>,
 }
@@ -26,7 +27,7 @@ enum Holder<'a> {
 
 /// The way from the root; shared by all that stands below.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Path<'a>(Option<Rc<Step<'a>>>);
+pub struct Path<'a>(Option<Rc<Step<'a>>>);
 
 #[derive(Debug)]
 struct Step<'a> {
@@ -259,7 +260,7 @@ impl<'a> Node<'a> {
 }
 
 /// Whether both are the same to Go's semantic equality.
-pub(super) fn same(a: &Value, b: &Value) -> bool {
+pub fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {
             let within = |a: &Object, b: &Object| {

@@ -1,0 +1,164 @@
+//! What a webhook is sent, and what its answer means.
+
+mod answer;
+mod http;
+
+use insula_kinds::{Object, Value};
+use serde::Serialize;
+
+use crate::request::{GroupVersionKind, GroupVersionResource, Request, Requester, Subject, Target};
+use crate::webhook::{Failure, Webhook};
+
+pub use answer::{Answer, Patch};
+pub use http::unexpected;
+
+/// A version of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// `v1`, in which answers must say what they answer.
+    V1,
+    /// `v1beta1`, in which they need not.
+    V1Beta1,
+}
+
+/// What a webhook may say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Whether, and what else should be there.
+    Mutating,
+    /// Whether.
+    Validating,
+}
+
+/// A question that is put to a webhook.
+#[derive(Clone, Debug)]
+pub struct Review {
+    /// What tells it from all others; answers repeat it.
+    pub uid: String,
+    /// The body of the request.
+    pub body: Vec<u8>,
+    version: Version,
+    mode: Mode,
+}
+
+impl Version {
+    /// The version of this name.
+    pub fn called(name: &str) -> Option<Self> {
+        match name {
+            "v1" => Some(Self::V1),
+            "v1beta1" => Some(Self::V1Beta1),
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V1Beta1 => "v1beta1",
+        }
+    }
+}
+
+impl Mode {
+    /// As annotations call it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Mutating => "mutation",
+            Self::Validating => "validating",
+        }
+    }
+}
+
+impl Review {
+    /// The question whether the webhook admits the request, as `target`. `uid` is new.
+    ///
+    /// # Errors
+    ///
+    /// If it understands no version in which it could be asked.
+    pub fn new(
+        webhook: &Webhook,
+        mode: Mode,
+        request: &Request<'_>,
+        target: &Target,
+        subject: Subject<'_>,
+        uid: String,
+    ) -> Result<Self, Failure> {
+        let Some(version) = webhook.version else {
+            return Err(webhook.unasked(
+                "could not create admission objects: webhook does not accept known \
+                 AdmissionReview versions (v1, v1beta1)",
+            ));
+        };
+        let question = Question {
+            kind: "AdmissionReview",
+            api_version: format!("admission.k8s.io/{}", version.as_str()),
+            request: Asked {
+                uid: &uid,
+                kind: &target.kind,
+                resource: &target.resource,
+                sub_resource: request.subresource,
+                request_kind: &request.target.kind,
+                request_resource: &request.target.resource,
+                request_sub_resource: request.subresource,
+                name: request.name,
+                namespace: request.namespace,
+                operation: request.operation.as_str(),
+                user_info: request.user,
+                object: subject.object,
+                old_object: subject.old,
+                dry_run: request.dry_run,
+                options: request.options,
+            },
+        };
+        // Nothing in it can fail to be written: keys are text, numbers are JSON's.
+        let body = serde_json::to_vec(&question).unwrap_or_default();
+        Ok(Self {
+            uid,
+            body,
+            version,
+            mode,
+        })
+    }
+
+    /// What an answer with code 200 says.
+    ///
+    /// # Errors
+    ///
+    /// If it is no answer. A denial is one.
+    pub fn read(&self, webhook: &Webhook, body: &[u8]) -> Result<Answer, Failure> {
+        answer::read(self, webhook, body)
+    }
+}
+
+#[derive(Serialize)]
+struct Question<'a> {
+    kind: &'static str,
+    #[serde(rename = "apiVersion")]
+    api_version: String,
+    request: Asked<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked<'a> {
+    uid: &'a str,
+    kind: &'a GroupVersionKind,
+    resource: &'a GroupVersionResource,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    sub_resource: &'a str,
+    request_kind: &'a GroupVersionKind,
+    request_resource: &'a GroupVersionResource,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    request_sub_resource: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    namespace: &'a str,
+    operation: &'static str,
+    user_info: &'a Requester,
+    object: Option<&'a Object>,
+    old_object: Option<&'a Object>,
+    dry_run: bool,
+    options: Option<&'a Value>,
+}

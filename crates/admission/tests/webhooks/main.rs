@@ -1,0 +1,90 @@
+//! Which webhooks are called, what they are asked, and what their answers mean.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod matching;
+mod review;
+mod rounds;
+
+use insula_admission::webhook::{Webhook, Webhooks};
+use insula_admission::{
+    GroupVersionKind, GroupVersionResource, Operation, Request, Requester, Served, Target,
+};
+use insula_kinds::{Object, Value};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Nothing is served in other versions.
+struct Once;
+
+impl Served for Once {
+    fn equivalents(&self, _: &GroupVersionResource, _: &str) -> Vec<Target> {
+        Vec::new()
+    }
+}
+
+/// The autoscalers that are served in two versions.
+struct Twice;
+
+impl Served for Twice {
+    fn equivalents(&self, of: &GroupVersionResource, _: &str) -> Vec<Target> {
+        if of.resource != "horizontalpodautoscalers" {
+            return vec![];
+        }
+        let target = |version| target("autoscaling", version, "horizontalpodautoscalers", "HPA");
+        vec![target("v1"), target("v2")]
+    }
+}
+
+fn target(group: &str, version: &str, resource: &str, kind: &str) -> Target {
+    Target {
+        resource: GroupVersionResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            resource: resource.to_owned(),
+        },
+        kind: GroupVersionKind {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+        },
+    }
+}
+
+fn request<'a>(user: &'a Requester, operation: Operation, target: Target) -> Request<'a> {
+    Request {
+        operation,
+        target,
+        subresource: "",
+        name: "z",
+        namespace: "n1",
+        user,
+        dry_run: false,
+        options: None,
+    }
+}
+
+fn hook(configuration: Value) -> Arc<Webhook> {
+    let mut hook = json!({
+        "name": "v1.ex.io",
+        "clientConfig": {"url": "https://127.0.0.1:1/x"},
+        "rules": [{
+            "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["*"],
+        }],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+    });
+    for (member, value) in object(configuration) {
+        hook[member] = value;
+    }
+    let mut webhooks = Webhooks::default();
+    webhooks.put(&object(
+        json!({"metadata": {"name": "c"}, "webhooks": [hook]}),
+    ));
+    webhooks.iter().next().unwrap().clone()
+}
+
+fn object(value: Value) -> Object {
+    value.as_object().unwrap().clone()
+}

@@ -1,0 +1,201 @@
+use insula_admission::webhook::Webhooks;
+use insula_admission::{Operation, Refusal, Requester, Served, Subject, Target};
+use insula_kinds::{Object, Value};
+use serde_json::json;
+
+use super::{Once, Twice, hook, object, request, target};
+
+fn config_maps() -> Target {
+    target("", "v1", "configmaps", "ConfigMap")
+}
+
+/// What a hook with this rule makes of a request for the resource.
+fn matched(rule: Value, resource: &str, subresource: &str) -> bool {
+    let mut whole = json!({
+        "apiGroups": [""], "apiVersions": ["v1"], "resources": ["*"], "operations": ["*"],
+        "scope": "*",
+    });
+    for (member, value) in object(rule) {
+        whole[member] = value;
+    }
+    let user = Requester::default();
+    let asked = target("", "v1", resource, "K");
+    let mut request = request(&user, Operation::Create, asked);
+    request.subresource = subresource;
+    if matches!(resource, "nodes") {
+        request.namespace = "";
+    }
+    let hook = hook(json!({"rules": [whole]}));
+    let found = hook.matches(&request, Subject::default(), None, &Once);
+    found.unwrap().is_some()
+}
+
+#[test]
+fn a_rule_means_what_it_says() {
+    for (rule, resource, subresource, expected) in [
+        (json!({"resources": ["*"]}), "pods", "", true),
+        (json!({"resources": ["*"]}), "pods", "status", false),
+        (json!({"resources": ["*/*"]}), "pods", "", true),
+        (json!({"resources": ["*/*"]}), "pods", "status", true),
+        (json!({"resources": ["pods/*"]}), "pods", "", true),
+        (json!({"resources": ["pods/*"]}), "pods", "status", true),
+        (
+            json!({"resources": ["pods/*"]}),
+            "services",
+            "status",
+            false,
+        ),
+        (json!({"resources": ["*/scale"]}), "pods", "scale", true),
+        (json!({"resources": ["*/scale"]}), "pods", "", false),
+        (json!({"resources": ["pods"]}), "pods", "status", false),
+        (json!({"operations": ["CREATE"]}), "pods", "", true),
+        (
+            json!({"operations": ["UPDATE", "DELETE"]}),
+            "pods",
+            "",
+            false,
+        ),
+        (json!({"apiGroups": ["apps"]}), "pods", "", false),
+        (json!({"apiVersions": ["v2"]}), "pods", "", false),
+        (json!({"scope": "Namespaced"}), "pods", "", true),
+        (json!({"scope": "Namespaced"}), "nodes", "", false),
+        (json!({"scope": "Namespaced"}), "namespaces", "", false),
+        (json!({"scope": "Cluster"}), "pods", "", false),
+        (json!({"scope": "Cluster"}), "nodes", "", true),
+        (json!({"scope": "Cluster"}), "namespaces", "", true),
+    ] {
+        let said = rule.to_string();
+        let found = matched(rule, resource, subresource);
+        assert_eq!(found, expected, "{said} {resource}/{subresource}");
+    }
+}
+
+fn labelled(labels: Value) -> Object {
+    object(json!({"metadata": {"labels": labels}}))
+}
+
+#[test]
+fn a_namespace_is_selected_by_what_it_is_about_to_be() {
+    let user = Requester::default();
+    let hook = hook(json!({"namespaceSelector": {"matchLabels": {"a": "b"}}}));
+    let (yes, no) = (labelled(json!({"a": "b"})), labelled(json!({})));
+    let namespaces = || target("", "v1", "namespaces", "Namespace");
+    for (of, operation, object, namespace, expected) in [
+        (config_maps(), Operation::Create, &no, &yes, true),
+        (config_maps(), Operation::Create, &yes, &no, false),
+        (namespaces(), Operation::Create, &yes, &no, true),
+        (namespaces(), Operation::Update, &no, &yes, false),
+        (namespaces(), Operation::Delete, &no, &yes, true),
+    ] {
+        let request = request(&user, operation, of.clone());
+        let subject = Subject {
+            object: Some(object),
+            old: None,
+        };
+        let found = hook.matches(&request, subject, Some(namespace), &Once);
+        assert_eq!(found.unwrap().is_some(), expected, "{of:?} {operation:?}");
+    }
+}
+
+#[test]
+fn what_is_in_no_namespace_is_never_exempt() {
+    let user = Requester::default();
+    let hook = hook(json!({"namespaceSelector": {"matchLabels": {"a": "b"}}}));
+    let mut request = request(&user, Operation::Create, target("", "v1", "nodes", "Node"));
+    request.namespace = "";
+    let found = hook.matches(&request, Subject::default(), None, &Once);
+    assert!(found.unwrap().is_some());
+}
+
+#[test]
+fn a_namespace_that_is_not_there_matters_only_to_who_would_be_called() {
+    let user = Requester::default();
+    let selecting = json!({"matchLabels": {"a": "b"}});
+    let asked = request(&user, Operation::Create, config_maps());
+    let called = hook(json!({"namespaceSelector": selecting}));
+    let refused = called.matches(&asked, Subject::default(), None, &Once);
+    assert_eq!(refused, Err(Refusal::no_namespace("n1")));
+    assert_eq!(refused.unwrap_err().message, "namespaces \"n1\" not found");
+    let other = hook(json!({"namespaceSelector": selecting, "rules": []}));
+    let passed = other.matches(&asked, Subject::default(), None, &Once);
+    assert_eq!(passed, Ok(None));
+}
+
+#[test]
+fn an_object_is_selected_by_what_it_was_or_is_to_be() {
+    let user = Requester::default();
+    let hook = hook(json!({"objectSelector": {"matchExpressions": [
+        {"key": "a", "operator": "In", "values": ["b", "c"]},
+    ]}}));
+    let (yes, no) = (labelled(json!({"a": "c"})), labelled(json!({})));
+    let request = request(&user, Operation::Update, config_maps());
+    for (object, old, expected) in [
+        (Some(&yes), Some(&no), true),
+        (Some(&no), Some(&yes), true),
+        (Some(&no), Some(&no), false),
+        (None, Some(&yes), true),
+        (None, None, false),
+    ] {
+        let found = hook.matches(&request, Subject { object, old }, None, &Once);
+        assert_eq!(found.unwrap().is_some(), expected);
+    }
+}
+
+#[test]
+fn a_rule_about_one_version_means_the_others_unless_it_is_exact() {
+    let user = Requester::default();
+    let asked = target("autoscaling", "v1", "horizontalpodautoscalers", "HPA");
+    let request = request(&user, Operation::Create, asked.clone());
+    let rule = |version: &str| {
+        json!([{
+            "apiGroups": ["autoscaling"], "apiVersions": [version],
+            "resources": ["horizontalpodautoscalers"], "operations": ["*"],
+        }])
+    };
+    let find = |version: &str, policy: &str, served: &dyn Served| {
+        let hook = hook(json!({"rules": rule(version), "matchPolicy": policy}));
+        let found = hook.matches(&request, Subject::default(), None, served);
+        found.unwrap().map(|target| target.resource.version)
+    };
+    assert_eq!(find("v1", "Equivalent", &Twice).as_deref(), Some("v1"));
+    assert_eq!(find("v2", "Equivalent", &Twice).as_deref(), Some("v2"));
+    assert_eq!(find("v2", "Exact", &Twice), None);
+    assert_eq!(find("v2", "Equivalent", &Once), None);
+    assert_eq!(find("v3", "Equivalent", &Twice), None);
+}
+
+#[test]
+fn nothing_that_is_configured_judges_configurations_of_admission() {
+    let user = Requester::default();
+    let hook = hook(json!({}));
+    for kind in [
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    ] {
+        let of = target("admissionregistration.k8s.io", "v1", "x", kind);
+        let asked = request(&user, Operation::Delete, of);
+        let found = hook.matches(&asked, Subject::default(), None, &Once);
+        assert_eq!(found, Ok(None), "{kind}");
+    }
+    let asked = request(&user, Operation::Delete, config_maps());
+    let found = hook.matches(&asked, Subject::default(), None, &Once);
+    assert_eq!(found, Ok(Some(config_maps())));
+}
+
+#[test]
+fn configurations_are_called_in_the_order_of_their_names() {
+    let mut webhooks = Webhooks::default();
+    for name in ["b", "a", "c"] {
+        let hooks = json!([{"name": format!("z.{name}")}, {"name": format!("y.{name}")}]);
+        webhooks.put(&object(
+            json!({"metadata": {"name": name}, "webhooks": hooks}),
+        ));
+    }
+    webhooks.remove("c");
+    let names: Vec<_> = webhooks.iter().map(|hook| hook.name.as_str()).collect();
+    assert_eq!(names, ["z.a", "y.a", "z.b", "y.b"]);
+}

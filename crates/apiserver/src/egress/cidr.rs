@@ -1,0 +1,78 @@
+//! Blocks of addresses.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use insula_kinds::validate::check::masked;
+
+/// A block of addresses, such as `10.0.0.0/8`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    network: IpAddr,
+    bits: u8,
+}
+
+/// The text is no block of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is no block of addresses such as 10.0.0.0/8 or fd00::/8")]
+pub struct CidrError;
+
+impl Cidr {
+    /// Whether the address is in it.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        address.is_ipv4() == self.network.is_ipv4() && masked(address, self.bits) == self.network
+    }
+}
+
+impl FromStr for Cidr {
+    type Err = CidrError;
+
+    /// An address alone is the block of that address.
+    fn from_str(text: &str) -> Result<Self, CidrError> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| CidrError)?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            Some(bits) => bits.parse().map_err(|_| CidrError)?,
+            None => most,
+        };
+        if bits > most {
+            return Err(CidrError);
+        }
+        Ok(Self {
+            network: masked(address, bits),
+            bits,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_holds_its_addresses_and_no_others() {
+        for (block, address, expected) in [
+            ("10.0.0.0/8", "10.255.0.1", true),
+            ("10.0.0.0/8", "11.0.0.0", false),
+            ("10.1.2.3/8", "10.0.0.0", true),
+            ("0.0.0.0/0", "8.8.8.8", true),
+            ("0.0.0.0/0", "::1", false),
+            ("127.0.0.1", "127.0.0.1", true),
+            ("127.0.0.1", "127.0.0.2", false),
+            ("::/0", "::1", true),
+            ("fd00::/8", "fd12::1", true),
+            ("fd00::/8", "fe80::1", false),
+        ] {
+            let block: Cidr = block.parse().unwrap();
+            let address = address.parse().unwrap();
+            assert_eq!(block.contains(address), expected, "{block:?} {address}");
+        }
+        for text in ["", "10", "10.0.0.0/33", "::/129", "10.0.0.0/-1", "a/8"] {
+            assert_eq!(text.parse::<Cidr>(), Err(CidrError), "{text}");
+        }
+    }
+}

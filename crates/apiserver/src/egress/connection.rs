@@ -1,0 +1,134 @@
+//! A connection to a webhook. It has no task of its own: whoever waits for an answer drives
+//! it, and while nobody does it lies still.
+
+use std::io;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::tls;
+
+/// A connection on which nothing is under way.
+pub(super) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    driver: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Whether nothing was sent on it yet.
+    new: bool,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub code: u16,
+    pub content_type: Option<String>,
+    pub body: Bytes,
+}
+
+/// There is no answer.
+pub(super) struct Failure {
+    /// Why, in the words of Go.
+    pub why: String,
+    /// Whether the other end hung up as we began, and has seen nothing.
+    pub unheard: bool,
+}
+
+impl Connection {
+    /// Shakes hands with whoever is at the other end. The error is a sentence of Go's.
+    pub async fn open(stream: TcpStream, tls: &TlsConnector, host: &str) -> Result<Self, String> {
+        stream.set_nodelay(true).ok();
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.map_err(|_| format!("tls: {host:?} is no name of a server"))?;
+        let shaken = tls.connect(name, stream).await;
+        let stream = shaken.map_err(|error| tls::failed(host, &error))?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| error.to_string())?;
+        Ok(Self {
+            sender,
+            // Whatever ends it, the answer knows.
+            driver: Box::pin(async { connection.await.unwrap_or_default() }),
+            new: true,
+        })
+    }
+
+    /// The connection, if it still is one.
+    pub async fn ready(mut self) -> Option<Self> {
+        let ready = tokio::select! {
+            biased;
+            () = &mut self.driver => false,
+            ready = self.sender.ready() => ready.is_ok(),
+        };
+        ready.then_some(self)
+    }
+
+    /// Sends a request and reads the answer, which has no more bytes than that.
+    pub async fn send(
+        &mut self,
+        request: http::Request<Full<Bytes>>,
+        largest: usize,
+    ) -> Result<Reply, Failure> {
+        let reused = !std::mem::take(&mut self.new);
+        let sender = &mut self.sender;
+        let answer = async {
+            let sent = sender.send_request(request).await;
+            let response = sent.map_err(|error| Failure {
+                unheard: reused && (error.is_canceled() || error.is_incomplete_message()),
+                why: failed(&error),
+            })?;
+            let (head, body) = response.into_parts();
+            let body = Limited::new(body, largest).collect().await;
+            let body = body.map_err(|error| cut(error, largest))?;
+            let of = head.headers.get(CONTENT_TYPE);
+            Ok(Reply {
+                code: head.status.as_u16(),
+                content_type: of.map(|of| String::from_utf8_lossy(of.as_bytes()).into_owned()),
+                body: body.to_bytes(),
+            })
+        };
+        tokio::pin!(answer);
+        tokio::select! {
+            answer = &mut answer => answer,
+            // Whatever ended it, the answer knows.
+            () = &mut self.driver => answer.await,
+        }
+    }
+}
+
+fn failed(error: &hyper::Error) -> String {
+    if error.is_incomplete_message() || error.is_canceled() {
+        return "EOF".to_owned();
+    }
+    if error.is_parse() {
+        return "net/http: HTTP/1.x transport connection broken: malformed HTTP response"
+            .to_owned();
+    }
+    let source = std::error::Error::source(error);
+    let source = source.and_then(|error| error.downcast_ref::<io::Error>());
+    match source.map(io::Error::kind) {
+        Some(io::ErrorKind::ConnectionReset) => "read: connection reset by peer".to_owned(),
+        Some(io::ErrorKind::BrokenPipe) => "write: broken pipe".to_owned(),
+        Some(io::ErrorKind::UnexpectedEof) => "EOF".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+fn cut(error: Box<dyn std::error::Error + Send + Sync>, largest: usize) -> Failure {
+    let why = if error.is::<LengthLimitError>() {
+        format!("the answer is longer than {largest} bytes")
+    } else if error.is::<hyper::Error>() {
+        "unexpected EOF".to_owned()
+    } else {
+        error.to_string()
+    };
+    Failure {
+        why,
+        unheard: false,
+    }
+}

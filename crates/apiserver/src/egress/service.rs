@@ -1,0 +1,211 @@
+//! What stands behind a service.
+//!
+//! There is no data plane here: nothing forwards what is sent to a service's address. So a
+//! service is what its objects say, in this order: the name that an `ExternalName` stands
+//! for; an address that an EndpointSlice of the service has ready; one that its Endpoints
+//! have; its cluster IP, for whoever has built a network that knows it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use insula_core::Space;
+use insula_kinds::{Object, Value, kinds};
+
+use crate::cache::Stored;
+use crate::registry::{Address, Registry, core_kind};
+
+/// Finds services.
+pub trait Services: Send + Sync {
+    /// What stands behind the port of a service of the space. The error is a sentence.
+    fn resolve(
+        &self,
+        space: &Space,
+        namespace: &str,
+        name: &str,
+        port: u16,
+    ) -> Result<Backend, String>;
+}
+
+/// What a call is sent to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// A host by its name or address, which is not judged yet.
+    Host(String, u16),
+}
+
+/// The label by which slices belong to a service.
+const SERVICE: &str = "kubernetes.io/service-name";
+
+impl Services for Registry {
+    fn resolve(
+        &self,
+        space: &Space,
+        namespace: &str,
+        name: &str,
+        port: u16,
+    ) -> Result<Backend, String> {
+        let find = |resource: &str| {
+            self.cached(&Address {
+                kind: core_kind(resource).into(),
+                space: space.clone(),
+                namespace: Some(namespace.to_owned()),
+                name: name.to_owned(),
+            })
+        };
+        let found = find("services").ok_or_else(|| format!("service \"{name}\" not found"))?;
+        let slices = slices(self, space, namespace);
+        let slices = slices.iter().map(|slice| slice.tree());
+        let slices = slices.filter(|slice| belongs(slice, name)).collect();
+        let of = Known {
+            service: found.tree(),
+            slices,
+            endpoints: find("endpoints").map(|endpoints| endpoints.tree()),
+        };
+        of.backend(name, port)
+    }
+}
+
+fn slices(registry: &Registry, space: &Space, namespace: &str) -> Vec<Arc<Stored>> {
+    let kind = kinds().find("discovery.k8s.io", "v1", "endpointslices");
+    let collection = kind.and_then(|kind| registry.cache().find(kind, space));
+    let prefix = format!("{namespace}/");
+    collection.map_or_else(Vec::new, |all| all.snapshot(&prefix, None).objects)
+}
+
+fn belongs(slice: &Object, service: &str) -> bool {
+    let labels = slice.get("metadata").and_then(|meta| meta.get("labels"));
+    labels.and_then(|labels| labels.get(SERVICE)?.as_str()) == Some(service)
+}
+
+/// What objects say about a service.
+struct Known {
+    service: Object,
+    slices: Vec<Object>,
+    endpoints: Option<Object>,
+}
+
+impl Known {
+    fn backend(&self, name: &str, port: u16) -> Result<Backend, String> {
+        let spec = self.service.get("spec").unwrap_or(&Value::Null);
+        if spec["type"] == "ExternalName" {
+            let host = spec["externalName"].as_str().unwrap_or_default();
+            return Ok(Backend::Host(host.to_owned(), port));
+        }
+        let mut ports = list(&spec["ports"]);
+        let known = ports.find(|one| one["port"].as_u64() == Some(u64::from(port)));
+        let missing = || format!("no service port {port} found for service \"{name}\"");
+        let called = known.ok_or_else(missing)?["name"]
+            .as_str()
+            .unwrap_or_default();
+        let slices = self.slices.iter();
+        let ready = slices.filter_map(|slice| in_slice(slice, called)).next();
+        let ready = ready.or_else(|| in_endpoints(self.endpoints.as_ref()?, called));
+        if let Some((address, port)) = ready {
+            return Ok(Backend::Host(address, port));
+        }
+        let address = spec["clusterIP"].as_str().unwrap_or_default();
+        match address.parse::<IpAddr>() {
+            Ok(_) => Ok(Backend::Host(address.to_owned(), port)),
+            Err(_) => Err(format!("no endpoints available for service \"{name}\"")),
+        }
+    }
+}
+
+fn in_slice(slice: &Object, called: &str) -> Option<(String, u16)> {
+    let port = named_port(slice.get("ports")?, called)?;
+    let mut endpoints = list(slice.get("endpoints")?);
+    // Whoever does not say is ready.
+    let ready = endpoints.find(|one| one["conditions"]["ready"] != false)?;
+    let address = list(&ready["addresses"]).next()?.as_str()?;
+    Some((address.to_owned(), port))
+}
+
+fn in_endpoints(endpoints: &Object, called: &str) -> Option<(String, u16)> {
+    list(endpoints.get("subsets")?).find_map(|subset| {
+        let port = named_port(&subset["ports"], called)?;
+        let address = list(&subset["addresses"]).next()?["ip"].as_str()?;
+        Some((address.to_owned(), port))
+    })
+}
+
+fn named_port(ports: &Value, called: &str) -> Option<u16> {
+    let name = |port: &&Value| port["name"].as_str().unwrap_or_default() == called;
+    let port = list(ports).find(name)?["port"].as_u64()?;
+    u16::try_from(port).ok()
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object(value: Value) -> Object {
+        value.as_object().cloned().unwrap_or_default()
+    }
+
+    fn resolved(service: Value, slices: &[Value], endpoints: Value) -> Result<Backend, String> {
+        let known = Known {
+            service: object(service),
+            slices: slices.iter().cloned().map(object).collect(),
+            endpoints: endpoints.as_object().cloned(),
+        };
+        known.backend("s", 443)
+    }
+
+    #[test]
+    fn a_service_is_what_its_objects_say_in_order() {
+        let service = json!({"spec": {
+            "clusterIP": "10.0.0.9", "ports": [{"name": "web", "port": 443}],
+        }});
+        let slice = |ready: Value| {
+            json!({
+                "endpoints": [
+                    {"addresses": ["192.0.2.1"], "conditions": {"ready": ready}},
+                ],
+                "ports": [{"name": "other", "port": 1}, {"name": "web", "port": 8443}],
+            })
+        };
+        let endpoints = json!({"subsets": [
+            {"addresses": [{"ip": "192.0.2.2"}], "ports": [{"name": "web", "port": 9443}]},
+        ]});
+        let host = |host: &str, port| Ok(Backend::Host(host.to_owned(), port));
+        for (slices, endpoints, expected) in [
+            (
+                vec![slice(json!(true))],
+                &endpoints,
+                host("192.0.2.1", 8443),
+            ),
+            (
+                vec![slice(Value::Null)],
+                &endpoints,
+                host("192.0.2.1", 8443),
+            ),
+            (
+                vec![slice(json!(false))],
+                &endpoints,
+                host("192.0.2.2", 9443),
+            ),
+            (vec![], &Value::Null, host("10.0.0.9", 443)),
+        ] {
+            let found = resolved(service.clone(), &slices, endpoints.clone());
+            assert_eq!(found, expected);
+        }
+        let external = json!({"spec": {"type": "ExternalName", "externalName": "a.test"}});
+        let found = resolved(external, &[], Value::Null);
+        assert_eq!(found, host("a.test", 443));
+    }
+
+    #[test]
+    fn what_stands_behind_nothing_is_said() {
+        let headless = json!({"spec": {"clusterIP": "None", "ports": [{"port": 443}]}});
+        let none = Err("no endpoints available for service \"s\"".to_owned());
+        assert_eq!(resolved(headless, &[], Value::Null), none);
+        let other = json!({"spec": {"clusterIP": "10.0.0.9", "ports": [{"port": 80}]}});
+        let none = Err("no service port 443 found for service \"s\"".to_owned());
+        assert_eq!(resolved(other, &[], Value::Null), none);
+    }
+}

@@ -1,0 +1,127 @@
+//! Who is believed to be a webhook.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::client::Resumption;
+use rustls::{CertificateError, ClientConfig, Error, InvalidMessage};
+use tokio_rustls::TlsConnector;
+
+use super::error::CallError;
+use crate::oidc::{Trust, roots};
+
+/// Configurations of TLS, by the bundle of CAs.
+#[derive(Default)]
+pub(super) struct Trusts {
+    made: Mutex<HashMap<Option<String>, TlsConnector>>,
+}
+
+/// How many configurations are remembered; they are soon made again.
+const REMEMBERED: usize = 256;
+
+impl Trusts {
+    /// One that believes whom the bundle vouches for, or whom the machine believes.
+    pub fn connector(&self, bundle: Option<&str>) -> Result<TlsConnector, CallError> {
+        let key = bundle.map(str::to_owned);
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(connector) = made.get(&key) {
+            return Ok(connector.clone());
+        }
+        let connector = connector(bundle)?;
+        if made.len() >= REMEMBERED {
+            made.clear();
+        }
+        made.insert(key, connector.clone());
+        Ok(connector)
+    }
+}
+
+fn connector(bundle: Option<&str>) -> Result<TlsConnector, CallError> {
+    let trust = match bundle {
+        Some(pem) => Trust::Authorities(pem.to_owned()),
+        None => Trust::System,
+    };
+    let roots = roots(&trust).map_err(|_| {
+        let why = "unable to load root certificates: unable to parse bytes as PEM block";
+        CallError::Client(why.to_owned())
+    })?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| CallError::Client(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // Spaces that trust the same CA share this, and nothing of a session.
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config).into())
+}
+
+/// Why a handshake failed, in the words of Go.
+pub(super) fn failed(host: &str, error: &io::Error) -> String {
+    let source = error
+        .get_ref()
+        .and_then(|error| error.downcast_ref::<Error>());
+    match source {
+        Some(Error::InvalidCertificate(why)) => {
+            let why = certificate(host, why);
+            format!("tls: failed to verify certificate: x509: {why}")
+        }
+        Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
+            "tls: first record does not look like a TLS handshake".to_owned()
+        }
+        Some(Error::AlertReceived(alert)) => format!("remote error: tls: {alert:?}"),
+        Some(other) => format!("tls: {other}"),
+        None if error.kind() == io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
+        None if error.kind() == io::ErrorKind::ConnectionReset => {
+            "connection reset by peer".to_owned()
+        }
+        None => error.to_string(),
+    }
+}
+
+fn certificate(host: &str, why: &CertificateError) -> String {
+    match why {
+        // Another CA of the same name is another CA.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "certificate signed by unknown authority".to_owned()
+        }
+        CertificateError::Expired
+        | CertificateError::ExpiredContext { .. }
+        | CertificateError::NotValidYet
+        | CertificateError::NotValidYetContext { .. } => {
+            "certificate has expired or is not yet valid".to_owned()
+        }
+        CertificateError::NotValidForNameContext { presented, .. } => named(host, presented),
+        CertificateError::NotValidForName => named(host, &[]),
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "certificate specifies an incompatible key usage".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The certificate is somebody else's. Names come as `DnsName("a")` and `IpAddress(…)`.
+fn named(host: &str, presented: &[String]) -> String {
+    let inner = |name: &String, sort: &str| {
+        let name = name.strip_prefix(sort)?.strip_suffix(')')?;
+        Some(name.trim_matches('"').to_owned())
+    };
+    let is_ip = host.parse::<IpAddr>().is_ok();
+    let sort = if is_ip { "IpAddress(" } else { "DnsName(" };
+    let names: Vec<_> = presented
+        .iter()
+        .filter_map(|name| inner(name, sort))
+        .collect();
+    match (is_ip, names.is_empty()) {
+        (true, true) => {
+            format!("cannot validate certificate for {host} because it doesn't contain any IP SANs")
+        }
+        (false, true) => {
+            format!("certificate is not valid for any names, but wanted to match {host}")
+        }
+        _ => format!("certificate is valid for {}, not {host}", names.join(", ")),
+    }
+}

@@ -1,0 +1,321 @@
+//! Calls to webhooks: what they are sent, what is believed, and where nobody is sent.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use insula_admission::webhook::{Client, Endpoint};
+use insula_apiserver::egress::{ANSWER, Backend, Call, CallError, Egress, Services, Settings};
+use insula_core::Space;
+use insula_testkit::webhook::{FakeWebhook, Reply};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+/// The services of a space: one.
+struct One(Backend);
+
+impl Services for One {
+    fn resolve(&self, _: &Space, _: &str, name: &str, _: u16) -> Result<Backend, String> {
+        match name {
+            "svc" => Ok(self.0.clone()),
+            _ => Err(format!("service \"{name}\" not found")),
+        }
+    }
+}
+
+fn services(at: SocketAddr) -> One {
+    One(Backend::Host(at.ip().to_string(), at.port()))
+}
+
+const OWN: &str = "127.0.0.1:1";
+
+fn egress(allow: &[&str]) -> Egress {
+    let settings = Settings {
+        allow: allow.iter().map(|block| block.parse().unwrap()).collect(),
+        ..Settings::default()
+    };
+    Egress::new(settings, OWN.parse().unwrap())
+}
+
+fn tenant(name: &str) -> Space {
+    Space::parse(name).unwrap()
+}
+
+fn at(url: &str, ca: Option<&str>) -> Client {
+    Client {
+        endpoint: Endpoint::Url(url.to_owned()),
+        ca_bundle: ca.map(str::to_owned),
+    }
+}
+
+fn service(name: &str, ca: &str) -> Client {
+    Client {
+        endpoint: Endpoint::Service {
+            namespace: "ns".to_owned(),
+            name: name.to_owned(),
+            path: "/p".to_owned(),
+            port: 443,
+        },
+        ca_bundle: Some(ca.to_owned()),
+    }
+}
+
+fn call<'a>(space: &'a Space, client: &'a Client) -> Call<'a> {
+    Call {
+        space,
+        client,
+        body: Bytes::from_static(b"{\"a\":1}"),
+        patience: Duration::from_secs(10),
+        largest: ANSWER,
+    }
+}
+
+async fn post(egress: &Egress, space: &Space, client: &Client) -> Result<Bytes, CallError> {
+    let services = services(OWN.parse().unwrap());
+    egress.post(&services, call(space, client)).await
+}
+
+#[tokio::test]
+async fn a_webhook_is_posted_json_and_no_credentials() {
+    let webhook = FakeWebhook::start(Reply::Json(json!({"b": 2})))
+        .await
+        .unwrap();
+    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    let answer = post(&egress(&["127.0.0.1"]), &tenant("t1"), &client).await;
+    assert_eq!(answer.unwrap(), r#"{"b":2}"#);
+    let heard = webhook.heard().remove(0);
+    assert_eq!(heard.path, "/x?timeout=10s");
+    assert_eq!(heard.body, json!({"a": 1}));
+    let mut headers: Vec<_> = heard.headers.iter().collect();
+    headers.sort_by_key(|(name, _)| name.as_str());
+    let host = webhook.address().to_string();
+    let expected = [
+        ("accept", "application/json, */*"),
+        ("content-length", "7"),
+        ("content-type", "application/json"),
+        ("host", host.as_str()),
+        ("user-agent", "kube-apiserver-admission"),
+    ];
+    let headers: Vec<_> = headers
+        .into_iter()
+        .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+        .collect();
+    assert_eq!(headers, expected);
+}
+
+#[tokio::test]
+async fn a_service_is_called_by_its_name_and_must_prove_it() {
+    let webhook = FakeWebhook::named(&["svc.ns.svc"], Reply::Json(json!({}))).await;
+    let webhook = webhook.unwrap();
+    let (egress, space) = (egress(&["127.0.0.1"]), tenant("t1"));
+    let services = services(webhook.address());
+    let client = service("svc", webhook.ca_pem());
+    let answer = egress.post(&services, call(&space, &client)).await;
+    assert_eq!(answer.unwrap(), "{}");
+    let heard = webhook.heard().remove(0);
+    assert_eq!(heard.headers["host"], "svc.ns.svc:443");
+    let client = service("nosvc", webhook.ca_pem());
+    let answer = egress.post(&services, call(&space, &client)).await;
+    let why = "failed to call webhook: Post \"https://nosvc.ns.svc:443/p?timeout=10s\": service \"nosvc\" not found";
+    assert_eq!(answer.unwrap_err().to_string(), why);
+    let impostor = FakeWebhook::start(Reply::Json(json!({}))).await.unwrap();
+    let client = service("svc", impostor.ca_pem());
+    let services = self::services(impostor.address());
+    let answer = egress.post(&services, call(&space, &client));
+    let why = "failed to call webhook: Post \"https://svc.ns.svc:443/p?timeout=10s\": tls: failed to verify certificate: x509: certificate is valid for localhost, not svc.ns.svc";
+    assert_eq!(answer.await.unwrap_err().to_string(), why);
+    assert_eq!(impostor.calls(), 0);
+}
+
+#[tokio::test]
+async fn connections_are_kept_for_the_same_space_and_trust_only() {
+    let webhook = FakeWebhook::start(Reply::Json(json!({}))).await.unwrap();
+    let egress = egress(&["127.0.0.1"]);
+    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    for _ in 0..3 {
+        post(&egress, &tenant("t1"), &client).await.unwrap();
+    }
+    assert_eq!((webhook.calls(), webhook.connections()), (3, 1));
+    post(&egress, &tenant("t2"), &client).await.unwrap();
+    assert_eq!((webhook.calls(), webhook.connections()), (4, 2));
+    let other = FakeWebhook::start(Reply::Allow).await.unwrap();
+    let client = at(&webhook.url("/x"), Some(other.ca_pem()));
+    let refused = post(&egress, &tenant("t1"), &client).await.unwrap_err();
+    let url = webhook.url("/x?timeout=10s");
+    let why = format!(
+        "failed to call webhook: Post \"{url}\": tls: failed to verify certificate: x509: certificate signed by unknown authority"
+    );
+    assert_eq!(refused.to_string(), why);
+    assert_eq!(webhook.calls(), 4);
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_was_hung_up_is_not_missed() {
+    let webhook = FakeWebhook::start(Reply::HangUp).await.unwrap();
+    let (egress, space) = (egress(&["127.0.0.1"]), tenant("t1"));
+    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    let refused = post(&egress, &space, &client).await.unwrap_err();
+    let url = webhook.url("/x?timeout=10s");
+    assert_eq!(refused.why(), format!("Post \"{url}\": EOF"));
+    assert_eq!(webhook.calls(), 1, "who heard it is not asked again");
+    webhook.answer(Reply::Json(json!({})));
+    post(&egress, &space, &client).await.unwrap();
+    webhook.script(|_| Reply::HangUp);
+    let refused = post(&egress, &space, &client).await.unwrap_err();
+    assert_eq!(refused.why(), format!("Post \"{url}\": EOF"));
+    webhook.answer(Reply::Json(json!({})));
+    post(&egress, &space, &client).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_surrounds_the_server_is_refused_to_tenants_by_address_and_by_name() {
+    let webhook = FakeWebhook::start(Reply::Json(json!({}))).await.unwrap();
+    let port = webhook.address().port();
+    let closed = egress(&[]);
+    for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"] {
+        let url = format!("https://{host}:{port}/x");
+        let client = at(&url, Some(webhook.ca_pem()));
+        let refused = post(&closed, &tenant("t1"), &client).await.unwrap_err();
+        let host = host.trim_matches(['[', ']']);
+        let why =
+            format!("Post \"{url}?timeout=10s\": dial tcp: {host}:{port}: address is not allowed");
+        assert_eq!(refused.why(), why);
+    }
+    let service = service("svc", webhook.ca_pem());
+    let space = tenant("t1");
+    let services = services(webhook.address());
+    let refused = closed.post(&services, call(&space, &service)).await;
+    assert!(
+        refused
+            .unwrap_err()
+            .why()
+            .ends_with("address is not allowed")
+    );
+    assert_eq!(webhook.connections(), 0);
+    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    post(&closed, &Space::System, &client).await.unwrap();
+    assert_eq!(webhook.calls(), 1);
+}
+
+#[tokio::test]
+async fn the_server_itself_is_refused_even_if_its_surroundings_are_allowed() {
+    let webhook = FakeWebhook::start(Reply::Json(json!({}))).await.unwrap();
+    let settings = Settings {
+        allow: vec!["0.0.0.0/0".parse().unwrap()],
+        ..Settings::default()
+    };
+    // One that listens on all addresses does not know them.
+    let own = SocketAddr::from(([0, 0, 0, 0], webhook.address().port()));
+    let egress = Egress::new(settings, own);
+    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    let refused = post(&egress, &tenant("t1"), &client).await.unwrap_err();
+    assert!(
+        refused.why().ends_with("address is not allowed"),
+        "{refused}"
+    );
+    assert_eq!(webhook.calls(), 0);
+}
+
+#[tokio::test]
+async fn no_answer_sends_us_elsewhere() {
+    let elsewhere = FakeWebhook::start(Reply::Json(json!({}))).await.unwrap();
+    let webhook = FakeWebhook::start(Reply::Redirect(elsewhere.url("/y"))).await;
+    let webhook = webhook.unwrap();
+    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    let refused = post(&egress(&["127.0.0.1"]), &tenant("t1"), &client).await;
+    let why = "failed to call webhook: the server responded with the status code 307 but did not return more information";
+    assert_eq!(refused.unwrap_err().to_string(), why);
+    assert_eq!(elsewhere.connections(), 0);
+}
+
+#[tokio::test]
+async fn codes_are_told_in_the_words_of_kubernetes_client() {
+    let webhook = FakeWebhook::start(Reply::Code(500)).await.unwrap();
+    let (egress, space) = (egress(&["127.0.0.1"]), tenant("t1"));
+    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    let refused = post(&egress, &space, &client).await.unwrap_err();
+    let why = "failed to call webhook: an error on the server (\"unknown\") has prevented the request from succeeding";
+    assert_eq!(refused.to_string(), why);
+    webhook.answer(Reply::Text(502, "bad gateway\n".to_owned()));
+    let refused = post(&egress, &space, &client).await.unwrap_err();
+    let why = "an error on the server (\"bad gateway\") has prevented the request from succeeding";
+    assert_eq!(refused.why(), why);
+}
+
+#[tokio::test]
+async fn an_answer_has_no_more_bytes_than_agreed() {
+    let webhook = FakeWebhook::start(Reply::Text(200, "x".repeat(ANSWER + 1))).await;
+    let webhook = webhook.unwrap();
+    let (egress, space) = (egress(&["127.0.0.1"]), tenant("t1"));
+    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    let refused = post(&egress, &space, &client).await.unwrap_err();
+    let url = webhook.url("/x?timeout=10s");
+    let why = format!("Post \"{url}\": the answer is longer than 1048576 bytes");
+    assert_eq!(refused.why(), why);
+    webhook.answer(Reply::Text(200, "x".repeat(ANSWER)));
+    let answer = post(&egress, &space, &client).await.unwrap();
+    assert_eq!(answer.len(), ANSWER);
+}
+
+#[tokio::test]
+async fn who_does_not_answer_in_time_is_not_waited_for() {
+    let webhook = FakeWebhook::start(Reply::Silence).await.unwrap();
+    let (egress, space) = (egress(&["127.0.0.1"]), tenant("t1"));
+    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    let services = services(OWN.parse().unwrap());
+    let mut call = call(&space, &client);
+    call.patience = Duration::from_millis(300);
+    let refused = egress.post(&services, call).await.unwrap_err();
+    let url = webhook.url("/x?timeout=1s");
+    let why = format!("Post \"{url}\": context deadline exceeded");
+    assert_eq!(refused.why(), why);
+}
+
+#[tokio::test]
+async fn who_is_not_there_or_is_no_tls_is_told_apart() {
+    let (egress, space) = (egress(&["127.0.0.1"]), tenant("t1"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let client = at(&format!("https://{address}/x"), None);
+    let refused = post(&egress, &space, &client).await.unwrap_err();
+    let why = format!(
+        "failed to call webhook: Post \"https://{address}/x?timeout=10s\": dial tcp {address}: connect: connection refused"
+    );
+    assert_eq!(refused.to_string(), why);
+    let client = at("https://nowhere.invalid/x", None);
+    let refused = post(&egress, &space, &client).await.unwrap_err();
+    let why = "Post \"https://nowhere.invalid/x?timeout=10s\": dial tcp: lookup nowhere.invalid: no such host";
+    assert_eq!(refused.why(), why);
+    let client = at("https://127.0.0.1:9/x", Some("no PEM"));
+    let refused = post(&egress, &space, &client).await.unwrap_err();
+    let why = "could not get REST client: unable to load root certificates: unable to parse bytes as PEM block";
+    assert_eq!(refused.to_string(), why);
+}
+
+#[tokio::test]
+async fn a_space_has_so_many_calls_under_way_and_no_more() {
+    let webhook = FakeWebhook::start(Reply::Silence).await.unwrap();
+    let settings = Settings {
+        allow: vec!["127.0.0.1".parse().unwrap()],
+        each: 2,
+        ..Settings::default()
+    };
+    let egress = Egress::new(settings, OWN.parse().unwrap());
+    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    let (one, other) = (tenant("t1"), tenant("t2"));
+    let calls = async {
+        tokio::join!(
+            post(&egress, &one, &client),
+            post(&egress, &one, &client),
+            post(&egress, &one, &client),
+            post(&egress, &other, &client),
+        )
+    };
+    tokio::select! {
+        _ = calls => panic!("nobody answers"),
+        heard = webhook.called(3) => assert_eq!(heard.unwrap().len(), 3),
+    }
+    assert_eq!(webhook.connections(), 3);
+}
