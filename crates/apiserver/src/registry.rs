@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use crate::apis::Definitions;
 use crate::built_in;
 use crate::cache::{Cache, Collection, Life, Stored};
+use crate::egress::Egress;
 use crate::served::{Served, Shelved};
 use crate::status::{Refusal, Result};
 use crate::token::Tokens;
@@ -23,6 +24,7 @@ pub struct Registry {
     tokens: Tokens,
     closing: Closing,
     definitions: Definitions,
+    egress: Egress,
     /// The revision of the last change that went through here.
     committed: AtomicU64,
 }
@@ -94,7 +96,13 @@ impl Address {
 
 impl Registry {
     /// Over a store and the cache that follows it.
-    pub fn new(store: Arc<dyn Store>, cache: Arc<Cache>, layout: Layout, secret: &[u8]) -> Self {
+    pub fn new(
+        store: Arc<dyn Store>,
+        cache: Arc<Cache>,
+        layout: Layout,
+        secret: &[u8],
+        egress: Egress,
+    ) -> Self {
         Self {
             store,
             cache,
@@ -102,6 +110,7 @@ impl Registry {
             tokens: Tokens::new(secret),
             closing: Closing::default(),
             definitions: Definitions::default(),
+            egress,
             committed: AtomicU64::new(0),
         }
     }
@@ -135,6 +144,11 @@ impl Registry {
     /// What users define, compiled.
     pub const fn definitions(&self) -> &Definitions {
         &self.definitions
+    }
+
+    /// Calls webhooks.
+    pub const fn egress(&self) -> &Egress {
+        &self.egress
     }
 
     /// How keys are made.

@@ -22,6 +22,7 @@ use crate::metrics::Metrics;
 use crate::oidc::Provider;
 use crate::registry::Registry;
 use crate::request::App;
+use crate::egress::{self, Egress};
 use crate::service_account::Accounts;
 use crate::tenants;
 use crate::tls::{self, Certificates, Clients};
@@ -51,6 +52,8 @@ pub struct Options {
     pub audit: Option<audit::Sink>,
     /// How much of everything, for one and for all.
     pub limits: Limits,
+    /// Where webhooks may be.
+    pub egress: egress::Settings,
 }
 
 /// A server that is ready to be told to serve.
@@ -88,9 +91,10 @@ impl Server {
         let clients = Clients::new(&options.client_cas)?;
         let tls = tls::acceptor(options.certificates, clients.as_ref())?;
         let (cache, feed) = cache::load(&store, options.layout.clone()).await?;
-        let registry = Registry::new(store, cache, options.layout, &options.secret);
         options.listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(options.listener)?;
+        let egress = Egress::new(options.egress, listener.local_addr()?);
+        let registry = Registry::new(store, cache, options.layout, &options.secret, egress);
         let documents = Documents::new(listener.local_addr()?.to_string());
         let accounts = options.accounts.map(Arc::new);
         let app = App {

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use insula_access::{Authority, Subject, TokenFile, Validity};
+use insula_apiserver::egress;
 use insula_apiserver::oidc::Provider;
 use insula_apiserver::service_account::{Accounts, Issuer};
 use insula_apiserver::tls::Certificates;
@@ -90,6 +91,8 @@ pub struct Setup {
     pub audit: Option<Audit>,
     /// Other bounds than a server has by itself.
     pub limits: Option<Limits>,
+    /// Where webhooks may be.
+    pub egress: egress::Settings,
 }
 
 impl Setup {
@@ -178,6 +181,7 @@ impl TestServer {
             secret: b"test".to_vec(),
             audit: setup.audit.map(|audit| audit.sink()).transpose()?,
             limits: setup.limits.unwrap_or_default(),
+            egress: setup.egress,
         };
         let server = Server::start(store, options).await?;
         let registry = server.registry();
