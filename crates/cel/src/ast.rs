@@ -113,3 +113,40 @@ pub struct Comprehension {
     /// What comes of it all.
     pub result: Expr,
 }
+
+impl Expr {
+    /// How many nodes there are from here to the farthest leaf.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        let mut deepest = 0;
+        let mut waiting = vec![(self, 1)];
+        while let Some((expr, depth)) = waiting.pop() {
+            deepest = deepest.max(depth);
+            expr.parts(|part| waiting.push((part, depth + 1)));
+        }
+        deepest
+    }
+
+    /// Shows the nodes right below this one.
+    fn parts<'a>(&'a self, mut show: impl FnMut(&'a Self)) {
+        match &self.node {
+            Node::Literal(_) | Node::Ident(_) => {}
+            Node::Select { operand, .. } => show(operand),
+            Node::Call { target, args, .. } => {
+                target.as_deref().into_iter().chain(args).for_each(show);
+            }
+            Node::List { elements, .. } => elements.iter().for_each(show),
+            Node::Map(entries) | Node::Struct { entries, .. } => {
+                entries
+                    .iter()
+                    .flat_map(|entry| [&entry.key, &entry.value])
+                    .for_each(show);
+            }
+            Node::Comprehension(it) => {
+                [&it.range, &it.init, &it.condition, &it.step, &it.result]
+                    .into_iter()
+                    .for_each(show);
+            }
+        }
+    }
+}

@@ -10,7 +10,21 @@
 //! Nothing here knows a schema, a request or a store.
 
 mod ast;
+mod check;
+pub mod declare;
+mod deep;
+mod environment;
+mod estimate;
+mod function;
+mod issue;
+mod parse;
+mod program;
 mod types;
 
 pub use ast::{Comprehension, Entry, Expr, Id, Literal, Node};
+pub use environment::{Environment, OldSelf};
+pub use estimate::{Cost, Extent, Format, Within, estimate};
+pub use function::{Function, Overload, function};
+pub use issue::{Issue, Issues};
+pub use program::Program;
 pub use types::{Field, ObjectType, Type};

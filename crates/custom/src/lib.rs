@@ -8,7 +8,8 @@
 //! approval     who approved it, if its group is not the user's
 //! structural   a schema, compiled once and shared by all spaces that have the same
 //! prune        what the schema does not know is dropped
-//! default      what is missing is filled in
+//! fill         what is missing is filled in
+//! embedded     whole objects inside of objects: their metadata
 //! validate     what is wrong with an object, in Kubernetes' words; unchanged faults are
 //!              forgiven on update
 //! ```
@@ -16,6 +17,16 @@
 pub mod approval;
 pub mod condition;
 pub mod definition;
+mod embedded;
+mod fill;
+pub mod format;
 pub mod names;
+pub mod pattern;
+mod prune;
+mod settled;
+mod structural;
+mod validate;
 
 pub use condition::{Condition, set_condition};
+pub use structural::{CompileError, Schema};
+pub use validate::{Change, Scale, Verdict};

@@ -98,6 +98,18 @@ pub fn scale(scale: &Object) -> Vec<FieldError> {
     errors
 }
 
+/// What is wrong with the metadata of an object inside of another, of any kind.
+pub fn embedded(object: &Object) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    meta::embedded(&Node::root(object), &mut errors);
+    errors
+}
+
+/// What is wrong with the name of a kind, which may have capitals.
+pub fn kind_name(name: &str) -> Vec<String> {
+    text::dns1035_label(&name.to_lowercase())
+}
+
 /// Errors as one sentence: `e`, or `[e1, e2]` without repetitions.
 pub fn message(errors: &[FieldError]) -> String {
     let mut seen = HashSet::new();

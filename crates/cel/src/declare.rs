@@ -1,0 +1,279 @@
+//! From a structural schema to the type of its values and how large they can be.
+//!
+//! What a schema says nothing about cannot be spoken of: fields beyond its properties, and nodes
+//! without a type, are not there for expressions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::estimate::{Extent, Format};
+use crate::types::{Field, ObjectType, Type};
+
+/// Words of the language, which are no names.
+const RESERVED: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// What the values at a node of a schema are.
+#[derive(Clone, Debug)]
+pub struct Declaration {
+    /// Their type.
+    pub of: Type,
+    /// How large they can be.
+    pub extent: Extent,
+}
+
+/// The declaration of a node of a structural schema, given as the JSON of its OpenAPI schema; none
+/// if its values cannot be spoken of. `name` is what messages call its type, and what the types of
+/// objects inside begin with; Kubernetes has `selfType` with a number that is never the same.
+#[must_use]
+pub fn of(schema: &Value, name: &str) -> Option<Declaration> {
+    declare(schema, name, flag(schema, "x-kubernetes-embedded-resource"))
+}
+
+/// The declaration of the root of a resource, at which `apiVersion`, `kind`, `metadata.name` and
+/// `metadata.generateName` can be spoken of whatever the schema says.
+#[must_use]
+pub fn root(schema: &Value, name: &str) -> Option<Declaration> {
+    declare(schema, name, true)
+}
+
+/// What expressions call a property; none if they cannot.
+#[must_use]
+pub fn escape(name: &str) -> Option<String> {
+    let first = name.bytes().next()?;
+    if first.is_ascii_digit() {
+        return None;
+    }
+    if RESERVED.contains(&name) {
+        return Some(format!("__{name}__"));
+    }
+    let mut escaped = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(c) = rest.chars().next() {
+        let (text, length) = match c {
+            '_' if rest.starts_with("__") => ("__underscores__", 2),
+            '.' => ("__dot__", 1),
+            '-' => ("__dash__", 1),
+            '/' => ("__slash__", 1),
+            c if c.is_ascii_alphanumeric() || c == '_' => (&rest[..1], 1),
+            _ => return None,
+        };
+        escaped.push_str(text);
+        rest = &rest[length..];
+    }
+    Some(escaped)
+}
+
+fn declare(schema: &Value, name: &str, resource: bool) -> Option<Declaration> {
+    if flag(schema, "x-kubernetes-int-or-string") {
+        let extent = Extent::int_or_string(limit(schema, "maxLength"));
+        return Some(Declaration {
+            of: Type::Dyn,
+            extent,
+        });
+    }
+    let (of, extent) = match schema.get("type").and_then(Value::as_str)? {
+        "array" => return list(schema, name),
+        "object" => return object(schema, name, resource),
+        "string" => string(schema),
+        "boolean" => (Type::Bool, Extent::bool()),
+        "number" => (Type::Double, Extent::number()),
+        "integer" => (Type::Int, Extent::number()),
+        _ => return None,
+    };
+    Some(Declaration { of, extent })
+}
+
+fn list(schema: &Value, name: &str) -> Option<Declaration> {
+    let items = of(schema.get("items")?, &format!("{name}.@idx"))?;
+    let extent = Extent::list(items.extent, limit(schema, "maxItems"));
+    Some(Declaration {
+        of: Type::list(items.of),
+        extent,
+    })
+}
+
+fn object(schema: &Value, name: &str, resource: bool) -> Option<Declaration> {
+    if let Some(values @ Value::Object(_)) = schema.get("additionalProperties") {
+        let values = of(values, &format!("{name}.@elem"))?;
+        let extent = Extent::map(values.extent, limit(schema, "maxProperties"));
+        return Some(Declaration {
+            of: Type::map(Type::String, values.of),
+            extent,
+        });
+    }
+    let none = Map::new();
+    let given = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .unwrap_or(&none);
+    let with_meta = (resource && !has_meta(given)).then(|| with_meta(given));
+    let required = schema.get("required").and_then(Value::as_array);
+    let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|one| one == name));
+    let mut fields = BTreeMap::new();
+    let mut extents = BTreeMap::new();
+    let mut bytes = 0;
+    for (property, schema) in with_meta.as_ref().unwrap_or(given) {
+        let escaped = escape(property);
+        let inner = format!("{name}.{}", escaped.as_deref().unwrap_or_default());
+        let Some(Declaration { of, extent }) = of(schema, &inner) else {
+            continue;
+        };
+        let defaulted = schema
+            .get("default")
+            .is_some_and(|default| !default.is_null());
+        if is_required(property) && !defaulted {
+            bytes += property.len() as u64 + extent.least + 4;
+        }
+        if let Some(escaped) = escaped {
+            fields.insert(
+                escaped.clone(),
+                Field {
+                    of,
+                    name: property.clone(),
+                },
+            );
+            extents.insert(escaped, extent);
+        }
+    }
+    let object = ObjectType {
+        name: name.to_owned(),
+        fields,
+    };
+    let extent = Extent::object(extents, bytes);
+    Some(Declaration {
+        of: Type::Object(Arc::new(object)),
+        extent,
+    })
+}
+
+fn string(schema: &Value) -> (Type, Extent) {
+    let max_length = limit(schema, "maxLength");
+    match schema.get("format").and_then(Value::as_str) {
+        Some("byte") => (Type::Bytes, Extent::bytes(max_length)),
+        Some("duration") => (Type::Duration, Extent::formatted(Format::Duration)),
+        Some("date") => (Type::Timestamp, Extent::formatted(Format::Date)),
+        Some("date-time") => (Type::Timestamp, Extent::formatted(Format::DateTime)),
+        _ => {
+            let allowed = schema.get("enum").and_then(Value::as_array);
+            // Values that are no strings count as the empty one.
+            let allowed: Vec<&str> = allowed
+                .into_iter()
+                .flatten()
+                .map(|value| value.as_str().unwrap_or_default())
+                .collect();
+            (Type::String, Extent::string(max_length, &allowed))
+        }
+    }
+}
+
+/// Whether the schema describes by itself what every resource has.
+fn has_meta(properties: &Map<String, Value>) -> bool {
+    let is = |schema: Option<&Value>, of: &str| {
+        schema
+            .and_then(|schema| schema.get("type"))
+            .is_some_and(|found| found == of)
+    };
+    let metadata = properties.get("metadata");
+    let inside = |name| {
+        metadata
+            .and_then(|of| of.get("properties"))
+            .and_then(|of| of.get(name))
+    };
+    is(properties.get("kind"), "string")
+        && is(properties.get("apiVersion"), "string")
+        && is(metadata, "object")
+        && is(inside("name"), "string")
+        && is(inside("generateName"), "string")
+}
+
+fn with_meta(properties: &Map<String, Value>) -> Map<String, Value> {
+    let string = serde_json::json!({"type": "string"});
+    let metadata = serde_json::json!({
+        "type": "object",
+        "properties": {"name": string, "generateName": string},
+    });
+    let mut all = properties.clone();
+    all.insert("kind".to_owned(), string.clone());
+    all.insert("apiVersion".to_owned(), string);
+    all.insert("metadata".to_owned(), metadata);
+    all
+}
+
+fn flag(schema: &Value, name: &str) -> bool {
+    schema.get(name).and_then(Value::as_bool) == Some(true)
+}
+
+fn limit(schema: &Value, name: &str) -> Option<i64> {
+    schema.get(name).and_then(Value::as_i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_escaped_so_that_expressions_can_say_them() {
+        for (name, escaped) in [
+            ("a", Some("a")),
+            ("a_b", Some("a_b")),
+            ("a__b", Some("a__underscores__b")),
+            ("a___b", Some("a__underscores___b")),
+            ("a____b", Some("a__underscores____underscores__b")),
+            ("a-b.c/d", Some("a__dash__b__dot__c__slash__d")),
+            ("namespace", Some("__namespace__")),
+            ("namespaces", Some("namespaces")),
+            (".x", Some("__dot__x")),
+            ("1x", None),
+            ("", None),
+            ("a b", None),
+            ("é", None),
+            ("a-é", None),
+        ] {
+            assert_eq!(escape(name).as_deref(), escaped, "{name}");
+        }
+    }
+
+    #[test]
+    fn fields_that_cannot_be_spoken_of_still_make_a_required_object_larger() {
+        let schema = serde_json::json!({
+            "type": "object",
+            "required": ["1x", "b", "c"],
+            "properties": {
+                "1x": {"type": "string"},
+                "b": {"type": "boolean"},
+                "c": {"type": "boolean", "default": true},
+                "d": {"x-kubernetes-preserve-unknown-fields": true},
+            },
+        });
+        let Declaration { of, extent } = of(&schema, "self").expect("an object");
+        assert_eq!(extent.least, 2 + (2 + 2 + 4) + (1 + 4 + 4));
+        let Type::Object(object) = of else {
+            panic!("an object")
+        };
+        assert_eq!(object.fields.keys().collect::<Vec<_>>(), ["b", "c"]);
+    }
+}

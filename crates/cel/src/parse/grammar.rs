@@ -1,0 +1,911 @@
+//! From words to a tree.
+//!
+//! ```text
+//! expr     = or ['?' or ':' expr]
+//! or       = and {'||' and}
+//! and      = relation {'&&' relation}
+//! relation = calc {relop calc}
+//! calc     = unary {op unary}, '*' '/' '%' before '+' '-'
+//! unary    = {'!'} member | {'-'} member
+//! member   = primary {'.' ['?'] name | '.' name '(' args ')' | '[' ['?'] expr ']'}
+//! primary  = name | name '(' args ')' | '(' expr ')' | list | map | struct | literal
+//! ```
+//!
+//! Nodes are numbered in the order in which the reference implementation visits them. Numbers of
+//! states name the places at which a rule can fail; they only have to differ.
+
+use std::sync::Arc;
+
+use super::Parsed;
+use super::build::{Builder, balance};
+use super::expand::{Expansion, expand};
+use super::literal::unquote;
+use super::recover::{Flaw, Words};
+use super::token::{Kind, Set, Token};
+use crate::ast::{Entry, Expr, Id, Literal, Node};
+use crate::issue::Issue;
+
+/// How deep a rule may be inside itself, and how deep the tree may be.
+const DEEPEST: usize = 250;
+
+const LITERAL: Set = Set::of(&[
+    Kind::True,
+    Kind::False,
+    Kind::Null,
+    Kind::Float,
+    Kind::Int,
+    Kind::Uint,
+    Kind::String,
+    Kind::Bytes,
+    Kind::Minus,
+]);
+const MEMBER: Set = LITERAL.or(Set::of(&[
+    Kind::LeftBracket,
+    Kind::LeftBrace,
+    Kind::LeftParen,
+    Kind::Dot,
+    Kind::Ident,
+]));
+const EXPR: Set = MEMBER.or(Set::of(&[Kind::Exclam]));
+const OPT_EXPR: Set = EXPR.or(Set::of(&[Kind::Question]));
+const NAME: Set = Set::of(&[Kind::Ident, Kind::EscapedIdent]);
+const RELATION: Set = Set::of(&[
+    Kind::Less,
+    Kind::LessEquals,
+    Kind::GreaterEquals,
+    Kind::Greater,
+    Kind::Equals,
+    Kind::NotEquals,
+    Kind::In,
+]);
+const PRODUCT: Set = Set::of(&[Kind::Star, Kind::Slash, Kind::Percent]);
+const SUM: Set = Set::of(&[Kind::Plus, Kind::Minus]);
+const SUFFIX: Set = Set::of(&[Kind::Dot, Kind::LeftBracket]);
+const NOTHING: Set = Set::of(&[]).or_nothing();
+
+/// Names that are no names.
+const RESERVED: [&str; 17] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// Reads an expression.
+pub(crate) struct Parser<'a> {
+    words: Words<'a>,
+    build: Builder,
+    /// How deep `expr`, `relation` and `calc` are inside themselves.
+    depths: [usize; 3],
+}
+
+/// A piece of the tree, and how deep it is, counted as the reference implementation does.
+struct Part {
+    expr: Expr,
+    height: usize,
+}
+
+type Rule = Result<Part, Flaw>;
+
+impl<'a> Parser<'a> {
+    pub(crate) fn new(text: &'a [char]) -> Self {
+        Self {
+            words: Words::new(text),
+            build: Builder::new(),
+            depths: [0; 3],
+        }
+    }
+
+    pub(crate) fn parse(mut self) -> Result<Parsed, Vec<Issue>> {
+        let part = self.start();
+        let mut issues = std::mem::take(&mut self.words.issues);
+        let overflowed = self.build.overflowed();
+        let (mistakes, places) = self.build.finish();
+        issues.extend(mistakes);
+        match part {
+            Some(part) if part.height > DEEPEST => {
+                issues.push(overall("max recursion depth exceeded"));
+            }
+            _ if overflowed => issues.push(overall("expression is too large with macros expanded")),
+            Some(part) if issues.is_empty() => {
+                return Ok(Parsed {
+                    expr: part.expr,
+                    places,
+                });
+            }
+            _ => {}
+        }
+        Err(issues)
+    }
+
+    fn start(&mut self) -> Option<Part> {
+        let part = self.expr(Set::of(&[Kind::End]), 1).ok()?;
+        if let Err(flaw) = self.words.take(Kind::End, NOTHING, 2) {
+            self.words.enter(Set::of(&[]));
+            self.words.leave(Some(flaw), 0).ok()?;
+        }
+        Some(part)
+    }
+
+    fn expr(&mut self, follow: Set, site: u8) -> Rule {
+        self.deeper(0)?;
+        self.words.enter(follow);
+        let result = self.expr_body();
+        self.depths[0] -= 1;
+        self.finish(result, site)
+    }
+
+    fn expr_body(&mut self) -> Rule {
+        let condition = self.logic(Kind::Or, Set::of(&[Kind::Question]).or_nothing(), 3)?;
+        if self.words.kind() != Kind::Question {
+            return Ok(condition);
+        }
+        let operator = self.words.take(Kind::Question, EXPR, 4)?;
+        let id = self.build.id(operator.start);
+        let then = self.logic(Kind::Or, Set::of(&[Kind::Colon]), 5)?;
+        self.words.take(Kind::Colon, EXPR, 6)?;
+        let otherwise = self.expr(NOTHING, 7)?;
+        let height = 1 + condition.height.max(then.height).max(otherwise.height);
+        let args = vec![condition.expr, then.expr, otherwise.expr];
+        Ok(Part {
+            expr: call(id, "_?_:_", args),
+            height,
+        })
+    }
+
+    /// `or` and `and`, which differ in their operator and in what they join.
+    fn logic(&mut self, operator: Kind, follow: Set, site: u8) -> Rule {
+        self.words.enter(follow);
+        let result = self.logic_body(operator);
+        self.finish(result, site)
+    }
+
+    fn logic_body(&mut self, operator: Kind) -> Rule {
+        let first = self.term(operator)?;
+        if self.words.kind() != operator {
+            return Ok(first);
+        }
+        let mut height = first.height;
+        let mut terms = vec![first.expr];
+        let mut operators = Vec::new();
+        while self.words.kind() == operator {
+            let token = self.words.take_any();
+            let term = self.term(operator)?;
+            operators.push(self.build.id(token.start));
+            height = height.max(term.height);
+            terms.push(term.expr);
+        }
+        let function: Arc<str> = if operator == Kind::Or { "_||_" } else { "_&&_" }.into();
+        Ok(Part {
+            expr: balance(&function, terms, &operators),
+            height,
+        })
+    }
+
+    fn term(&mut self, operator: Kind) -> Rule {
+        let follow = Set::of(&[operator]).or_nothing();
+        match operator {
+            Kind::Or => self.logic(Kind::And, follow, 8),
+            _ => self.relation(0, follow, 9),
+        }
+    }
+
+    fn relation(&mut self, precedence: u8, follow: Set, site: u8) -> Rule {
+        self.deeper(1)?;
+        self.words.enter(follow);
+        let result = self.relation_body(precedence);
+        self.depths[1] -= 1;
+        self.finish(result, site)
+    }
+
+    fn relation_body(&mut self, precedence: u8) -> Rule {
+        let mut left = self.calc(0, RELATION.or_nothing(), 10)?;
+        while precedence == 0 && RELATION.has(self.words.kind()) {
+            let operator = self.words.take_any();
+            let id = self.build.id(operator.start);
+            let right = self.relation(1, RELATION.or_nothing(), 11)?;
+            left = binary(id, operator, left, right);
+        }
+        Ok(left)
+    }
+
+    fn calc(&mut self, precedence: u8, follow: Set, site: u8) -> Rule {
+        self.deeper(2)?;
+        self.words.enter(follow);
+        let result = self.calc_body(precedence);
+        self.depths[2] -= 1;
+        self.finish(result, site)
+    }
+
+    fn calc_body(&mut self, precedence: u8) -> Rule {
+        let follow = PRODUCT.or(SUM).or_nothing();
+        let mut left = self.unary(follow, 12)?;
+        loop {
+            let kind = self.words.kind();
+            let binds = match kind {
+                kind if PRODUCT.has(kind) => 2,
+                kind if SUM.has(kind) => 1,
+                _ => return Ok(left),
+            };
+            if binds < precedence {
+                return Ok(left);
+            }
+            let operator = self.words.take_any();
+            let id = self.build.id(operator.start);
+            let right = self.calc(binds + 1, follow, 13 + binds)?;
+            left = binary(id, operator, left, right);
+        }
+    }
+
+    fn unary(&mut self, follow: Set, site: u8) -> Rule {
+        self.words.enter(follow);
+        let result = self.unary_body();
+        self.finish(result, site)
+    }
+
+    fn unary_body(&mut self) -> Rule {
+        self.words.sync(EXPR, 16)?;
+        match self.words.kind() {
+            Kind::Exclam => {
+                let (first, count) = self.signs(Kind::Exclam, 17)?;
+                self.signed(first, count, "!_")
+            }
+            Kind::Minus if self.negates()? => {
+                let (first, count) = self.signs(Kind::Minus, 18)?;
+                self.signed(first, count, "-_")
+            }
+            _ => self.member(19),
+        }
+    }
+
+    /// Whether the minus here negates what follows, or is the sign of a number.
+    fn negates(&mut self) -> Result<bool, Flaw> {
+        let (first, second) = (self.words.ahead(0), self.words.ahead(1));
+        match second.kind {
+            Kind::Int | Kind::Float => Ok(false),
+            kind if MEMBER.has(kind) => Ok(true),
+            _ => Err(Flaw::NoViable {
+                first,
+                offending: second,
+            }),
+        }
+    }
+
+    fn signs(&mut self, kind: Kind, state: u8) -> Result<(Token, usize), Flaw> {
+        let first = self.words.take_any();
+        let mut count = 1;
+        loop {
+            self.words.sync_again(MEMBER.or(Set::of(&[kind])), state)?;
+            if self.words.kind() != kind {
+                return Ok((first, count));
+            }
+            if kind == Kind::Minus && !self.sign_follows()? {
+                return Ok((first, count));
+            }
+            self.words.take_any();
+            count += 1;
+        }
+    }
+
+    /// Whether another minus is one more sign. It always is if anything fits at all.
+    fn sign_follows(&mut self) -> Result<bool, Flaw> {
+        let (first, second) = (self.words.ahead(0), self.words.ahead(1));
+        if MEMBER.has(second.kind) {
+            return Ok(true);
+        }
+        Err(Flaw::NoViable {
+            first,
+            offending: second,
+        })
+    }
+
+    fn signed(&mut self, first: Token, count: usize, function: &str) -> Rule {
+        if count % 2 == 0 {
+            return self.member(19);
+        }
+        let id = self.build.id(first.start);
+        let member = self.member(19)?;
+        let args = vec![member.expr];
+        Ok(Part {
+            expr: call(id, function, args),
+            height: member.height,
+        })
+    }
+
+    fn member(&mut self, site: u8) -> Rule {
+        self.words.enter(NOTHING);
+        let result = self.member_body();
+        self.finish(result, site)
+    }
+
+    fn member_body(&mut self) -> Rule {
+        let mut operand = self.primary(20)?;
+        loop {
+            operand = match self.words.kind() {
+                Kind::Dot => self.select(operand)?,
+                Kind::LeftBracket => self.index(operand)?,
+                _ => return Ok(operand),
+            };
+        }
+    }
+
+    fn select(&mut self, operand: Part) -> Rule {
+        let (dot, next) = (self.words.ahead(0), self.words.ahead(1));
+        self.words.state = 21;
+        if next.kind == Kind::Ident && self.words.ahead(2).kind == Kind::LeftParen {
+            return self.member_call(operand);
+        }
+        if next.kind != Kind::Question && !NAME.has(next.kind) {
+            return Err(Flaw::NoViable {
+                first: dot,
+                offending: next,
+            });
+        }
+        self.words.take_any();
+        let optional = next.kind == Kind::Question;
+        if optional {
+            self.words.take_any();
+        }
+        let begin = self.words.ahead(0).start;
+        let name = self.name(SUFFIX.or_nothing(), 22)?;
+        let height = operand.height + 1;
+        let Some((place, name)) = name else {
+            let expr = self.build.complain(begin, "unsupported ident kind");
+            return Ok(Part { expr, height });
+        };
+        let expr = if optional {
+            let field = self.node(place, Node::Literal(Literal::String(name)));
+            call(self.build.id(dot.start), "_?._", vec![operand.expr, field])
+        } else {
+            let operand = Box::new(operand.expr);
+            self.node(
+                dot.start,
+                Node::Select {
+                    operand,
+                    field: name,
+                    test: false,
+                },
+            )
+        };
+        Ok(Part { expr, height })
+    }
+
+    fn member_call(&mut self, operand: Part) -> Rule {
+        self.words.take_any();
+        let name = self.words.take_any();
+        let open = self.words.take_any();
+        let id = self.build.id(open.start);
+        let (args, height) = self.arguments(23)?;
+        let height = 1 + operand.height.max(height);
+        let function = self.words.text_of(name);
+        let expr = self.call_or_macro(id, &function, Some(operand.expr), args);
+        Ok(Part { expr, height })
+    }
+
+    fn index(&mut self, operand: Part) -> Rule {
+        let open = self.words.take_any();
+        let id = self.build.id(open.start);
+        self.words.sync(OPT_EXPR, 24)?;
+        let optional = self.words.kind() == Kind::Question;
+        if optional {
+            self.words.take_any();
+        }
+        let index = self.expr(Set::of(&[Kind::RightBracket]), 25)?;
+        self.words
+            .take(Kind::RightBracket, SUFFIX.or_nothing(), 26)?;
+        let height = 1 + operand.height.max(index.height);
+        let function = if optional { "_[?_]" } else { "_[_]" };
+        Ok(Part {
+            expr: call(id, function, vec![operand.expr, index.expr]),
+            height,
+        })
+    }
+
+    /// What is between parentheses, the closing one included.
+    fn arguments(&mut self, state: u8) -> Result<(Vec<Expr>, usize), Flaw> {
+        self.words
+            .sync(EXPR.or(Set::of(&[Kind::RightParen])), state)?;
+        let mut found = (Vec::new(), 0);
+        if EXPR.has(self.words.kind()) {
+            self.words.enter(Set::of(&[Kind::RightParen]));
+            let result = self.expressions(&mut found);
+            self.words.leave(result.err(), 27)?;
+        }
+        let after = if state == 23 {
+            SUFFIX.or_nothing()
+        } else {
+            NOTHING
+        };
+        self.words.take(Kind::RightParen, after, 28)?;
+        Ok(found)
+    }
+
+    fn expressions(&mut self, found: &mut (Vec<Expr>, usize)) -> Result<(), Flaw> {
+        loop {
+            let part = self.expr(Set::of(&[Kind::Comma]).or_nothing(), 29)?;
+            found.0.push(part.expr);
+            found.1 = found.1.max(part.height);
+            if self.words.kind() != Kind::Comma {
+                return Ok(());
+            }
+            self.words.take_any();
+        }
+    }
+
+    /// A name after a dot or in a struct: its place and its text.
+    fn name(&mut self, follow: Set, site: u8) -> Result<Option<(usize, Arc<str>)>, Flaw> {
+        self.words.enter(follow);
+        let result = self.words.sync(NAME, 30).map(|()| self.words.ahead(0));
+        let token = match result {
+            Ok(token) if NAME.has(token.kind) => self.words.take_any(),
+            Ok(token) => {
+                let flaw = Flaw::NoViable {
+                    first: token,
+                    offending: token,
+                };
+                self.words.leave(Some(flaw), site)?;
+                return Ok(None);
+            }
+            Err(flaw) => {
+                self.words.leave(Some(flaw), site)?;
+                return Ok(None);
+            }
+        };
+        self.words.leave(None, site)?;
+        if token.kind == Kind::EscapedIdent {
+            self.build.complain(token.start, "unsupported syntax: '`'");
+        }
+        Ok(Some((token.start, self.words.text_of(token).into())))
+    }
+
+    fn primary(&mut self, site: u8) -> Rule {
+        self.words.enter(SUFFIX.or_nothing());
+        let result = self.primary_body();
+        self.finish(result, site)
+    }
+
+    fn primary_body(&mut self) -> Rule {
+        self.words.sync(MEMBER, 31)?;
+        let first = self.words.ahead(0);
+        match first.kind {
+            Kind::Ident => self.named(0),
+            Kind::Dot => {
+                let second = self.words.ahead(1);
+                if second.kind != Kind::Ident {
+                    return Err(Flaw::NoViable {
+                        first,
+                        offending: second,
+                    });
+                }
+                self.named(1)
+            }
+            Kind::LeftParen => self.nested(),
+            Kind::LeftBracket => self.list(),
+            Kind::LeftBrace => self.map(),
+            Kind::Minus => {
+                let second = self.words.ahead(1);
+                if !matches!(second.kind, Kind::Int | Kind::Float) {
+                    return Err(Flaw::NoViable {
+                        first,
+                        offending: second,
+                    });
+                }
+                Ok(self.literal())
+            }
+            kind if LITERAL.has(kind) => Ok(self.literal()),
+            _ => Err(Flaw::NoViable {
+                first,
+                offending: first,
+            }),
+        }
+    }
+
+    /// What begins with a name, which is `dots` words ahead.
+    fn named(&mut self, dots: usize) -> Rule {
+        let first = self.words.ahead(0);
+        if self.is_struct(dots) {
+            return self.structure(dots);
+        }
+        if dots > 0 {
+            self.words.take_any();
+        }
+        let token = self.words.take_any();
+        let name = self.words.text_of(token);
+        let reserved = RESERVED.contains(&name.as_str());
+        let qualified = if dots > 0 {
+            format!(".{name}")
+        } else {
+            name.clone()
+        };
+        if self.words.kind() == Kind::LeftParen {
+            let open = self.words.take_any();
+            let id = if reserved {
+                0
+            } else {
+                self.build.id(open.start)
+            };
+            let (args, height) = self.arguments(32)?;
+            let expr = match reserved {
+                true => self.reserved(first, &name),
+                false => self.call_or_macro(id, &qualified, None, args),
+            };
+            return Ok(Part { expr, height });
+        }
+        let expr = match reserved {
+            true => self.reserved(first, &name),
+            false => self.node(token.start, Node::Ident(qualified.into())),
+        };
+        Ok(Part { expr, height: 0 })
+    }
+
+    fn reserved(&mut self, first: Token, name: &str) -> Expr {
+        self.build
+            .complain(first.start, format!("reserved identifier: {name}"))
+    }
+
+    fn is_struct(&mut self, dots: usize) -> bool {
+        let mut at = dots + 1;
+        while self.words.ahead(at).kind == Kind::Dot && self.words.ahead(at + 1).kind == Kind::Ident
+        {
+            at += 2;
+        }
+        self.words.ahead(at).kind == Kind::LeftBrace
+    }
+
+    fn structure(&mut self, dots: usize) -> Rule {
+        let mut name = String::new();
+        if dots > 0 {
+            self.words.take_any();
+            name.push('.');
+        }
+        while self.words.kind() != Kind::LeftBrace {
+            let token = self.words.take_any();
+            name.push_str(&self.words.text_of(token));
+        }
+        let open = self.words.take_any();
+        let id = self.build.id(open.start);
+        let mut found = (Vec::new(), 0);
+        let begin = NAME.or(Set::of(&[Kind::Question]));
+        self.words
+            .sync(begin.or(Set::of(&[Kind::Comma, Kind::RightBrace])), 33)?;
+        if begin.has(self.words.kind()) {
+            self.words.enter(Set::of(&[Kind::Comma, Kind::RightBrace]));
+            let result = self.fields(begin, &mut found);
+            self.words.leave(result.err(), 34)?;
+        }
+        self.close(Kind::RightBrace, 35)?;
+        let node = Node::Struct {
+            name: name.into(),
+            entries: found.0,
+        };
+        Ok(Part {
+            expr: Expr { id, node },
+            height: found.1,
+        })
+    }
+
+    fn fields(&mut self, begin: Set, found: &mut (Vec<Entry>, usize)) -> Result<(), Flaw> {
+        loop {
+            self.words.enter(Set::of(&[Kind::Colon]));
+            let optional = self.words.kind() == Kind::Question;
+            if optional {
+                self.words.take_any();
+            }
+            let result = self.name(NOTHING, 36);
+            let (name, flaw) = match result {
+                Ok(name) => (name, None),
+                Err(flaw) => (None, Some(flaw)),
+            };
+            self.words.leave(flaw, 37)?;
+            let colon = self.words.take(Kind::Colon, EXPR, 38)?;
+            let id = self.build.id(colon.start);
+            let value = self.expr(Set::of(&[Kind::Comma]).or_nothing(), 39)?;
+            found.1 = found.1.max(value.height);
+            let name = name.map_or_else(|| "".into(), |(_, name)| name);
+            let key = Expr {
+                id,
+                node: Node::Literal(Literal::String(name)),
+            };
+            found.0.push(Entry {
+                id,
+                key,
+                value: value.expr,
+                optional,
+            });
+            if !self.another(begin) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn nested(&mut self) -> Rule {
+        self.words.take_any();
+        let part = self.expr(Set::of(&[Kind::RightParen]), 40)?;
+        self.words.take(Kind::RightParen, NOTHING, 41)?;
+        Ok(part)
+    }
+
+    fn list(&mut self) -> Rule {
+        let open = self.words.take_any();
+        let id = self.build.id(open.start);
+        self.words
+            .sync(OPT_EXPR.or(Set::of(&[Kind::Comma, Kind::RightBracket])), 42)?;
+        let mut found = Elements::default();
+        if OPT_EXPR.has(self.words.kind()) {
+            self.words
+                .enter(Set::of(&[Kind::Comma, Kind::RightBracket]));
+            let result = self.elements(&mut found);
+            self.words.leave(result.err(), 43)?;
+        }
+        self.close(Kind::RightBracket, 44)?;
+        let Elements {
+            elements,
+            optional,
+            height,
+        } = found;
+        Ok(Part {
+            expr: Expr {
+                id,
+                node: Node::List { elements, optional },
+            },
+            height,
+        })
+    }
+
+    fn elements(&mut self, found: &mut Elements) -> Result<(), Flaw> {
+        loop {
+            let (part, optional) = self.opt_expr(Set::of(&[Kind::Comma]).or_nothing(), 45)?;
+            if optional {
+                found.optional.push(found.elements.len());
+            }
+            found.elements.push(part.expr);
+            found.height = found.height.max(part.height);
+            if !self.another(OPT_EXPR) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn map(&mut self) -> Rule {
+        let open = self.words.take_any();
+        let id = self.build.id(open.start);
+        let mut found = (Vec::new(), 0);
+        self.words
+            .sync(OPT_EXPR.or(Set::of(&[Kind::Comma, Kind::RightBrace])), 46)?;
+        if OPT_EXPR.has(self.words.kind()) {
+            self.words.enter(Set::of(&[Kind::Comma, Kind::RightBrace]));
+            let result = self.entries(&mut found);
+            self.words.leave(result.err(), 47)?;
+        }
+        self.close(Kind::RightBrace, 48)?;
+        Ok(Part {
+            expr: Expr {
+                id,
+                node: Node::Map(found.0),
+            },
+            height: found.1,
+        })
+    }
+
+    fn entries(&mut self, found: &mut (Vec<Entry>, usize)) -> Result<(), Flaw> {
+        loop {
+            // The member is numbered before its key, though its place is the colon's.
+            let id = self.build.id(0);
+            let (key, optional) = self.opt_expr(Set::of(&[Kind::Colon]), 49)?;
+            let colon = self.words.take(Kind::Colon, EXPR, 50)?;
+            self.build.settle(id, colon.start);
+            let value = self.expr(Set::of(&[Kind::Comma]).or_nothing(), 51)?;
+            found.1 = found.1.max(key.height).max(value.height);
+            found.0.push(Entry {
+                id,
+                key: key.expr,
+                value: value.expr,
+                optional,
+            });
+            if !self.another(OPT_EXPR) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn opt_expr(&mut self, follow: Set, site: u8) -> Result<(Part, bool), Flaw> {
+        self.words.enter(follow);
+        let optional = self.words.sync(OPT_EXPR, 52).map(|()| {
+            let optional = self.words.kind() == Kind::Question;
+            if optional {
+                self.words.take_any();
+            }
+            optional
+        });
+        let (optional, result) = match optional {
+            Ok(optional) => (optional, self.expr(NOTHING, 53)),
+            Err(flaw) => (false, Err(flaw)),
+        };
+        Ok((self.finish(result, site)?, optional))
+    }
+
+    /// Goes past a comma after which there is another of these.
+    fn another(&mut self, begin: Set) -> bool {
+        let more = self.words.kind() == Kind::Comma && begin.has(self.words.ahead(1).kind);
+        if more {
+            self.words.take_any();
+        }
+        more
+    }
+
+    /// Goes past what ends a list, with or without a comma before it.
+    fn close(&mut self, kind: Kind, state: u8) -> Result<(), Flaw> {
+        self.words.sync(Set::of(&[Kind::Comma, kind]), state)?;
+        if self.words.kind() == Kind::Comma {
+            self.words.take_any();
+        }
+        self.words.take(kind, NOTHING, 54).map(|_| ())
+    }
+
+    fn literal(&mut self) -> Part {
+        let first = self.words.take_any();
+        let negative = first.kind == Kind::Minus;
+        let token = if negative {
+            self.words.take_any()
+        } else {
+            first
+        };
+        let text = self.words.text_of(token);
+        let value = match token.kind {
+            Kind::True => Ok(Literal::Bool(true)),
+            Kind::False => Ok(Literal::Bool(false)),
+            Kind::Int => integer(&text, negative).ok_or("invalid int literal"),
+            Kind::Uint => unsigned(&text).ok_or("invalid uint literal"),
+            Kind::Float => double(&text, negative).ok_or("invalid double literal"),
+            Kind::String => unquote(&text, false)
+                .map(|bytes| Literal::String(String::from_utf8_lossy(&bytes).into_owned().into())),
+            Kind::Bytes => unquote(&text[1..], true).map(|bytes| Literal::Bytes(bytes.into())),
+            _ => Ok(Literal::Null),
+        };
+        let expr = match value {
+            Ok(value) => self.node(first.start, Node::Literal(value)),
+            Err(message) => self.build.complain(first.start, message),
+        };
+        Part { expr, height: 0 }
+    }
+
+    fn call_or_macro(
+        &mut self,
+        id: Id,
+        function: &str,
+        target: Option<Expr>,
+        args: Vec<Expr>,
+    ) -> Expr {
+        match expand(&mut self.build, id, function, target, args) {
+            Expansion::Done(expr) => expr,
+            Expansion::Wrong(place, message) => self.build.complain(place, message),
+            Expansion::WrongName(place, message) => self.build.complain(place, message),
+            Expansion::Call(target, args) => {
+                let target = target.map(Box::new);
+                Expr {
+                    id,
+                    node: Node::Call {
+                        target,
+                        function: function.into(),
+                        args,
+                    },
+                }
+            }
+        }
+    }
+
+    fn node(&mut self, place: usize, node: Node) -> Expr {
+        Expr {
+            id: self.build.id(place),
+            node,
+        }
+    }
+
+    fn deeper(&mut self, rule: usize) -> Result<(), Flaw> {
+        self.depths[rule] += 1;
+        if self.depths[rule] > DEEPEST {
+            let message = format!("expression recursion limit exceeded: {DEEPEST}");
+            self.words.issues.push(overall(&message));
+            return Err(Flaw::Halt);
+        }
+        Ok(())
+    }
+
+    /// Ends a rule. What went wrong in it was reported, and something stands for what it should have
+    /// been, so that the rule around it can go on.
+    fn finish(&mut self, result: Rule, site: u8) -> Rule {
+        match result {
+            Ok(part) => {
+                self.words.leave(None, site)?;
+                Ok(part)
+            }
+            Err(flaw) => {
+                self.words.leave(Some(flaw), site)?;
+                Ok(Part {
+                    expr: Expr {
+                        id: 0,
+                        node: Node::Literal(Literal::Null),
+                    },
+                    height: 0,
+                })
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Elements {
+    elements: Vec<Expr>,
+    optional: Vec<usize>,
+    height: usize,
+}
+
+fn overall(message: &str) -> Issue {
+    Issue {
+        offset: None,
+        message: message.to_owned(),
+    }
+}
+
+fn call(id: Id, function: &str, args: Vec<Expr>) -> Expr {
+    Expr {
+        id,
+        node: Node::Call {
+            target: None,
+            function: function.into(),
+            args,
+        },
+    }
+}
+
+fn binary(id: Id, operator: Token, left: Part, right: Part) -> Part {
+    let height = 1 + left.height.max(right.height);
+    let function = operator.kind.operator().unwrap_or_default();
+    Part {
+        expr: call(id, function, vec![left.expr, right.expr]),
+        height,
+    }
+}
+
+fn integer(text: &str, negative: bool) -> Option<Literal> {
+    let magnitude = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok()?,
+        None => text.parse().ok()?,
+    };
+    let value = if negative {
+        0i64.checked_sub_unsigned(magnitude)
+    } else {
+        magnitude.try_into().ok()
+    };
+    value.map(Literal::Int)
+}
+
+fn unsigned(text: &str) -> Option<Literal> {
+    let digits = &text[..text.len() - 1];
+    let value = match digits.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => digits.parse(),
+    };
+    value.ok().map(Literal::Uint)
+}
+
+fn double(text: &str, negative: bool) -> Option<Literal> {
+    let value: f64 = text.parse().ok()?;
+    // A number that is too large is none, rather than infinite.
+    value
+        .is_finite()
+        .then_some(Literal::Double(if negative { -value } else { value }))
+}

@@ -1,0 +1,368 @@
+//! What to say about a word that does not fit, and where to go on after it.
+//!
+//! The messages and what follows after the first of them are those of the parser generator that the
+//! reference implementation is made with, which is why this knows its notions: the words that a rule
+//! may go on with, the rules that wait for the present one (`contexts`), and the mode in which no
+//! mistake is reported until a word fitted again.
+
+use super::lexer::{Lexer, Unreadable};
+use super::token::{Kind, Set, Token};
+use crate::issue::Issue;
+
+/// After this many attempts to go on nothing more is tried.
+const ATTEMPTS: usize = 30;
+
+/// One attempt skips at most this many words.
+const SKIPPED: usize = 256;
+
+/// More mistakes than this are not reported.
+const REPORTS: usize = 100;
+
+/// The words of an expression, how far they were read, and how that went.
+pub(crate) struct Words<'a> {
+    pub(crate) text: &'a [char],
+    lexer: Lexer<'a>,
+    tokens: Vec<Token>,
+    at: usize,
+    pub(crate) issues: Vec<Issue>,
+    /// What is between words and could not be read.
+    unreadable: Vec<Unreadable>,
+    /// What may follow each rule that is at work, the innermost last.
+    contexts: Vec<Set>,
+    /// Where in the grammar we are.
+    pub(crate) state: u8,
+    recovering: bool,
+    last_index: Option<usize>,
+    last_states: u64,
+    attempts: usize,
+    reports: usize,
+    halted: bool,
+}
+
+/// Why a rule came to no end.
+pub(crate) enum Flaw {
+    /// The word does not fit, where these would.
+    Mismatch(Set),
+    /// These words fit no alternative.
+    NoViable {
+        /// The first of them.
+        first: Token,
+        /// The one that does not fit.
+        offending: Token,
+    },
+    /// Nothing more is to be read.
+    Halt,
+}
+
+impl<'a> Words<'a> {
+    pub(crate) fn new(text: &'a [char]) -> Self {
+        Self {
+            text,
+            lexer: Lexer::new(text),
+            tokens: Vec::new(),
+            at: 0,
+            issues: Vec::new(),
+            unreadable: Vec::new(),
+            contexts: Vec::new(),
+            state: 0,
+            recovering: false,
+            last_index: None,
+            last_states: 0,
+            attempts: 0,
+            reports: 0,
+            halted: false,
+        }
+    }
+
+    /// The word this many places ahead: 0 is the present one.
+    pub(crate) fn ahead(&mut self, distance: usize) -> Token {
+        let wanted = self.at + distance;
+        while self.tokens.len() <= wanted {
+            if let Some(last) = self.tokens.last()
+                && last.kind == Kind::End
+            {
+                return *last;
+            }
+            match self.lexer.next() {
+                Ok(token) => self.tokens.push(token),
+                Err(unreadable) => {
+                    let Unreadable { start, end } = unreadable;
+                    let quoted = quote(&self.text[start..end].iter().collect::<String>());
+                    self.report(start, format!("token recognition error at: {quoted}"));
+                    self.unreadable.push(unreadable);
+                }
+            }
+        }
+        self.tokens[wanted]
+    }
+
+    /// What the present word is.
+    pub(crate) fn kind(&mut self) -> Kind {
+        self.ahead(0).kind
+    }
+
+    /// The characters of a word.
+    pub(crate) fn text_of(&self, token: Token) -> String {
+        self.text[token.start..token.end].iter().collect()
+    }
+
+    /// Begins a rule after which these may come.
+    pub(crate) fn enter(&mut self, follow: Set) {
+        self.contexts.push(follow);
+    }
+
+    /// Ends a rule that was begun at this place of the grammar, and puts right what went wrong in it.
+    pub(crate) fn leave(&mut self, flaw: Option<Flaw>, site: u8) -> Result<(), Flaw> {
+        if let Some(flaw) = flaw {
+            self.complain(flaw)?;
+            self.recover()?;
+        }
+        self.contexts.pop();
+        self.state = site;
+        Ok(())
+    }
+
+    /// Takes the present word if it is this one. If it is not: one word too many is skipped, one too
+    /// few is assumed, if that makes what follows (`after`) fit.
+    pub(crate) fn take(&mut self, kind: Kind, after: Set, state: u8) -> Result<Token, Flaw> {
+        self.state = state;
+        let token = self.ahead(0);
+        if token.kind == kind {
+            self.matched();
+            self.consume();
+            return Ok(token);
+        }
+        self.attempt()?;
+        let expected = Set::of(&[kind]);
+        if self.ahead(1).kind == kind {
+            self.unwanted(token, expected)?;
+            self.consume();
+            self.matched();
+            let token = self.ahead(0);
+            self.consume();
+            return Ok(token);
+        }
+        if self.in_context(after).has(token.kind) {
+            self.missing(token, expected)?;
+            return Ok(Token {
+                kind,
+                start: token.start,
+                end: token.start,
+            });
+        }
+        Err(Flaw::Mismatch(expected))
+    }
+
+    /// Takes the present word, which is known to fit.
+    pub(crate) fn take_any(&mut self) -> Token {
+        let token = self.ahead(0);
+        self.matched();
+        self.consume();
+        token
+    }
+
+    /// Before a choice: the present word has to be one of these, or one that may be skipped.
+    pub(crate) fn sync(&mut self, local: Set, state: u8) -> Result<(), Flaw> {
+        self.state = state;
+        let token = self.ahead(0);
+        if self.recovering || local.may_end() || local.has(token.kind) {
+            return Ok(());
+        }
+        let expected = self.in_context(local);
+        if expected.has(self.ahead(1).kind) {
+            self.unwanted(token, expected)?;
+            self.consume();
+            self.matched();
+            return Ok(());
+        }
+        Err(Flaw::Mismatch(expected))
+    }
+
+    /// Before a repetition that has been gone through: what does not fit is skipped.
+    pub(crate) fn sync_again(&mut self, local: Set, state: u8) -> Result<(), Flaw> {
+        self.state = state;
+        let token = self.ahead(0);
+        if self.recovering || local.may_end() || local.has(token.kind) {
+            return Ok(());
+        }
+        let expected = self.in_context(local);
+        self.unwanted(token, expected)?;
+        let until = expected.or(self.recovery());
+        while self.kind() != Kind::End && !until.has(self.kind()) {
+            self.consume();
+        }
+        Ok(())
+    }
+
+    fn in_context(&self, local: Set) -> Set {
+        let mut all = local.words();
+        let mut following = local;
+        for context in self.contexts.iter().rev() {
+            if !following.may_end() {
+                return all;
+            }
+            following = *context;
+            all = all.or(following.words());
+        }
+        if following.may_end() {
+            all.or(Set::of(&[Kind::End]))
+        } else {
+            all
+        }
+    }
+
+    fn recovery(&self) -> Set {
+        self.contexts
+            .iter()
+            .fold(Set::of(&[]), |all, context| all.or(context.words()))
+    }
+
+    fn recover(&mut self) -> Result<(), Flaw> {
+        self.attempt()?;
+        let mut skipped = 0;
+        let state = 1 << u64::from(self.state);
+        if self.last_index == Some(self.at) && self.last_states & state != 0 {
+            skipped += 1;
+            self.consume();
+        }
+        self.last_index = Some(self.at);
+        self.last_states |= state;
+        let until = self.recovery();
+        while self.kind() != Kind::End && !until.has(self.kind()) {
+            if skipped == SKIPPED {
+                let message = format!("error recovery token lookahead limit exceeded: {SKIPPED}");
+                self.issues.push(Issue {
+                    offset: None,
+                    message,
+                });
+                return Err(Flaw::Halt);
+            }
+            skipped += 1;
+            self.consume();
+        }
+        Ok(())
+    }
+
+    fn attempt(&mut self) -> Result<(), Flaw> {
+        self.attempts += 1;
+        if self.attempts > ATTEMPTS {
+            let message = format!("error recovery attempt limit exceeded: {ATTEMPTS}");
+            let place = self.ahead(0).start;
+            self.report(place, message);
+            return Err(Flaw::Halt);
+        }
+        Ok(())
+    }
+
+    fn complain(&mut self, flaw: Flaw) -> Result<(), Flaw> {
+        if matches!(flaw, Flaw::Halt) {
+            return Err(flaw);
+        }
+        if self.recovering {
+            return Ok(());
+        }
+        self.recovering = true;
+        match flaw {
+            Flaw::Mismatch(expected) => {
+                let token = self.ahead(0);
+                let message = format!("mismatched input {} expecting {expected}", self.show(token));
+                self.report(token.start, message)
+            }
+            Flaw::NoViable { first, offending } => {
+                let message = self.no_viable(first, offending);
+                self.report(offending.start, message)
+            }
+            Flaw::Halt => {}
+        }
+        self.go_on()
+    }
+
+    fn unwanted(&mut self, token: Token, expected: Set) -> Result<(), Flaw> {
+        if self.recovering {
+            return Ok(());
+        }
+        self.recovering = true;
+        let message = format!("extraneous input {} expecting {expected}", self.show(token));
+        self.report(token.start, message);
+        self.go_on()
+    }
+
+    fn missing(&mut self, token: Token, expected: Set) -> Result<(), Flaw> {
+        if self.recovering {
+            return Ok(());
+        }
+        self.recovering = true;
+        let message = format!("missing {expected} at {}", self.show(token));
+        self.report(token.start, message);
+        self.go_on()
+    }
+
+    fn no_viable(&self, first: Token, offending: Token) -> String {
+        let text: String = match first.kind {
+            Kind::End => "<EOF>".to_owned(),
+            _ => (first.start..offending.end)
+                .filter(|at| {
+                    !self
+                        .unreadable
+                        .iter()
+                        .any(|it| (it.start..it.end).contains(at))
+                })
+                .map(|at| self.text[at])
+                .collect(),
+        };
+        // A reserved word behind a single character is reported as what it is.
+        if let Some(word @ ("true" | "false" | "null")) = text.get(1..) {
+            return format!("mismatched input '{word}' expecting IDENTIFIER");
+        }
+        format!("no viable alternative at input {}", quote(&text))
+    }
+
+    fn show(&self, token: Token) -> String {
+        match token.kind {
+            Kind::End => "'<EOF>'".to_owned(),
+            _ => quote(&self.text_of(token)),
+        }
+    }
+
+    fn report(&mut self, place: usize, message: String) {
+        if self.halted {
+            return;
+        }
+        self.reports += 1;
+        let message = if self.reports > REPORTS {
+            self.halted = true;
+            format!("Syntax error: More than {REPORTS} syntax errors")
+        } else {
+            format!("Syntax error: {message}")
+        };
+        self.issues.push(Issue {
+            offset: Some(place),
+            message,
+        });
+    }
+
+    fn go_on(&self) -> Result<(), Flaw> {
+        if self.halted { Err(Flaw::Halt) } else { Ok(()) }
+    }
+
+    fn matched(&mut self) {
+        self.recovering = false;
+        self.last_index = None;
+        self.last_states = 0;
+    }
+
+    fn consume(&mut self) {
+        if self.kind() != Kind::End {
+            self.at += 1;
+        }
+    }
+}
+
+/// A text in quotes, as messages show it.
+fn quote(text: &str) -> String {
+    let shown = text
+        .replace('\t', "\\t")
+        .replace('\n', "\\n")
+        .replace('\r', "\\r");
+    format!("'{shown}'")
+}
