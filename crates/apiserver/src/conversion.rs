@@ -58,9 +58,13 @@ struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     fn new(to: &'a Custom, versions: &'a [String], objects: &[Object]) -> Self {
-        let known = versions.iter().find(|version| KNOWN.contains(&version.as_str()));
+        let known = versions
+            .iter()
+            .find(|version| KNOWN.contains(&version.as_str()));
         let text = |member: &str| {
-            let text = objects.first().and_then(|first| first.get(member)?.as_str());
+            let text = objects
+                .first()
+                .and_then(|first| first.get(member)?.as_str());
             text.unwrap_or("")
         };
         Self {
@@ -167,7 +171,12 @@ impl<'a> Asked<'a> {
             return Err(self.returned("invalid object: missing metadata in input object"));
         };
         for (member, called) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
-            let text = |of: &Object| of.get(member).and_then(Value::as_str).unwrap_or("").to_owned();
+            let text = |of: &Object| {
+                of.get(member)
+                    .and_then(Value::as_str)
+                    .unwrap_or("")
+                    .to_owned()
+            };
             let (was, is) = (text(before), text(after));
             if was != is {
                 return Err(self.returned(&format!(
@@ -177,13 +186,18 @@ impl<'a> Asked<'a> {
         }
         let free = BTreeSet::from(["labels", "annotations"]);
         after.retain(|member, _| free.contains(member.as_str()));
-        let kept = before.iter().filter(|(name, _)| !free.contains(name.as_str()));
+        let kept = before
+            .iter()
+            .filter(|(name, _)| !free.contains(name.as_str()));
         after.extend(kept.map(|(name, value)| (name.clone(), value.clone())));
         Ok(())
     }
 
     fn failed(&self, why: &str) -> Refusal {
-        Refusal::plain_error(format!("conversion webhook for {} failed: {why}", self.from))
+        Refusal::plain_error(format!(
+            "conversion webhook for {} failed: {why}",
+            self.from
+        ))
     }
 
     fn returned(&self, what: &str) -> Refusal {

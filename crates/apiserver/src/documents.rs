@@ -1,6 +1,5 @@
 //! What the server says about itself: discovery, schemas, version, health.
 
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -14,9 +13,8 @@ use http::header::{
 };
 use http::request::Parts;
 use insula_core::Space;
-use insula_kinds::discovery::{self, Catalog, Root};
-use insula_custom::kind::Version;
 use insula_custom::openapi as custom;
+use insula_kinds::discovery::{self, Catalog, Root};
 use insula_kinds::openapi::V2Base;
 use insula_kinds::{Kind, openapi, protobuf};
 use serde_json::json;
@@ -100,14 +98,18 @@ impl Scope<'_> {
     }
 
     /// The paths of what users define in the third version of OpenAPI.
-    fn v3_paths(&self) -> BTreeSet<String> {
-        self.apis.versions().map(custom::v3_path).collect()
+    fn v3_paths(&self) -> Vec<String> {
+        custom::v3_paths(self.apis.versions())
     }
 
-    /// What users define at one of these paths.
-    fn versions<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Version> {
-        let versions = self.apis.versions();
-        versions.filter(move |version| custom::v3_path(version) == path)
+    /// What users define at a path.
+    fn v3_custom(&self, path: &str) -> Vec<u8> {
+        custom::v3_document(path, self.apis.versions()).unwrap_or_default()
+    }
+
+    /// Whether users define what is at a path.
+    fn is_custom(&self, path: &str) -> bool {
+        self.v3_paths().iter().any(|known| known == path)
     }
 }
 
@@ -260,7 +262,7 @@ impl Documents {
     fn v3_part(&self, path: &str, of: Scope<'_>, parts: &Parts, query: &Query) -> Result<Answer> {
         let filter = |kind: &Kind| serves(of.space, kind);
         let common = openapi::v3_paths(&filter);
-        if !common.iter().any(|known| known == path) && !of.v3_paths().contains(path) {
+        if !common.iter().any(|known| known == path) && !of.is_custom(path) {
             return Ok(Answer::new(StatusCode::NOT_FOUND, Body::empty()));
         }
         if !negotiate::accepts_json(&parts.headers) {
@@ -356,7 +358,7 @@ impl Documents {
             hashes.collect()
         });
         let customs = of.v3_paths().into_iter().map(|path| {
-            let part = custom::v3_document(of.versions(&path));
+            let part = of.v3_custom(&path);
             (path, hash(&part))
         });
         let all = common.iter().cloned().chain(customs).map(|(path, hash)| {
@@ -380,7 +382,7 @@ impl Documents {
             }
             What::V3(path) => match openapi::v3_document(path, &filter) {
                 Some(document) => document,
-                None => custom::v3_document(of.versions(path)),
+                None => of.v3_custom(path),
             },
             What::V3Index => self.v3_index(of),
         }
@@ -391,7 +393,7 @@ impl Name {
     fn of(of: Scope<'_>, what: What) -> Self {
         let customs = match &what {
             What::Aggregated(Root::Api) => 0,
-            What::V3(path) if !of.v3_paths().contains(path) => 0,
+            What::V3(path) if !of.is_custom(path) => 0,
             _ => of.apis.fingerprint(),
         };
         Self {
