@@ -18,6 +18,7 @@ mod estimate;
 mod function;
 mod issue;
 mod parse;
+pub mod pattern;
 mod program;
 mod types;
 
