@@ -14,11 +14,13 @@
 mod embedded;
 mod fill;
 pub mod format;
+mod number;
 pub mod pattern;
 mod prune;
 mod settled;
 mod structural;
 mod validate;
 
+pub use number::settle_numbers;
 pub use structural::{CompileError, Schema};
 pub use validate::{Change, Scale, Verdict};
