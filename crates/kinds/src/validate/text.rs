@@ -2,7 +2,7 @@
 //! own sentences.
 
 /// The sentences, none if all is well.
-pub(crate) type Faults = Vec<String>;
+pub type Faults = Vec<String>;
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
@@ -26,7 +26,7 @@ pub(crate) fn pattern(rule: &str, expression: &str, examples: &[&str]) -> String
 }
 
 /// A DNS label: letters, digits and `-`, up to 63 of them.
-pub(crate) fn dns_label(text: &str) -> Faults {
+pub fn dns_label(text: &str) -> Faults {
     let mut faults = no_more_than(63, text);
     if !is_label(text) {
         faults.push(if is_subdomain(text) {
@@ -43,7 +43,7 @@ pub(crate) fn dns_label(text: &str) -> Faults {
 }
 
 /// A DNS label that begins with a letter.
-pub(crate) fn dns1035_label(text: &str) -> Faults {
+pub fn dns1035_label(text: &str) -> Faults {
     let mut faults = no_more_than(63, text);
     if !is_label(text) || !text.starts_with(|first: char| first.is_ascii_lowercase()) {
         faults.push(pattern(
@@ -56,7 +56,7 @@ pub(crate) fn dns1035_label(text: &str) -> Faults {
 }
 
 /// DNS labels joined by dots, up to 253 bytes.
-pub(crate) fn dns_subdomain(text: &str) -> Faults {
+pub fn dns_subdomain(text: &str) -> Faults {
     let mut faults = no_more_than(253, text);
     if !is_subdomain(text) {
         faults.push(pattern(SUBDOMAIN_RULE, SUBDOMAIN, &["example.com"]));
@@ -95,7 +95,7 @@ pub(crate) fn wildcard_subdomain(text: &str) -> Faults {
 }
 
 /// A name with an optional subdomain before `/`: a label's key.
-pub(crate) fn qualified_name(text: &str) -> Faults {
+pub fn qualified_name(text: &str) -> Faults {
     let mut faults = Vec::new();
     let mut parts = text.split('/');
     let name = match (parts.next(), parts.next(), parts.next()) {
@@ -138,7 +138,7 @@ fn qualified_prefix(prefix: &str, faults: &mut Faults) {
 }
 
 /// A label's value.
-pub(crate) fn label_value(text: &str) -> Faults {
+pub fn label_value(text: &str) -> Faults {
     let mut faults = Vec::new();
     if text.len() > 63 {
         faults.push("must be no more than 63 bytes".to_owned());
