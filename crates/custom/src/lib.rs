@@ -28,6 +28,7 @@ pub mod kind;
 pub mod names;
 pub mod openapi;
 pub mod path;
+mod number;
 pub mod pattern;
 mod prune;
 pub mod scale;
@@ -38,5 +39,6 @@ mod validate;
 
 pub use condition::{Condition, set_condition};
 pub use kind::Definition;
+pub use number::settle_numbers;
 pub use structural::{CompileError, Schema};
 pub use validate::{Change, Scale, Verdict};
