@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::function::{Function, function};
-use crate::types::{ObjectType, Type};
+use crate::types::{Field, ObjectType, Type};
 
 /// Variables, types and functions. It is cheap to clone.
 ///
@@ -49,11 +49,30 @@ impl Environment {
         self
     }
 
-    /// With the functions that only policies that change objects have.
+    /// With what only policies that change objects have: `jsonpatch.escapeKey`, `JSONPatch{…}`, and
+    /// `Object{…}`, `Object.spec{…}` and so on, with any fields.
     #[must_use]
     pub fn with_mutation(mut self) -> Self {
         self.mutation = true;
-        self
+        let field = |name: &str, of| {
+            (
+                name.to_owned(),
+                Field {
+                    of,
+                    name: name.to_owned(),
+                },
+            )
+        };
+        let patch = ObjectType {
+            name: "JSONPatch".to_owned(),
+            fields: BTreeMap::from([
+                field("op", Type::String),
+                field("path", Type::String),
+                field("from", Type::String),
+                field("value", Type::Dyn),
+            ]),
+        };
+        self.with_object(Arc::new(patch))
     }
 
     /// The type of a variable, or of the name of a type.
@@ -63,6 +82,10 @@ impl Environment {
         }
         let of = match self.objects.get(name) {
             Some(of) => Type::Object(of.clone()),
+            None if self.mutation && is_open(name) => Type::Object(Arc::new(ObjectType {
+                name: name.to_owned(),
+                fields: BTreeMap::new(),
+            })),
             None => type_named(name)?,
         };
         Some(Type::Meta(Arc::new(of)))
@@ -74,10 +97,12 @@ impl Environment {
         (self.mutation || !name.starts_with("jsonpatch.")).then_some(found)
     }
 
-    /// Whether the name of a type is also its value. Two names are only there to be looked up: they
-    /// can be checked, but not evaluated.
-    pub(crate) fn evaluates(&self, name: &str) -> bool {
-        self.variables.contains_key(name) || !matches!(name, "duration" | "timestamp")
+    /// The type of a field. What an `Object` of a mutation has is not known.
+    pub(crate) fn field(&self, of: &ObjectType, field: &str) -> Option<Type> {
+        if self.mutation && is_open(&of.name) {
+            return Some(Type::Dyn);
+        }
+        of.fields.get(field).map(|field| field.of.clone())
     }
 }
 
@@ -90,6 +115,10 @@ pub enum OldSelf {
     Optional,
 }
 
+fn is_open(name: &str) -> bool {
+    name == "Object" || name.starts_with("Object.")
+}
+
 fn type_named(name: &str) -> Option<Type> {
     let param = |name: &str| Type::Param(name.into());
     Some(match name {
@@ -99,7 +128,7 @@ fn type_named(name: &str) -> Option<Type> {
         "int" => Type::Int,
         "uint" => Type::Uint,
         "string" => Type::String,
-        "null_type" | "google.protobuf.NullValue" => Type::Null,
+        "null_type" => Type::Null,
         "list" => Type::list(param("A")),
         "map" => Type::map(param("A"), param("B")),
         "google.protobuf.Duration" | "duration" => Type::Duration,
@@ -107,7 +136,8 @@ fn type_named(name: &str) -> Option<Type> {
         "type" => Type::Opaque("type".into()),
         "optional_type" => Type::optional(param("T")),
         "net.IP" | "net.CIDR" => Type::Opaque(name.into()),
-        "google.protobuf.Value" | "google.protobuf.Any" => Type::Dyn,
+        "google.protobuf.Value" => Type::Dyn,
+        "google.protobuf.Any" => Type::Opaque("any".into()),
         "google.protobuf.ListValue" => Type::list(Type::Dyn),
         "google.protobuf.Struct" => Type::map(Type::String, Type::Dyn),
         _ => return None,

@@ -85,6 +85,8 @@ impl Validator<'_> {
         };
         let valid = match (function, literal) {
             ("duration", Literal::String(text)) => moment::is_duration(text),
+            // There is such an overload, but nothing that evaluates it.
+            ("duration", Literal::Int(_)) => false,
             ("timestamp", Literal::String(text)) => moment::is_timestamp(text),
             ("timestamp", Literal::Int(seconds)) => moment::is_moment(*seconds),
             ("matches", Literal::String(text)) => regex::Regex::new(text).is_ok(),

@@ -327,32 +327,44 @@ impl<'a> Parser<'a> {
 
     fn member(&mut self, site: u8) -> Rule {
         self.words.enter(NOTHING);
-        let result = self.member_body();
-        self.finish(result, site)
+        match self.member_body() {
+            // What was read before the mistake stands for all of it.
+            Ok((part, flaw)) => {
+                self.words.leave(flaw, site)?;
+                Ok(part)
+            }
+            Err(flaw) => self.finish(Err(flaw), site),
+        }
     }
 
-    fn member_body(&mut self) -> Rule {
+    fn member_body(&mut self) -> Result<(Part, Option<Flaw>), Flaw> {
         let mut operand = self.primary(20)?;
         loop {
             operand = match self.words.kind() {
-                Kind::Dot => self.select(operand)?,
+                Kind::Dot => {
+                    if let Some(flaw) = self.selects_nothing() {
+                        return Ok((operand, Some(flaw)));
+                    }
+                    self.select(operand)?
+                }
                 Kind::LeftBracket => self.index(operand)?,
-                _ => return Ok(operand),
+                _ => return Ok((operand, None)),
             };
         }
     }
 
+    /// Whether what is after the dot cannot be selected.
+    fn selects_nothing(&mut self) -> Option<Flaw> {
+        let (first, offending) = (self.words.ahead(0), self.words.ahead(1));
+        self.words.state = 21;
+        let fits = offending.kind == Kind::Question || NAME.has(offending.kind);
+        (!fits).then_some(Flaw::NoViable { first, offending })
+    }
+
     fn select(&mut self, operand: Part) -> Rule {
         let (dot, next) = (self.words.ahead(0), self.words.ahead(1));
-        self.words.state = 21;
         if next.kind == Kind::Ident && self.words.ahead(2).kind == Kind::LeftParen {
             return self.member_call(operand);
-        }
-        if next.kind != Kind::Question && !NAME.has(next.kind) {
-            return Err(Flaw::NoViable {
-                first: dot,
-                offending: next,
-            });
         }
         self.words.take_any();
         let optional = next.kind == Kind::Question;

@@ -87,8 +87,8 @@ impl<'a> Words<'a> {
                 Ok(token) => self.tokens.push(token),
                 Err(unreadable) => {
                     let Unreadable { start, end } = unreadable;
-                    let quoted = quote(&self.text[start..end].iter().collect::<String>());
-                    self.report(start, format!("token recognition error at: {quoted}"));
+                    let found: String = self.text[start..end].iter().collect();
+                    self.report(start, format!("token recognition error at: '{found}'"));
                     self.unreadable.push(unreadable);
                 }
             }
