@@ -17,7 +17,7 @@ pub(super) const MAX_ERRORS: usize = 1_000;
 
 /// How many checks an object may take. A large schema times a large object would keep a
 /// core busy for minutes; a large object and a usual schema stay far below.
-const MAX_CHECKS: u64 = 20_000_000;
+pub(super) const MAX_CHECKS: u64 = 20_000_000;
 
 /// A walk through an object.
 pub(super) struct Judge<'a> {
@@ -36,6 +36,19 @@ impl<'a> Judge<'a> {
             under,
             left: MAX_CHECKS,
         }
+    }
+
+    /// The same for whoever judges many values: no more checks than these are made.
+    pub fn with_checks(schema: &'a Schema, left: u64) -> Self {
+        Self {
+            left,
+            ..Self::new(schema, None)
+        }
+    }
+
+    /// How many checks may still be made.
+    pub fn checks(&self) -> u64 {
+        self.left
     }
 
     /// What is wrong with the value; faults of what equals `old` are forgiven.
