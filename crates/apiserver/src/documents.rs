@@ -375,6 +375,7 @@ impl Documents {
             What::Aggregated(root) => of.catalog().aggregated(*root).into_json(),
             What::V2 if of.apis.fingerprint() == 0 => openapi::v2_document(&filter),
             What::V2 => V2Base::new(&filter).with(&custom::v2_part(of.apis.versions())),
+            What::V2Protobuf if of.apis.fingerprint() == 0 => openapi::v2_protobuf(&filter),
             What::V2Protobuf => {
                 let mut document = openapi::v2_protobuf(&filter);
                 document.extend(custom::v2_part(of.apis.versions()).protobuf());
