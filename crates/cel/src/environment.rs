@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::function::{Function, function};
 use crate::types::{Field, ObjectType, Type};
 
-/// Variables, types and functions. It is cheap to clone.
+/// Variables, types and functions.
 ///
 /// The functions are those of Kubernetes' base environment, which include the ones on an authorizer:
 /// without the variable `authorizer` there is nothing to call them on.
