@@ -89,7 +89,7 @@ impl Validator<'_> {
             ("duration", Literal::Int(_)) => false,
             ("timestamp", Literal::String(text)) => moment::is_timestamp(text),
             ("timestamp", Literal::Int(seconds)) => moment::is_moment(*seconds),
-            ("matches", Literal::String(text)) => regex::Regex::new(text).is_ok(),
+            ("matches", Literal::String(text)) => crate::library::compile_regex(text).is_ok(),
             _ => true,
         };
         if !valid {

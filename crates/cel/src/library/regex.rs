@@ -78,7 +78,10 @@ impl Pattern {
     }
 
     pub(crate) fn apply<'a>(&self, _: &mut Scope, arguments: Vec<Value<'a>>) -> Outcome<'a> {
-        run(self.kind, &self.regex, &arguments)
+        match arguments.first() {
+            Some(Value::String(_)) => run(self.kind, &self.regex, &arguments),
+            _ => Err(EvalError::no_such_overload()),
+        }
     }
 }
 
