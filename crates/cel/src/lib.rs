@@ -21,6 +21,7 @@ mod function;
 mod issue;
 mod library;
 mod parse;
+pub mod pattern;
 mod program;
 mod types;
 mod value;

@@ -15,6 +15,8 @@ mod grammar;
 mod lexer;
 mod literal;
 mod recover;
+#[cfg(test)]
+mod tests;
 mod token;
 
 use crate::ast::Expr;

@@ -15,7 +15,7 @@ fn print(result: Result<Value<'_>, insula_cel::EvalError>) -> String {
 
 #[test]
 fn rules_compute_and_cost_what_they_do_in_kubernetes() {
-    let mut lines = include_str!("data/cost.jsonl").lines();
+    let mut lines = include_str!("data/golden-cel-cost.jsonl").lines();
     let parse = |line: &str| serde_json::from_str::<Json>(line).expect("a line of JSON");
     let first = parse(lines.next().expect("the schema and the object"));
     let (schema, object) = (&first["schema"], &first["value"]);

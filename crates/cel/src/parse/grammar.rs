@@ -313,7 +313,7 @@ impl<'a> Parser<'a> {
     }
 
     fn signed(&mut self, first: Token, count: usize, function: &str) -> Rule {
-        if count % 2 == 0 {
+        if count.is_multiple_of(2) {
             return self.member(19);
         }
         let id = self.build.id(first.start);
