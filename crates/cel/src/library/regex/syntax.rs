@@ -351,6 +351,9 @@ fn member(rest: &str, in_class: bool) -> Result<(usize, String), String> {
         'p' | 'P' => return property(rest),
         'x' => return hexadecimal(rest),
         '0'..='7' => return octal(rest, letter),
+        _ if letter == ' ' || letter.is_ascii_control() => {
+            return Ok((2, format!("\\x{{{:x}}}", letter as u32)));
+        }
         _ if letter.is_ascii_punctuation() => {
             let escaped = format!("\\{letter}");
             return Ok((
