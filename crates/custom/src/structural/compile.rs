@@ -90,10 +90,8 @@ impl Compiler {
         self.structure(json, place, &mut node)?;
         node.checks = self.checks(json, &node).map(Box::new);
         node.junctors = self.junctors(json, place)?.map(Box::new);
-        let ruled = !rules::listed(whole).is_empty();
-        node.ruled = ruled || self.below(&node).any(|node| node.ruled);
-        if ruled && !place.junctor {
-            node.rules = self.rules(whole, &node, place).map(Box::new);
+        if !place.junctor {
+            self.rules(whole, &mut node, place);
         }
         if node.default.is_some() && !place.meta {
             self.unpruned.push(id);
@@ -102,10 +100,22 @@ impl Compiler {
         Ok(id)
     }
 
-    fn rules(&mut self, json: &Value, node: &Node, place: Place<'_>) -> Option<Rules> {
+    /// Compiles the rules of a node. Where expressions cannot speak of its values, neither
+    /// they nor the rules below count.
+    fn rules(&mut self, json: &Value, node: &mut Node, place: Place<'_>) {
+        let own = !rules::listed(json).is_empty();
+        if !own && !self.below(node).any(|node| node.ruled) {
+            return;
+        }
         let resource = node.embedded || place.depth == 0;
-        let shape = self.shapes.of(&self.nodes, node, resource)?;
-        Rules::of(json, node, &self.nodes, shape, resource)
+        let Some(shape) = self.shapes.of(&self.nodes, node, resource) else {
+            return;
+        };
+        node.ruled = true;
+        if own {
+            let rules = Rules::of(json, node, &self.nodes, shape, resource);
+            node.rules = rules.map(Box::new);
+        }
     }
 
     /// The nodes of the values inside of a value.
