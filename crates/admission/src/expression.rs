@@ -118,7 +118,7 @@ impl Compiler {
             environment = environment.with("variables", Type::Object(Arc::new(of)));
         }
         if matches!(role, Role::Apply | Role::Patch) {
-            environment = environment.with_mutation();
+            environment = environment.with_mutation().with_object(Arc::clone(&PATCH));
         }
         environment
     }
@@ -129,7 +129,7 @@ impl Role {
     fn results(self) -> &'static [Type] {
         static OBJECT: LazyLock<[Type; 1]> = LazyLock::new(|| [object("Object", &[])]);
         static PATCHES: LazyLock<[Type; 1]> =
-            LazyLock::new(|| [Type::list(object("JSONPatch", &[]))]);
+            LazyLock::new(|| [Type::list(Type::Object(Arc::clone(&PATCH)))]);
         match self {
             Self::Condition | Self::Validation => &[Type::Bool],
             Self::Message => &[Type::String],
@@ -140,6 +140,18 @@ impl Role {
         }
     }
 }
+
+/// An operation of a JSON patch.
+static PATCH: LazyLock<Arc<ObjectType>> = LazyLock::new(|| {
+    let text = || Type::String;
+    let fields = [
+        ("op", text()),
+        ("path", text()),
+        ("from", text()),
+        ("value", Type::Dyn),
+    ];
+    Arc::new(object_type("JSONPatch", &fields))
+});
 
 /// What every expression sees.
 static BASE: LazyLock<Environment> = LazyLock::new(|| {
@@ -230,6 +242,10 @@ fn namespace() -> Type {
 }
 
 fn object(name: &str, fields: &[(&str, Type)]) -> Type {
+    Type::Object(Arc::new(object_type(name, fields)))
+}
+
+fn object_type(name: &str, fields: &[(&str, Type)]) -> ObjectType {
     let field = |(name, of): &(&str, Type)| {
         let field = Field {
             of: of.clone(),
@@ -237,10 +253,10 @@ fn object(name: &str, fields: &[(&str, Type)]) -> Type {
         };
         ((*name).to_owned(), field)
     };
-    Type::Object(Arc::new(ObjectType {
+    ObjectType {
         name: name.to_owned(),
         fields: fields.iter().map(field).collect(),
-    }))
+    }
 }
 
 /// The type as which a variable's value is known: what has fields of its own, or is of a

@@ -178,8 +178,8 @@ impl Checker<'_> {
         let (target, was_optional) = unwrap(&operand);
         let result = match target {
             Type::Map(_, value) => Type::clone(value),
-            Type::Object(of) => match of.fields.get(field) {
-                Some(field) => field.of.clone(),
+            Type::Object(of) => match of.field(field) {
+                Some(of) => of,
                 None => {
                     self.complain(id, format!("undefined field '{field}'"));
                     Type::Error
@@ -298,7 +298,7 @@ impl Checker<'_> {
             return;
         };
         let declared = match of {
-            Type::Object(of) => of.fields.get(&**name).map(|field| field.of.clone()),
+            Type::Object(of) => of.field(name),
             _ => return,
         };
         if declared.is_none() {

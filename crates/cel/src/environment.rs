@@ -49,7 +49,7 @@ impl Environment {
         self
     }
 
-    /// With the functions that only policies that change objects have.
+    /// With the functions and the types of objects that only policies that change objects have.
     #[must_use]
     pub fn with_mutation(mut self) -> Self {
         self.mutation = true;
@@ -63,6 +63,12 @@ impl Environment {
         }
         let of = match self.objects.get(name) {
             Some(of) => Type::Object(of.clone()),
+            None if self.mutation && ObjectType::is_made(name) => {
+                Type::Object(Arc::new(ObjectType {
+                    name: name.to_owned(),
+                    fields: BTreeMap::new(),
+                }))
+            }
             None => type_named(name)?,
         };
         Some(Type::Meta(Arc::new(of)))
