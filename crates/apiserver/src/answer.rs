@@ -77,8 +77,8 @@ impl Answer {
 
     /// With what the caller should know.
     #[must_use]
-    pub fn warned(mut self, warnings: Vec<String>) -> Self {
-        self.warnings = warnings;
+    pub fn warned(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
+        self.warnings.extend(warnings);
         self
     }
 

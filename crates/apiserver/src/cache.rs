@@ -225,7 +225,7 @@ impl Cache {
 
     /// Forgets the objects of a kind in a space that does not serve it any more: its watches
     /// end, its memory is given back.
-    fn clear(&self, group: &str, resource: &str, space: &Space, revision: Revision) {
+    pub(crate) fn clear(&self, group: &str, resource: &str, space: &Space, revision: Revision) {
         self.cleared.fetch_max(revision.get(), Ordering::AcqRel);
         let mut customs = self.customs.write().unwrap_or_else(PoisonError::into_inner);
         let Some(shelves) = customs.get_mut(group) else {
@@ -270,15 +270,30 @@ impl Cache {
     /// Notes whose policy is in memory now.
     pub(crate) fn note_compiled(&self, life: &Arc<Life>) {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        compiled.push(Arc::downgrade(life));
+        if !life.noted.swap(true, Ordering::AcqRel) {
+            compiled.push(Arc::downgrade(life));
+        }
+    }
+
+    /// Every tenant is served other kinds from now on, and so is the system.
+    pub(crate) fn all_serve_anew(&self, revision: Revision) {
+        let lives = self.lives.read().unwrap_or_else(PoisonError::into_inner);
+        for life in lives.values() {
+            life.serve_anew(revision);
+        }
     }
 
     /// Gives back the memory of policies that nobody asked since the last call but one.
     fn drop_idle_policies(&self) {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         compiled.retain(|life| {
-            let life = life.upgrade();
-            life.is_some_and(|life| life.keeps_policy())
+            let Some(life) = life.upgrade() else {
+                return false;
+            };
+            // Both are asked, each for itself.
+            let kept = life.keeps_policy() | life.keeps_apis();
+            life.noted.store(kept, Ordering::Release);
+            kept
         });
     }
 

@@ -18,6 +18,7 @@ use insula_kinds::{Kind, openapi, protobuf};
 use serde_json::json;
 
 use crate::answer::Answer;
+use crate::apis::Apis;
 use crate::body::Body;
 use crate::negotiate::{self, Media, OpenApiMedia};
 use crate::query::Query;
@@ -64,6 +65,8 @@ impl Default for Since {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Name {
     system: bool,
+    /// The same for spaces in which users have defined the same.
+    customs: u64,
     what: What,
 }
 
@@ -74,6 +77,20 @@ enum What {
     V2Protobuf,
     V3Index,
     V3(String),
+}
+
+/// What documents are about.
+#[derive(Clone, Copy)]
+struct Scope<'a> {
+    space: &'a Space,
+    apis: &'a Apis,
+}
+
+impl Scope<'_> {
+    fn catalog(&self) -> Catalog {
+        let filter = |kind: &Kind| serves(self.space, kind);
+        Catalog::of(&filter).with(self.apis.discovered())
+    }
 }
 
 /// How many documents are kept though nobody holds them.
@@ -112,6 +129,8 @@ pub fn answer(
 ) -> Result<Answer> {
     let documents = &app.documents;
     let filter = |kind: &Kind| serves(space, kind);
+    let apis = app.registry.apis(space).ok_or_else(Refusal::no_such_path)?;
+    let of = Scope { space, apis: &apis };
     match document {
         Document::Api | Document::Apis => {
             let root = if *document == Document::Api {
@@ -120,31 +139,31 @@ pub fn answer(
                 Root::Apis
             };
             if let Some(media) = negotiate::wants_aggregated(&parts.headers) {
-                return documents.aggregated(root, space, media, parts);
+                return documents.aggregated(root, of, media, parts);
             }
             legacy(
                 match root {
                     Root::Api => discovery::api_versions(&documents.address),
-                    Root::Apis => Catalog::of(&filter).api_group_list(),
+                    Root::Apis => of.catalog().api_group_list(),
                 },
                 parts,
                 query,
             )
         }
         Document::Group(group) => {
-            let found = Catalog::of(&filter).api_group(group);
+            let found = of.catalog().api_group(group);
             legacy(found.ok_or_else(Refusal::no_such_path)?, parts, query)
         }
         Document::Resources { group, version } => {
-            let found = Catalog::of(&filter).api_resource_list(group, version);
+            let found = of.catalog().api_resource_list(group, version);
             legacy(found.ok_or_else(Refusal::no_such_path)?, parts, query)
         }
         Document::OpenApiV2 => Ok(match negotiate::openapi_v2(&parts.headers) {
             Some(OpenApiMedia::Json) => {
-                documents.conditional(space, What::V2, parts, "application/json")
+                documents.conditional(of, What::V2, parts, "application/json")
             }
             Some(OpenApiMedia::Protobuf) => documents.conditional(
-                space,
+                of,
                 What::V2Protobuf,
                 parts,
                 "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
@@ -152,9 +171,9 @@ pub fn answer(
             None => Answer::new(StatusCode::NOT_ACCEPTABLE, Body::empty()),
         }),
         Document::OpenApiV3 => {
-            Ok(documents.conditional(space, What::V3Index, parts, "text/plain; charset=utf-8"))
+            Ok(documents.conditional(of, What::V3Index, parts, "text/plain; charset=utf-8"))
         }
-        Document::OpenApiV3Part(path) => documents.v3_part(path, space, parts, query),
+        Document::OpenApiV3Part(path) => documents.v3_part(path, of, parts, query),
         Document::Metrics => {
             if !space.is_system() {
                 return Err(Refusal::no_such_path());
@@ -184,17 +203,16 @@ impl Documents {
         }
     }
 
-    fn aggregated(&self, root: Root, space: &Space, media: Media, parts: &Parts) -> Result<Answer> {
-        let slot = self.get(space, What::Aggregated(root));
-        let made = self.made(space, What::Aggregated(root), &slot);
+    fn aggregated(&self, root: Root, of: Scope<'_>, media: Media, parts: &Parts) -> Result<Answer> {
+        let slot = self.get(of, What::Aggregated(root));
+        let made = self.made(of, What::Aggregated(root), &slot);
         let (body, content_type) = match media {
             Media::Json => (
                 made.body.clone(),
                 "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
             ),
             Media::Protobuf => {
-                let filter = |kind: &Kind| serves(space, kind);
-                let document = Catalog::of(&filter).aggregated(root);
+                let document = of.catalog().aggregated(root);
                 let mut raw = Vec::new();
                 protobuf::encode(document.type_id(), &document.object(), &mut raw);
                 let sealed =
@@ -219,8 +237,8 @@ impl Documents {
             .header(CACHE_CONTROL, HeaderValue::from_static("public")))
     }
 
-    fn v3_part(&self, path: &str, space: &Space, parts: &Parts, query: &Query) -> Result<Answer> {
-        let filter = |kind: &Kind| serves(space, kind);
+    fn v3_part(&self, path: &str, of: Scope<'_>, parts: &Parts, query: &Query) -> Result<Answer> {
+        let filter = |kind: &Kind| serves(of.space, kind);
         if !openapi::v3_paths(&filter).iter().any(|known| known == path) {
             return Ok(Answer::new(StatusCode::NOT_FOUND, Body::empty()));
         }
@@ -228,8 +246,8 @@ impl Documents {
             return Ok(Answer::new(StatusCode::NOT_ACCEPTABLE, Body::empty()));
         }
         let what = What::V3(path.to_owned());
-        let slot = self.get(space, what.clone());
-        let made = self.made(space, what.clone(), &slot);
+        let slot = self.get(of, what.clone());
+        let made = self.made(of, what.clone(), &slot);
         match query.get("hash") {
             Some(hash) if hash != made.hash => {
                 let right = format!("{}?hash={}", parts.uri.path(), made.hash);
@@ -239,26 +257,26 @@ impl Documents {
             }
             Some(_) => {
                 let forever = HeaderValue::from_static("public, immutable");
-                let answer = self.conditional(space, what, parts, "application/json");
+                let answer = self.conditional(of, what, parts, "application/json");
                 let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(YEAR);
                 Ok(answer
                     .header(CACHE_CONTROL, forever)
                     .header(EXPIRES, Since(end).header()))
             }
-            None => Ok(self.conditional(space, what, parts, "application/json")),
+            None => Ok(self.conditional(of, what, parts, "application/json")),
         }
     }
 
     /// The document, or that it is what the caller has.
     fn conditional(
         &self,
-        space: &Space,
+        of: Scope<'_>,
         what: What,
         parts: &Parts,
         content_type: &'static str,
     ) -> Answer {
-        let slot = self.get(space, what.clone());
-        let made = self.made(space, what, &slot);
+        let slot = self.get(of, what.clone());
+        let made = self.made(of, what, &slot);
         let etag = quoted(&made.hash);
         if parts.headers.get(IF_NONE_MATCH) == Some(&etag) {
             return Answer::new(StatusCode::NOT_MODIFIED, Body::empty()).header(ETAG, etag);
@@ -279,8 +297,8 @@ impl Documents {
     }
 
     /// The place of a document, which stays as long as somebody holds it and a while after.
-    fn get(&self, space: &Space, what: What) -> Arc<Slot> {
-        let name = Name::of(space, what);
+    fn get(&self, of: Scope<'_>, what: What) -> Arc<Slot> {
+        let name = Name::of(of, what);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|(_, slot)| slot.strong_count() > 0);
         let found = kept.iter().find(|(known, _)| *known == name);
@@ -301,14 +319,14 @@ impl Documents {
     }
 
     /// What is in that place, made if nobody has yet.
-    fn made<'a>(&self, space: &Space, what: What, slot: &'a Slot) -> &'a Made {
-        slot.get_or_init(|| Made::new(self.make(&Name::of(space, what))))
+    fn made<'a>(&self, of: Scope<'_>, what: What, slot: &'a Slot) -> &'a Made {
+        slot.get_or_init(|| Made::new(self.make(of, &Name::of(of, what))))
     }
 
-    fn make(&self, name: &Name) -> Vec<u8> {
+    fn make(&self, of: Scope<'_>, name: &Name) -> Vec<u8> {
         let filter = |kind: &Kind| name.system || !kind.system_only;
         match &name.what {
-            What::Aggregated(root) => Catalog::of(&filter).aggregated(*root).into_json(),
+            What::Aggregated(root) => of.catalog().aggregated(*root).into_json(),
             What::V2 => openapi::v2_document(&filter),
             What::V2Protobuf => openapi::v2_protobuf(&filter),
             What::V3(path) => openapi::v3_document(path, &filter).unwrap_or_default(),
@@ -326,9 +344,14 @@ impl Documents {
 }
 
 impl Name {
-    const fn of(space: &Space, what: What) -> Self {
+    fn of(of: Scope<'_>, what: What) -> Self {
+        let customs = match what {
+            What::Aggregated(Root::Api) => 0,
+            _ => of.apis.fingerprint(),
+        };
         Self {
-            system: space.is_system(),
+            system: of.space.is_system(),
+            customs,
             what,
         }
     }

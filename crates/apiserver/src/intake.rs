@@ -1,11 +1,12 @@
 //! From a body to an object of the kind that the path names.
 
 use bytes::Bytes;
-use insula_kinds::decode::{self, DecodeError, Identity};
-use insula_kinds::{Kind, Object, TypeId, Value, kinds, protobuf};
+use insula_kinds::decode::{self, DecodeError, Decoded, Identity};
+use insula_kinds::{FieldError, Kind, Object, TypeId, Value, kinds, protobuf};
 
 use crate::negotiate::Media;
 use crate::query::FieldValidation;
+use crate::served::{Custom, Served};
 use crate::status::{Refusal, Result};
 
 /// The largest body.
@@ -78,6 +79,94 @@ pub fn read(sent: &Sent, expected: Expected<'_>, validation: FieldValidation) ->
         object: decoded.object,
         warnings,
     })
+}
+
+/// The object of a kind that a space serves in a body.
+pub fn read_kind(sent: &Sent, kind: &Served, validation: FieldValidation) -> Result<Written> {
+    match kind.custom() {
+        None => read(sent, Expected::from(&**kind), validation),
+        Some(custom) => read_custom(sent, custom, validation),
+    }
+}
+
+/// The object of a kind that users define in a body. What its schema does not know is left
+/// out.
+fn read_custom(sent: &Sent, custom: &Custom, validation: FieldValidation) -> Result<Written> {
+    let kind = &custom.version().kind;
+    let expected = Expected::from(kind);
+    let decoded = match sent.media {
+        Media::Json => decode::custom_json(&sent.body),
+        Media::Yaml => decode::custom_yaml(&sent.body),
+        Media::Protobuf => return Err(Refusal::unsupported_custom_body()),
+    };
+    let mut decoded = match decoded {
+        Ok(decoded) => decoded,
+        Err(error) => return Err(refuse(sent, expected, &error)),
+    };
+    check_custom(&decoded.object, sent, expected)?;
+    settle_custom(custom, &mut decoded)?;
+    let warnings = settle(decoded.problems, validation).map_err(|problems| {
+        let error = DecodeError::Type(format!("strict decoding error: {problems}"));
+        unhandled(expected, &error)
+    })?;
+    Ok(Written {
+        object: decoded.object,
+        warnings,
+    })
+}
+
+/// Leaves out what the schema does not know, and says so.
+pub fn settle_custom(custom: &Custom, decoded: &mut Decoded) -> Result<()> {
+    let schema = custom.schema()?;
+    let mut unknown = Vec::new();
+    schema.prune(&mut decoded.object, &mut unknown);
+    let coerced = schema.coerce_embedded(&mut decoded.object, &mut unknown);
+    coerced.map_err(|why| {
+        let error = DecodeError::Type(why.to_string());
+        unhandled(Expected::from(&custom.version().kind), &error)
+    })?;
+    unknown.sort();
+    let unknown = unknown
+        .iter()
+        .map(|path| format!("unknown field \"{path}\""));
+    decoded.problems.extend(unknown);
+    Ok(())
+}
+
+/// Objects of kinds that users define say what they are: nothing is assumed.
+fn check_custom(object: &Object, sent: &Sent, expected: Expected<'_>) -> Result<()> {
+    let text = |member: &str| object.get(member).and_then(Value::as_str).unwrap_or("");
+    for (member, called) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
+        if text(member).is_empty() {
+            let body = String::from_utf8_lossy(&sent.body);
+            return Err(Refusal::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): Object '{called}' is \
+                 missing in '{body}' ({})",
+                expected.kind,
+                decode::excerpt(&sent.body),
+            )));
+        }
+    }
+    let (given, wanted) = (text("apiVersion"), expected.api_version);
+    if given != wanted {
+        return Err(Refusal::bad_request(format!(
+            "the API version in the data ({given}) does not match the expected API version \
+             ({wanted})"
+        )));
+    }
+    if text("kind") != expected.kind {
+        let why = format!("must be {}", expected.kind);
+        let error = FieldError::invalid_text("kind", text("kind"), &why);
+        let name = object.get("metadata").and_then(|of| of.get("name"));
+        let name = name.and_then(Value::as_str).unwrap_or("");
+        return Err(Refusal::invalid_named(
+            text("kind"),
+            expected.group,
+            name,
+            &[error],
+        ));
+    }
+    Ok(())
 }
 
 /// What is to be done about unknown and duplicate fields: warnings, or a refusal with all

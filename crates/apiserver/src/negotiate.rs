@@ -58,6 +58,21 @@ pub enum FormVersion {
 
 /// What the request accepts, from its headers and parameters.
 pub fn accepted(headers: &HeaderMap, query: &Query) -> Result<Accepted> {
+    choose(headers, query, |_| true)
+}
+
+/// The same for objects of a kind that users define: whole ones have no protobuf.
+pub fn accepted_custom(headers: &HeaderMap, query: &Query) -> Result<Accepted> {
+    choose(headers, query, |accepted| {
+        accepted.media != Media::Protobuf || accepted.form != Form::Whole
+    })
+}
+
+fn choose(
+    headers: &HeaderMap,
+    query: &Query,
+    served: impl Fn(&Accepted) -> bool,
+) -> Result<Accepted> {
     let accept = accept(headers);
     let mut clauses = clauses(&accept);
     if clauses.is_empty() {
@@ -71,7 +86,9 @@ pub fn accepted(headers: &HeaderMap, query: &Query) -> Result<Accepted> {
     if !known {
         return Err(Refusal::not_acceptable());
     }
-    let chosen = clauses.iter().find_map(|clause| clause.accepted());
+    let chosen = clauses
+        .iter()
+        .find_map(|clause| clause.accepted().filter(&served));
     let mut accepted = chosen.ok_or_else(|| {
         Refusal::no_such_form(
             "only the following media types are accepted: application/json, application/yaml, \

@@ -8,6 +8,7 @@ use insula_kinds::{Kind, KindId, kinds};
 use insula_store::{Key, Outcome, Store, Transaction};
 use tokio::sync::Notify;
 
+use crate::apis::Definitions;
 use crate::built_in;
 use crate::cache::{Cache, Collection, Life, Stored};
 use crate::served::{Served, Shelved};
@@ -21,6 +22,7 @@ pub struct Registry {
     layout: Layout,
     tokens: Tokens,
     closing: Closing,
+    definitions: Definitions,
     /// The revision of the last change that went through here.
     committed: AtomicU64,
 }
@@ -99,6 +101,7 @@ impl Registry {
             layout,
             tokens: Tokens::new(secret),
             closing: Closing::default(),
+            definitions: Definitions::default(),
             committed: AtomicU64::new(0),
         }
     }
@@ -127,6 +130,11 @@ impl Registry {
     /// Makes and checks continue tokens.
     pub const fn tokens(&self) -> &Tokens {
         &self.tokens
+    }
+
+    /// What users define, compiled.
+    pub const fn definitions(&self) -> &Definitions {
+        &self.definitions
     }
 
     /// How keys are made.

@@ -34,6 +34,7 @@ use crate::authorize::{Granted, authorize, authorize_path, permit};
 use crate::body::Body;
 use crate::connection::{Guests, Source};
 use crate::documents::{self, Documents};
+use crate::form;
 use crate::impersonate::{Asked, impersonate};
 use crate::intake::{MAX_BODY, Sent};
 use crate::limit::{Limits, Shares, Work};
@@ -158,7 +159,10 @@ where
     let acted_for = impersonate(registry, &caller, asked).await;
     let acted_for = record.impersonated(acted_for)?;
     let principal = acted_for.unwrap_or(caller);
-    let route = match route {
+    let route = match route.or_else(|refusal| {
+        let defined = defined(registry, &principal, parts, query);
+        defined.unwrap_or(Err(refusal))
+    }) {
         Ok(route) => route,
         Err(refusal) => {
             nothing_there(app, &principal, parts, query, record).await?;
@@ -182,7 +186,11 @@ where
         Target::Resource(resource) => {
             let judged = authorize(registry, principal, spaces, resource, query).await;
             let granted = record.judged(judged, Granted::reason)?;
-            let accepted = negotiate::accepted(&parts.headers, query)?;
+            let custom = granted.path().kind.custom().is_some();
+            let accepted = match custom {
+                true => negotiate::accepted_custom(&parts.headers, query)?,
+                false => negotiate::accepted(&parts.headers, query)?,
+            };
             if granted.path().verb.reads() {
                 return take_turns(app, &granted, query, accepted).await;
             }
@@ -200,9 +208,32 @@ where
             let work = Work::of(&app.registry, &granted, query);
             let _seat = app.shares.enter(payer, work).await?;
             let answer = write(app, &granted, parts, query, accepted, record, body).await?;
+            let answer = answer.warned(deprecation(&granted));
             Ok(answer.paced(app.shares.turns(payer)))
         }
     }
+}
+
+/// The route to what no table knows, if the space that is asked serves it.
+fn defined(
+    registry: &Registry,
+    principal: &Principal,
+    parts: &Parts,
+    query: &Query,
+) -> Option<Result<Route>> {
+    let asked = unserved(&parts.method, parts.uri.path(), query.flag("watch"));
+    let objects = asked.objects?;
+    let space = match locate(principal, asked.named.clone()) {
+        Spaces::One(space) => space,
+        // What is common to all spaces is what the system publishes.
+        Spaces::All => Space::System,
+    };
+    let apis = registry.apis(&space)?;
+    let path = objects.defined(&apis, asked.named.as_ref())?;
+    Some(path.map(|path| Route {
+        named: asked.named,
+        target: Target::Resource(path),
+    }))
 }
 
 /// Refuses who may not look for what is not there: only those who may learn that it is not.
@@ -245,7 +276,8 @@ async fn take_turns(
         read::await_named(&app.registry, query).await?;
     }
     let _seat = shares.enter(payer, work).await?;
-    let mut answer = read(app, granted, query, accepted).await?;
+    let answer = read(app, granted, query, accepted).await?;
+    let mut answer = answer.warned(deprecation(granted));
     if work.is_heavy() || !watches {
         answer = answer.paced(shares.turns(payer));
     }
@@ -253,6 +285,12 @@ async fn take_turns(
         answer.body = answer.body.counted(open);
     }
     Ok(answer)
+}
+
+/// What everybody is told who uses a version that should no longer be used.
+fn deprecation(granted: &Granted) -> Option<String> {
+    let custom = granted.path().kind.custom()?;
+    custom.version().warning.clone()
 }
 
 async fn read(app: &App, granted: &Granted, query: &Query, accepted: Accepted) -> Result<Answer> {
@@ -302,6 +340,7 @@ async fn write(
             return subresource::patch_scale(app, granted, query, accepted, format, &body).await;
         }
         let done = write::patch(registry, granted, query, format, &body).await?;
+        form::prepare(registry, &path.kind, std::iter::once(&done.object)).await?;
         return Ok(Answer::done(&view, done)?.of(accepted));
     }
     let sent = Sent {
@@ -318,18 +357,22 @@ async fn write(
         Verb::Create => {
             let done = write::create(registry, granted, query, &sent).await?;
             record.named(done.object.name());
+            form::prepare(registry, &path.kind, std::iter::once(&done.object)).await?;
             Ok(Answer::done(&view, done)?.of(accepted))
         }
         Verb::Update => {
             let done = write::update(registry, granted, query, &sent).await?;
+            form::prepare(registry, &path.kind, std::iter::once(&done.object)).await?;
             Ok(Answer::done(&view, done)?.of(accepted))
         }
         Verb::Delete => {
             let deleted = write::delete(registry, granted, query, &sent).await?;
+            form::prepare(registry, &path.kind, std::iter::once(&deleted.object)).await?;
             Ok(Answer::new(StatusCode::OK, deleted_body(&view, path, deleted)?).of(accepted))
         }
         _ => {
             let listing = write::delete_collection(registry, granted, query, &sent, &view).await?;
+            form::prepare(registry, &path.kind, listing.objects.iter()).await?;
             let body = view.list(listing.objects, &listing.meta)?;
             Ok(Answer::new(StatusCode::OK, body).of(accepted))
         }

@@ -214,7 +214,7 @@ fn inside_space(method: &Method, segments: &[&str], watch: bool) -> Result<Route
 }
 
 fn resources(group: &str, version: &str) -> Result<Document> {
-    if !kinds().serves(group, version) {
+    if !kinds().serves(group, version) && !is_custom(group) {
         return Err(Refusal::no_such_path());
     }
     Ok(Document::Resources {
@@ -261,8 +261,17 @@ fn resource(
     })
 }
 
-/// Whether the group has a resource that is called `tenants`, with this subresource.
+/// Whether users can define kinds of this group: what is there depends on the space.
+fn is_custom(group: &str) -> bool {
+    group.contains('.')
+}
+
+/// Whether the group has a resource that is called `tenants`, with this subresource. Users
+/// may define one with any of those that they can define.
 fn tenants_have(group: &str, version: &str, subresource: &str) -> bool {
+    if is_custom(group) && !kinds().serves(group, version) {
+        return matches!(subresource, "status" | "scale");
+    }
     let tenants = kinds().find(group, version, "tenants");
     let tenants = tenants.map(|kind| kinds().get(kind));
     tenants.is_some_and(|kind| kind.subresource(subresource).is_some())

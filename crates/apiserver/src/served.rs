@@ -1,15 +1,31 @@
 //! The kinds that a space serves.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Deref;
+use std::sync::Arc;
 
+use insula_custom::Schema;
+use insula_custom::kind::Version;
 use insula_kinds::{Kind, KindId, kinds};
+
+use crate::apis::Defined;
+use crate::status::{Refusal, Result};
 
 /// A kind in one version, as a space serves it.
 #[derive(Clone)]
 pub enum Served {
     /// One of those that every Kubernetes has.
     BuiltIn(KindId),
+    /// One that users define.
+    Custom(Custom),
+}
+
+/// A kind that users define, in one version.
+#[derive(Clone)]
+pub struct Custom {
+    defined: Arc<Defined>,
+    version: usize,
 }
 
 /// Where the objects of a kind are kept, whatever their version.
@@ -37,6 +53,7 @@ impl Served {
     pub fn storage(&self) -> Self {
         match self {
             Self::BuiltIn(id) => Self::BuiltIn(kinds().get(*id).storage()),
+            Self::Custom(custom) => Self::Custom(custom.storage()),
         }
     }
 
@@ -44,6 +61,15 @@ impl Served {
     pub const fn id(&self) -> Option<KindId> {
         match self {
             Self::BuiltIn(id) => Some(*id),
+            Self::Custom(_) => None,
+        }
+    }
+
+    /// What users define, if they did.
+    pub const fn custom(&self) -> Option<&Custom> {
+        match self {
+            Self::BuiltIn(_) => None,
+            Self::Custom(custom) => Some(custom),
         }
     }
 
@@ -53,12 +79,59 @@ impl Served {
     }
 }
 
+impl Custom {
+    /// A definition's kind, in the version at this place.
+    pub const fn new(defined: Arc<Defined>, version: usize) -> Self {
+        Self { defined, version }
+    }
+
+    /// What its definition says.
+    pub const fn defined(&self) -> &Arc<Defined> {
+        &self.defined
+    }
+
+    /// What its definition says of this version.
+    pub fn version(&self) -> &Version {
+        &self.defined.definition().versions[self.version]
+    }
+
+    /// The kind in the version in which its objects are stored.
+    pub fn storage(&self) -> Self {
+        self.at(self.defined.storage())
+    }
+
+    /// The kind in another version, if there is such a one.
+    pub fn named(&self, version: &str) -> Option<Self> {
+        self.defined
+            .version(version)
+            .map(|version| self.at(version))
+    }
+
+    fn at(&self, version: usize) -> Self {
+        Self::new(Arc::clone(&self.defined), version)
+    }
+
+    /// The schema of this version.
+    pub fn schema(&self) -> Result<&Arc<Schema>> {
+        let schema = self.defined.schema(self.version);
+        schema.map_err(|error| Refusal::internal(error))
+    }
+
+    /// What tells this version of this definition from all others.
+    pub fn form(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.defined.id(), self.version).hash(&mut hasher);
+        hasher.finish().max(1)
+    }
+}
+
 impl Deref for Served {
     type Target = Kind;
 
     fn deref(&self) -> &Kind {
         match self {
             Self::BuiltIn(id) => kinds().get(*id),
+            Self::Custom(custom) => &custom.version().kind,
         }
     }
 }
@@ -67,6 +140,10 @@ impl PartialEq for Served {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::BuiltIn(one), Self::BuiltIn(other)) => one == other,
+            (Self::Custom(one), Self::Custom(other)) => {
+                one.defined.id() == other.defined.id() && one.version == other.version
+            }
+            _ => false,
         }
     }
 }
@@ -95,6 +172,13 @@ impl Shelved for Served {
     fn shelfmark(&self) -> Shelfmark<'_> {
         match self {
             Self::BuiltIn(id) => Shelfmark::BuiltIn(*id),
+            Self::Custom(custom) => {
+                let kind = custom.defined.kind();
+                Shelfmark::Custom {
+                    group: &kind.group,
+                    resource: &kind.resource,
+                }
+            }
         }
     }
 }

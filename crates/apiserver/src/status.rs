@@ -288,6 +288,21 @@ impl Refusal {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
+    /// The same of a kind that users define.
+    pub fn unsupported_custom_body() -> Self {
+        let message = "the body of the request was in an unknown format - accepted media types \
+                       include: application/json, application/yaml";
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// The same of a patch of a kind that users define.
+    pub fn unsupported_custom_patch() -> Self {
+        let message = "the body of the request was in an unknown format - accepted media types \
+                       include: application/json-patch+json, application/merge-patch+json, \
+                       application/apply-patch+yaml";
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
     /// The patch is in a format that is not understood.
     pub fn unsupported_patch() -> Self {
         Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").empty_details()

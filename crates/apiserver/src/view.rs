@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use insula_core::Revision;
+use insula_custom::table;
 use insula_kinds::{Kind, Object, TypeId, Value, convert, encode, print, protobuf, types};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::body::{Body, List};
 use crate::cache::{Change, Event, Stored};
+use crate::form::Shown;
 use crate::negotiate::{Accepted, Form, FormVersion, Media};
 use crate::query::Query;
 use crate::served::Served;
@@ -103,6 +105,9 @@ impl View {
 
     /// The object as a tree, in the version that was asked for.
     pub fn tree(&self, object: &Stored) -> Object {
+        if let Some(custom) = self.kind.custom() {
+            return custom.show(object).tree();
+        }
         let mut tree = object.tree();
         if self.kind != self.stored {
             convert::convert(&self.stored, &self.kind, &mut tree);
@@ -129,6 +134,7 @@ impl View {
 
     /// A list of objects.
     pub fn list(&self, objects: Vec<Arc<Stored>>, meta: &ListMeta) -> Result<Body> {
+        let objects = self.shown(objects);
         if self.is_plain_json() {
             let (head, tail) = self.list_ends(meta);
             let list = List::new(&self.kind, head, objects, tail);
@@ -157,6 +163,7 @@ impl View {
     /// An event of a watch, as it goes over the wire.
     pub fn event(&self, event: &Event, change: Change, object: &Stored, first: bool) -> Bytes {
         let untouched = self.is_compact_json()
+            && self.kind.custom().is_none()
             && change == event.change
             && std::ptr::eq(object, &raw const *event.object);
         if untouched {
@@ -236,7 +243,22 @@ impl View {
     fn is_compact_json(&self) -> bool {
         self.accepted.media == Media::Json
             && self.accepted.form == Form::Whole
-            && self.kind == self.stored
+            && (self.kind.custom().is_some() || self.kind == self.stored)
+    }
+
+    /// Objects of kinds that users define, in the form that the version gives them.
+    fn shown(&self, objects: Vec<Arc<Stored>>) -> Vec<Arc<Stored>> {
+        let Some(custom) = self.kind.custom() else {
+            return objects;
+        };
+        let shown = objects.into_iter().map(|object| {
+            let made = match custom.show(&object) {
+                Shown::AsStored(_) => None,
+                Shown::Made(made) => Some(made),
+            };
+            made.unwrap_or(object)
+        });
+        shown.collect()
     }
 
     fn is_plain_json(&self) -> bool {
@@ -244,6 +266,9 @@ impl View {
     }
 
     fn whole_object(&self, object: &Stored) -> Bytes {
+        if let Some(custom) = self.kind.custom() {
+            return custom.show(object).body.clone();
+        }
         if self.is_compact_json() {
             return object.body.clone();
         }
@@ -287,7 +312,7 @@ impl View {
             if index > 0 {
                 out.push(b',');
             }
-            if self.kind == self.stored {
+            if self.kind.custom().is_some() || self.kind == self.stored {
                 out.push(b'{');
                 out.extend_from_slice(&object.item(&self.kind));
             } else {
@@ -360,7 +385,11 @@ impl View {
 
     fn row(&self, object: &Stored, now: i64) -> String {
         let tree = self.tree(object);
-        let cells = Value::from(print::cells(&self.kind, &tree, now));
+        let cells = match self.kind.custom() {
+            Some(custom) => table::cells(&custom.version().columns, &tree, now),
+            None => print::cells(&self.kind, &tree, now),
+        };
+        let cells = Value::from(cells);
         let conditions = print::row_conditions(&self.kind, &tree);
         let conditions = conditions
             .map(|found| format!(r#""conditions":{found},"#))

@@ -106,7 +106,8 @@ fn is_told(task: Task, event: &Event) -> bool {
     match task {
         Task::Account => gone,
         // Whatever happens to one role may concern another.
-        Task::Roles => true,
+        // So may what happens to one definition, of the same group.
+        Task::Roles | Task::Definition => true,
         _ => !gone && concerns(task, &event.object),
     }
 }
@@ -118,6 +119,7 @@ fn concerns(task: Task, object: &Stored) -> bool {
         Task::Certificate => memmem::find(&object.body, br#""Approved""#).is_some(),
         Task::TokenSecret => tokens::is_kept_in(object),
         Task::Roles => aggregation::takes_part(object),
+        Task::Definition => true,
         _ => is_terminating(object),
     }
 }

@@ -21,6 +21,7 @@
 pub mod aggregation;
 pub mod certificates;
 mod conditions;
+pub mod definitions;
 mod follow;
 pub mod namespace;
 pub mod protection;
@@ -193,6 +194,10 @@ impl Controllers {
                 None => Next::Nothing,
             },
             Task::Roles => Next::rest_if(aggregation::show(registry, &item.space).await?),
+            Task::Definition => {
+                let finished = definitions::tend(registry, &address()).await?;
+                Next::wait_unless(finished, seen)
+            }
         })
     }
 
@@ -209,8 +214,8 @@ impl Controllers {
     fn has_changed(&self, item: &Item, seen: Revision) -> bool {
         let cache = self.registry.cache();
         cache.applied() > seen
-            && terminate::stored_kinds().any(|(kind, _)| {
-                let collection = cache.find(kind, &item.space);
+            && terminate::kinds_in(&self.registry, &item.space).any(|kind| {
+                let collection = cache.find(&kind, &item.space);
                 collection.is_some_and(|of| of.last() > seen)
             })
     }

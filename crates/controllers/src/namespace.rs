@@ -12,7 +12,7 @@ use insula_apiserver::status::Result;
 use insula_core::Space;
 
 use crate::conditions;
-use crate::terminate::{Extent, finalize, finalizers, stored_kinds, uid};
+use crate::terminate::{Extent, finalize, finalizers, kinds_in, uid};
 
 /// What holds a namespace until it is empty.
 const FINALIZER: &str = "kubernetes";
@@ -39,7 +39,7 @@ pub async fn terminate(registry: &Registry, space: &Space, name: &str) -> Result
     };
     let mut left = extent.empty(&[core_kind("pods").into()]).await?;
     if left.is_nothing() {
-        left = extent.empty(&content()).await?;
+        left = extent.empty(&content(&extent)).await?;
     }
     let held = finalizers(&tree, "spec").any(|finalizer| finalizer != FINALIZER)
         || finalizers(&tree, "metadata").next().is_some();
@@ -53,7 +53,7 @@ pub async fn terminate(registry: &Registry, space: &Space, name: &str) -> Result
 }
 
 /// Everything that lives in namespaces.
-fn content() -> Vec<Served> {
-    let kinds = stored_kinds().filter(|(_, kind)| kind.namespaced());
-    kinds.map(|(id, _)| id.into()).collect()
+fn content(extent: &Extent<'_>) -> Vec<Served> {
+    let kinds = kinds_in(extent.registry, extent.space);
+    kinds.filter(|kind| kind.namespaced()).collect()
 }

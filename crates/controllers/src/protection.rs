@@ -22,6 +22,7 @@ pub fn is_ours(finalizer: &str) -> bool {
         "kubernetes.io/pvc-protection"
             | "kubernetes.io/pv-protection"
             | "kubernetes.io/vac-protection"
+            | insula_custom::condition::FINALIZER
     )
 }
 

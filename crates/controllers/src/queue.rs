@@ -42,11 +42,13 @@ pub enum Task {
     Account,
     /// Aggregated roles of a space show what they are made of.
     Roles,
+    /// A kind that users define gets its names, and goes with its objects.
+    Definition,
 }
 
 impl Task {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Namespace,
         Self::Tenant,
         Self::Certificate,
@@ -56,6 +58,7 @@ impl Task {
         Self::TokenSecret,
         Self::Account,
         Self::Roles,
+        Self::Definition,
     ];
 
     /// The kind of the objects that it is about.
@@ -70,6 +73,7 @@ impl Task {
             Self::TokenSecret => core_kind("secrets"),
             Self::Account => core_kind("serviceaccounts"),
             Self::Roles => stored("rbac.authorization.k8s.io", "clusterroles"),
+            Self::Definition => stored("apiextensions.k8s.io", "customresourcedefinitions"),
         }
     }
 }

@@ -13,7 +13,7 @@ use insula_kinds::Kind;
 use insula_kinds::prepare::TENANT_FINALIZER;
 
 use crate::conditions;
-use crate::terminate::{Extent, Left, finalize, finalizers, stored_kinds, uid};
+use crate::terminate::{Extent, Left, finalize, finalizers, kinds_in, uid};
 
 /// Goes as far as it can with a tenant that is being deleted. Says whether there is nothing
 /// left to do.
@@ -55,8 +55,8 @@ pub async fn terminate(registry: &Registry, name: &str) -> Result<bool> {
 async fn empty(extent: &Extent<'_>) -> Result<Left> {
     let mut left = Left::default();
     for stage in STAGES {
-        let kinds = stored_kinds().filter(|(_, kind)| stage_of(kind) == stage);
-        let kinds: Vec<Served> = kinds.map(|(id, _)| id.into()).collect();
+        let kinds = kinds_in(extent.registry, extent.space);
+        let kinds: Vec<Served> = kinds.filter(|kind| stage_of(kind) == stage).collect();
         left = extent.empty(&kinds).await?;
         if !left.is_nothing() {
             break;
@@ -71,14 +71,16 @@ enum Stage {
     Pods,
     Content,
     Namespaces,
+    Definitions,
     Accounts,
     Rights,
 }
 
-const STAGES: [Stage; 5] = [
+const STAGES: [Stage; 6] = [
     Stage::Pods,
     Stage::Content,
     Stage::Namespaces,
+    Stage::Definitions,
     Stage::Accounts,
     Stage::Rights,
 ];
@@ -87,6 +89,8 @@ fn stage_of(kind: &Kind) -> Stage {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Pod") => Stage::Pods,
         ("", "Namespace") => Stage::Namespaces,
+        // When nothing is left of what they define.
+        ("apiextensions.k8s.io", _) => Stage::Definitions,
         ("", "ServiceAccount") => Stage::Accounts,
         ("rbac.authorization.k8s.io", "Role" | "RoleBinding") => Stage::Accounts,
         ("rbac.authorization.k8s.io", _) => Stage::Rights,
@@ -97,6 +101,7 @@ fn stage_of(kind: &Kind) -> Stage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::terminate::stored_kinds;
 
     #[test]
     fn every_kind_that_is_stored_goes_in_some_stage() {
@@ -106,7 +111,8 @@ mod tests {
                 .count()
         };
         let counts = STAGES.map(of);
-        assert_eq!((counts[0], counts[2], counts[3], counts[4]), (1, 1, 3, 2));
+        assert_eq!(counts[2..], [1, 1, 3, 2]);
+        assert_eq!(counts[0], 1);
         assert_eq!(counts.iter().sum::<usize>(), stored_kinds().count());
     }
 }

@@ -38,6 +38,21 @@ impl Verb {
         }
     }
 
+    /// From how rules and discovery name it.
+    pub fn parse(text: &str) -> Option<Self> {
+        const ALL: [Verb; 8] = [
+            Verb::Get,
+            Verb::List,
+            Verb::Watch,
+            Verb::Create,
+            Verb::Update,
+            Verb::Patch,
+            Verb::Delete,
+            Verb::DeleteCollection,
+        ];
+        ALL.into_iter().find(|verb| verb.as_str() == text)
+    }
+
     /// Whether it changes nothing.
     pub const fn reads(self) -> bool {
         matches!(self, Self::Get | Self::List | Self::Watch)

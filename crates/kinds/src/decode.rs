@@ -5,6 +5,7 @@
 //! is wrong is said in the words of Go, which clients and tests of Kubernetes know.
 
 mod bytes;
+mod custom;
 mod identity;
 mod node;
 mod place;
@@ -14,6 +15,7 @@ mod yaml;
 use serde::de::DeserializeSeed;
 use serde_json::Value;
 
+pub use custom::{custom_json, custom_value, custom_yaml};
 pub use identity::{Identity, identity_json};
 pub use yaml::{MAX_YAML_DEPTH, identity_yaml, yaml};
 

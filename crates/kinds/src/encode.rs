@@ -2,10 +2,17 @@
 
 pub(crate) mod text;
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
 use crate::Object;
 use crate::types::{Field, Form, Omit, Shape, TypeId, types};
+
+static METADATA: LazyLock<TypeId> = LazyLock::new(|| {
+    let metadata = types().find("apimachinery.pkg.apis.meta.v1.ObjectMeta");
+    metadata.expect("it is in the table")
+});
 
 /// Writes an object as compact JSON: `kind`, `apiVersion`, then the members in the order
 /// of Go, without a line end. What the object says of its own kind is not used.
@@ -16,6 +23,40 @@ pub fn json(api_version: &str, kind: &str, of: TypeId, object: &Object, out: &mu
     text::string(api_version, out);
     members(of, object, true, out);
     out.push(b'}');
+}
+
+/// Writes an object of a kind that users define: `kind`, `apiVersion`, the metadata in the
+/// order of Go, then everything else in the order of names.
+pub fn custom(api_version: &str, kind: &str, object: &Object, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"kind\":");
+    text::string(kind, out);
+    out.extend_from_slice(b",\"apiVersion\":");
+    text::string(api_version, out);
+    custom_members(object, true, out);
+    out.push(b'}');
+}
+
+/// The same without the kind, as items of lists are written.
+pub fn custom_item(object: &Object, out: &mut Vec<u8>) {
+    out.push(b'{');
+    custom_members(object, false, out);
+    out.push(b'}');
+}
+
+fn custom_members(object: &Object, mut begun: bool, out: &mut Vec<u8>) {
+    let empty = Object::new();
+    let metadata = object.get("metadata").and_then(Value::as_object);
+    name("metadata", &mut begun, out);
+    nested(*METADATA, metadata.unwrap_or(&empty), out);
+    let rest = object
+        .iter()
+        .filter(|(name, _)| !["kind", "apiVersion", "metadata"].contains(&name.as_str()));
+    for (key, value) in rest {
+        out.push(b',');
+        text::string(key, out);
+        out.push(b':');
+        text::raw(value, out);
+    }
 }
 
 /// Writes an object that has no kind, such as a part of another.

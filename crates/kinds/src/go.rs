@@ -125,7 +125,7 @@ fn write_number(number: &Number, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
     // Go changes to exponents at these sizes, and writes two digits of them at least.
-    if (-4..21).contains(&exponent) {
+    if (-4..6).contains(&exponent) {
         return write!(f, "{value}");
     }
     let sign = if exponent < 0 { '-' } else { '+' };
@@ -142,11 +142,13 @@ mod tests {
         let value = json!({"b": [1, "x y", null, true], "a": {"c": 1.5, "d": {}}});
         let printed = Printed(&value).to_string();
         assert_eq!(printed, "map[a:map[c:1.5 d:map[]] b:[1 x y <nil> true]]");
-        let numbers = json!([1e21, 1e20, 1e-5, 0.0001, 100000.0, -2.5e-7]);
+        let numbers = json!([
+            1e21, 1e6, 1234567.5, 1e-5, 0.0001, 100000.0, 123456.5, -2.5e-7
+        ]);
         let printed = Printed(&numbers).to_string();
         assert_eq!(
             printed,
-            "[1e+21 100000000000000000000 1e-05 0.0001 100000 -2.5e-07]"
+            "[1e+21 1e+06 1.2345675e+06 1e-05 0.0001 100000 123456.5 -2.5e-07]"
         );
         assert_eq!(as_text(&json!(5)), "%!s(int64=5)");
     }

@@ -7,6 +7,7 @@
 //!
 //! Documents are pure functions of what they describe; who serves them keeps the bytes.
 
+mod custom;
 mod discovery;
 mod gnostic;
 mod operation;
@@ -15,8 +16,9 @@ mod schema;
 mod v2;
 mod v3;
 
+pub use custom::{V2Part, schema_name, v3_custom_document};
 pub use gnostic::v2_protobuf;
-pub use v2::v2_document;
+pub use v2::{V2Base, v2_document};
 pub use v3::{v3_document, v3_paths};
 
 /// The version that documents state, which is that of the API.
@@ -35,7 +37,8 @@ fn group_id(group: &str) -> String {
         "" => "Core".to_owned(),
         _ => {
             let own = group.strip_suffix(".k8s.io").unwrap_or(group);
-            own.split('.').map(capitalized).collect()
+            let words = own.split(|letter: char| !letter.is_ascii_alphanumeric());
+            words.map(capitalized).collect()
         }
     }
 }
@@ -67,5 +70,6 @@ mod tests {
             "rbacAuthorization_v1"
         );
         assert_eq!(tag("apps", ""), "apps");
+        assert_eq!(tag("cert-manager.io", "v1"), "certManagerIo_v1");
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! If a patch fails, the document is left half patched: whoever called throws it away.
 
-mod document;
+pub(crate) mod document;
 mod json;
 mod merge;
 mod strategic;

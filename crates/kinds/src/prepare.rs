@@ -171,6 +171,9 @@ fn tracks_generation(kind: &Kind) -> bool {
 
 /// Whether the update is one that the generation counts.
 fn counts_change(kind: &Kind, old: &Object, new: &Object) -> bool {
+    if kind.is_custom() {
+        return !equal::customs(kind, old, new);
+    }
     match kind.kind.as_str() {
         // Its specification cannot change.
         "PriorityClass" => false,

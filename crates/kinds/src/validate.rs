@@ -22,6 +22,8 @@ pub mod text;
 pub mod tree;
 mod workload;
 
+pub use text::{Faults, dns_subdomain, dns1035_label};
+
 use std::collections::HashSet;
 
 use crate::{FieldError, Kind, Object};
@@ -89,11 +91,37 @@ pub fn update(
     errors
 }
 
+/// What is wrong with the metadata of an object that is to be created.
+pub fn create_metadata(kind: &Kind, object: &Object) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    meta::create(kind, &Node::root(object), &mut errors);
+    errors
+}
+
+/// What is wrong with a change of an object's metadata.
+pub fn update_metadata(old: &Object, new: &Object) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    meta::update(&Node::root(old), &Node::root(new), &mut errors);
+    errors
+}
+
 /// What is wrong with a Scale, which stands for the size of any workload.
 pub fn scale(scale: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     policy::scale(&Node::root(scale), &mut errors);
     errors
+}
+
+/// What is wrong with the metadata of an object inside of another, of any kind.
+pub fn embedded(object: &Object) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    meta::embedded(&Node::root(object), &mut errors);
+    errors
+}
+
+/// What is wrong with the name of a kind, which may have capitals.
+pub fn kind_name(name: &str) -> Vec<String> {
+    text::dns1035_label(&name.to_lowercase())
 }
 
 /// Errors as one sentence: `e`, or `[e1, e2]` without repetitions.

@@ -2,6 +2,7 @@
 
 mod audit;
 mod client;
+mod define;
 mod grant;
 
 use std::net::{Ipv4Addr, TcpListener};
@@ -28,6 +29,7 @@ use tokio::task::JoinHandle;
 
 pub use audit::{Audit, AuditLog};
 pub use client::{Answer, Client, Identity, Lines};
+pub use define::{DEFINITIONS, definition};
 pub use grant::{CLUSTER_BINDINGS, CLUSTER_ROLES, bindings, roles, rule, subject};
 pub use tokio_rustls::client::TlsStream;
 

@@ -1,5 +1,6 @@
 //! One object in the cache: its bytes, once.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -7,7 +8,10 @@ use bytes::Bytes;
 use insula_core::Revision;
 use insula_kinds::{Kind, Object};
 use insula_store::Expect;
+use memchr::memmem;
 use serde::Deserialize;
+
+use crate::form::Forms;
 use serde::de::{self, IgnoredAny, MapAccess, Visitor};
 
 /// An object as it is sent, with its resourceVersion in it.
@@ -22,6 +26,8 @@ pub struct Stored {
     /// Whether it is in every space and in no store: see [`built_in`](crate::built_in).
     pub built_in: bool,
     labels: OnceLock<Labels>,
+    /// Of kinds that users define only.
+    forms: OnceLock<Box<Forms>>,
 }
 
 /// The labels of an object, few and sorted.
@@ -36,6 +42,7 @@ impl Stored {
             body: with_revision(value, revision),
             built_in: false,
             labels: OnceLock::new(),
+            forms: OnceLock::new(),
         }
     }
 
@@ -47,6 +54,7 @@ impl Stored {
             body,
             built_in: false,
             labels: OnceLock::new(),
+            forms: OnceLock::new(),
         }
     }
 
@@ -56,6 +64,19 @@ impl Stored {
             built_in: true,
             ..Self::new(key, revision, value)
         }
+    }
+
+    /// The same object in another form.
+    pub fn shown_as(&self, body: Bytes) -> Self {
+        Self {
+            revision: self.revision,
+            ..Self::unsaved(Arc::clone(&self.key), body)
+        }
+    }
+
+    /// What is known of its forms.
+    pub fn forms(&self) -> &Forms {
+        self.forms.get_or_init(Box::default)
     }
 
     /// What a transaction expects that changes it.
@@ -95,6 +116,14 @@ impl Stored {
             .binary_search_by(|(key, _)| key.as_ref().cmp(name))
             .ok()?;
         Some(&labels[found].1)
+    }
+
+    /// The value of an annotation.
+    pub fn annotation(&self, name: &str) -> Option<String> {
+        // Most objects have no such text anywhere.
+        memmem::find(&self.body, name.as_bytes())?;
+        let mut annotations = read_metadata(&self.body).annotations;
+        annotations.remove(name).map(String::from)
     }
 
     /// Its UID. Every stored object has one, near its beginning.
@@ -168,20 +197,23 @@ pub fn without_revision(json: &[u8]) -> Bytes {
 
 /// Reads the labels and stops: what comes after the metadata is not looked at.
 fn read_labels(json: &[u8]) -> Labels {
-    let mut reader = serde_json::Deserializer::from_slice(json);
-    match Top::deserialize(&mut reader) {
-        Ok(Top(labels)) => labels,
-        Err(_) => Box::default(),
-    }
+    read_metadata(json).labels.into_iter().collect()
 }
 
-#[derive(Deserialize)]
+fn read_metadata(json: &[u8]) -> Metadata {
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    Top::deserialize(&mut reader).map_or_else(|_| Metadata::default(), |top| top.0)
+}
+
+#[derive(Default, Deserialize)]
 struct Metadata {
     #[serde(default)]
-    labels: std::collections::BTreeMap<Box<str>, Box<str>>,
+    labels: BTreeMap<Box<str>, Box<str>>,
+    #[serde(default)]
+    annotations: BTreeMap<Box<str>, Box<str>>,
 }
 
-struct Top(Labels);
+struct Top(Metadata);
 
 impl<'de> Deserialize<'de> for Top {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -194,16 +226,15 @@ impl<'de> Deserialize<'de> for Top {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Top, A::Error> {
-                let mut labels = Labels::default();
+                let mut metadata = Metadata::default();
                 while let Some(member) = map.next_key::<&str>()? {
                     if member == "metadata" {
-                        let metadata: Metadata = map.next_value()?;
-                        labels = metadata.labels.into_iter().collect();
+                        metadata = map.next_value()?;
                     } else {
                         map.next_value::<IgnoredAny>()?;
                     }
                 }
-                Ok(Top(labels))
+                Ok(Top(metadata))
             }
         }
         deserializer.deserialize_map(Members)

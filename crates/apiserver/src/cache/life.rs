@@ -1,12 +1,13 @@
 //! What is known of a space beside its objects.
 
-use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
 
 use insula_core::Revision;
 use tokio::sync::Notify;
 
 use super::entry::Stored;
+use crate::apis::Apis;
 use crate::policy::Compiled;
 
 /// One space, from its tenant's creation to its deletion. The next tenant of the same name
@@ -21,10 +22,16 @@ pub struct Life {
     pub birth: Revision,
     /// The revision of the last change to something that decides who may do what here.
     access: AtomicU64,
+    /// The revision of the last change to the kinds that users define and it serves.
+    serving: AtomicU64,
     over: AtomicBool,
+    /// Whether it is among those whose memory is given back when nobody asks.
+    pub(super) noted: AtomicBool,
     changed: Notify,
     /// Roles and bindings made ready to decide with, while somebody asks.
     pub(crate) policy: RwLock<Option<Compiled>>,
+    /// The kinds that users define, made ready to serve, while somebody asks.
+    pub(crate) apis: RwLock<Option<Arc<Apis>>>,
 }
 
 impl Life {
@@ -36,9 +43,12 @@ impl Life {
             created,
             birth,
             access: AtomicU64::new(birth.get()),
+            serving: AtomicU64::new(birth.get()),
             over: AtomicBool::new(false),
+            noted: AtomicBool::new(false),
             changed: Notify::new(),
             policy: RwLock::new(None),
+            apis: RwLock::new(None),
         }
     }
 
@@ -47,12 +57,19 @@ impl Life {
         Revision::new(self.access.load(Ordering::Acquire))
     }
 
+    /// Which state of the kinds that users define is the current one: grows with every
+    /// change.
+    pub fn serving(&self) -> Revision {
+        Revision::new(self.serving.load(Ordering::Acquire))
+    }
+
     /// Whether the tenant is gone.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Is notified when [`access`](Self::access) grows, and when it is over.
+    /// Is notified when [`access`](Self::access) or [`serving`](Self::serving) grows, and
+    /// when it is over.
     pub const fn changed(&self) -> &Notify {
         &self.changed
     }
@@ -60,6 +77,12 @@ impl Life {
     /// Something changed that decides who may do what.
     pub(super) fn touch(&self, revision: Revision) {
         self.access.fetch_max(revision.get(), Ordering::AcqRel);
+        self.changed.notify_waiters();
+    }
+
+    /// Something changed that decides which kinds there are.
+    pub(crate) fn serve_anew(&self, revision: Revision) {
+        self.serving.fetch_max(revision.get(), Ordering::AcqRel);
         self.changed.notify_waiters();
     }
 

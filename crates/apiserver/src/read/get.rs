@@ -5,6 +5,7 @@ use insula_core::Revision;
 use super::not_older;
 use crate::authorize::Granted;
 use crate::body::Body;
+use crate::form;
 use crate::query::{self, Query};
 use crate::registry::Registry;
 use crate::status::{Refusal, Result};
@@ -33,5 +34,6 @@ pub async fn get(
     let address = granted.address()?;
     let found = registry.cached(&address);
     let object = found.ok_or_else(|| Refusal::not_found(kind, &address.name))?;
+    form::prepare(registry, &path.kind, std::iter::once(&object)).await?;
     view.object(&object)
 }

@@ -12,6 +12,7 @@ use crate::authorize::Granted;
 use crate::body::Body;
 use crate::built_in;
 use crate::cache::Stored;
+use crate::form;
 use crate::query::{self, Query};
 use crate::registry::Registry;
 use crate::status::{Refusal, Result};
@@ -91,6 +92,7 @@ pub async fn list(
     view: &View,
 ) -> Result<Body> {
     let listing = collect(registry, granted, query, view).await?;
+    form::prepare(registry, &granted.path().kind, listing.objects.iter()).await?;
     view.list(listing.objects, &listing.meta)
 }
 

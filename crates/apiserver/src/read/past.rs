@@ -153,6 +153,10 @@ impl<'a> Entries<'a> {
         let below = std::str::from_utf8(entry.key.get(self.skip..)?).ok()?;
         let segments: Vec<&str> = below.split('/').collect();
         let place = Layout::place(&segments, self.kind.namespaced())?;
+        if self.kind.custom().is_some() && !is_of(&entry.value, &place.space) {
+            // Another space's, which says otherwise whether it has namespaces.
+            return None;
+        }
         let list = self.ask.list;
         let inside = match list.spaces {
             Spaces::One(space) => *space == place.space,
@@ -173,6 +177,21 @@ impl<'a> Entries<'a> {
             object: Arc::new(object),
         })
     }
+}
+
+/// Whether an object is of this space, by its own word.
+fn is_of(object: &[u8], space: &Space) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Top {
+        metadata: Metadata,
+    }
+    #[derive(serde::Deserialize)]
+    struct Metadata {
+        tenant: Option<String>,
+    }
+    let top: Result<Top, _> = serde_json::from_slice(object);
+    let tenant = top.ok().and_then(|top| top.metadata.tenant);
+    tenant.as_deref() == space.tenant().map(|tenant| tenant.as_str())
 }
 
 fn name_of(kind: &Kind) -> ResourceName<'_> {

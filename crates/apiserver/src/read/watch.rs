@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
-use insula_core::{Revision, Spaces};
+use insula_core::{Revision, Space, Spaces};
 use insula_kinds::FieldError;
 use serde_json::json;
 use tokio::time::{Instant, Sleep};
@@ -17,6 +17,7 @@ use crate::authorize::Granted;
 use crate::body::Body;
 use crate::built_in;
 use crate::cache::{Change, Collection, Cursor, Event, Life, Lost, Stored};
+use crate::form;
 use crate::query::{self, Query};
 use crate::registry::Registry;
 use crate::status::{Refusal, Result};
@@ -45,6 +46,8 @@ struct Watcher {
     /// The space that the caller's rights come from, and which state of it was asked.
     rights: Arc<Life>,
     asked: Revision,
+    /// The space that is watched, of a kind that users define there.
+    defined_in: Option<Arc<Life>>,
     collection: Arc<Collection>,
     cursor: Cursor,
     /// Events up to this one are not told.
@@ -124,6 +127,7 @@ pub async fn watch(
         // What changed since the request was authorized is asked again at once.
         asked: Revision::ZERO,
         rights,
+        defined_in: defined_in(registry, granted),
         collection: begun.collection,
         cursor: begun.cursor,
         after: begun.after,
@@ -144,6 +148,16 @@ pub async fn watch(
         Some((piece, watcher))
     });
     Ok(Body::Stream(Box::pin(stream)))
+}
+
+/// The space whose definitions decide what is watched, if users define it.
+fn defined_in(registry: &Registry, granted: &Granted) -> Option<Arc<Life>> {
+    granted.path().kind.custom()?;
+    let space = match granted.spaces() {
+        Spaces::One(space) => space,
+        Spaces::All => &Space::System,
+    };
+    registry.cache().life(space)
 }
 
 /// Where a watch begins.
@@ -359,7 +373,19 @@ impl Watcher {
             // Asked for before rights and log are read, so that nothing is missed in between.
             let rights = Arc::clone(&self.rights);
             let rights_changed = rights.changed().notified();
+            let defined_in = self.defined_in.clone();
+            let redefined = defined_in.as_ref().map(|life| life.changed().notified());
+            let redefined = async {
+                match redefined {
+                    Some(redefined) => redefined.await,
+                    None => std::future::pending().await,
+                }
+            };
             if let Err(refusal) = self.may_go_on() {
+                self.over = true;
+                return Some(self.view.error(&refusal));
+            }
+            if let Err(refusal) = self.prepare_initial().await {
                 self.over = true;
                 return Some(self.view.error(&refusal));
             }
@@ -371,10 +397,10 @@ impl Watcher {
             let registry = Arc::clone(&self.registry);
             let closing = registry.closing().told().notified();
             let applied = self.registry.cache().applied();
-            match self.events() {
-                Err(lost) => {
+            match self.events().await {
+                Err(refusal) => {
                     self.over = true;
-                    return Some(self.view.error(&too_old(lost, self.seen)));
+                    return Some(self.view.error(&refusal));
                 }
                 Ok(Some(piece)) => return Some(piece),
                 Ok(None) => {}
@@ -391,6 +417,7 @@ impl Watcher {
                 () = changed => {}
                 () = closing => {}
                 () = rights_changed => {}
+                () = redefined => {}
                 () = self.timer.as_mut() => {}
             }
         }
@@ -403,6 +430,7 @@ impl Watcher {
         if self.rights.is_over() {
             return Err(too_old(Lost::Closed, self.seen));
         }
+        self.is_served()?;
         if now > self.asked {
             self.asked = now;
             let still = self.granted.still(&self.registry);
@@ -414,11 +442,40 @@ impl Watcher {
         Ok(())
     }
 
+    /// Whether what is watched is still defined as it was: clients begin again, and see it as
+    /// it is now.
+    fn is_served(&self) -> Result<()> {
+        let path = self.granted.path();
+        let Some(custom) = path.kind.custom() else {
+            return Ok(());
+        };
+        let space = match self.granted.spaces() {
+            Spaces::One(space) => space,
+            Spaces::All => &Space::System,
+        };
+        let apis = self.registry.apis(space);
+        let offer = apis
+            .as_ref()
+            .and_then(|apis| apis.offer(&path.kind.group, &path.kind.resource));
+        match offer.is_some_and(|offer| offer.defined.id() == custom.defined().id()) {
+            true => Ok(()),
+            false => Err(Refusal::expired(
+                "what is watched is defined anew, or no more",
+            )),
+        }
+    }
+
     /// Whether rights go because the tenant that gave them does: nobody took them away.
     fn is_going(&self) -> bool {
         let tenant = self.granted.principal().home.tenant();
         let state = tenant.map(|name| self.registry.tenant(name.as_str()));
         state.is_some_and(|state| state.is_none_or(|tenant| tenant.terminating))
+    }
+
+    /// What only a webhook can convert of what was there at the start.
+    async fn prepare_initial(&self) -> Result<()> {
+        let (kind, objects) = (&self.granted.path().kind, self.initial.as_slice());
+        form::prepare(&self.registry, kind, objects.iter()).await
     }
 
     /// What was there at the start, and its end mark.
@@ -446,14 +503,19 @@ impl Watcher {
     }
 
     /// What happened since; `None` if nothing that is to be told.
-    fn events(&mut self) -> Result<Option<Bytes>, Lost> {
+    async fn events(&mut self) -> Result<Option<Bytes>> {
         loop {
             let mut events = Vec::new();
-            self.collection
-                .read_on(&mut self.cursor, BATCH, &mut events)?;
+            let read = self
+                .collection
+                .read_on(&mut self.cursor, BATCH, &mut events);
+            read.map_err(|lost| too_old(lost, self.seen))?;
             if events.is_empty() {
                 return Ok(None);
             }
+            let before = events.iter().filter_map(|event| event.before.as_ref());
+            let objects = events.iter().map(|event| &event.object).chain(before);
+            form::prepare(&self.registry, &self.granted.path().kind, objects).await?;
             let mut lines = Vec::new();
             for event in &events {
                 lines.extend(self.line(event));

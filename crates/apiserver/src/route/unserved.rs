@@ -3,9 +3,11 @@
 
 use http::Method;
 use insula_access::rbac::ResourceAct;
-use insula_core::{Space, Spaces};
+use insula_core::{Space, Spaces, Verb};
 
-use super::{Shape, segments, tenants_have};
+use super::{ResourcePath, Shape, check, segments, tenants_have};
+use crate::apis::Apis;
+use crate::status::{Refusal, Result};
 
 /// A request that names nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +23,7 @@ pub struct Unserved {
 pub struct Objects {
     verb: &'static str,
     group: String,
+    version: String,
     resource: String,
     subresource: Option<String>,
     namespace: Option<String>,
@@ -28,6 +31,20 @@ pub struct Objects {
 }
 
 impl Objects {
+    /// The path to objects of a kind that users define, if the space serves such a one.
+    pub fn defined(&self, apis: &Apis, named: Option<&Spaces>) -> Option<Result<ResourcePath>> {
+        let kind = apis.find(&self.group, &self.version, &self.resource)?;
+        let path = Verb::parse(self.verb).map(|verb| ResourcePath {
+            kind,
+            verb,
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            subresource: self.subresource.clone(),
+        });
+        let path = path.ok_or_else(Refusal::method_not_allowed);
+        Some(path.and_then(|path| check(&path, named).map(|()| path)))
+    }
+
     /// What it is to a policy.
     pub fn act(&self) -> ResourceAct<'_> {
         ResourceAct {
@@ -82,6 +99,7 @@ fn objects(
     let objects = Objects {
         verb: verb(method, shape.name.is_some(), watch),
         group: group.to_owned(),
+        version: version.to_owned(),
         resource: shape.resource.to_owned(),
         subresource: own(shape.subresource),
         namespace: own(shape.namespace.or(shape.name.filter(|_| is_namespace))),

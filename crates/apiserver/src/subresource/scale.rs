@@ -1,15 +1,21 @@
 //! How many of them there are to be.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::StatusCode;
-use insula_kinds::{FieldError, Kind, Object, TypeId, Value, prepare, types};
+use insula_custom::scale::{ScaleError, ScalePaths};
+use insula_kinds::{FieldError, Object, TypeId, Value, prepare, types};
 
 use crate::answer::Answer;
 use crate::authorize::Granted;
+use crate::cache::Stored;
+use crate::form;
 use crate::intake::{self, Expected, Sent};
 use crate::negotiate::Accepted;
 use crate::query::{Query, WriteOptions};
 use crate::request::App;
+use crate::served::Served;
 use crate::status::{Refusal, Result};
 use crate::view::View;
 use crate::write::{self, Modified, Modify, PatchFormat, modify, patched};
@@ -17,10 +23,10 @@ use crate::write::{self, Modified, Modify, PatchFormat, modify, patched};
 /// The scale of the object that the path names.
 pub async fn get(app: &App, granted: &Granted, accepted: Accepted) -> Result<Answer> {
     let address = granted.address()?;
-    let kind = granted.path().of();
+    let kind = &granted.path().kind;
     let found = app.registry.fresh(&address).await?;
     let object = found.ok_or_else(|| Refusal::not_found(kind, &address.name))?;
-    show(kind, &object.tree(), accepted, Vec::new())
+    show(app, kind, &object, accepted, Vec::new()).await
 }
 
 /// Replaces it.
@@ -95,7 +101,7 @@ async fn change(
         by: Some(granted),
     };
     let done = modify(&app.registry, request, |current| {
-        let scale = prepare::scale_of(kind, current).ok_or_else(Refusal::no_such_resource)?;
+        let scale = current_scale(kind, current)?;
         let Modified {
             object: wanted,
             warnings,
@@ -109,12 +115,16 @@ async fn change(
                 return Err(Refusal::modified(kind, &address.name));
             }
         }
-        prepare::apply_scale(kind, &mut object, replicas(&wanted, &address.name)?);
+        let replicas = replicas(&wanted, &address.name)?;
+        match paths(kind) {
+            Some(paths) => paths.put(&mut object, &wanted).map_err(refuse)?,
+            None => prepare::apply_scale(kind, &mut object, replicas),
+        }
         Ok(Modified { object, warnings })
     })
     .await?;
     let done = done.ok_or_else(|| Refusal::not_found(kind, &address.name))?;
-    show(kind, &done.object.tree(), accepted, done.warnings)
+    show(app, kind, &done.object, accepted, done.warnings).await
 }
 
 fn replicas(scale: &Object, name: &str) -> Result<i64> {
@@ -133,8 +143,41 @@ fn replicas(scale: &Object, name: &str) -> Result<i64> {
     Ok(replicas)
 }
 
-fn show(kind: &Kind, object: &Object, accepted: Accepted, warnings: Vec<String>) -> Result<Answer> {
-    let scale = prepare::scale_of(kind, object).ok_or_else(Refusal::no_such_resource)?;
+/// Where a kind that users define keeps it.
+fn paths(kind: &Served) -> Option<&ScalePaths> {
+    kind.custom()?.version().scale.as_ref()
+}
+
+/// The scale that a change begins with.
+fn current_scale(kind: &Served, object: &Object) -> Result<Object> {
+    match paths(kind) {
+        Some(paths) => paths.current(object).map_err(refuse),
+        None => prepare::scale_of(kind, object).ok_or_else(Refusal::no_such_resource),
+    }
+}
+
+fn refuse(error: ScaleError) -> Refusal {
+    match error {
+        ScaleError::Missing { .. } => Refusal::internal(error),
+        ScaleError::Misfit(why) => Refusal::plain_error(why),
+        ScaleError::Empty { .. } => Refusal::bad_request(error.to_string()),
+    }
+}
+
+async fn show(
+    app: &App,
+    kind: &Served,
+    object: &Arc<Stored>,
+    accepted: Accepted,
+    warnings: Vec<String>,
+) -> Result<Answer> {
+    let scale = match (paths(kind), kind.custom()) {
+        (Some(paths), Some(custom)) => {
+            form::prepare(&app.registry, kind, std::iter::once(object)).await?;
+            paths.get(&custom.show(object).tree()).map_err(refuse)?
+        }
+        _ => prepare::scale_of(kind, &object.tree()).ok_or_else(Refusal::no_such_resource)?,
+    };
     let view = View::of_status(accepted);
     let body = view.value("autoscaling/v1", "Scale", scale_type(), &scale);
     Ok(Answer::new(StatusCode::OK, body)

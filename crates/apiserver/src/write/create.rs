@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use insula_core::Space;
-use insula_kinds::{
-    FieldError, Kind, Object, convert, defaults, encode, kinds, prepare, time, validate,
-};
+use insula_custom::Verdict;
+use insula_kinds::{FieldError, Kind, Object, kinds, prepare, time};
 use insula_store::{Expect, Outcome, Transaction};
 use uuid::Uuid;
 
-use super::{Done, admission, metadata, rights};
+use super::{Done, admission, metadata, rights, rules};
 use crate::allocate::Allocator;
+use crate::apis;
 use crate::authorize::Granted;
 use crate::built_in;
 use crate::cache::Stored;
@@ -40,7 +40,7 @@ pub async fn create(
 ) -> Result<Done> {
     let options = WriteOptions::read(query, "CreateOptions")?;
     let path = granted.path();
-    let written = intake::read(sent, path.of().into(), options.validation)?;
+    let written = intake::read_kind(sent, &path.kind, options.validation)?;
     let draft = Draft {
         kind: &path.kind,
         space: granted.space()?,
@@ -49,12 +49,9 @@ pub async fn create(
         by: Some(granted),
         dry_run: options.dry_run,
     };
-    let created = draft.create(registry).await?;
-    Ok(Done {
-        object: created,
-        created: true,
-        warnings: written.warnings,
-    })
+    let mut done = draft.create(registry).await?;
+    done.warnings.splice(0..0, written.warnings);
+    Ok(done)
 }
 
 /// Creates an object of `kind`, as it was read.
@@ -66,7 +63,7 @@ pub async fn create_object(
     object: Object,
     by: Option<&Granted>,
     dry_run: bool,
-) -> Result<Arc<Stored>> {
+) -> Result<Done> {
     let draft = Draft {
         kind,
         space,
@@ -91,16 +88,15 @@ struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    async fn create(mut self, registry: &Registry) -> Result<Arc<Stored>> {
+    async fn create(mut self, registry: &Registry) -> Result<Done> {
         let kind = self.kind;
         let revision = metadata::text(&self.object, "resourceVersion").unwrap_or("0");
         if revision != "0" {
             let why = "resourceVersion should not be set on objects to be created";
             return Err(Refusal::plain_error(why));
         }
-        defaults::apply(kind, &mut self.object);
+        rules::fill(kind, &mut self.object)?;
         let stored = kind.storage();
-        convert::convert(kind, &stored, &mut self.object);
         if stored.kind == "LimitRange" && metadata::text(&self.object, "generateName").is_none() {
             // The one kind that needs no name: it is looked for in its namespace only.
             let metadata = metadata::of(&mut self.object);
@@ -135,22 +131,16 @@ impl Draft<'_> {
         Err(Refusal::no_name_found(kind, &address.name))
     }
 
-    async fn commit(
-        &self,
-        registry: &Registry,
-        kind: &Kind,
-        address: &Address,
-    ) -> Result<Arc<Stored>> {
-        let stored = address.of();
+    async fn commit(&self, registry: &Registry, kind: &Served, address: &Address) -> Result<Done> {
         if built_in::is_one(&address.kind, &address.within()) {
             return Err(Refusal::already_exists(kind, &address.name));
         }
         let mut object = self.object.clone();
         metadata::place(&mut object, kind, address)?;
-        let gate = Gate::open(registry, stored, address).await?;
+        let gate = Gate::open(registry, kind, address).await?;
         let now = time::now();
         admission::admit_pod(registry, address, &mut object).await?;
-        complete(registry, address, &mut object, &now);
+        complete(registry, kind, address, &mut object, &now);
         let by = self.by.map(|by| by.principal().as_ref());
         admission::admit_request(address, &mut object, by);
         admission::refuse_masters(address, &object)?;
@@ -161,29 +151,36 @@ impl Draft<'_> {
             new: &object,
         };
         rights::check(registry, self.by, change).await?;
-        let mut errors = validate_new(stored, kind, &object);
+        let Verdict {
+            mut errors,
+            warnings,
+        } = rules::judge_new(kind, &object)?;
         if errors.is_empty() && registry.key(address).len() > Transaction::MAX_KEY_BYTES {
             errors.push(FieldError::too_long("metadata.name", LONGEST_NAME));
         }
         if !errors.is_empty() {
             return Err(Refusal::invalid(kind, &address.name, &errors));
         }
-        let value = encoded(stored, &object);
-        put(registry, kind, address, gate, value, &now, self.dry_run).await
+        let value = rules::stored(registry, kind, &object).await?;
+        let object = put(registry, kind, address, gate, value, &now, self.dry_run).await?;
+        Ok(Done {
+            object,
+            created: true,
+            warnings,
+        })
     }
 }
 
 /// Puts the object where none is, for as long as its space and namespace let it.
 async fn put(
     registry: &Registry,
-    kind: &Kind,
+    kind: &Served,
     address: &Address,
     mut gate: Gate,
     value: Bytes,
     now: &str,
     dry_run: bool,
 ) -> Result<Arc<Stored>> {
-    let stored = address.of();
     loop {
         let mut transaction = Transaction::create(registry.key(address), value.clone());
         transaction = gate.guard(registry, transaction);
@@ -219,7 +216,7 @@ async fn put(
             // The tenant or the namespace is no longer as it was: look again.
             Outcome::Conflict(conflict) => {
                 registry.cache().reach(conflict.revision).await;
-                gate = Gate::open(registry, stored, address).await?;
+                gate = Gate::open(registry, kind, address).await?;
             }
         }
     }
@@ -234,8 +231,7 @@ fn checks_of(transaction: &Transaction) -> Transaction {
 }
 
 /// Everything that the server adds to a new object.
-fn complete(registry: &Registry, address: &Address, object: &mut Object, now: &str) {
-    let stored = address.of();
+fn complete(registry: &Registry, kind: &Served, address: &Address, object: &mut Object, now: &str) {
     stamp(object, now);
     let uid = metadata::text(object, "uid").unwrap_or("").to_owned();
     let mut allocator = Allocator::new(registry, &address.space);
@@ -249,20 +245,7 @@ fn complete(registry: &Registry, address: &Address, object: &mut Object, now: &s
         cluster_ip: &mut cluster_ip,
         node_port: &mut node_port,
     };
-    prepare::create(stored, object, &mut with);
-}
-
-/// The object as it is stored.
-pub fn encoded(kind: &Kind, object: &Object) -> Bytes {
-    let mut out = Vec::with_capacity(1024);
-    encode::json(
-        kind.api_version(),
-        &kind.kind,
-        kind.type_id(),
-        object,
-        &mut out,
-    );
-    out.into()
+    rules::prepare_new(&rules::judged_as(kind), object, &mut with);
 }
 
 /// What the server says about every new object.
@@ -280,28 +263,31 @@ fn stamp(object: &mut Object, now: &str) {
     metadata.insert("creationTimestamp".to_owned(), now.into());
 }
 
-/// Validates as the version that was written; what is stored is the same.
-fn validate_new(stored: &Kind, kind: &Kind, object: &Object) -> Vec<FieldError> {
-    if stored.group == kind.group {
-        return validate::create(stored, object);
-    }
-    let mut written = object.clone();
-    convert::convert(stored, kind, &mut written);
-    validate::create(kind, &written)
-}
-
 /// What must hold while an object comes about: its space and its namespace are there and
 /// not going away. The transaction itself checks it, so that nothing is created into what
 /// was deleted a moment ago.
 pub(super) struct Gate {
     tenant: Option<(Address, Arc<Stored>)>,
     namespace: Option<(Address, Arc<Stored>)>,
+    definition: Option<Defining>,
+}
+
+/// The definition that an object is one of, and the space's own of that name, which there
+/// must not be if it is the system's.
+struct Defining {
+    address: Address,
+    found: Arc<Stored>,
+    own: Option<Address>,
 }
 
 impl Gate {
     /// What closes it is looked at twice: the namespace that the cache shows may have been
     /// replaced by another of its name.
-    pub(super) async fn open(registry: &Registry, kind: &Kind, address: &Address) -> Result<Self> {
+    pub(super) async fn open(
+        registry: &Registry,
+        kind: &Served,
+        address: &Address,
+    ) -> Result<Self> {
         match Self::try_open(registry, kind, address).await {
             Err(_) => {
                 registry.catch_up().await?;
@@ -311,10 +297,11 @@ impl Gate {
         }
     }
 
-    async fn try_open(registry: &Registry, kind: &Kind, address: &Address) -> Result<Self> {
+    async fn try_open(registry: &Registry, kind: &Served, address: &Address) -> Result<Self> {
         let mut gate = Self {
             tenant: None,
             namespace: None,
+            definition: Defining::find(registry, kind, address)?,
         };
         if let Some(tenant) = address.space.tenant() {
             let name = tenant.as_str();
@@ -346,7 +333,55 @@ impl Gate {
             let unchanged = Expect::At(seen.revision);
             transaction = transaction.check(registry.key(address), unchanged);
         }
+        if let Some(definition) = &self.definition {
+            let unchanged = Expect::At(definition.found.revision);
+            transaction = transaction.check(registry.key(&definition.address), unchanged);
+            if let Some(own) = &definition.own {
+                transaction = transaction.check(registry.key(own), Expect::Absent);
+            }
+        }
         transaction
+    }
+}
+
+impl Defining {
+    /// What must not change while an object of a kind comes about that users define: nothing
+    /// is created by a definition that is being deleted, or that is published no more.
+    fn find(registry: &Registry, kind: &Served, address: &Address) -> Result<Option<Self>> {
+        let Some(custom) = kind.custom() else {
+            return Ok(None);
+        };
+        let apis = registry.apis(&address.space);
+        let offer = apis
+            .as_ref()
+            .and_then(|apis| apis.offer(&kind.group, &kind.resource));
+        let offer = offer.ok_or_else(Refusal::no_such_path)?;
+        if offer.terminating {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Refusal::not_allowed(kind, &address.name, why));
+        }
+        if offer.defined.id() != custom.defined().id() {
+            let why = "what defines this kind has changed; please try again";
+            return Err(Refusal::conflict(kind, &address.name, why));
+        }
+        let name = offer.name();
+        let source = apis::definition_address(&offer.source, &name);
+        let found = registry.cached(&source).ok_or_else(Refusal::no_such_path)?;
+        let own = (offer.source != address.space)
+            .then(|| apis::definition_address(&address.space, &name));
+        if own
+            .as_ref()
+            .is_some_and(|own| registry.cached(own).is_some())
+        {
+            let why = "this space has a definition of its own of this name, which will be served \
+                       when no object of the published one is left";
+            return Err(Refusal::not_allowed(kind, &address.name, why));
+        }
+        Ok(Some(Self {
+            address: source,
+            found,
+            own,
+        }))
     }
 }
 

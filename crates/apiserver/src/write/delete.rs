@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use futures_util::{TryStreamExt, stream};
 use insula_core::{Revision, SYSTEM, Space};
+use insula_custom::condition::{self, Condition, set_condition};
 use insula_kinds::{FieldError, Kind, Object, Value, protobuf, time, types};
 use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
-use super::create::encoded;
 use super::metadata;
+use super::rules::encoded;
+use crate::apis;
 use crate::authorize::Granted;
 use crate::built_in;
 use crate::cache::Stored;
@@ -265,6 +267,9 @@ async fn attempt(
 ) -> Result<Attempt> {
     let mut object = current.tree();
     check_preconditions(kind, address, options, current, &object)?;
+    if address.kind.is(apis::definitions()) {
+        hold_definition(&mut object);
+    }
     let key = registry.key(address);
     let transaction = match mark(address.of(), &mut object, options) {
         Mark::Remove => Transaction::remove(key, current.revision),
@@ -305,6 +310,22 @@ async fn attempt(
         Outcome::Committed(_) | Outcome::Unchanged(_) => Attempt::Done(gone),
         Outcome::Conflict(conflict) => Attempt::Lost(conflict.revision),
     })
+}
+
+/// A definition waits until nothing is left of what it defines.
+fn hold_definition(definition: &mut Object) {
+    if metadata::text(definition, "deletionTimestamp").is_some() {
+        return;
+    }
+    let mut held: Vec<Value> = metadata::finalizers(definition).map(Value::from).collect();
+    if !held.iter().any(|name| name == condition::FINALIZER) {
+        held.push(condition::FINALIZER.into());
+    }
+    metadata::of(definition).insert("finalizers".to_owned(), held.into());
+    let status = definition.entry("status").or_insert_with(|| json!({}));
+    if let Value::Object(status) = status {
+        set_condition(status, &Condition::deletion_pending(), &time::now());
+    }
 }
 
 fn check_preconditions(

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use insula_core::Revision;
-use insula_kinds::{FieldError, Object, convert, defaults, prepare, time, validate};
+use insula_kinds::{FieldError, Object, time};
 use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
-use super::create::{Gate, encoded};
-use super::{Done, metadata, rights};
+use super::create::Gate;
+use super::{Done, metadata, rights, rules};
 use crate::allocate;
 use crate::authorize::Granted;
 use crate::cache::{Stored, without_revision};
@@ -124,20 +124,21 @@ async fn attempt(
     current: &Arc<Stored>,
     make: &mut impl FnMut(&Object) -> Result<Modified>,
 ) -> Result<Attempt> {
-    let (kind, stored, name) = (request.kind, request.address.of(), &request.address.name);
-    let mut old = current.tree();
-    let mut shown = old.clone();
-    convert::convert(stored, kind, &mut shown);
+    let (kind, name) = (request.kind, &request.address.name);
+    let judged = rules::judged_as(kind);
+    let shown = rules::shown(registry, kind, current).await?;
+    let mut old = match judged == *kind {
+        true => shown.clone(),
+        false => current.tree(),
+    };
     let Modified {
         object: mut new,
-        warnings,
+        mut warnings,
     } = make(&shown)?;
     check_preconditions(registry, request, current, &old, &new)?;
-    defaults::apply(kind, &mut new);
-    convert::convert(kind, stored, &mut new);
+    rules::fill(kind, &mut new)?;
     settle_metadata(request, &old, &mut new)?;
-    prepare::update(stored, request.subresource, &old, &mut new);
-    prepare::date(stored, request.subresource, &old, &mut new, &time::now());
+    rules::prepare_changed(&judged, request.subresource, &old, &mut new, &time::now());
     allocate::for_update(registry, request.address, &mut new);
     let change = rights::Change {
         address: request.address,
@@ -146,13 +147,14 @@ async fn attempt(
         new: &new,
     };
     rights::check(registry, request.by, change).await?;
-    let errors = validate::update(stored, request.subresource, &old, &new);
-    if !errors.is_empty() {
-        return Err(Refusal::invalid(kind, name, &errors));
+    let verdict = rules::judge_change(&judged, request.subresource, &old, &new)?;
+    if !verdict.errors.is_empty() {
+        return Err(Refusal::invalid(kind, name, &verdict.errors));
     }
+    warnings.extend(verdict.warnings);
     metadata::of(&mut new).remove("resourceVersion");
     metadata::of(&mut old).remove("resourceVersion");
-    let value = encoded(stored, &new);
+    let value = rules::stored(registry, kind, &new).await?;
     let done = |object| Done {
         object,
         created: false,

@@ -1,14 +1,16 @@
 //! A part of an object.
 
 use bytes::Bytes;
+use insula_kinds::decode::{self, Decoded};
 use insula_kinds::patch::{self as patches, PatchError};
-use insula_kinds::{FieldError, Kind, Object, TypeId, Value, decode};
+use insula_kinds::{FieldError, Kind, Object, TypeId, Value};
 
 use super::{Done, Modified, Modify, metadata, modify};
 use crate::authorize::Granted;
 use crate::intake;
 use crate::query::{FieldValidation, Query, WriteOptions};
 use crate::registry::{Address, Registry};
+use crate::served::Served;
 use crate::status::{Refusal, Result};
 
 /// How a patch is written.
@@ -55,7 +57,7 @@ pub async fn patch(
         by: Some(granted),
     };
     let make = |current: &Object| {
-        let modified = patched(kind.type_id(), current, format, body, options.validation)?;
+        let modified = patched_kind(kind, current, format, body, options.validation)?;
         check_name(&modified.object, &address)?;
         check_resource_version(kind, &address, current, &modified.object)?;
         Ok(modified)
@@ -74,6 +76,29 @@ pub fn read_options(query: &Query) -> Result<WriteOptions> {
     WriteOptions::read(query, "PatchOptions")
 }
 
+/// What a patch makes of an object of a kind that a space serves.
+fn patched_kind(
+    kind: &Served,
+    current: &Object,
+    format: PatchFormat,
+    body: &[u8],
+    validation: FieldValidation,
+) -> Result<Modified> {
+    let Some(custom) = kind.custom() else {
+        return patched(kind.type_id(), current, format, body, validation);
+    };
+    if format == PatchFormat::Strategic {
+        return Err(Refusal::unsupported_custom_patch());
+    }
+    let (tree, problems) = apply(kind.type_id(), current, format, body)?;
+    let read = |tree| {
+        let mut decoded =
+            decode::custom_value(Value::Object(tree)).map_err(|error| error.to_string())?;
+        Ok((intake::settle_custom(custom, &mut decoded), decoded))
+    };
+    finish(tree, problems, validation, read)
+}
+
 /// What a patch makes of an object of this type.
 pub fn patched(
     of: TypeId,
@@ -82,6 +107,21 @@ pub fn patched(
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<Modified> {
+    let (tree, problems) = apply(of, current, format, body)?;
+    let read = |tree| {
+        let decoded = decode::value(of, Value::Object(tree)).map_err(|error| error.to_string())?;
+        Ok((Ok(()), decoded))
+    };
+    finish(tree, problems, validation, read)
+}
+
+/// The tree that a patch makes, and what is odd about the patch.
+fn apply(
+    of: TypeId,
+    current: &Object,
+    format: PatchFormat,
+    body: &[u8],
+) -> Result<(Object, Vec<String>)> {
     let mut tree = current.clone();
     let problems = match format {
         PatchFormat::Strategic => patches::strategic(of, &mut tree, body).map_err(refuse)?,
@@ -99,13 +139,23 @@ pub fn patched(
             problems
         }
     };
+    Ok((tree, problems))
+}
+
+/// The object that a tree is, if it is one.
+fn finish(
+    tree: Object,
+    problems: Vec<String>,
+    validation: FieldValidation,
+    read: impl FnOnce(Object) -> Result<(Result<()>, Decoded), String>,
+) -> Result<Modified> {
     let text = || Value::Object(tree.clone()).to_string();
     let wrong = |why: &str, text: String| {
         let error = FieldError::invalid_text("patch", &text, why);
         Refusal::invalid_patch(&[error])
     };
-    let decoded = decode::value(of, Value::Object(tree.clone()));
-    let decoded = decoded.map_err(|error| wrong(&error.to_string(), text()))?;
+    let (settled, decoded) = read(tree.clone()).map_err(|error| wrong(&error, text()))?;
+    settled?;
     let mut all = problems;
     all.extend(decoded.problems);
     let warnings = intake::settle(all, validation)

@@ -20,7 +20,7 @@ pub async fn update(
     let options = WriteOptions::read(query, "UpdateOptions")?;
     let path = granted.path();
     let kind = &path.kind;
-    let mut written = intake::read(sent, path.of().into(), options.validation)?;
+    let mut written = intake::read_kind(sent, kind, options.validation)?;
     let address = granted.address()?;
     check_names(&written.object, &address)?;
     metadata::place(&mut written.object, kind, &address)?;
@@ -89,7 +89,7 @@ async fn create_instead(
     let mut object = written.object.clone();
     metadata::of(&mut object).remove("resourceVersion");
     let namespace = address.namespace.as_deref();
-    let created = create_object(
+    let mut done = create_object(
         registry,
         &path.kind,
         &address.space,
@@ -99,11 +99,8 @@ async fn create_instead(
         dry_run,
     )
     .await?;
-    Ok(Done {
-        object: created,
-        created: true,
-        warnings: written.warnings.clone(),
-    })
+    done.warnings.splice(0..0, written.warnings.clone());
+    Ok(done)
 }
 
 /// The object must be the one that the path names.

@@ -63,7 +63,7 @@ fn looks_like_json(text: &[u8]) -> bool {
 }
 
 /// The JSON of the document and the keys that are in it twice.
-fn tree(text: &[u8]) -> Result<(Value, Vec<String>), DecodeError> {
+pub(super) fn tree(text: &[u8]) -> Result<(Value, Vec<String>), DecodeError> {
     let text = std::str::from_utf8(text)
         .map_err(|_| DecodeError::Syntax("yaml: invalid leading UTF-8 octet".to_owned()))?;
     let duplicates = RefCell::new(Vec::new());

@@ -2,7 +2,7 @@
 //! operators read nothing else.
 
 use super::v2::{Document, document};
-use crate::{Kind, Value};
+use crate::{Kind, Object, Value};
 
 /// The document of all kinds that `filter` lets through, in protobuf.
 pub fn v2_protobuf(filter: &dyn Fn(&Kind) -> bool) -> Vec<u8> {
@@ -20,8 +20,7 @@ pub fn v2_protobuf(filter: &dyn Fn(&Kind) -> bool) -> Vec<u8> {
         out.member(1, &info["title"]);
         out.member(2, &info["version"]);
     });
-    out.nested(8, |out| out.named(2, &paths, path_item));
-    out.nested(9, |out| out.named(1, &definitions, schema));
+    named_paths_and_definitions(&mut out, &paths, &definitions);
     for requirement in items(&security) {
         out.nested(12, |out| {
             out.named(1, members(requirement), |out, scopes| out.texts(1, scopes));
@@ -37,6 +36,12 @@ pub fn v2_protobuf(filter: &dyn Fn(&Kind) -> bool) -> Vec<u8> {
         });
     });
     out.0
+}
+
+/// What documents consist of, and what is added to them.
+pub(super) fn named_paths_and_definitions(out: &mut Message, paths: &Object, definitions: &Object) {
+    out.nested(8, |out| out.named(2, paths, path_item));
+    out.nested(9, |out| out.named(1, definitions, schema));
 }
 
 fn path_item(out: &mut Message, item: &Value) {
@@ -114,10 +119,29 @@ fn parameter(out: &mut Message, parameter: &Value) {
 fn schema(out: &mut Message, of: &Value) {
     out.member(1, &of["$ref"]);
     out.member(2, &of["format"]);
+    out.member(3, &of["title"]);
     out.member(4, &of["description"]);
+    out.double(6, &of["multipleOf"]);
+    out.double(7, &of["maximum"]);
+    out.flag(8, &of["exclusiveMaximum"]);
+    out.double(9, &of["minimum"]);
+    out.flag(10, &of["exclusiveMinimum"]);
+    out.integer(11, &of["maxLength"]);
+    out.integer(12, &of["minLength"]);
+    out.member(13, &of["pattern"]);
+    out.integer(14, &of["maxItems"]);
+    out.integer(15, &of["minItems"]);
+    out.flag(16, &of["uniqueItems"]);
+    out.integer(17, &of["maxProperties"]);
+    out.integer(18, &of["minProperties"]);
     out.texts(19, &of["required"]);
-    if let Some(values) = of.get("additionalProperties") {
-        out.nested(21, |out| out.nested(1, |out| schema(out, values)));
+    for value in items(&of["enum"]) {
+        out.nested(20, |out| out.yaml(value));
+    }
+    match of.get("additionalProperties") {
+        Some(Value::Bool(_)) => out.nested(21, |out| out.flag(2, &of["additionalProperties"])),
+        Some(values) => out.nested(21, |out| out.nested(1, |out| schema(out, values))),
+        None => {}
     }
     if let Some(kind) = of.get("type") {
         out.nested(22, |out| out.member(1, kind));
@@ -128,16 +152,25 @@ fn schema(out: &mut Message, of: &Value) {
     if let Some(properties) = of.get("properties") {
         out.nested(25, |out| out.named(1, members(properties), schema));
     }
+    if let Some(docs) = of.get("externalDocs") {
+        out.nested(29, |out| {
+            out.member(1, &docs["description"]);
+            out.member(2, &docs["url"]);
+        });
+    }
+    if let Some(example) = of.get("example") {
+        out.nested(30, |out| out.yaml(example));
+    }
     extensions(out, 31, of);
 }
 
-/// What Kubernetes adds, as YAML, which JSON is.
+/// What Kubernetes adds.
 fn extensions(out: &mut Message, number: u64, of: &Value) {
     let members = members(of);
     for (name, value) in members.filter(|(name, _)| name.starts_with("x-")) {
         out.nested(number, |out| {
             out.text(1, name);
-            out.nested(2, |out| out.text(2, &format!("{value}\n")));
+            out.nested(2, |out| out.yaml(value));
         });
     }
 }
@@ -152,9 +185,35 @@ fn items(value: &Value) -> &[Value] {
 
 /// A message that is written.
 #[derive(Default)]
-struct Message(Vec<u8>);
+pub(super) struct Message(Vec<u8>);
 
 impl Message {
+    /// What was written.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    /// Any value as YAML, which JSON is.
+    fn yaml(&mut self, value: &Value) {
+        self.text(2, &format!("{value}\n"));
+    }
+
+    fn double(&mut self, number: u64, value: &Value) {
+        const FIXED_64: u64 = 1;
+        if let Some(value) = value.as_f64().filter(|value| *value != 0.0) {
+            self.varint(number << 3 | FIXED_64);
+            self.0.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+
+    fn integer(&mut self, number: u64, value: &Value) {
+        if let Some(value) = value.as_i64().filter(|value| *value != 0) {
+            self.varint(number << 3);
+            // Negative numbers take all ten bytes.
+            self.varint(value as u64);
+        }
+    }
+
     fn text(&mut self, number: u64, text: &str) {
         self.bytes(number, text.as_bytes());
     }

@@ -139,7 +139,7 @@ const fn path(name: &'static str) -> Parameter {
     }
 }
 
-const fn query(name: &'static str, kind: &'static str) -> Parameter {
+pub(super) const fn query(name: &'static str, kind: &'static str) -> Parameter {
     Parameter {
         name,
         place: Place::Query,

@@ -29,12 +29,23 @@ const META: &str = "apimachinery.pkg.apis.meta.v1.";
 
 /// All types that the paths name, and what those are made of, as schemas by name.
 pub(super) fn schemas(paths: &[Path], names: &Names, dialect: Dialect) -> Object {
-    let mut reachable = BTreeSet::new();
-    for operation in paths.iter().flat_map(|path| &path.operations) {
+    let operations = paths.iter().flat_map(|path| &path.operations);
+    let named = operations.flat_map(|operation| {
         let body = operation.body.type_name();
-        for name in body.into_iter().chain(operation.answer.type_name()) {
-            reach(name, &mut reachable);
-        }
+        body.into_iter().chain(operation.answer.type_name())
+    });
+    schemas_of(named, names, dialect)
+}
+
+/// The types, and what those are made of, as schemas by name.
+pub(super) fn schemas_of(
+    named: impl IntoIterator<Item = &'static str>,
+    names: &Names,
+    dialect: Dialect,
+) -> Object {
+    let mut reachable = BTreeSet::new();
+    for name in named {
+        reach(name, &mut reachable);
     }
     let schema = |name| (full_name(name), schema(name, names, dialect));
     reachable.into_iter().map(schema).collect()

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::json;
 
+use super::custom::V2Part;
 use super::operation::{Body, Operation, Parameter, Place};
 use super::path::{Path, of_kind};
 use super::schema::{Dialect, Names, gvk_value, reference, schemas};
@@ -12,7 +13,76 @@ use crate::{Kind, Object, Value, kinds};
 
 /// The document of all kinds that `filter` lets through.
 pub fn v2_document(filter: &dyn Fn(&Kind) -> bool) -> Vec<u8> {
-    serde_json::to_vec(&document(filter)).expect("values are always JSON")
+    V2Base::new(filter).json
+}
+
+/// The document of the kinds that everybody has, to which those that users define are
+/// added without making it again.
+#[derive(Clone, Debug)]
+pub struct V2Base {
+    json: Vec<u8>,
+    /// Where the last path ends.
+    paths_end: usize,
+    /// Where the last schema ends.
+    definitions_end: usize,
+}
+
+impl V2Base {
+    /// Of all kinds that `filter` lets through.
+    pub fn new(filter: &dyn Fn(&Kind) -> bool) -> Self {
+        let document = document(filter);
+        let mut json = Vec::new();
+        member("swagger", &document.swagger, &mut json);
+        member("info", &document.info, &mut json);
+        let paths_end = member("paths", &document.paths, &mut json);
+        let definitions_end = member("definitions", &document.definitions, &mut json);
+        let schemes = &document.security_definitions;
+        member("securityDefinitions", schemes, &mut json);
+        member("security", &document.security, &mut json);
+        json.push(b'}');
+        Self {
+            json,
+            paths_end,
+            definitions_end,
+        }
+    }
+
+    /// The document as it is.
+    pub fn json(&self) -> &[u8] {
+        &self.json
+    }
+
+    /// The document with what a part adds.
+    pub fn with(&self, part: &V2Part) -> Vec<u8> {
+        let (paths, rest) = self.json.split_at(self.paths_end);
+        let (definitions, rest) = rest.split_at(self.definitions_end - self.paths_end);
+        let mut out = Vec::with_capacity(self.json.len() * 2);
+        out.extend_from_slice(paths);
+        add(&part.paths, &mut out);
+        out.extend_from_slice(definitions);
+        add(&part.definitions, &mut out);
+        out.extend_from_slice(rest);
+        out
+    }
+}
+
+/// Writes a member of the document and says where the last member of that ends.
+fn member(name: &str, value: &impl Serialize, json: &mut Vec<u8>) -> usize {
+    let before = if json.is_empty() { '{' } else { ',' };
+    json.extend_from_slice(format!("{before}\"{name}\":").as_bytes());
+    serde_json::to_writer(&mut *json, value).expect("values are always JSON");
+    json.len() - 1
+}
+
+/// Writes members behind others that are there already.
+fn add(members: &Object, out: &mut Vec<u8>) {
+    let json = serde_json::to_vec(members).expect("values are always JSON");
+    if let Some(inner) = json.get(1..json.len().saturating_sub(1))
+        && !inner.is_empty()
+    {
+        out.push(b',');
+        out.extend_from_slice(inner);
+    }
 }
 
 pub(super) fn document(filter: &dyn Fn(&Kind) -> bool) -> Document {
@@ -47,9 +117,7 @@ fn paths(filter: &dyn Fn(&Kind) -> bool) -> Vec<Path> {
     paths
 }
 
-/// A document with its members in the usual order.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
+/// A document before it is written.
 pub(super) struct Document {
     pub(super) swagger: &'static str,
     pub(super) info: Value,
@@ -121,7 +189,7 @@ fn responses(operation: &Operation) -> Value {
     Value::Object(responses)
 }
 
-fn parameter(parameter: &Parameter) -> Value {
+pub(super) fn parameter(parameter: &Parameter) -> Value {
     let mut value = json!({
         "name": parameter.name,
         "type": parameter.kind,

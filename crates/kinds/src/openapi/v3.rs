@@ -148,7 +148,7 @@ fn parameters(parameters: &[Parameter]) -> Value {
     parameters.iter().map(parameter).collect()
 }
 
-fn parameter(parameter: &Parameter) -> Value {
+pub(super) fn parameter(parameter: &Parameter) -> Value {
     let schema = json!({"type": parameter.kind, "uniqueItems": true});
     match parameter.place {
         Place::Query => json!({"name": parameter.name, "in": "query", "schema": schema}),

@@ -15,13 +15,13 @@ const MAX_PROBLEMS: usize = 100;
 /// A patch and what is odd about it: `duplicate field "a.b"`, `unknown field "[0].c"`, in
 /// the order of the document, each once.
 #[derive(Debug)]
-pub(super) struct Document {
+pub(crate) struct Document {
     pub value: Value,
     pub problems: Vec<String>,
 }
 
 /// Reads any document.
-pub(super) fn read(text: &[u8]) -> Result<Document, String> {
+pub(crate) fn read(text: &[u8]) -> Result<Document, String> {
     read_with(text, None)
 }
 

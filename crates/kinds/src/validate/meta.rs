@@ -32,6 +32,35 @@ pub fn create(kind: &Kind, object: &Node<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
+/// Metadata of an object inside of another, of a kind that nobody needs to know.
+pub(super) fn embedded(object: &Node<'_>, errors: &mut Vec<FieldError>) {
+    let meta = object.get("metadata");
+    let (prefix, name) = (meta.get("generateName"), meta.get("name"));
+    if !prefix.is_empty() {
+        for fault in text::path_segment_prefix(prefix.text()) {
+            errors.push(prefix.invalid_text(&fault));
+        }
+    }
+    for fault in text::path_segment(name.text()) {
+        errors.push(name.invalid_text(&fault));
+    }
+    let namespace = meta.get("namespace");
+    if !namespace.is_empty() {
+        for fault in text::dns_label(namespace.text()) {
+            errors.push(namespace.invalid_text(&fault));
+        }
+    }
+    let generation = meta.get("generation");
+    if generation.int().is_some_and(|number| number < 0) {
+        errors.push(generation.invalid("must be greater than or equal to 0"));
+    }
+    labels(&meta.get("labels"), errors);
+    annotations(&meta.get("annotations"), errors);
+    owners(&meta.get("ownerReferences"), errors);
+    finalizers(&meta.get("finalizers"), errors);
+    managed_fields(&meta.get("managedFields"), errors);
+}
+
 /// Metadata that is changed, by the rules that every kind has.
 pub fn update(old: &Node<'_>, new: &Node<'_>, errors: &mut Vec<FieldError>) {
     let (old, new) = (old.get("metadata"), new.get("metadata"));

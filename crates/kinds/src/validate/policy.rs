@@ -366,38 +366,6 @@ pub(super) fn api_service(object: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A CustomResourceDefinition: its names, and that one version is stored.
-pub(super) fn definition(object: &Node<'_>, errors: &mut Errors) {
-    let spec = object.get("spec");
-    let group = spec.get("group");
-    if check::some(&group, errors) {
-        let faults = text::dns_subdomain(group.text());
-        if !faults.is_empty() {
-            errors.push(group.invalid(&faults.join(",")));
-        } else if !group.text().contains('.') {
-            errors.push(group.invalid("should be a domain with at least one dot"));
-        }
-    }
-    check::one_of(&spec.get("scope"), &["Cluster", "Namespaced"], errors);
-    let versions = spec.get("versions");
-    for version in versions.items() {
-        let faults = text::dns1035_label(version.get("name").text());
-        if !faults.is_empty() {
-            errors.push(version.get("name").invalid_text(&faults.join(",")));
-        }
-    }
-    let stored = versions
-        .items()
-        .filter(|version| version.get("storage").is_true());
-    if stored.count() != 1 {
-        let detail = "must have exactly one version marked as storage version";
-        errors.push(versions.invalid(detail));
-    }
-    for field in ["plural", "singular", "kind", "listKind"] {
-        check::some(&spec.get("names").get(field), errors);
-    }
-}
-
 /// The Scale of a workload.
 pub(super) fn scale(object: &Node<'_>, errors: &mut Errors) {
     let place = Path::default().field("spec").field("replicas");

@@ -300,7 +300,6 @@ fn other_rules(kind: &Kind) -> Rules {
                 ("approval", policy::signing_request_approval),
             ]),
         ("apiregistration.k8s.io", "APIService") => whole(policy::api_service),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => whole(policy::definition),
         _ => NONE,
     }
 }

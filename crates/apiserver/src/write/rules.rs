@@ -1,0 +1,200 @@
+//! What a kind makes of an object on its way into the store: by the table of kinds, or by
+//! what users define.
+//!
+//! Objects of the table's kinds are judged as they are stored. Those of kinds that users
+//! define are judged in the version that the caller speaks, and converted at the end.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use insula_custom::{Change, Verdict, definition};
+use insula_kinds::{FieldError, Kind, Object, convert, defaults, encode, prepare, validate};
+
+use crate::apis;
+use crate::cache::Stored;
+use crate::form;
+use crate::registry::Registry;
+use crate::served::{Custom, Served};
+use crate::status::Result;
+
+/// The version in which objects are judged that are written in `kind`.
+pub fn judged_as(kind: &Served) -> Served {
+    match kind {
+        Served::BuiltIn(_) => kind.storage(),
+        Served::Custom(_) => kind.clone(),
+    }
+}
+
+/// Fills in what is missing, and makes it an object of the version that is judged.
+pub fn fill(kind: &Served, object: &mut Object) -> Result<()> {
+    match kind {
+        Served::BuiltIn(id) => {
+            defaults::apply(kind, object);
+            if *id == apis::definitions() {
+                definition::default(object);
+            }
+            convert::convert(kind, &kind.storage(), object);
+        }
+        Served::Custom(custom) => custom.schema()?.fill(object),
+    }
+    Ok(())
+}
+
+/// What is there, as the caller sees it.
+pub async fn shown(registry: &Registry, kind: &Served, current: &Arc<Stored>) -> Result<Object> {
+    match kind {
+        Served::BuiltIn(_) => {
+            let mut tree = current.tree();
+            convert::convert(&kind.storage(), kind, &mut tree);
+            Ok(tree)
+        }
+        Served::Custom(custom) => {
+            form::prepare(registry, kind, std::iter::once(current)).await?;
+            Ok(custom.show(current).tree())
+        }
+    }
+}
+
+/// Writes into a new object what only the server writes.
+pub fn prepare_new(kind: &Served, object: &mut Object, with: &mut prepare::Creation<'_>) {
+    prepare::create(kind, object, with);
+    if kind.is(apis::definitions()) {
+        definition::prepare_create(object);
+    }
+}
+
+/// Writes into a changed object what only the server writes.
+pub fn prepare_changed(
+    kind: &Served,
+    subresource: Option<&str>,
+    old: &Object,
+    new: &mut Object,
+    now: &str,
+) {
+    if kind.custom().is_some() && subresource == Some("status") {
+        keep_all_but_status(old, new);
+    }
+    prepare::update(kind, subresource, old, new);
+    prepare::date(kind, subresource, old, new, now);
+    if kind.is(apis::definitions()) {
+        match subresource {
+            None => definition::prepare_update(old, new),
+            Some(_) => definition::prepare_status(old, new),
+        }
+    }
+}
+
+/// What is wrong with a new object, which is in the version that is judged.
+pub fn judge_new(kind: &Served, object: &Object) -> Result<Verdict> {
+    let stored = judged_as(kind);
+    Ok(match &stored {
+        Served::BuiltIn(id) if *id == apis::definitions() => of(definition::create(object)),
+        Served::BuiltIn(_) if stored.group != kind.group => {
+            let mut written = object.clone();
+            convert::convert(&stored, kind, &mut written);
+            only(validate::create(kind, &written))
+        }
+        Served::BuiltIn(_) => only(validate::create(&stored, object)),
+        Served::Custom(custom) => {
+            let known = validate::create_metadata(kind, object);
+            custom.schema()?.validate(Change {
+                known: &known,
+                scale: scale(custom),
+                ..Change::create(object)
+            })
+        }
+    })
+}
+
+/// What is wrong with a change.
+pub fn judge_change(
+    kind: &Served,
+    subresource: Option<&str>,
+    old: &Object,
+    new: &Object,
+) -> Result<Verdict> {
+    Ok(match kind {
+        Served::BuiltIn(id) if *id == apis::definitions() => match subresource {
+            None => of(definition::update(old, new)),
+            Some(_) => of(definition::update_status(old, new)),
+        },
+        Served::BuiltIn(_) => only(validate::update(kind, subresource, old, new)),
+        Served::Custom(custom) => {
+            let known = validate::update_metadata(old, new);
+            custom.schema()?.validate(Change {
+                known: &known,
+                scale: scale(custom),
+                status_only: subresource == Some("status"),
+                ..Change::update(new, old)
+            })
+        }
+    })
+}
+
+/// The bytes that are stored of an object in the version that was judged.
+pub async fn stored(registry: &Registry, kind: &Served, object: &Object) -> Result<Bytes> {
+    let object = match kind {
+        Served::BuiltIn(_) => Cow::Borrowed(object),
+        Served::Custom(custom) => {
+            let object = object.clone();
+            let storage = custom.storage();
+            Cow::Owned(form::convert(registry, custom, &storage, object).await?)
+        }
+    };
+    Ok(encoded(&kind.storage(), &object))
+}
+
+/// The object as it is stored, which it must have the version for.
+pub fn encoded(kind: &Kind, object: &Object) -> Bytes {
+    if kind.is_custom() {
+        return form::encoded(object).into();
+    }
+    let mut out = Vec::with_capacity(1024);
+    encode::json(
+        kind.api_version(),
+        &kind.kind,
+        kind.type_id(),
+        object,
+        &mut out,
+    );
+    out.into()
+}
+
+/// Whoever writes the status writes nothing else, whatever else a kind has.
+fn keep_all_but_status(old: &Object, new: &mut Object) {
+    let status = new.remove("status");
+    let version = new.get("apiVersion").cloned();
+    let revision = new.get("metadata").and_then(|of| of.get("resourceVersion"));
+    let revision = revision.cloned();
+    *new = old.clone();
+    new.remove("status");
+    new.extend(status.map(|status| ("status".to_owned(), status)));
+    new.extend(version.map(|version| ("apiVersion".to_owned(), version)));
+    if let Some(revision) = revision {
+        super::metadata::of(new).insert("resourceVersion".to_owned(), revision);
+    }
+}
+
+fn scale(custom: &Custom) -> Option<insula_custom::Scale<'_>> {
+    let paths = custom.version().scale.as_ref()?;
+    Some(insula_custom::Scale {
+        spec: paths.spec.text(),
+        status: paths.status.text(),
+        selector: paths.selector.as_ref().map(|path| path.text()),
+    })
+}
+
+fn of(verdict: definition::Verdict) -> Verdict {
+    Verdict {
+        errors: verdict.errors,
+        warnings: verdict.warnings,
+    }
+}
+
+fn only(errors: Vec<FieldError>) -> Verdict {
+    Verdict {
+        errors,
+        warnings: Vec::new(),
+    }
+}

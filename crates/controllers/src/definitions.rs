@@ -1,0 +1,262 @@
+//! Definitions of kinds: which names they get, when they are served, and that nothing is left
+//! of them when they go.
+//!
+//! Names are a matter of one space: of its own definitions, and of those that the system
+//! publishes to it under other names.
+
+use std::sync::Arc;
+
+use insula_apiserver::Registry;
+use insula_apiserver::apis::{self, Offer};
+use insula_apiserver::cache::Stored;
+use insula_apiserver::registry::{Address, is_terminating};
+use insula_apiserver::served::{Custom, Served, Shelfmark};
+use insula_apiserver::status::Result;
+use insula_apiserver::write::{Modified, Modify, modify};
+use insula_core::Space;
+use insula_custom::condition::{self, Condition};
+use insula_custom::names::{Names, accept};
+use insula_custom::{approval, set_condition};
+use insula_kinds::{Object, Value, time};
+use memchr::memmem;
+use serde_json::json;
+
+use crate::terminate::{Extent, finalizers, uid};
+
+/// Looks after one definition, and after those of its group that waited for its names. Says
+/// whether there is nothing left to do.
+pub async fn tend(registry: &Registry, address: &Address) -> Result<bool> {
+    let mut names_moved = true;
+    let mut finished = true;
+    if let Some(definition) = registry.cached(address) {
+        let tree = definition.tree();
+        if is_terminating(&definition) {
+            finished = terminate(registry, address, &tree).await?;
+        } else {
+            let before = Names::accepted(&tree);
+            finished = introduce(registry, address, &tree).await?;
+            names_moved = before != Names::default();
+        }
+    }
+    if names_moved {
+        finished &= tend_waiting(registry, address).await?;
+    }
+    Ok(finished)
+}
+
+/// Those of the same group whose names were in use.
+async fn tend_waiting(registry: &Registry, address: &Address) -> Result<bool> {
+    let mut finished = true;
+    for other in group_of(registry, address) {
+        let waits = memmem::find(&other.body, br#""status":"False""#).is_some();
+        if waits && other.name() != address.name && !is_terminating(&other) {
+            let other_address = apis::definition_address(&address.space, other.name());
+            finished &= introduce(registry, &other_address, &other.tree()).await?;
+        }
+    }
+    Ok(finished)
+}
+
+/// Decides about the names, and serves the kind once they are its own.
+async fn introduce(registry: &Registry, address: &Address, definition: &Object) -> Result<bool> {
+    let others = names_of_others(registry, address);
+    let (own, before) = (Names::wanted(definition), Names::accepted(definition));
+    let accepted = accept(&own, &before, others.iter());
+    let obstacle = obstacle(registry, address, definition);
+    let named = accepted.condition.holds;
+    let established = match (named, &obstacle) {
+        (true, None) => Some(Condition::established()),
+        (true, Some(obstacle)) => Some(obstacle.clone()),
+        (false, _) => condition::establishing(definition, false),
+    };
+    let established = established.filter(|_| !condition::holds(definition, condition::ESTABLISHED));
+    let approved = approval::condition(definition);
+    let now = time::now();
+    write_status(registry, address, definition, |status| {
+        status.insert("acceptedNames".to_owned(), accepted.names.to_value());
+        for condition in [
+            Some(&accepted.condition),
+            established.as_ref(),
+            approved.as_ref(),
+        ] {
+            if let Some(condition) = condition {
+                set_condition(status, condition, &now);
+            }
+        }
+    })
+    .await?;
+    Ok(obstacle.is_none())
+}
+
+/// What keeps a tenant's definition from being served: objects of the published one of that
+/// name, which are not of its kind.
+fn obstacle(registry: &Registry, address: &Address, definition: &Object) -> Option<Condition> {
+    if address.space.is_system() || condition::holds(definition, condition::ESTABLISHED) {
+        return None;
+    }
+    let (resource, group) = address.name.split_once('.')?;
+    let mark = Shelfmark::Custom { group, resource };
+    let collection = registry.cache().find(mark, &address.space)?;
+    let left = collection.snapshot("", None).objects.len();
+    let message = format!(
+        "{left} objects of the definition that the system publishes under this name are still in \
+         this space; they have to be deleted first"
+    );
+    (left > 0).then(|| {
+        Condition::new(
+            condition::ESTABLISHED,
+            false,
+            "InstancesOfPublished",
+            &message,
+        )
+    })
+}
+
+/// The definitions of the same group in the same space.
+fn group_of(registry: &Registry, address: &Address) -> Vec<Arc<Stored>> {
+    let Some((_, group)) = address.name.split_once('.') else {
+        return Vec::new();
+    };
+    let all = registry.cache().find(apis::definitions(), &address.space);
+    let all = all.map(|all| all.snapshot("", None).objects);
+    let mut all = all.unwrap_or_default();
+    all.retain(|other| is_in(other, group));
+    all
+}
+
+fn is_in(definition: &Stored, group: &str) -> bool {
+    let name = definition.name().split_once('.');
+    name.is_some_and(|(_, of)| of == group)
+}
+
+/// The names that others of the group have: those of the space, and those that the system
+/// publishes to it.
+fn names_of_others(registry: &Registry, address: &Address) -> Vec<Names> {
+    let mut others = group_of(registry, address);
+    if !address.space.is_system() {
+        let group = address.name.split_once('.').map_or("", |(_, group)| group);
+        let own = |definition: &Arc<Stored>| others.iter().any(|own| own.key == definition.key);
+        let published = apis::published(registry.cache()).into_iter();
+        let published = published.filter(|definition| is_in(definition, group));
+        let published: Vec<_> = published.filter(|definition| !own(definition)).collect();
+        others.extend(published);
+    }
+    let others = others.iter().filter(|other| other.name() != address.name);
+    others.map(|other| Names::accepted(&other.tree())).collect()
+}
+
+/// Removes the objects and then lets go. Says whether that is done.
+async fn terminate(registry: &Registry, address: &Address, definition: &Object) -> Result<bool> {
+    if !finalizers(definition, "metadata").any(|name| name == condition::FINALIZER) {
+        return Ok(true);
+    }
+    let now = time::now();
+    if condition::holds(definition, condition::ESTABLISHED) {
+        write_status(registry, address, definition, |status| {
+            set_condition(status, &Condition::deletion_in_progress(), &now);
+        })
+        .await?;
+        if !remove_objects(registry, address).await? {
+            return Ok(false);
+        }
+    }
+    let end = match condition::holds(definition, condition::ESTABLISHED) {
+        true => Condition::deletion_completed(),
+        false => Condition::never_established(),
+    };
+    write_status(registry, address, definition, |status| {
+        set_condition(status, &end, &now);
+    })
+    .await?;
+    release(registry, address, definition).await?;
+    Ok(true)
+}
+
+/// Removes the objects of a definition in every space that it is served in. Says whether
+/// nothing is left.
+async fn remove_objects(registry: &Registry, address: &Address) -> Result<bool> {
+    // What was created before the mark was seen is seen with it.
+    registry.catch_up().await?;
+    let Some((resource, group)) = address.name.split_once('.') else {
+        return Ok(true);
+    };
+    let Some(offer) = offer(registry, &address.space, group, resource) else {
+        return Ok(true);
+    };
+    let kind = Served::Custom(Custom::new(
+        Arc::clone(&offer.defined),
+        offer.defined.storage(),
+    ));
+    let mut left = false;
+    for (space, _) in registry.cache().everywhere(&kind) {
+        let here = offer_source(registry, &space, group, resource);
+        if here.as_ref() != Some(&address.space) {
+            continue;
+        }
+        let extent = Extent {
+            registry,
+            space: &space,
+            namespace: None,
+        };
+        left |= !extent
+            .empty(std::slice::from_ref(&kind))
+            .await?
+            .is_nothing();
+    }
+    Ok(!left)
+}
+
+fn offer(registry: &Registry, space: &Space, group: &str, resource: &str) -> Option<Offer> {
+    let apis = registry.apis(space)?;
+    apis.offer(group, resource).cloned()
+}
+
+fn offer_source(registry: &Registry, space: &Space, group: &str, resource: &str) -> Option<Space> {
+    offer(registry, space, group, resource).map(|offer| offer.source)
+}
+
+/// Lets go of a definition of which nothing is left.
+async fn release(registry: &Registry, address: &Address, definition: &Object) -> Result<()> {
+    let of = uid(definition);
+    let make = |current: &Object| {
+        let mut object = current.clone();
+        if uid(current) == of {
+            let rest = finalizers(current, "metadata").filter(|name| *name != condition::FINALIZER);
+            let rest: Vec<&str> = rest.collect();
+            object["metadata"]["finalizers"] = json!(rest);
+        }
+        Ok(unchanged(object))
+    };
+    modify(registry, Modify::by_server(address, None), make)
+        .await
+        .map(drop)
+}
+
+/// Writes what `change` makes of the status, if that is something else.
+async fn write_status(
+    registry: &Registry,
+    address: &Address,
+    definition: &Object,
+    change: impl Fn(&mut Object),
+) -> Result<()> {
+    let of = uid(definition);
+    let make = |current: &Object| {
+        let mut object = current.clone();
+        if uid(current) == of {
+            let status = object.entry("status").or_insert_with(|| json!({}));
+            if let Value::Object(status) = status {
+                change(status);
+            }
+        }
+        Ok(unchanged(object))
+    };
+    let request = Modify::by_server(address, Some("status"));
+    modify(registry, request, make).await.map(drop)
+}
+
+fn unchanged(object: Object) -> Modified {
+    Modified {
+        object,
+        warnings: Vec::new(),
+    }
+}

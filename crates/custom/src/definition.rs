@@ -1,0 +1,164 @@
+//! Is a CustomResourceDefinition right? What Kubernetes fills in, what it refuses, in its
+//! order, words and places.
+//!
+//! Definitions come here as [`insula_kinds::decode`] leaves them: every field has its type,
+//! unknown ones are gone. Places in errors are those of Kubernetes' internal form.
+//!
+//! ```text
+//! form         the internal form: what all versions have alike stands once
+//! terms        what is asked of a new definition, and what is forgiven an old one
+//! spec         group, scope, names, versions, conversion
+//! schema       structural? defaults? openapi keywords, list types, rules, expressions
+//! status       accepted names, stored versions
+//! formats      what the client is warned of
+//! ```
+
+mod cel;
+mod conversion;
+mod defaults;
+mod field_path;
+mod form;
+mod formats;
+mod lists;
+mod openapi;
+mod pattern;
+mod place;
+mod prepare;
+mod print;
+mod props;
+mod rules;
+mod schema;
+mod spec;
+mod status;
+mod structural;
+mod terms;
+mod version;
+
+pub use prepare::{default, prepare_create, prepare_status, prepare_update};
+
+use insula_kinds::{FieldError, Kind, Object, Value, kinds, validate};
+
+use crate::approval::{self, ANNOTATION, Approval};
+use crate::condition::{ESTABLISHED, holds};
+use form::Form;
+use place::{Place, Report};
+use terms::Terms;
+
+/// How deep a definition may be, which is more than a request can be.
+const DEEPEST: usize = 256;
+
+/// What is to be said about a definition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// What is wrong, metadata included; none if it may be stored.
+    pub errors: Vec<FieldError>,
+    /// What the client is warned of, if nothing is wrong.
+    pub warnings: Vec<String>,
+}
+
+/// Judges a definition that is to be created.
+pub fn create(object: &Object) -> Verdict {
+    if let Some(refusal) = too_deep(object) {
+        return refusal;
+    }
+    let form = Form::of(object);
+    let mut report = Report::default();
+    let metadata = validate::create(kind(), object);
+    metadata.into_iter().for_each(|error| report.push(error));
+    spec::judge(&form, &Terms::new(), &mut report);
+    judge_rest(None, object, &form, &mut report);
+    verdict(report, || formats::warn(&form, None))
+}
+
+/// Judges a change of a definition. What was wrong before may stay as it is.
+pub fn update(old: &Object, new: &Object) -> Verdict {
+    if let Some(refusal) = too_deep(new) {
+        return refusal;
+    }
+    let form = Form::of(new);
+    let mut report = Report::default();
+    let metadata = validate::update(kind(), None, old, new);
+    metadata.into_iter().for_each(|error| report.push(error));
+    spec::judge(&form, &Terms::to_change(old, &form), &mut report);
+    spec::judge_change(old, &form, holds(old, ESTABLISHED), &mut report);
+    judge_rest(Some(old), new, &form, &mut report);
+    verdict(report, || formats::warn(&form, Some(&Form::of(old))))
+}
+
+/// Judges a change of a definition's status.
+pub fn update_status(old: &Object, new: &Object) -> Verdict {
+    let mut report = Report::default();
+    let metadata = validate::update(kind(), Some("status"), old, new);
+    metadata.into_iter().for_each(|error| report.push(error));
+    status::judge_names(new, &mut report);
+    verdict(report, Vec::new)
+}
+
+/// What is asked of every definition after its specification.
+fn judge_rest(old: Option<&Object>, new: &Object, form: &Form<'_>, report: &mut Report) {
+    status::judge_names(new, report);
+    status::judge_stored_versions(new, form, report);
+    judge_approval(old, new, form, report);
+    let preserved = old.is_some_and(|old| Form::of(old).preserves_unknown());
+    if form.preserves_unknown() && !preserved {
+        let place = Place::root("spec");
+        let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+        report.invalid(place.field("preserveUnknownFields"), &true.into(), detail);
+    }
+}
+
+fn judge_approval(old: Option<&Object>, new: &Object, form: &Form<'_>, report: &mut Report) {
+    let approval = Approval::of(new);
+    let same = old.is_some_and(|old| Approval::of(old) == approval);
+    if !approval::is_protected(form.spec.text("group")) || same {
+        return;
+    }
+    let metadata = Place::root("metadata");
+    let annotations = metadata.field("annotations");
+    let (place, detail) = (annotations.key(ANNOTATION), approval.message(new));
+    match approval {
+        Approval::Invalid => report.invalid_text(place, approval::annotation(new), &detail),
+        Approval::Missing => report.required(place, &detail),
+        Approval::Approved | Approval::Bypassed => {}
+    }
+}
+
+fn verdict(report: Report, warnings: impl FnOnce() -> Vec<String>) -> Verdict {
+    let errors = report.into_errors();
+    let warnings = if errors.is_empty() {
+        warnings()
+    } else {
+        Vec::new()
+    };
+    Verdict { errors, warnings }
+}
+
+/// Schemas are walked by recursion, which is safe because no request is deep. Whoever calls
+/// with something else is refused.
+fn too_deep(object: &Object) -> Option<Verdict> {
+    let mut level: Vec<&Value> = object.values().collect();
+    for _ in 0..DEEPEST {
+        if level.is_empty() {
+            return None;
+        }
+        level = level
+            .into_iter()
+            .flat_map(|value| -> Box<dyn Iterator<Item = &Value>> {
+                match value {
+                    Value::Object(map) => Box::new(map.values()),
+                    Value::Array(list) => Box::new(list.iter()),
+                    _ => Box::new(std::iter::empty()),
+                }
+            })
+            .collect();
+    }
+    Some(Verdict {
+        errors: vec![FieldError::forbidden("spec", "exceeded max depth")],
+        warnings: Vec::new(),
+    })
+}
+
+fn kind() -> &'static Kind {
+    let id = kinds().of_kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    kinds().get(id.expect("the table of kinds has the kind of definitions"))
+}

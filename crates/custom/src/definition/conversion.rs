@@ -1,0 +1,259 @@
+//! Who converts objects from one version to another.
+
+use std::collections::HashSet;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use insula_kinds::field::quote;
+use insula_kinds::validate::{dns_subdomain, dns1035_label};
+use x509_parser::pem::Pem;
+
+use super::form::Form;
+use super::place::{Place, Report};
+use super::print;
+use super::props::Props;
+use super::terms::Terms;
+
+const STRATEGIES: &[&str] = &["None", "Webhook"];
+const REVIEWS: &[&str] = &["v1", "v1beta1"];
+const FORMAT: &str = "; desired format: https://host[/path]";
+
+/// Judges the conversion; `place` is the `spec`.
+pub(super) fn judge(form: &Form<'_>, place: Place<'_>, terms: &Terms<'_>, report: &mut Report) {
+    let Some(conversion) = form.spec.child("conversion") else {
+        return;
+    };
+    let place = place.field("conversion");
+    let (strategy, at) = (conversion.text("strategy"), place.field("strategy"));
+    if strategy != "None" && form.preserves_unknown() {
+        let detail = "must be None if spec.preserveUnknownFields is true";
+        report.invalid_text(at, strategy, detail);
+    }
+    if strategy.is_empty() {
+        report.required(at, "");
+    } else if !STRATEGIES.contains(&strategy) {
+        report.not_supported(at, strategy, STRATEGIES);
+    }
+    let webhook = conversion.child("webhook");
+    let client = webhook.and_then(|webhook| webhook.child("clientConfig"));
+    let reviews = place.field("conversionReviewVersions");
+    let at = place.field("webhookClientConfig");
+    let webhook = webhook.unwrap_or(Props::of(None));
+    if strategy == "Webhook" {
+        match client {
+            Some(client) => self::client(client, at, terms, report),
+            None => report.required(at, "required when strategy is set to Webhook"),
+        }
+        self::reviews(webhook, reviews, terms, report);
+        return;
+    }
+    let detail = "should not be set when strategy is not set to Webhook";
+    if client.is_some() {
+        report.forbidden(at, detail);
+    }
+    if !webhook.list("conversionReviewVersions").is_empty() {
+        report.forbidden(reviews, detail);
+    }
+}
+
+/// Whether the webhook of a definition speaks a version that the server knows, or none.
+pub(super) fn has_known_review(spec: Props<'_>) -> bool {
+    let conversion = spec.child("conversion");
+    let webhook = conversion.and_then(|conversion| conversion.child("webhook"));
+    let Some(webhook) = webhook else {
+        return true;
+    };
+    let mut versions = webhook.texts("conversionReviewVersions").peekable();
+    versions.peek().is_none() || versions.any(|version| REVIEWS.contains(&version))
+}
+
+/// Whether the webhook of a definition has certificates that cannot be read.
+pub(super) fn has_unsound_ca(spec: Props<'_>) -> bool {
+    let conversion = spec.child("conversion");
+    let webhook = conversion.and_then(|conversion| conversion.child("webhook"));
+    let client = webhook.and_then(|webhook| webhook.child("clientConfig"));
+    client.is_some_and(|client| ca_fault(client.text("caBundle")).is_some())
+}
+
+fn client(client: Props<'_>, place: Place<'_>, terms: &Terms<'_>, report: &mut Report) {
+    match (client.maybe_text("url"), client.child("service")) {
+        (Some(url), None) => self::url(url, place.field("url"), report),
+        (None, Some(service)) => self::service(service, place.field("service"), report),
+        _ => report.required(place, "exactly one of url or service is required"),
+    }
+    let bundle = client.text("caBundle");
+    if let Some(fault) = ca_fault(bundle).filter(|_| terms.sound_ca) {
+        report.invalid_as(
+            place.field("caBundle"),
+            || print::json(client.get("caBundle")),
+            &fault,
+        );
+    }
+}
+
+fn reviews(webhook: Props<'_>, place: Place<'_>, terms: &Terms<'_>, report: &mut Report) {
+    let name = "conversionReviewVersions";
+    if webhook.list(name).is_empty() {
+        return report.required(place, "");
+    }
+    let (mut seen, mut known) = (HashSet::new(), false);
+    for (index, version) in webhook.texts(name).enumerate() {
+        let at = place.index(index);
+        if !seen.insert(version) {
+            report.invalid_text(at, version, "duplicate version");
+            continue;
+        }
+        for fault in dns1035_label(version) {
+            report.invalid_text(at, version, &fault);
+        }
+        known = known || REVIEWS.contains(&version);
+    }
+    if terms.known_reviews && !known {
+        let detail = format!("must include at least one of {}", REVIEWS.join(", "));
+        report.invalid_as(place, || print::json(webhook.get(name)), &detail);
+    }
+}
+
+fn url(url: &str, place: Place<'_>, report: &mut Report) {
+    if let Some(why) = unreadable(url) {
+        let detail = format!(
+            "url must be a valid URL: parse {}: {why}{FORMAT}",
+            quote(url)
+        );
+        return report.required(place, &detail);
+    }
+    let (rest, fragment) = url.split_once('#').unwrap_or((url, ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (scheme, rest) = rest.split_once(':').unwrap_or(("", rest));
+    let scheme = scheme.to_ascii_lowercase();
+    let authority = rest.strip_prefix("//").unwrap_or_default();
+    let authority = authority.split('/').next().unwrap_or_default();
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, authority),
+    };
+    let mut refuse = |part: &str, detail: &str| report.invalid_text(place, part, detail);
+    if scheme != "https" {
+        let detail = format!("'https' is the only allowed URL scheme{FORMAT}");
+        refuse(&scheme, &detail);
+    }
+    if host.is_empty() {
+        refuse(host, &format!("host must be specified{FORMAT}"));
+    }
+    if let Some(user) = user {
+        refuse(user, "user information is not permitted in the URL");
+    }
+    if !fragment.is_empty() {
+        refuse(fragment, "fragments are not permitted in the URL");
+    }
+    if !query.is_empty() {
+        refuse(query, "query parameters are not permitted in the URL");
+    }
+}
+
+/// Why Go cannot read a URL, for the usual mistakes.
+fn unreadable(url: &str) -> Option<String> {
+    if url.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
+        return Some("net/url: invalid control character in URL".to_owned());
+    }
+    let rest = url.split(['#', '?']).next().unwrap_or_default();
+    if rest.starts_with(':') {
+        return Some("missing protocol scheme".to_owned());
+    }
+    let first = rest.split('/').next().unwrap_or_default();
+    let scheme = first.split(':').next().unwrap_or_default();
+    let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.bytes().all(letters);
+    if first.contains(':') && !is_scheme {
+        return Some("first path segment in URL cannot contain colon".to_owned());
+    }
+    if let Some(at) = rest.find('%') {
+        let escape: String = rest[at..].chars().take(3).collect();
+        let digits = escape.bytes().skip(1).filter(u8::is_ascii_hexdigit);
+        if digits.count() != 2 {
+            return Some(format!("invalid URL escape {}", quote(&escape)));
+        }
+    }
+    let authority = rest.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = authority.split('/').next().unwrap_or_default();
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    if let Some(letter) = host.chars().find(|letter| " \"<>\\^`{|}".contains(*letter)) {
+        let letter = quote(&letter.to_string());
+        return Some(format!("invalid character {letter} in host name"));
+    }
+    let port = match host.rfind(']') {
+        Some(end) => &host[end + 1..],
+        None => host.find(':').map_or("", |at| &host[at..]),
+    };
+    let digits = port.strip_prefix(':').unwrap_or(port);
+    let numeric = digits.bytes().all(|byte| byte.is_ascii_digit());
+    (!numeric).then(|| format!("invalid port {} after host", quote(port)))
+}
+
+fn service(service: Props<'_>, place: Place<'_>, report: &mut Report) {
+    // Kubernetes confuses the two, here.
+    for (told, asked) in [("name", "namespace"), ("namespace", "name")] {
+        if service.text(asked).is_empty() {
+            report.required(place.field(told), "");
+        }
+    }
+    let port = service.int("port").unwrap_or_default();
+    if !(1..=65535).contains(&port) {
+        let detail = "port is not valid: must be between 1 and 65535, inclusive";
+        report.invalid(place.field("port"), &port.into(), detail);
+    }
+    path(service.text("path"), place.field("path"), report);
+}
+
+fn path(path: &str, place: Place<'_>, report: &mut Report) {
+    if matches!(path, "" | "/") {
+        return;
+    }
+    let mut refuse = |detail: &str| report.invalid_text(place, path, detail);
+    if path == "//" {
+        return refuse("segment[0] may not be empty");
+    }
+    if !path.starts_with('/') {
+        refuse("must start with a '/'");
+    }
+    // Whatever comes first is taken for the slash.
+    let mut letters = path.chars();
+    letters.next();
+    let rest = letters.as_str();
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    for (index, segment) in rest.split('/').enumerate() {
+        if segment.is_empty() {
+            refuse(&format!("segment[{index}] may not be empty"));
+            continue;
+        }
+        for fault in dns_subdomain(segment) {
+            refuse(&format!("segment[{index}]: {fault}"));
+        }
+    }
+}
+
+/// Why nobody can be trusted because of these certificates, base64 of PEM.
+fn ca_fault(bundle: &str) -> Option<String> {
+    if bundle.is_empty() {
+        return None;
+    }
+    let bytes = STANDARD.decode(bundle).unwrap_or_default();
+    let blocks: Vec<_> = Pem::iter_from_buffer(&bytes)
+        .map_while(Result::ok)
+        .collect();
+    let mut certificates = blocks.iter().filter(|block| block.label == "CERTIFICATE");
+    if certificates.clone().any(|block| block.parse_x509().is_ok()) {
+        return None;
+    }
+    let why = if certificates.next().is_some() {
+        "failed to parse certificate: x509: malformed certificate"
+    } else if blocks.is_empty() {
+        "unable to parse bytes as PEM block"
+    } else {
+        "no valid certificate authority data seen"
+    };
+    Some(format!("unable to load root certificates: {why}"))
+}

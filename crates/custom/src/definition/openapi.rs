@@ -1,0 +1,267 @@
+//! Does a schema say only what schemas may say? Every node is judged, whether the schema is
+//! structural or not.
+
+use super::cel::{self, Cel};
+use super::lists;
+use super::place::{Place, Report};
+use super::props::{Items, Props, SchemaOrBool};
+use super::rules;
+use super::terms::Terms;
+
+/// The types, in the order in which errors name them.
+const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
+
+/// Whether schemas have this type.
+pub(super) fn is_type(name: &str) -> bool {
+    TYPES.contains(&name)
+}
+
+/// What was found in a schema. Rules are told of after everything else.
+#[derive(Default)]
+pub(super) struct Findings {
+    /// What is wrong with the schema.
+    pub schema: Report,
+    /// What is wrong with its rules.
+    pub rules: Report,
+}
+
+/// What a node inherits from those above it.
+#[derive(Clone, Copy)]
+pub(super) struct Scope<'a> {
+    /// Why there may be no default, if so.
+    defaults: Option<&'static str>,
+    /// Whether this is metadata, of the object or of an embedded one.
+    metadata: bool,
+    /// The first node above whose values cannot be told apart in another version of the
+    /// object, so that rules cannot compare them.
+    pub uncorrelatable: Option<Place<'a>>,
+    /// What rules need to know; none if they are not to be judged.
+    pub cel: Option<Cel<'a>>,
+    /// Whether the whole schema can be asked whether it is structural.
+    pub supported: bool,
+}
+
+impl<'a> Scope<'a> {
+    /// The scope of a whole schema.
+    pub fn root(supported: bool, cel: Option<Cel<'a>>) -> Self {
+        Self {
+            supported,
+            defaults: None,
+            metadata: false,
+            uncorrelatable: None,
+            cel,
+        }
+    }
+
+    fn without_rules(self) -> Self {
+        Self { cel: None, ..self }
+    }
+
+    fn uncorrelatable_below(self, place: Place<'a>) -> Self {
+        Self {
+            uncorrelatable: self.uncorrelatable.or(Some(place)),
+            ..self
+        }
+    }
+}
+
+/// Judges a schema and all below.
+pub(super) fn judge(
+    schema: Props<'_>,
+    place: Place<'_>,
+    scope: Scope<'_>,
+    terms: &Terms<'_>,
+    findings: &mut Findings,
+) {
+    let walk = Walk { terms };
+    walk.node(schema, place, scope, true, findings);
+}
+
+struct Walk<'t> {
+    terms: &'t Terms<'t>,
+}
+
+impl Walk<'_> {
+    fn node(
+        &self,
+        schema: Props<'_>,
+        place: Place<'_>,
+        scope: Scope<'_>,
+        root: bool,
+        findings: &mut Findings,
+    ) {
+        let before = findings.schema.found();
+        self.keywords(schema, place, scope, &mut findings.schema);
+        self.members(schema, place, scope, root, findings);
+        self.junctors(schema, place, scope.without_rules(), findings);
+        self.items(schema, place, scope, findings);
+        let below = scope.without_rules();
+        let at = place.field("dependencies");
+        for (name, dependency) in schema.entries("dependencies") {
+            self.node(dependency, at.key(name), below, false, findings);
+        }
+        let preserve = "x-kubernetes-preserve-unknown-fields";
+        if schema.has(preserve) && !schema.flag(preserve) {
+            let detail = "must be true or undefined";
+            findings
+                .schema
+                .invalid(place.field(preserve), &false.into(), detail);
+        }
+        lists::judge(schema, place, self.terms, &mut findings.schema);
+        rules::judge_form(schema, place, scope, &mut findings.schema);
+        // Errors of rules in a wrong schema would not help anybody.
+        if findings.schema.found() == before {
+            cel::judge(schema, place, scope, self.terms, &mut findings.rules);
+        }
+    }
+
+    /// What must not be said here.
+    fn keywords(&self, schema: Props<'_>, place: Place<'_>, scope: Scope<'_>, report: &mut Report) {
+        let kind = schema.text("type");
+        if self.terms.valid_types && !kind.is_empty() && !is_type(kind) {
+            report.not_supported(place.field("type"), kind, TYPES);
+        }
+        if let Some(why) = scope.defaults.filter(|_| schema.has("default")) {
+            report.forbidden(place.field("default"), why);
+        }
+        let mut forbid = |name: &'static str, such: bool, detail: &str| {
+            if such {
+                report.forbidden(place.field(name), detail);
+            }
+        };
+        forbid("id", !schema.text("id").is_empty(), "id is not supported");
+        let detail = "additionalItems is not supported";
+        forbid("additionalItems", schema.has("additionalItems"), detail);
+        let some = |name| schema.entries(name).next().is_some();
+        let detail = "patternProperties is not supported";
+        forbid("patternProperties", some("patternProperties"), detail);
+        let detail = "definitions is not supported";
+        forbid("definitions", some("definitions"), detail);
+        let detail = "dependencies is not supported";
+        forbid("dependencies", schema.has("dependencies"), detail);
+        forbid("$ref", schema.has("$ref"), "$ref is not supported");
+        let detail = "type cannot be set to null, use nullable as an alternative";
+        forbid("type", kind == "null", detail);
+        let many = matches!(schema.items(), Items::Many(many) if !many.is_empty());
+        let detail = "items must be a schema object and not an array";
+        forbid("items", many, detail);
+        let embedded = "x-kubernetes-embedded-resource";
+        let inside = scope.metadata && schema.flag(embedded);
+        forbid(embedded, inside, "must not be used inside of resource meta");
+        let detail =
+            "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
+        forbid("uniqueItems", schema.flag("uniqueItems"), detail);
+    }
+
+    /// The members of an object, or the values of a map.
+    fn members(
+        &self,
+        schema: Props<'_>,
+        place: Place<'_>,
+        scope: Scope<'_>,
+        root: bool,
+        findings: &mut Findings,
+    ) {
+        let additional = schema.schema_or_bool("additionalProperties");
+        let at = place.field("additionalProperties");
+        let restricts = !matches!(additional, SchemaOrBool::None | SchemaOrBool::Bool(true));
+        if restricts && schema.has_properties() {
+            let detail = "additionalProperties and properties are mutual exclusive";
+            findings.schema.forbidden(at, detail);
+        }
+        let cel = scope.cel;
+        if let SchemaOrBool::Schema(values) = additional {
+            let mut below = scope;
+            if scope.metadata {
+                below.defaults =
+                    Some("must not be set inside additionalProperties applying to object metadata");
+            }
+            below.cel = cel.as_ref().map(|cel| cel.value(schema, values));
+            self.node(values, at, below, false, findings);
+        }
+        let mut members = scope;
+        if schema
+            .maybe_text("x-kubernetes-map-type")
+            .is_some_and(|kind| !matches!(kind, "granular" | "atomic"))
+        {
+            members = members.uncorrelatable_below(place);
+        }
+        let embedded = root || schema.flag("x-kubernetes-embedded-resource");
+        let at = place.field("properties");
+        for (name, property) in schema.entries("properties") {
+            let mut below = members;
+            if let Some(why) = in_metadata(name).filter(|_| embedded) {
+                below.metadata = true;
+                below.defaults = if root { Some(why) } else { below.defaults };
+            }
+            below.cel = cel.as_ref().map(|cel| cel.property(schema, name, property));
+            self.node(property, at.key(name), below, false, findings);
+        }
+    }
+
+    fn junctors(
+        &self,
+        schema: Props<'_>,
+        place: Place<'_>,
+        scope: Scope<'_>,
+        findings: &mut Findings,
+    ) {
+        if let Some(not) = schema.child("not") {
+            self.node(not, place.field("not"), scope, false, findings);
+        }
+        for junctor in ["allOf", "oneOf", "anyOf"] {
+            let at = place.field(junctor);
+            for (index, below) in schema.children(junctor).enumerate() {
+                self.node(below, at.index(index), scope, false, findings);
+            }
+        }
+        let at = place.field("definitions");
+        for (name, definition) in schema.entries("definitions") {
+            self.node(definition, at.key(name), scope, false, findings);
+        }
+    }
+
+    fn items(
+        &self,
+        schema: Props<'_>,
+        place: Place<'_>,
+        scope: Scope<'_>,
+        findings: &mut Findings,
+    ) {
+        let mut below = scope;
+        if schema.text("x-kubernetes-list-type") != "map" {
+            below = below.uncorrelatable_below(place);
+        }
+        let at = place.field("items");
+        let cel = scope.cel;
+        match schema.items() {
+            Items::None => {}
+            Items::One(item) => {
+                below.cel = cel.as_ref().map(|cel| cel.item(schema, item));
+                self.node(item, at, below, false, findings);
+            }
+            Items::Many(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    let item = Props::of(Some(item));
+                    self.node(
+                        item,
+                        at.index(index),
+                        below.without_rules(),
+                        false,
+                        findings,
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Why metadata of the whole object may have no defaults.
+fn in_metadata(name: &str) -> Option<&'static str> {
+    match name {
+        "metadata" => Some("must not be set in top-level metadata"),
+        "kind" => Some("must not be set in top-level kind"),
+        "apiVersion" => Some("must not be set in top-level apiVersion"),
+        _ => None,
+    }
+}

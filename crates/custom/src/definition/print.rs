@@ -1,0 +1,430 @@
+//! Parts of a definition as errors print them: Go's JSON of the internal types, which have
+//! no tags, so that every member is there under its Go name.
+
+use insula_kinds::{Object, Value};
+
+use super::form::{Form, Shared};
+use super::props::Props;
+
+/// Where a value is cut off. A schema prints at some thirty times its size.
+const LIMIT: usize = 256 << 10;
+
+/// The members of a schema: in Go, in JSON, and how they print. The order is Go's.
+pub(super) const SCHEMA: &[Member] = &[
+    ("ID", "id", Print::Text),
+    ("Schema", "$schema", Print::Text),
+    ("Ref", "$ref", Print::Pointer),
+    ("Description", "description", Print::Text),
+    ("Type", "type", Print::Text),
+    ("Nullable", "nullable", Print::Flag),
+    ("Format", "format", Print::Text),
+    ("Title", "title", Print::Text),
+    ("Default", "default", Print::Pointer),
+    ("Maximum", "maximum", Print::Pointer),
+    ("ExclusiveMaximum", "exclusiveMaximum", Print::Flag),
+    ("Minimum", "minimum", Print::Pointer),
+    ("ExclusiveMinimum", "exclusiveMinimum", Print::Flag),
+    ("MaxLength", "maxLength", Print::Pointer),
+    ("MinLength", "minLength", Print::Pointer),
+    ("Pattern", "pattern", Print::Text),
+    ("MaxItems", "maxItems", Print::Pointer),
+    ("MinItems", "minItems", Print::Pointer),
+    ("UniqueItems", "uniqueItems", Print::Flag),
+    ("MultipleOf", "multipleOf", Print::Pointer),
+    ("Enum", "enum", Print::Pointer),
+    ("MaxProperties", "maxProperties", Print::Pointer),
+    ("MinProperties", "minProperties", Print::Pointer),
+    ("Required", "required", Print::Pointer),
+    ("Items", "items", Print::Items),
+    ("AllOf", "allOf", Print::Schemas),
+    ("OneOf", "oneOf", Print::Schemas),
+    ("AnyOf", "anyOf", Print::Schemas),
+    ("Not", "not", Print::Schema),
+    ("Properties", "properties", Print::Map(false)),
+    (
+        "AdditionalProperties",
+        "additionalProperties",
+        Print::OrBool,
+    ),
+    ("PatternProperties", "patternProperties", Print::Map(false)),
+    ("Dependencies", "dependencies", Print::Map(true)),
+    ("AdditionalItems", "additionalItems", Print::OrBool),
+    ("Definitions", "definitions", Print::Map(false)),
+    ("ExternalDocs", "externalDocs", Print::Struct(DOCS)),
+    ("Example", "example", Print::Pointer),
+    (
+        "XPreserveUnknownFields",
+        "x-kubernetes-preserve-unknown-fields",
+        Print::Pointer,
+    ),
+    (
+        "XEmbeddedResource",
+        "x-kubernetes-embedded-resource",
+        Print::Flag,
+    ),
+    ("XIntOrString", "x-kubernetes-int-or-string", Print::Flag),
+    ("XListMapKeys", "x-kubernetes-list-map-keys", Print::Pointer),
+    ("XListType", "x-kubernetes-list-type", Print::Pointer),
+    ("XMapType", "x-kubernetes-map-type", Print::Pointer),
+    (
+        "XValidations",
+        "x-kubernetes-validations",
+        Print::List(RULE),
+    ),
+];
+
+const DOCS: &[Member] = &[
+    ("Description", "description", Print::Text),
+    ("URL", "url", Print::Text),
+];
+
+const RULE: &[Member] = &[
+    ("Rule", "rule", Print::Text),
+    ("Message", "message", Print::Text),
+    ("MessageExpression", "messageExpression", Print::Text),
+    ("Reason", "reason", Print::Pointer),
+    ("FieldPath", "fieldPath", Print::Text),
+    ("OptionalOldSelf", "optionalOldSelf", Print::Pointer),
+];
+
+const VERSION: &[Member] = &[
+    ("Name", "name", Print::Text),
+    ("Served", "served", Print::Flag),
+    ("Storage", "storage", Print::Flag),
+    ("Deprecated", "deprecated", Print::Flag),
+    ("DeprecationWarning", "deprecationWarning", Print::Pointer),
+    ("Schema", "schema", Print::Struct(VALIDATION)),
+    ("Subresources", "subresources", Print::Struct(SUBRESOURCES)),
+    (
+        "AdditionalPrinterColumns",
+        "additionalPrinterColumns",
+        Print::List(COLUMN),
+    ),
+    (
+        "SelectableFields",
+        "selectableFields",
+        Print::List(SELECTABLE),
+    ),
+];
+
+const VALIDATION: &[Member] = &[("OpenAPIV3Schema", "openAPIV3Schema", Print::Struct(SCHEMA))];
+
+const SUBRESOURCES: &[Member] = &[
+    ("Status", "status", Print::Struct(&[])),
+    ("Scale", "scale", Print::Struct(SCALE)),
+];
+
+const SCALE: &[Member] = &[
+    ("SpecReplicasPath", "specReplicasPath", Print::Text),
+    ("StatusReplicasPath", "statusReplicasPath", Print::Text),
+    ("LabelSelectorPath", "labelSelectorPath", Print::Pointer),
+];
+
+const COLUMN: &[Member] = &[
+    ("Name", "name", Print::Text),
+    ("Type", "type", Print::Text),
+    ("Format", "format", Print::Text),
+    ("Description", "description", Print::Text),
+    ("Priority", "priority", Print::Number),
+    ("JSONPath", "jsonPath", Print::Text),
+];
+
+const SELECTABLE: &[Member] = &[("JSONPath", "jsonPath", Print::Text)];
+
+type Member = (&'static str, &'static str, Print);
+
+/// How a member prints.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Print {
+    /// Text, empty if it is not there.
+    Text,
+    /// A truth, false if it is not there.
+    Flag,
+    /// A number, zero if it is not there.
+    Number,
+    /// As it is, null if it is not there.
+    Pointer,
+    /// An object of these members, null if it is not there.
+    Struct(&'static [Member]),
+    /// A list of such objects.
+    List(&'static [Member]),
+    /// A map of schemas, or of schemas and lists of texts.
+    Map(bool),
+    /// A schema.
+    Schema,
+    /// A list of schemas.
+    Schemas,
+    /// A schema or several.
+    Items,
+    /// A schema or a truth.
+    OrBool,
+}
+
+/// All versions.
+pub(super) fn versions(form: &Form<'_>) -> String {
+    let mut out = String::from("[");
+    for (index, version) in form.versions().enumerate() {
+        separate(index, &mut out);
+        // What is shared stands elsewhere.
+        let hide = |name: &str| {
+            let shared = [
+                Shared::Schema,
+                Shared::Subresources,
+                Shared::Columns,
+                Shared::SelectableFields,
+            ];
+            let shared = shared.into_iter().find(|shared| shared.name() == name);
+            shared.is_some_and(|shared| version.own(shared).is_none())
+        };
+        members(version.raw, VERSION, &hide, &mut out);
+        if out.len() > LIMIT {
+            break;
+        }
+    }
+    out.push(']');
+    cut(out)
+}
+
+/// A schema.
+pub(super) fn schema(schema: Props<'_>) -> String {
+    let mut out = String::new();
+    object(schema, SCHEMA, &mut out);
+    cut(out)
+}
+
+/// A rule of `x-kubernetes-validations`.
+pub(super) fn rule(rule: Props<'_>) -> String {
+    let mut out = String::new();
+    object(rule, RULE, &mut out);
+    cut(out)
+}
+
+/// The `items` of a schema.
+pub(super) fn items(items: Option<&Value>) -> String {
+    let mut out = String::new();
+    member(items, Print::Items, &mut out);
+    cut(out)
+}
+
+/// Any JSON as Go writes it; null if there is none.
+pub(super) fn json(value: Option<&Value>) -> String {
+    let mut out = String::new();
+    raw(value.unwrap_or(&Value::Null), &mut out);
+    cut(out)
+}
+
+fn object(props: Props<'_>, of: &[Member], out: &mut String) {
+    members(props, of, &|_| false, out);
+}
+
+fn members(props: Props<'_>, of: &[Member], hide: &dyn Fn(&str) -> bool, out: &mut String) {
+    if out.len() > LIMIT {
+        return;
+    }
+    out.push('{');
+    for (index, (name, json, print)) in of.iter().enumerate() {
+        separate(index, out);
+        out.push('"');
+        out.push_str(name);
+        out.push_str("\":");
+        let value = props.get(json).filter(|_| !hide(json));
+        member(value, *print, out);
+    }
+    out.push('}');
+}
+
+fn member(value: Option<&Value>, print: Print, out: &mut String) {
+    let Some(value) = value else {
+        out.push_str(match print {
+            Print::Text => "\"\"",
+            Print::Flag => "false",
+            Print::Number => "0",
+            _ => "null",
+        });
+        return;
+    };
+    let props = Props::of(Some(value));
+    match print {
+        Print::Text | Print::Flag | Print::Number | Print::Pointer => raw(value, out),
+        Print::Struct(of) => object(props, of, out),
+        Print::List(of) => list(value, of, out),
+        Print::Schema => object(props, SCHEMA, out),
+        Print::Schemas => list(value, SCHEMA, out),
+        Print::Map(mixed) => map(value, mixed, out),
+        Print::Items => match value {
+            Value::Array(_) => {
+                out.push_str("{\"Schema\":null,\"JSONSchemas\":");
+                list(value, SCHEMA, out);
+                out.push('}');
+            }
+            _ => {
+                out.push_str("{\"Schema\":");
+                object(props, SCHEMA, out);
+                out.push_str(",\"JSONSchemas\":null}");
+            }
+        },
+        Print::OrBool => match value {
+            Value::Bool(truth) => out.push_str(&format!("{{\"Allows\":{truth},\"Schema\":null}}")),
+            _ => {
+                out.push_str("{\"Allows\":true,\"Schema\":");
+                object(props, SCHEMA, out);
+                out.push('}');
+            }
+        },
+    }
+}
+
+fn list(value: &Value, of: &[Member], out: &mut String) {
+    out.push('[');
+    let list = value.as_array().map_or(&[][..], Vec::as_slice);
+    for (index, item) in list.iter().enumerate() {
+        if out.len() > LIMIT {
+            break;
+        }
+        separate(index, out);
+        object(Props::of(Some(item)), of, out);
+    }
+    out.push(']');
+}
+
+fn map(value: &Value, mixed: bool, out: &mut String) {
+    out.push('{');
+    let entries = value.as_object().into_iter().flatten();
+    for (index, (key, entry)) in entries.enumerate() {
+        if out.len() > LIMIT {
+            break;
+        }
+        separate(index, out);
+        string(key, out);
+        out.push(':');
+        match (mixed, entry) {
+            (false, _) => object(Props::of(Some(entry)), SCHEMA, out),
+            (true, Value::Array(_)) => {
+                out.push_str("{\"Schema\":null,\"Property\":");
+                raw(entry, out);
+                out.push('}');
+            }
+            (true, _) => {
+                out.push_str("{\"Schema\":");
+                object(Props::of(Some(entry)), SCHEMA, out);
+                out.push_str(",\"Property\":null}");
+            }
+        }
+    }
+    out.push('}');
+}
+
+fn raw(value: &Value, out: &mut String) {
+    match value {
+        Value::Null => out.push_str("null"),
+        Value::Bool(truth) => out.push_str(if *truth { "true" } else { "false" }),
+        Value::Number(number) => out.push_str(&self::number(number)),
+        Value::String(text) => string(text, out),
+        Value::Array(list) => {
+            out.push('[');
+            for (index, item) in list.iter().enumerate() {
+                separate(index, out);
+                raw(item, out);
+            }
+            out.push(']');
+        }
+        Value::Object(map) => raw_map(map, out),
+    }
+}
+
+fn raw_map(map: &Object, out: &mut String) {
+    out.push('{');
+    for (index, (key, value)) in map.iter().enumerate() {
+        separate(index, out);
+        string(key, out);
+        out.push(':');
+        raw(value, out);
+    }
+    out.push('}');
+}
+
+/// A number in Go's shortest form: an exponent only for what is very large or small.
+fn number(number: &serde_json::Number) -> String {
+    let value = match number.as_f64() {
+        Some(value) if number.is_f64() => value,
+        _ => return number.to_string(),
+    };
+    let size = value.abs();
+    if size == 0.0 || (1e-6..1e21).contains(&size) {
+        return value.to_string();
+    }
+    let text = format!("{value:e}");
+    if text.contains("e-") {
+        text
+    } else {
+        text.replace('e', "e+")
+    }
+}
+
+/// Text as Go quotes it in JSON: what could end a script in HTML is escaped.
+fn string(text: &str, out: &mut String) {
+    let quoted = Value::from(text).to_string();
+    if !quoted.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+        out.push_str(&quoted);
+        return;
+    }
+    for letter in quoted.chars() {
+        match letter {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                out.push_str(&format!("\\u{:04x}", u32::from(letter)));
+            }
+            other => out.push(other),
+        }
+    }
+}
+
+fn separate(index: usize, out: &mut String) {
+    if index > 0 {
+        out.push(',');
+    }
+}
+
+fn cut(mut out: String) -> String {
+    if out.len() > LIMIT {
+        let end = (0..=LIMIT).rev().find(|at| out.is_char_boundary(*at));
+        out.truncate(end.unwrap_or_default());
+        out.push('…');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_rule_prints_with_all_its_members() {
+        let value = json!({"rule": "self.n > 1 && true", "optionalOldSelf": true});
+        assert_eq!(
+            rule(Props::of(Some(&value))),
+            r#"{"Rule":"self.n \u003e 1 \u0026\u0026 true","Message":"","MessageExpression":"","Reason":null,"FieldPath":"","OptionalOldSelf":true}"#
+        );
+    }
+
+    #[test]
+    fn items_print_as_one_schema_or_many() {
+        let many = items(Some(&json!([{"type": "string"}])));
+        assert!(many.starts_with(r#"{"Schema":null,"JSONSchemas":[{"ID":"","Schema":"","Ref":null,"Description":"","Type":"string","Nullable":false"#));
+        let one = items(Some(
+            &json!({"additionalProperties": true, "maximum": 1e21}),
+        ));
+        assert!(one.contains(r#""Maximum":1e+21,"#));
+        assert!(one.contains(r#""AdditionalProperties":{"Allows":true,"Schema":null}"#));
+        assert!(one.ends_with(r#""XValidations":null},"JSONSchemas":null}"#));
+    }
+
+    #[test]
+    fn what_prints_too_long_is_cut_off() {
+        let properties: Object = (0..10_000).map(|n| (format!("p{n}"), json!({}))).collect();
+        let value = json!({"properties": properties});
+        let printed = schema(Props::of(Some(&value)));
+        assert_eq!(printed.chars().last(), Some('…'));
+        assert!(printed.len() <= LIMIT + 3);
+    }
+}

@@ -1,0 +1,119 @@
+//! A schema: `openAPIV3Schema`, wherever it stands.
+
+use super::cel::Cel;
+use super::defaults;
+use super::openapi::{self, Findings, Scope};
+use super::place::{Place, Report};
+use super::print::{self, Print};
+use super::props::Props;
+use super::structural;
+use super::terms::Terms;
+
+/// What may be said at the root if there is a status subresource, by its Go names: so that
+/// nothing is lost when only the status is judged.
+const AT_ROOT: &[&str] = &[
+    "Description",
+    "Type",
+    "Format",
+    "Title",
+    "Maximum",
+    "ExclusiveMaximum",
+    "Minimum",
+    "ExclusiveMinimum",
+    "MaxLength",
+    "MinLength",
+    "Pattern",
+    "MaxItems",
+    "MinItems",
+    "UniqueItems",
+    "MultipleOf",
+    "Required",
+    "Items",
+    "Properties",
+    "ExternalDocs",
+    "Example",
+    "XPreserveUnknownFields",
+    "XValidations",
+];
+
+/// What is asked of one schema.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Demands {
+    /// It is the schema of objects that have a status subresource.
+    pub status: bool,
+    /// It is structural.
+    pub structural: bool,
+    /// Its rules may cost what they like, because they do so already.
+    pub any_cost: bool,
+}
+
+/// Judges what stands in `validation` or in a version's `schema`.
+pub(super) fn judge(
+    validation: Props<'_>,
+    demands: Demands,
+    place: Place<'_>,
+    terms: &Terms<'_>,
+    report: &mut Report,
+) {
+    let Some(schema) = validation.child("openAPIV3Schema") else {
+        return;
+    };
+    let before = report.found();
+    if demands.status {
+        root(schema, place, report);
+    }
+    if schema.flag("nullable") {
+        let detail = "nullable cannot be true at the root";
+        report.forbidden(place.field("openAPIV3Schema.nullable"), detail);
+    }
+    let place = place.field("openAPIV3Schema");
+    let unsupported = structural::unsupported(schema);
+    let mut cel = None;
+    if demands.structural && unsupported.is_none() {
+        let faults = structural::judge(schema, place);
+        let faults = if faults.is_empty() {
+            defaults::judge(schema, place)
+        } else {
+            faults
+        };
+        // Expressions need types, and only a structural schema has them.
+        if faults.is_empty() {
+            cel = Some(Cel::root(schema, demands.any_cost));
+        }
+        report.append(faults);
+    }
+    let mut findings = Findings::default();
+    let scope = Scope::root(unsupported.is_none(), cel);
+    openapi::judge(schema, place, scope, terms, &mut findings);
+    report.append(findings.schema);
+    report.append(findings.rules);
+    if let Some(why) = unsupported.filter(|_| demands.structural)
+        && report.found() == before
+    {
+        report.invalid_text(place, "", why);
+    }
+}
+
+/// What stands at the root must also hold for the status alone.
+fn root(schema: Props<'_>, place: Place<'_>, report: &mut Report) {
+    let said = print::SCHEMA.iter().filter(|(_, json, print)| match print {
+        Print::Text => !schema.text(json).is_empty(),
+        Print::Flag => schema.flag(json),
+        _ => schema.has(json),
+    });
+    for (name, _, _) in said {
+        if *name == "Type" && schema.text("type") != "object" {
+            let detail = r#"only "object" is allowed as the type at the root of the schema if the status subresource is enabled"#;
+            let at = place.field("openAPIV3Schema.type");
+            return report.invalid_text(at, schema.text("type"), detail);
+        }
+        if !AT_ROOT.contains(name) {
+            let detail = format!(
+                "only [{}] fields are allowed at the root of the schema if the status subresource is enabled",
+                AT_ROOT.join(" ")
+            );
+            let at = place.field("openAPIV3Schema");
+            return report.invalid_as(at, || print::schema(schema), &detail);
+        }
+    }
+}

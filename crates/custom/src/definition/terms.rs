@@ -1,0 +1,154 @@
+//! On which terms a definition is judged: a new one by all rules, a change so that what
+//! was wrong before may stay.
+
+use std::collections::{HashMap, HashSet};
+
+use insula_kinds::{Object, Value};
+
+use super::conversion;
+use super::form::{Form, Shared, same_part};
+use super::lists;
+use super::openapi;
+use super::place::Place;
+use super::props::Props;
+use super::structural;
+use super::version::MOST_SELECTABLE;
+use crate::condition::{ESTABLISHED, holds};
+
+/// What is asked of a definition.
+#[derive(Clone, Debug)]
+pub(super) struct Terms<'a> {
+    /// A webhook speaks a version of ConversionReview that the server knows.
+    pub known_reviews: bool,
+    /// Every version has a schema.
+    pub schemas: bool,
+    /// Types are those of OpenAPI.
+    pub valid_types: bool,
+    /// Schemas are structural, even if unknown fields are kept.
+    pub structural: bool,
+    /// Items of sets are compared as a whole.
+    pub atomic_sets: bool,
+    /// Items of sets and maps can be found.
+    pub sound_keys: bool,
+    /// Certificates of webhooks can be read.
+    pub sound_ca: bool,
+    /// Versions whose schema does not change, so that its rules may cost what they do.
+    unchanged: HashSet<&'a str>,
+    /// Versions that may have more selectable fields than they could have today.
+    many_fields: HashSet<&'a str>,
+    /// Whether all versions together may.
+    many_shared_fields: bool,
+}
+
+impl<'a> Terms<'a> {
+    /// For a definition that is created.
+    pub fn new() -> Self {
+        Self {
+            known_reviews: true,
+            schemas: true,
+            valid_types: true,
+            structural: true,
+            atomic_sets: true,
+            sound_keys: true,
+            // Nobody calls its webhook before it is established.
+            sound_ca: false,
+            unchanged: HashSet::new(),
+            many_fields: HashSet::new(),
+            many_shared_fields: false,
+        }
+    }
+
+    /// For a definition that takes the place of `old`.
+    pub fn to_change(old: &'a Object, new: &Form<'a>) -> Self {
+        let before = Form::of(old);
+        let bad_type = |schema: Props<'_>| {
+            let kind = schema.text("type");
+            !kind.is_empty() && !openapi::is_type(kind)
+        };
+        let versions = Versions::of(&before);
+        Self {
+            known_reviews: conversion::has_known_review(before.spec),
+            schemas: before.schemas_are_complete(),
+            valid_types: !before.any_schema(bad_type),
+            structural: !new.preserves_unknown() || before.schemas().all(is_structural),
+            atomic_sets: !before.any_schema(lists::has_loose_set),
+            sound_keys: !before.any_schema(lists::has_unsound_keys),
+            sound_ca: holds(old, ESTABLISHED) && !conversion::has_unsound_ca(before.spec),
+            unchanged: versions.unchanged(new),
+            many_fields: versions.with_many_fields(new),
+            many_shared_fields: {
+                let fields = before.top(Shared::SelectableFields);
+                many(fields) && same_part(fields, new.top(Shared::SelectableFields))
+            },
+        }
+    }
+
+    /// Whether the rules of this version may cost what they like.
+    pub fn any_cost(&self, version: &str) -> bool {
+        self.unchanged.contains(version)
+    }
+
+    /// Whether the version, or all together, may have any number of selectable fields.
+    pub fn any_fields(&self, version: Option<&str>) -> bool {
+        match version {
+            Some(version) => self.many_fields.contains(version),
+            None => self.many_shared_fields,
+        }
+    }
+}
+
+/// The versions from before, by name.
+struct Versions<'a, 'f> {
+    form: &'f Form<'a>,
+    by_name: HashMap<&'a str, Props<'a>>,
+}
+
+impl<'a, 'f> Versions<'a, 'f> {
+    fn of(form: &'f Form<'a>) -> Self {
+        let versions = form.versions().map(|version| version.raw);
+        Self {
+            form,
+            by_name: versions.map(|raw| (raw.text("name"), raw)).collect(),
+        }
+    }
+
+    fn unchanged(&self, new: &Form<'a>) -> HashSet<&'a str> {
+        let schema = Shared::Schema.name();
+        let same = |version: &Props<'a>| match self.by_name.get(version.text("name")) {
+            Some(before) => same_part(before.get(schema), version.get(schema)),
+            // What all versions had alike, a new one has from the beginning.
+            None => self.form.validation().is_some_and(|_| {
+                let before = self.form.top(Shared::Schema);
+                same_part(before, version.get(schema))
+            }),
+        };
+        let versions = new.versions().map(|version| version.raw);
+        versions.filter(same).map(|raw| raw.text("name")).collect()
+    }
+
+    fn with_many_fields(&self, new: &Form<'a>) -> HashSet<&'a str> {
+        let fields = Shared::SelectableFields.name();
+        let had_many = |version: &Props<'a>| {
+            let before = self.by_name.get(version.text("name"));
+            before.is_some_and(|before| {
+                many(before.get(fields)) && same_part(before.get(fields), version.get(fields))
+            })
+        };
+        let versions = new.versions().map(|version| version.raw);
+        versions
+            .filter(had_many)
+            .map(|raw| raw.text("name"))
+            .collect()
+    }
+}
+
+fn many(fields: Option<&Value>) -> bool {
+    fields
+        .and_then(Value::as_array)
+        .is_some_and(|fields| fields.len() > MOST_SELECTABLE)
+}
+
+fn is_structural(schema: Props<'_>) -> bool {
+    structural::unsupported(schema).is_none()
+        && structural::judge(schema, Place::root("")).is_empty()
+}

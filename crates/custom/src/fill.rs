@@ -1,0 +1,118 @@
+//! What is missing is filled in.
+
+use insula_kinds::Object;
+use serde_json::Value;
+
+use crate::structural::{Additional, Node, Schema, value_size};
+
+/// The most that is filled into one object. Lists multiply the defaults of their items; an
+/// object that comes near this is too large to be stored, whatever else is filled in.
+const MAX_FILLED: usize = 32 << 20;
+
+impl Schema {
+    /// Drops nulls where a value may not be null, and fills in defaults. Nulls in lists stay
+    /// unless items have a default.
+    pub fn fill(&self, object: &mut Object) {
+        drop_nulls_of(self, self.root(), object);
+        let mut filler = Filler {
+            schema: self,
+            room: MAX_FILLED,
+        };
+        filler.members(object, self.root());
+    }
+}
+
+/// Drops nulls inside of a value that may not be null and have no default.
+pub(crate) fn drop_nulls(schema: &Schema, node: &Node, value: &mut Value) {
+    match value {
+        Value::Object(members) => drop_nulls_of(schema, node, members),
+        Value::Array(items) => {
+            if let Some(id) = node.items {
+                let node = schema.node(id);
+                items
+                    .iter_mut()
+                    .for_each(|item| drop_nulls(schema, node, item));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn drop_nulls_of(schema: &Schema, node: &Node, members: &mut Object) {
+    members.retain(|name, value| {
+        let Some(id) = node.member(name) else {
+            return true;
+        };
+        let node = schema.node(id);
+        if value.is_null() {
+            return node.nullable || node.default.is_some();
+        }
+        drop_nulls(schema, node, value);
+        true
+    });
+}
+
+struct Filler<'a> {
+    schema: &'a Schema,
+    /// How many bytes may still be filled in.
+    room: usize,
+}
+
+impl Filler<'_> {
+    fn members(&mut self, members: &mut Object, node: &Node) {
+        for (name, id) in &node.properties {
+            let property = self.schema.node(*id);
+            let Some(default) = &property.default else {
+                continue;
+            };
+            let missing = match members.get(&**name) {
+                None => true,
+                Some(value) => value.is_null() && !property.nullable,
+            };
+            if missing && self.take(default) {
+                members.insert(name.to_string(), (**default).clone());
+            }
+        }
+        for (name, value) in members.iter_mut() {
+            if let Some(id) = node.property(name) {
+                self.value(value, self.schema.node(id));
+            } else if let Additional::Each(id) = node.additional {
+                let each = self.schema.node(id);
+                self.replace(value, each);
+                self.value(value, each);
+            }
+        }
+    }
+
+    fn value(&mut self, value: &mut Value, node: &Node) {
+        match value {
+            Value::Object(members) => self.members(members, node),
+            Value::Array(items) => {
+                let Some(id) = node.items else { return };
+                let each = self.schema.node(id);
+                for item in items {
+                    self.replace(item, each);
+                    self.value(item, each);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A null that may not be one becomes the default.
+    fn replace(&mut self, value: &mut Value, node: &Node) {
+        if let Some(default) = &node.default
+            && value.is_null()
+            && !node.nullable
+            && self.take(default)
+        {
+            *value = (**default).clone();
+        }
+    }
+
+    fn take(&mut self, default: &Value) -> bool {
+        let left = self.room.checked_sub(value_size(default));
+        self.room = left.unwrap_or(0);
+        left.is_some()
+    }
+}

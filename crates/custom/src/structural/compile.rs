@@ -1,0 +1,282 @@
+//! From the JSON of a schema to its nodes.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::node::{Additional, Checks, Junctors, ListKind, Node, NodeId, Rule, Type};
+use super::{CompileError, MAX_DEPTH, MAX_NODES, Schema};
+use crate::format::Format;
+use crate::pattern::Pattern;
+use crate::prune;
+
+/// Compiles a schema.
+pub(super) fn schema(json: &Value) -> Result<Schema, CompileError> {
+    let mut compiler = Compiler::default();
+    compiler.node(json, Place::root())?;
+    let unpruned = std::mem::take(&mut compiler.unpruned);
+    let mut schema = Schema {
+        ruled: compiler.nodes[0].ruled,
+        nodes: compiler.nodes.into_boxed_slice(),
+    };
+    for id in unpruned {
+        let Some(mut default) = schema.nodes[id.index()].default.take() else {
+            continue;
+        };
+        prune::value(&schema, id, &mut default);
+        schema.nodes[id.index()].default = Some(default);
+    }
+    Ok(schema)
+}
+
+/// The nodes so far, and what they share.
+#[derive(Default)]
+struct Compiler {
+    nodes: Vec<Node>,
+    names: HashSet<Arc<str>>,
+    patterns: HashMap<Box<str>, Arc<Pattern>>,
+    /// The nodes whose defaults may have what the schema does not know.
+    unpruned: Vec<NodeId>,
+}
+
+/// Where in the schema a node stands.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    depth: usize,
+    name: &'a str,
+    /// Whether it is what embedded resources have anyhow, and which is not pruned.
+    meta: bool,
+}
+
+impl Place<'_> {
+    fn root() -> Self {
+        Self {
+            depth: 0,
+            name: "the root",
+            meta: false,
+        }
+    }
+
+    fn child<'b>(&self, name: &'b str) -> Place<'b> {
+        Place {
+            depth: self.depth + 1,
+            name,
+            meta: false,
+        }
+    }
+}
+
+impl Compiler {
+    fn node(&mut self, json: &Value, place: Place<'_>) -> Result<NodeId, CompileError> {
+        let Value::Object(json) = json else {
+            return Err(CompileError::NotAnObject(place.name.to_owned()));
+        };
+        if place.depth > MAX_DEPTH {
+            return Err(CompileError::TooDeep);
+        }
+        let id = NodeId::at(self.nodes.len()).filter(|id| id.index() < MAX_NODES);
+        let id = id.ok_or(CompileError::TooLarge)?;
+        self.nodes.push(Node::default());
+        let mut node = self.generic(json);
+        self.structure(json, place, &mut node)?;
+        node.checks = self.checks(json, &node).map(Box::new);
+        node.junctors = self.junctors(json, place)?.map(Box::new);
+        node.rules = rules(json);
+        node.ruled = !node.rules.is_empty() || self.below(&node).any(|node| node.ruled);
+        if node.default.is_some() && !place.meta {
+            self.unpruned.push(id);
+        }
+        self.nodes[id.index()] = node;
+        Ok(id)
+    }
+
+    /// The nodes of the values inside of a value.
+    fn below<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Node> {
+        let additional = match node.additional {
+            Additional::Each(id) => Some(id),
+            _ => None,
+        };
+        let properties = node.properties.iter().map(|(_, id)| *id);
+        let ids = properties.chain(additional).chain(node.items);
+        ids.map(|id| &self.nodes[id.index()])
+    }
+
+    fn generic(&mut self, json: &Map<String, Value>) -> Node {
+        let list = match text(json, "x-kubernetes-list-type") {
+            "set" => ListKind::Set,
+            "map" => ListKind::Map,
+            _ => ListKind::Atomic,
+        };
+        Node {
+            kind: Type::of(text(json, "type")),
+            nullable: flag(json, "nullable"),
+            preserve: flag(json, "x-kubernetes-preserve-unknown-fields"),
+            embedded: flag(json, "x-kubernetes-embedded-resource"),
+            int_or_string: flag(json, "x-kubernetes-int-or-string"),
+            list,
+            keys: self.names(json, "x-kubernetes-list-map-keys"),
+            default: json
+                .get("default")
+                .filter(|default| !default.is_null())
+                .map(|default| Box::new(default.clone())),
+            ..Node::default()
+        }
+    }
+
+    fn structure(
+        &mut self,
+        json: &Map<String, Value>,
+        place: Place<'_>,
+        node: &mut Node,
+    ) -> Result<(), CompileError> {
+        if let Some(Value::Object(properties)) = json.get("properties") {
+            let mut known = Vec::with_capacity(properties.len());
+            for (name, property) in properties {
+                let mut child = place.child(name);
+                child.meta = prune::is_meta(name) && (node.embedded || place.depth == 0);
+                let id = self.node(property, child)?;
+                known.push((self.name(name), id));
+            }
+            known.sort_by(|(one, _), (other, _)| one.cmp(other));
+            node.properties = known.into_boxed_slice();
+        }
+        node.additional = match json.get("additionalProperties") {
+            Some(Value::Bool(true)) => Additional::Allowed,
+            Some(Value::Bool(false)) => Additional::Forbidden,
+            Some(each @ Value::Object(_)) => {
+                Additional::Each(self.node(each, place.child("additionalProperties"))?)
+            }
+            _ => Additional::Unset,
+        };
+        if let Some(items @ Value::Object(_)) = json.get("items") {
+            node.items = Some(self.node(items, place.child("items"))?);
+        }
+        Ok(())
+    }
+
+    fn checks(&mut self, json: &Map<String, Value>, node: &Node) -> Option<Checks> {
+        let kind = node.kind.filter(|_| !node.int_or_string);
+        let format = Format::of(kind.map(Type::name), text(json, "format"));
+        let checks = Checks {
+            format,
+            maximum: number(json, "maximum"),
+            exclusive_maximum: flag(json, "exclusiveMaximum"),
+            minimum: number(json, "minimum"),
+            exclusive_minimum: flag(json, "exclusiveMinimum"),
+            multiple_of: number(json, "multipleOf"),
+            max_length: count(json, "maxLength"),
+            min_length: count(json, "minLength"),
+            pattern: self.pattern(text(json, "pattern")),
+            max_items: count(json, "maxItems"),
+            min_items: count(json, "minItems"),
+            max_properties: count(json, "maxProperties"),
+            min_properties: count(json, "minProperties"),
+            allowed: list(json, "enum").into(),
+            required: self.names(json, "required"),
+        };
+        (!checks.are_empty()).then_some(checks)
+    }
+
+    fn junctors(
+        &mut self,
+        json: &Map<String, Value>,
+        place: Place<'_>,
+    ) -> Result<Option<Junctors>, CompileError> {
+        let mut branches = |name: &'static str| {
+            let branches = list(json, name).iter();
+            let ids: Result<Vec<_>, _> = branches
+                .map(|branch| self.node(branch, place.child(name)))
+                .collect();
+            ids.map(Vec::into_boxed_slice)
+        };
+        let (all, any, one) = (branches("allOf")?, branches("anyOf")?, branches("oneOf")?);
+        let not = match json.get("not") {
+            Some(not @ Value::Object(_)) => Some(self.node(not, place.child("not"))?),
+            _ => None,
+        };
+        let none = all.is_empty() && any.is_empty() && one.is_empty() && not.is_none();
+        Ok((!none).then_some(Junctors { all, any, one, not }))
+    }
+
+    fn pattern(&mut self, text: &str) -> Option<Arc<Pattern>> {
+        if text.is_empty() {
+            return None;
+        }
+        if let Some(known) = self.patterns.get(text) {
+            return Some(Arc::clone(known));
+        }
+        let pattern = Arc::new(Pattern::new(text));
+        self.patterns.insert(text.into(), Arc::clone(&pattern));
+        Some(pattern)
+    }
+
+    fn names(&mut self, json: &Map<String, Value>, field: &str) -> Box<[Arc<str>]> {
+        let names = list(json, field).iter().filter_map(Value::as_str);
+        names.map(|name| self.name(name)).collect()
+    }
+
+    fn name(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.names.get(name) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = name.into();
+        self.names.insert(Arc::clone(&name));
+        name
+    }
+}
+
+impl Checks {
+    fn are_empty(&self) -> bool {
+        let bounds = [self.maximum, self.minimum, self.multiple_of];
+        let counts = [
+            self.max_length,
+            self.min_length,
+            self.max_items,
+            self.min_items,
+            self.max_properties,
+            self.min_properties,
+        ];
+        self.format.is_none()
+            && self.pattern.is_none()
+            && bounds.iter().all(Option::is_none)
+            && counts.iter().all(Option::is_none)
+            && self.allowed.is_empty()
+            && self.required.is_empty()
+    }
+}
+
+fn rules(json: &Map<String, Value>) -> Box<[Rule]> {
+    let rules = list(json, "x-kubernetes-validations").iter();
+    let rules = rules.filter_map(Value::as_object).map(|json| Rule {
+        rule: text(json, "rule").into(),
+        message: text(json, "message").into(),
+        message_expression: text(json, "messageExpression").into(),
+        reason: text(json, "reason").into(),
+        field_path: text(json, "fieldPath").into(),
+        optional_old_self: flag(json, "optionalOldSelf"),
+    });
+    rules.collect()
+}
+
+fn text<'a>(json: &'a Map<String, Value>, field: &str) -> &'a str {
+    json.get(field).and_then(Value::as_str).unwrap_or("")
+}
+
+fn flag(json: &Map<String, Value>, field: &str) -> bool {
+    json.get(field).and_then(Value::as_bool).unwrap_or(false)
+}
+
+fn number(json: &Map<String, Value>, field: &str) -> Option<f64> {
+    json.get(field).and_then(Value::as_f64)
+}
+
+fn count(json: &Map<String, Value>, field: &str) -> Option<i64> {
+    json.get(field).and_then(Value::as_i64)
+}
+
+fn list<'a>(json: &'a Map<String, Value>, field: &str) -> &'a [Value] {
+    json.get(field)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}

@@ -1,0 +1,242 @@
+//! One node of a schema.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::format::Format;
+use crate::pattern::Pattern;
+
+/// The number of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NodeId(NonZeroU32);
+
+/// What is said about a value.
+#[derive(Debug, Default)]
+pub(crate) struct Node {
+    pub kind: Option<Type>,
+    pub nullable: bool,
+    /// `x-kubernetes-preserve-unknown-fields`
+    pub preserve: bool,
+    /// `x-kubernetes-embedded-resource`
+    pub embedded: bool,
+    /// `x-kubernetes-int-or-string`
+    pub int_or_string: bool,
+    pub list: ListKind,
+    /// Whether rules in CEL are here or below, where they count.
+    pub ruled: bool,
+    /// Sorted by name.
+    pub properties: Box<[(Arc<str>, NodeId)]>,
+    pub additional: Additional,
+    pub items: Option<NodeId>,
+    pub default: Option<Box<Value>>,
+    /// `x-kubernetes-list-map-keys`
+    pub keys: Box<[Arc<str>]>,
+    pub checks: Option<Box<Checks>>,
+    pub junctors: Option<Box<Junctors>>,
+    pub rules: Box<[Rule]>,
+}
+
+/// The type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Type {
+    Array,
+    Boolean,
+    Integer,
+    Number,
+    Object,
+    String,
+}
+
+/// `x-kubernetes-list-type`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ListKind {
+    #[default]
+    Atomic,
+    Set,
+    Map,
+}
+
+/// `additionalProperties`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Additional {
+    #[default]
+    Unset,
+    Allowed,
+    Forbidden,
+    Each(NodeId),
+}
+
+/// The bounds of a value.
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    pub format: Option<Format>,
+    pub maximum: Option<f64>,
+    pub exclusive_maximum: bool,
+    pub minimum: Option<f64>,
+    pub exclusive_minimum: bool,
+    pub multiple_of: Option<f64>,
+    pub max_length: Option<i64>,
+    pub min_length: Option<i64>,
+    pub pattern: Option<Arc<Pattern>>,
+    pub max_items: Option<i64>,
+    pub min_items: Option<i64>,
+    pub max_properties: Option<i64>,
+    pub min_properties: Option<i64>,
+    pub allowed: Box<[Value]>,
+    pub required: Box<[Arc<str>]>,
+}
+
+/// The schemas that a value must or must not fit as well.
+#[derive(Debug, Default)]
+pub(crate) struct Junctors {
+    pub all: Box<[NodeId]>,
+    pub any: Box<[NodeId]>,
+    pub one: Box<[NodeId]>,
+    pub not: Option<NodeId>,
+}
+
+/// A rule in CEL, as it was written.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    pub rule: Box<str>,
+    pub message: Box<str>,
+    pub message_expression: Box<str>,
+    pub reason: Box<str>,
+    pub field_path: Box<str>,
+    pub optional_old_self: bool,
+}
+
+impl NodeId {
+    /// The root is made first.
+    pub const ROOT: Self = Self(NonZeroU32::MIN);
+
+    /// The number of the node at this place of the list.
+    pub fn at(index: usize) -> Option<Self> {
+        let number = u32::try_from(index).ok()?.checked_add(1)?;
+        NonZeroU32::new(number).map(Self)
+    }
+
+    /// Its place in the list.
+    pub fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
+impl Node {
+    /// The schema of a property that is named.
+    pub fn property(&self, name: &str) -> Option<NodeId> {
+        let found = self
+            .properties
+            .binary_search_by(|(known, _)| (**known).cmp(name));
+        found.ok().map(|index| self.properties[index].1)
+    }
+
+    /// The schema of a member, named or not.
+    pub fn member(&self, name: &str) -> Option<NodeId> {
+        self.property(name).or(match self.additional {
+            Additional::Each(id) => Some(id),
+            _ => None,
+        })
+    }
+
+    /// Whether values of this type are allowed; of any type if none is named.
+    pub fn has_type(&self, kind: Type) -> bool {
+        if self.int_or_string {
+            return matches!(kind, Type::Integer | Type::String);
+        }
+        self.kind == Some(kind)
+    }
+
+    /// Whether a type is named.
+    pub fn is_typed(&self) -> bool {
+        self.int_or_string || self.kind.is_some()
+    }
+
+    /// The types as errors name them.
+    pub fn types(&self) -> &'static str {
+        if self.int_or_string {
+            return "integer,string";
+        }
+        self.kind.map_or("", Type::name)
+    }
+
+    /// How many bytes it takes beside its own place in the list.
+    pub(super) fn size(&self) -> usize {
+        let checks = self.checks.as_deref().map_or(0, Checks::size);
+        let junctors = self.junctors.as_deref().map_or(0, |junctors| {
+            let branches = junctors.all.len() + junctors.any.len() + junctors.one.len();
+            size_of::<Junctors>() + branches * size_of::<NodeId>()
+        });
+        let default = self.default.as_deref().map_or(0, value_size);
+        size_of_val(&*self.properties)
+            + size_of_val(&*self.keys)
+            + size_of_val(&*self.rules)
+            + self.rules.iter().map(Rule::size).sum::<usize>()
+            + checks
+            + junctors
+            + default
+    }
+}
+
+impl Checks {
+    fn size(&self) -> usize {
+        let allowed: usize = self.allowed.iter().map(value_size).sum();
+        size_of::<Self>() + size_of_val(&*self.required) + allowed
+    }
+}
+
+impl Rule {
+    fn size(&self) -> usize {
+        let texts = [
+            &self.rule,
+            &self.message,
+            &self.message_expression,
+            &self.reason,
+            &self.field_path,
+        ];
+        texts.iter().map(|text| text.len()).sum()
+    }
+}
+
+impl Type {
+    /// The type of this name.
+    pub fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "array" => Self::Array,
+            "boolean" => Self::Boolean,
+            "integer" => Self::Integer,
+            "number" => Self::Number,
+            "object" => Self::Object,
+            "string" => Self::String,
+            _ => return None,
+        })
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Array => "array",
+            Self::Boolean => "boolean",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Object => "object",
+            Self::String => "string",
+        }
+    }
+}
+
+/// How many bytes a value takes, about.
+pub(crate) fn value_size(value: &Value) -> usize {
+    let below = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(value_size).sum(),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, member)| name.len() + 40 + value_size(member))
+            .sum(),
+        _ => 0,
+    };
+    size_of::<Value>() + below
+}

@@ -1,0 +1,165 @@
+//! What is wrong with an object, in Kubernetes' words.
+
+mod junctor;
+mod list;
+mod number;
+mod path;
+pub(crate) mod print;
+mod ratchet;
+mod rule;
+mod scale;
+mod value;
+
+use path::NOWHERE;
+pub(crate) use path::{Path, Step, Style};
+
+use insula_kinds::field::Fault;
+use insula_kinds::{FieldError, Object};
+use serde_json::Value;
+
+use crate::embedded;
+use crate::structural::Schema;
+use value::Judge;
+
+/// An object that is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// The object as it is to be.
+    pub new: &'a Object,
+    /// The object as it is, unless it is created: faults that it had are forgiven.
+    pub old: Option<&'a Object>,
+    /// Whether only the status is written.
+    pub status_only: bool,
+    /// What is already known to be wrong, of metadata: it stands first in the verdict, and
+    /// some of it keeps rules from being asked.
+    pub known: &'a [FieldError],
+    /// Where the kind keeps what its scale shows, if it has one.
+    pub scale: Option<Scale<'a>>,
+}
+
+/// Where a kind keeps what its scale shows: `.spec.replicas`.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale<'a> {
+    /// How many are wanted.
+    pub spec: &'a str,
+    /// How many there are.
+    pub status: &'a str,
+    /// Which they are.
+    pub selector: Option<&'a str>,
+}
+
+/// What is wrong with an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// What is wrong, in Kubernetes' order.
+    pub errors: Vec<FieldError>,
+    /// What is wrong but was wrong before, and therefore forgiven.
+    pub warnings: Vec<String>,
+}
+
+impl<'a> Change<'a> {
+    /// A new object of which nothing is known.
+    pub fn create(new: &'a Object) -> Self {
+        Self {
+            new,
+            old: None,
+            status_only: false,
+            known: &[],
+            scale: None,
+        }
+    }
+
+    /// An object that takes the place of another.
+    pub fn update(new: &'a Object, old: &'a Object) -> Self {
+        Self {
+            old: Some(old),
+            ..Self::create(new)
+        }
+    }
+}
+
+impl Schema {
+    /// What is wrong with the change.
+    pub fn validate(&self, change: Change<'_>) -> Verdict {
+        let mut errors = change.known.to_vec();
+        self.validate_values(&change, &mut errors);
+        if let Some(scale) = &change.scale {
+            if !change.status_only {
+                scale::spec(scale, change.new, &mut errors);
+            }
+            scale::status(scale, change.new, &mut errors);
+        }
+        if !change.status_only {
+            embedded::validate(self, change.new, &mut errors);
+        }
+        self.validate_lists(&change, &mut errors);
+        let mut warnings = Vec::new();
+        if self.is_ruled() {
+            if errors.iter().any(|error| blocks_rules(error.fault)) {
+                errors.push(FieldError::invalid(NOWHERE, &Value::Null, NOT_ASKED));
+            } else {
+                rule::ask(self, &change, &mut errors, &mut warnings);
+            }
+        }
+        Verdict { errors, warnings }
+    }
+
+    /// Objects are judged as if they were new. Only if something is wrong it is asked what
+    /// was wrong before, since that costs more and is rarely needed.
+    fn validate_values(&self, change: &Change<'_>, errors: &mut Vec<FieldError>) {
+        if change.status_only {
+            return self.validate_status(change, errors);
+        }
+        let mut found = Judge::new(self, None).judge_object(change.new, None);
+        if change.old.is_some() && !found.is_empty() {
+            found = Judge::new(self, None).judge_object(change.new, change.old);
+        }
+        errors.append(&mut found);
+    }
+
+    /// Of a write to the status only that is judged, and named as if it were the top.
+    fn validate_status(&self, change: &Change<'_>, errors: &mut Vec<FieldError>) {
+        let id = self.root().property(STATUS);
+        let (Some(id), Some(status)) = (id, change.new.get(STATUS)) else {
+            return;
+        };
+        let node = self.node(id);
+        // A status that is missing and one that is null are the same to Kubernetes.
+        let old = change
+            .old
+            .map(|old| old.get(STATUS).unwrap_or(&Value::Null));
+        let mut found = Judge::new(self, Some(STATUS)).judge(node, status, None);
+        if old.is_some() && !found.is_empty() {
+            found = Judge::new(self, Some(STATUS)).judge(node, status, old);
+        }
+        errors.append(&mut found);
+    }
+
+    /// Lists that had something twice may keep it, whatever else has changed.
+    fn validate_lists(&self, change: &Change<'_>, errors: &mut Vec<FieldError>) {
+        let mut found = list::duplicates(self, change.new);
+        let forgiven = change
+            .old
+            .filter(|_| !found.is_empty())
+            .is_some_and(|old| !list::duplicates(self, old).is_empty());
+        if !forgiven {
+            errors.append(&mut found);
+        }
+    }
+}
+
+const STATUS: &str = "status";
+const NOT_ASKED: &str = "some validation rules were not checked because the object was invalid; \
+    correct the existing errors to complete validation";
+
+/// Rules are not asked about objects that are not even of the right shape.
+fn blocks_rules(fault: Fault) -> bool {
+    matches!(
+        fault,
+        Fault::NotSupported
+            | Fault::Required
+            | Fault::TooLong
+            | Fault::TooMany
+            | Fault::TypeInvalid
+    )
+}

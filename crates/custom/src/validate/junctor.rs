@@ -1,0 +1,153 @@
+//! Schemas that a value must fit as well: all of them, any, one, or not this one.
+
+use insula_kinds::FieldError;
+use insula_kinds::field::quote;
+
+use super::path::{Path, Style};
+use super::value::{Judge, Subject};
+use crate::structural::{Node, NodeId};
+
+impl Judge<'_> {
+    /// Judges a value by the schemas beside its own; says how many checks it passed.
+    pub(super) fn junctors(
+        &mut self,
+        node: &Node,
+        subject: Subject<'_>,
+        path: &Path<'_>,
+        errors: &mut Vec<FieldError>,
+    ) -> u64 {
+        let Some(junctors) = node.junctors.as_deref() else {
+            return 0;
+        };
+        let mut passed = 0;
+        if !junctors.any.is_empty() {
+            passed += self.any(&junctors.any, subject, path, errors);
+        }
+        if !junctors.one.is_empty() {
+            passed += self.one(&junctors.one, subject, path, errors);
+        }
+        if !junctors.all.is_empty() {
+            passed += self.all(&junctors.all, subject, path, errors);
+        }
+        if let Some(not) = junctors.not {
+            let mut below = Vec::new();
+            self.branch(not, subject, path, &mut below);
+            if below.is_empty() {
+                self.unfit(path, "must not validate the schema (not)", errors);
+            }
+        }
+        passed
+    }
+
+    fn any(
+        &mut self,
+        branches: &[NodeId],
+        subject: Subject<'_>,
+        path: &Path<'_>,
+        errors: &mut Vec<FieldError>,
+    ) -> u64 {
+        let mut best = Best::default();
+        for id in branches {
+            let mut below = Vec::new();
+            let passed = self.branch(*id, subject, path, &mut below);
+            if below.is_empty() {
+                return passed;
+            }
+            best.offer(passed, below);
+        }
+        self.unfit(path, "must validate at least one schema (anyOf)", errors);
+        best.tell(errors)
+    }
+
+    fn one(
+        &mut self,
+        branches: &[NodeId],
+        subject: Subject<'_>,
+        path: &Path<'_>,
+        errors: &mut Vec<FieldError>,
+    ) -> u64 {
+        let mut best = Best::default();
+        let mut fits = Vec::new();
+        for id in branches {
+            let mut below = Vec::new();
+            let passed = self.branch(*id, subject, path, &mut below);
+            if below.is_empty() {
+                fits.push(passed);
+            } else {
+                best.offer(passed, below);
+            }
+        }
+        let rule = "must validate one and only one schema (oneOf).";
+        match fits.as_slice() {
+            [passed] => *passed,
+            [] => {
+                self.unfit(path, &format!("{rule} Found none valid"), errors);
+                best.tell(errors)
+            }
+            several => {
+                let count = several.len();
+                self.unfit(
+                    path,
+                    &format!("{rule} Found {count} valid alternatives"),
+                    errors,
+                );
+                0
+            }
+        }
+    }
+
+    fn all(
+        &mut self,
+        branches: &[NodeId],
+        subject: Subject<'_>,
+        path: &Path<'_>,
+        errors: &mut Vec<FieldError>,
+    ) -> u64 {
+        let mut passed = 0;
+        let mut fit = 0;
+        for id in branches {
+            let mut below = Vec::new();
+            passed += self.branch(*id, subject, path, &mut below);
+            fit += usize::from(below.is_empty());
+            below
+                .into_iter()
+                .for_each(|error| self.push(errors, || error));
+        }
+        if fit < branches.len() {
+            let none = if fit == 0 { ". None validated" } else { "" };
+            let rule = format!("must validate all the schemas (allOf){none}");
+            self.unfit(path, &rule, errors);
+        }
+        passed
+    }
+
+    fn unfit(&mut self, path: &Path<'_>, rule: &str, errors: &mut Vec<FieldError>) {
+        self.push(errors, || {
+            let name = quote(&path.print(Style::Schema));
+            self.general(&format!("{name} {rule}"))
+        });
+    }
+}
+
+/// The branch that passed the most checks of those that do not fit; the first of equals.
+#[derive(Default)]
+struct Best {
+    found: Option<(u64, Vec<FieldError>)>,
+}
+
+impl Best {
+    fn offer(&mut self, passed: u64, errors: Vec<FieldError>) {
+        let better = self.found.as_ref().is_none_or(|(most, _)| passed > *most);
+        if better {
+            self.found = Some((passed, errors));
+        }
+    }
+
+    fn tell(self, errors: &mut Vec<FieldError>) -> u64 {
+        let Some((passed, mut found)) = self.found else {
+            return 0;
+        };
+        errors.append(&mut found);
+        passed
+    }
+}

@@ -1,0 +1,95 @@
+//! What a real kube-apiserver answered to objects of a kind of ours.
+
+use insula_custom::{Change, Schema};
+use insula_kinds::{FieldError, Object, validate};
+use serde_json::{Value, json};
+
+/// Refused before a schema is asked, or for reasons that no schema knows.
+const BEFORE_SCHEMAS: &[&str] = &["wrong kind", "wrong ver", "bad name", "meta bad"];
+/// TODO rules.
+const RULES: &[&str] = &["cel2", "cel3", "cel + schema err"];
+
+fn schema() -> Schema {
+    let text = include_str!("data/golden-cr-schema.json");
+    let json = serde_json::from_str(text).expect("the schema is JSON");
+    Schema::compile(&json).expect("the schema compiles")
+}
+
+fn cases() -> Vec<Value> {
+    let text = include_str!("data/golden-cr-validation.jsonl");
+    let lines = text.lines().map(serde_json::from_str);
+    lines.collect::<Result<_, _>>().expect("cases are JSON")
+}
+
+/// What comes of a write: what is unknown, and what is wrong.
+fn write(schema: &Schema, body: &Value) -> (Vec<String>, Vec<FieldError>) {
+    let mut object: Object = body.as_object().expect("an object").clone();
+    let mut unknown = Vec::new();
+    schema.prune(&mut object, &mut unknown);
+    schema.fill(&mut object);
+    let coerced = schema.coerce_embedded(&mut object, &mut unknown);
+    coerced.expect("metadata is of the right types");
+    let mut known = Vec::new();
+    if body["metadata"]["name"].is_null() {
+        let detail = "name or generateName is required";
+        known.push(FieldError::required("metadata.name", detail));
+    }
+    let change = Change {
+        known: &known,
+        ..Change::create(&object)
+    };
+    (unknown, schema.validate(change).errors)
+}
+
+fn causes(errors: &[FieldError]) -> Value {
+    let causes = errors.iter().map(|error| {
+        let reason = error.fault.reason();
+        json!({"reason": reason, "message": error.body, "field": error.field})
+    });
+    causes.collect()
+}
+
+#[test]
+fn objects_are_refused_as_a_real_server_refuses_them() {
+    let schema = schema();
+    let mut judged = 0;
+    for case in cases() {
+        let label = case["label"].as_str().expect("a label");
+        if BEFORE_SCHEMAS.contains(&label) || RULES.contains(&label) {
+            continue;
+        }
+        judged += 1;
+        let (unknown, errors) = write(&schema, &case["body"]);
+        let warnings: Vec<_> = unknown
+            .iter()
+            .map(|field| format!(r#"299 - "unknown field \"{field}\"""#))
+            .collect();
+        if label == "unknown strict" {
+            assert_eq!(unknown, ["spec.req.k", "spec.zz"]);
+            continue;
+        }
+        let told = case["warnings"].as_array().cloned().unwrap_or_default();
+        assert_eq!(json!(warnings), Value::Array(told), "{label}");
+        let Some(response) = case["response"].as_object() else {
+            assert_eq!(errors, [], "{label}");
+            continue;
+        };
+        let mut told = response["details"]["causes"].clone();
+        let mut found = causes(&errors);
+        if label == "multi" {
+            // Go looks into maps in any order.
+            let by_field = |cause: &Value| cause["field"].to_string();
+            for causes in [&mut told, &mut found] {
+                causes.as_array_mut().expect("causes").sort_by_key(by_field);
+            }
+            assert_eq!(found, told, "{label}");
+            continue;
+        }
+        assert_eq!(found, told, "{label}");
+        let name = case["body"]["metadata"]["name"].as_str().unwrap_or("");
+        let sentence = validate::message(&errors);
+        let message = format!("Foo.ex.io \"{name}\" is invalid: {sentence}");
+        assert_eq!(json!(message), response["message"], "{label}");
+    }
+    assert_eq!(judged, 39);
+}

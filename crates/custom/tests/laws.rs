@@ -1,0 +1,324 @@
+//! Laws that hold for every schema and every object.
+
+use insula_custom::{Change, CompileError, Schema};
+use insula_kinds::Object;
+use proptest::collection::{btree_map, vec};
+use proptest::option::weighted;
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::{Map, Value, json};
+
+/// Which schemas a law is about.
+#[derive(Clone, Copy, PartialEq)]
+enum Sort {
+    /// All that can be written.
+    Any,
+    /// Those in which everything has a schema, and items of lists need no keys.
+    Closed,
+    /// Closed ones that say nothing about what is missing, so that filling breaks nothing.
+    Plain,
+}
+
+fn name() -> impl Strategy<Value = String> {
+    select(vec!["a", "b", "c", "d", "metadata", "kind"]).prop_map(str::to_owned)
+}
+
+fn scalar() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-3_i64..8).prop_map(Value::from),
+        select(vec![0.5, 2.0, 2.5, 1e20]).prop_map(Value::from),
+        select(vec!["", "a", "ab", "abc", "2020-01-02", "é"]).prop_map(Value::from),
+    ]
+}
+
+/// Any value at all.
+fn value() -> impl Strategy<Value = Value> {
+    scalar().prop_recursive(4, 24, 4, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..4).prop_map(Value::Array),
+            btree_map(name(), inner, 0..4).prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+/// An object whose fields have the names that schemas know.
+fn object() -> impl Strategy<Value = Object> {
+    btree_map(name(), value(), 0..5).prop_map(|map| map.into_iter().collect())
+}
+
+fn with(mut schema: Value, more: Vec<Option<(&'static str, Value)>>) -> Value {
+    let members = schema.as_object_mut().expect("a schema is an object");
+    members.extend(
+        more.into_iter()
+            .flatten()
+            .map(|(name, value)| (name.to_owned(), value)),
+    );
+    schema
+}
+
+fn leaf(sort: Sort) -> impl Strategy<Value = Value> {
+    let some = if sort == Sort::Plain { 0.0001 } else { 0.3 };
+    let text = (
+        weighted(some, (0..3).prop_map(|n| ("maxLength", json!(n)))),
+        weighted(
+            some,
+            select(vec!["^a+$", "b"]).prop_map(|p| ("pattern", json!(p))),
+        ),
+        weighted(some, Just(("enum", json!(["a", "ab"])))),
+        weighted(0.3, Just(("default", json!("ab")))),
+    )
+        .prop_map(|(a, b, c, d)| with(json!({"type": "string"}), vec![a, b, c, d]));
+    let number = (
+        select(vec!["integer", "number"]),
+        weighted(some, (0..5).prop_map(|n| ("minimum", json!(n)))),
+        weighted(some, Just(("multipleOf", json!(2)))),
+        weighted(0.3, Just(("default", json!(4)))),
+    )
+        .prop_map(|(kind, a, b, c)| with(json!({"type": kind}), vec![a, b, c]));
+    let other = select(vec![
+        json!({"type": "boolean", "default": true}),
+        json!({"type": "boolean"}),
+        json!({"x-kubernetes-int-or-string": true}),
+    ]);
+    (prop_oneof![text, number, other], any::<bool>())
+        .prop_map(|(schema, null)| with(schema, vec![null.then_some(("nullable", json!(true)))]))
+}
+
+fn schema(sort: Sort) -> impl Strategy<Value = Value> {
+    let open = if sort == Sort::Any { 0.2 } else { 0.0001 };
+    let some = if sort == Sort::Plain { 0.0001 } else { 0.25 };
+    leaf(sort).prop_recursive(3, 24, 4, move |inner| {
+        let fields = btree_map(name(), inner.clone(), 0..4);
+        let object = (
+            fields,
+            weighted(
+                open,
+                Just(("x-kubernetes-preserve-unknown-fields", json!(true))),
+            ),
+            weighted(open, Just(("x-kubernetes-embedded-resource", json!(true)))),
+            weighted(some, Just(("required", json!(["a"])))),
+            weighted(some, Just(("maxProperties", json!(2)))),
+            weighted(
+                some,
+                Just(("oneOf", json!([{"required": ["a"]}, {"required": ["b"]}]))),
+            ),
+            weighted(some, Just(("not", json!({"required": ["c"]})))),
+        )
+            .prop_map(|(fields, a, b, c, d, e, f)| {
+                let fields: Map<_, _> = fields.into_iter().collect();
+                with(
+                    json!({"type": "object", "properties": fields}),
+                    vec![a, b, c, d, e, f],
+                )
+            });
+        let map = inner
+            .clone()
+            .prop_map(|each| json!({"type": "object", "additionalProperties": each}));
+        let list = (inner, select(vec!["atomic", "set"])).prop_map(
+            |(each, kind)| json!({"type": "array", "items": each, "x-kubernetes-list-type": kind}),
+        );
+        prop_oneof![3 => object, 1 => map, 1 => list]
+    })
+}
+
+fn root(sort: Sort) -> impl Strategy<Value = Value> {
+    btree_map(name(), schema(sort), 1..5).prop_map(|fields| {
+        let fields: Map<_, _> = fields.into_iter().collect();
+        json!({"type": "object", "properties": fields})
+    })
+}
+
+fn compiled(json: &Value) -> Schema {
+    Schema::compile(json).expect("the schema compiles")
+}
+
+fn settled(schema: &Schema, object: &Object) -> Object {
+    let mut object = object.clone();
+    schema.fill(&mut object);
+    schema.prune(&mut object, &mut Vec::new());
+    object
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn filling_twice_is_filling_once(json in root(Sort::Any), object in object()) {
+        let schema = compiled(&json);
+        let mut once = object;
+        schema.fill(&mut once);
+        let mut twice = once.clone();
+        schema.fill(&mut twice);
+        prop_assert_eq!(once, twice);
+    }
+
+    #[test]
+    fn pruning_twice_is_pruning_once(json in root(Sort::Any), object in object()) {
+        let schema = compiled(&json);
+        let mut once = object;
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        schema.prune(&mut once, &mut first);
+        let mut twice = once.clone();
+        schema.prune(&mut twice, &mut second);
+        prop_assert_eq!(once, twice);
+        prop_assert_eq!(second, Vec::<String>::new());
+        prop_assert!(first.is_sorted());
+    }
+
+    #[test]
+    fn settled_is_what_neither_filling_nor_pruning_changes(
+        json in root(Sort::Any),
+        object in object(),
+    ) {
+        let schema = compiled(&json);
+        let after = settled(&schema, &object);
+        prop_assert_eq!(schema.is_settled(&object), after == object);
+        prop_assert!(schema.is_settled(&after));
+    }
+
+    #[test]
+    fn what_is_valid_stays_valid_when_settled(json in root(Sort::Plain), object in object()) {
+        let schema = compiled(&json);
+        if schema.validate(Change::create(&object)).errors.is_empty() {
+            let after = settled(&schema, &object);
+            prop_assert_eq!(schema.validate(Change::create(&after)).errors, []);
+        }
+    }
+
+    #[test]
+    fn what_does_not_change_is_forgiven(json in root(Sort::Closed), object in object()) {
+        let schema = compiled(&json);
+        let mut object = settled(&schema, &object);
+        // What all objects have is not pruned, and what an object says of its own kind is
+        // never forgiven.
+        object.remove("kind");
+        object.remove("metadata");
+        prop_assert_eq!(schema.validate(Change::update(&object, &object)).errors, []);
+    }
+
+    #[test]
+    fn forgiving_takes_errors_away_and_adds_none(
+        json in root(Sort::Any),
+        new in object(),
+        old in object(),
+    ) {
+        let schema = compiled(&json);
+        let created = schema.validate(Change::create(&new)).errors;
+        for error in schema.validate(Change::update(&new, &old)).errors {
+            prop_assert!(created.contains(&error), "{}", error);
+        }
+    }
+
+    #[test]
+    fn nothing_panics_whatever_the_schema(json in value(), inside in schema(Sort::Any), object in object()) {
+        let odd = json!({"type": json, "properties": {"a": inside, "b": {"items": json}},
+            "enum": json, "required": json, "pattern": "(", "default": json, "allOf": [inside]});
+        for json in [&json, &odd] {
+            let Ok(schema) = Schema::compile(json) else { continue };
+            let mut other = object.clone();
+            schema.fill(&mut other);
+            schema.prune(&mut other, &mut Vec::new());
+            let _ = schema.coerce_embedded(&mut other, &mut Vec::new());
+            schema.repair_embedded(&mut other);
+            schema.is_settled(&other);
+            schema.validate(Change::update(&object, &other));
+            schema.validate(Change { status_only: true, ..Change::update(&other, &object) });
+        }
+    }
+}
+
+#[test]
+fn schemas_that_are_too_deep_are_refused() {
+    let mut json = json!({"type": "string"});
+    for _ in 0..300 {
+        json = json!({"type": "object", "properties": {"a": json}});
+    }
+    let refused = Schema::compile(&json).expect_err("it is too deep");
+    assert_eq!(refused, CompileError::TooDeep);
+}
+
+#[test]
+fn what_is_no_schema_is_refused_by_name() {
+    let json = json!({"type": "object", "properties": {"spec": true}});
+    let refused = Schema::compile(&json).expect_err("it is no schema");
+    assert_eq!(
+        refused.to_string(),
+        "a schema must be a JSON object, at spec"
+    );
+}
+
+#[test]
+fn lists_do_not_multiply_defaults_without_bound() {
+    let large = "x".repeat(100_000);
+    let schema = compiled(
+        &json!({"type": "object", "properties": {"l": {"type": "array",
+        "items": {"type": "object", "properties": {"a": {"type": "string", "default": large}}}}}}),
+    );
+    let items = vec![json!({}); 100_000];
+    let mut object = json!({"l": items}).as_object().expect("an object").clone();
+    schema.fill(&mut object);
+    let filled = object["l"].as_array().expect("a list").iter();
+    let filled = filled.filter(|item| item.get("a").is_some()).count();
+    assert!((300..400).contains(&filled), "{filled}");
+}
+
+#[test]
+fn a_thousand_errors_are_enough() {
+    let schema = compiled(
+        &json!({"type": "object", "properties": {"l": {"type": "array",
+        "items": {"type": "string"}}}}),
+    );
+    let items = vec![1; 300_000];
+    let object = json!({"l": items}).as_object().expect("an object").clone();
+    let errors = schema.validate(Change::create(&object)).errors;
+    assert_eq!(errors.len(), 1_000);
+}
+
+#[test]
+fn a_pattern_that_would_take_long_is_not_asked_for_ever() {
+    let schema = compiled(
+        &json!({"type": "object", "properties": {"l": {"type": "array",
+        "items": {"type": "string", "pattern": format!("^(a|aa|aaa){{1,999}}{}$", "b?".repeat(500))}}}}),
+    );
+    let items = vec!["a".repeat(100_000); 1_000];
+    let object = json!({"l": items}).as_object().expect("an object").clone();
+    let errors = schema.validate(Change::create(&object)).errors;
+    assert!(!errors.is_empty());
+}
+
+/// About what a schema of 2,000 lines has: 700 fields, with descriptions, bounds and enums.
+fn large_schema() -> Value {
+    let field = |index: usize| match index % 5 {
+        0 => {
+            json!({"type": "string", "description": "d".repeat(200), "maxLength": 63, "pattern": "^[a-z]+$"})
+        }
+        1 => json!({"type": "integer", "format": "int32", "minimum": 0}),
+        2 => json!({"type": "string", "enum": ["A", "B", "C"], "default": "A"}),
+        3 => json!({"type": "boolean", "description": "d".repeat(200)}),
+        _ => json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}),
+    };
+    let group = |group: usize| {
+        let fields: Map<_, _> = (0..10)
+            .map(|index| (format!("field{index}"), field(index + group)))
+            .collect();
+        json!({"type": "object", "required": ["field1"], "properties": fields})
+    };
+    let groups: Map<_, _> = (0..60)
+        .map(|index| (format!("group{index}"), group(index)))
+        .collect();
+    json!({"type": "object", "properties": {"spec": {"type": "object", "properties": groups}}})
+}
+
+#[test]
+fn a_schema_of_two_thousand_lines_takes_little_memory() {
+    let schema = compiled(&large_schema());
+    assert!(schema.size() < 300_000, "{}", schema.size());
+}
+
+#[test]
+fn schemas_are_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Schema>();
+}

@@ -1,0 +1,304 @@
+//! OpenAPI tells of custom kinds what a real kube-apiserver tells.
+//!
+//! `data/openapi` has definitions and what Kubernetes 1.36.4 publishes of them, without
+//! its own prose: descriptions are those of the definitions' authors.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+use insula_custom::Definition;
+use insula_custom::kind::Version;
+use insula_custom::openapi::{v2_part, v3_document, v3_path};
+use insula_kinds::Value;
+use insula_kinds::openapi::{V2Base, v2_document, v2_protobuf};
+use serde_json::json;
+
+fn definition(crd: &Value) -> Definition {
+    Definition::compile(&crd["spec"], &crd["status"]["acceptedNames"]).unwrap()
+}
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+fn v3(versions: &[&Version]) -> Value {
+    serde_json::from_slice(&v3_document(versions.iter().copied())).unwrap()
+}
+
+/// The document without prose that nobody recorded.
+fn quiet(value: &mut Value) {
+    let kept = |text: &str| {
+        text.starts_with("Author")
+            || text.contains(" is a list of ")
+            || ["OK", "Created", "Accepted", "Unauthorized"].contains(&text)
+    };
+    match value {
+        Value::Object(members) => {
+            members.retain(|name, value| name != "description" || value.as_str().is_none_or(kept));
+            members.values_mut().for_each(quiet);
+        }
+        Value::Array(items) => items.iter_mut().for_each(quiet),
+        _ => {}
+    }
+}
+
+/// Where the two differ, as a path; a whole document in a failure helps nobody.
+fn differences(ours: &Value, theirs: &Value, at: &str, found: &mut Vec<String>) {
+    match (ours, theirs) {
+        (Value::Object(a), Value::Object(b)) => {
+            for name in a
+                .keys()
+                .chain(b.keys().filter(|name| !a.contains_key(*name)))
+            {
+                let (a, b) = (a.get(name), b.get(name));
+                let here = format!("{at}/{name}");
+                match (a, b) {
+                    (Some(a), Some(b)) => differences(a, b, &here, found),
+                    _ => found.push(format!("{here}: {a:?} {b:?}")),
+                }
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (index, (a, b)) in a.iter().zip(b).enumerate() {
+                differences(a, b, &format!("{at}/{index}"), found);
+            }
+        }
+        (Value::Number(a), Value::Number(b)) if a.as_f64() == b.as_f64() => {}
+        (a, b) if a == b => {}
+        (a, b) => found.push(format!("{at}: {a} {b}")),
+    }
+}
+
+#[track_caller]
+fn assert_same(ours: &Value, theirs: &Value) {
+    let mut ours = ours.clone();
+    quiet(&mut ours);
+    let mut found = Vec::new();
+    differences(&ours, theirs, "", &mut found);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn version_3_is_that_of_a_real_server() {
+    let definitions: Vec<_> = parsed(include_str!("data/openapi/example.json"))
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(definition)
+        .collect();
+    let versions: Vec<_> = definitions.iter().flat_map(Definition::served).collect();
+    assert_eq!(v3_path(versions[0]), "apis/ex.io/v1");
+    let mut ours = v3(&versions);
+    // Theirs also names groups and versions that have long been gone.
+    let options = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
+    let options = ours["components"]["schemas"][options]
+        .as_object_mut()
+        .unwrap();
+    assert!(options.remove("x-kubernetes-group-version-kind").is_some());
+    // Insula's own addition to every object's metadata.
+    let meta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+    let meta = ours["components"]["schemas"][meta]["properties"].as_object_mut();
+    assert!(meta.unwrap().remove("tenant").is_some());
+    assert_same(
+        &ours,
+        &parsed(include_str!("data/openapi/example.recorded.json")),
+    );
+}
+
+#[test]
+fn every_version_is_published_as_a_real_server_does() {
+    let cases = [
+        (
+            include_str!("data/openapi/widgets.json"),
+            include_str!("data/openapi/widgets.recorded.json"),
+            3,
+        ),
+        (
+            include_str!("data/openapi/zones.json"),
+            include_str!("data/openapi/zones.recorded.json"),
+            1,
+        ),
+    ];
+    for (crd, recorded, count) in cases {
+        let (definition, recorded) = (definition(&parsed(crd)), parsed(recorded));
+        assert_eq!(definition.versions.len(), count);
+        for version in &definition.versions {
+            let theirs = &recorded[&version.kind.version];
+            let ours = v3(&[version]);
+            let schemas = ours["components"]["schemas"].as_object().unwrap();
+            let (own, others): (Vec<_>, Vec<_>) = schemas
+                .iter()
+                .partition(|(name, _)| name.starts_with("com.example."));
+            let own: Value = own
+                .into_iter()
+                .map(|(n, s)| (n.clone(), s.clone()))
+                .collect();
+            assert_same(&own, &theirs["v3"]["schemas"]);
+            assert_same(&ours["paths"], &theirs["v3"]["paths"]);
+            let others: Value = others.into_iter().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(others, theirs["v3"]["others"]);
+
+            let base = V2Base::new(&|kind| kind.kind == "ConfigMap");
+            let ours = base.with(&v2_part([version]));
+            let ours: Value = serde_json::from_slice(&ours).unwrap();
+            let own = |part: &str, mine: &str| -> Value {
+                let all = ours[part].as_object().unwrap().iter();
+                all.filter(|(name, _)| name.starts_with(mine))
+                    .map(|(name, value)| (name.clone(), value.clone()))
+                    .collect()
+            };
+            assert_same(
+                &own("definitions", "com.example."),
+                &theirs["v2"]["definitions"],
+            );
+            assert_same(
+                &own("paths", &format!("/apis/{}/", definition.group)),
+                &theirs["v2"]["paths"],
+            );
+        }
+    }
+}
+
+#[test]
+fn kinds_are_added_to_what_everybody_has_and_nothing_of_that_is_made_again() {
+    let widgets = definition(&parsed(include_str!("data/openapi/widgets.json")));
+    let zones = definition(&parsed(include_str!("data/openapi/zones.json")));
+    let filter = |kind: &insula_kinds::Kind| !kind.system_only;
+    let base = V2Base::new(&filter);
+    assert_eq!(base.json(), v2_document(&filter));
+    assert_eq!(base.with(&v2_part([])), base.json());
+    let part = v2_part(widgets.served().chain(zones.served()));
+    let plain: Value = serde_json::from_slice(base.json()).unwrap();
+    let with: Value = serde_json::from_slice(&base.with(&part)).unwrap();
+    for member in ["paths", "definitions"] {
+        let (plain, with) = (
+            plain[member].as_object().unwrap(),
+            with[member].as_object().unwrap(),
+        );
+        assert!(
+            plain
+                .iter()
+                .all(|(name, value)| with.get(name) == Some(value))
+        );
+        // Three kinds of two schemas each; two of five paths and a scale, one of three.
+        let more = with.len() - plain.len();
+        assert_eq!(more, if member == "paths" { 5 + 3 + 3 } else { 6 });
+    }
+    for member in ["swagger", "info", "security", "securityDefinitions"] {
+        assert_eq!(plain[member], with[member]);
+    }
+    let mut references = Vec::new();
+    collect_references(&with["paths"], &mut references);
+    collect_references(&with["definitions"], &mut references);
+    for reference in references {
+        let name = reference.strip_prefix("#/definitions/").unwrap();
+        assert!(with["definitions"][name].is_object(), "{name}");
+    }
+}
+
+fn collect_references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(members) => {
+            // A property may be called so.
+            found.extend(members.get("$ref").and_then(Value::as_str));
+            members
+                .values()
+                .for_each(|it| collect_references(it, found));
+        }
+        Value::Array(items) => items.iter().for_each(|it| collect_references(it, found)),
+        _ => {}
+    }
+}
+
+/// The fields of a protobuf message, all of which have a length here.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let byte = bytes[0];
+            *bytes = &bytes[1..];
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        value
+    }
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let tag = varint(&mut bytes);
+        assert_eq!(tag & 7, 2);
+        let length = usize::try_from(varint(&mut bytes)).unwrap();
+        let (value, rest) = bytes.split_at(length);
+        fields.push((tag >> 3, value));
+        bytes = rest;
+    }
+    fields
+}
+
+#[test]
+fn in_protobuf_a_part_follows_the_rest() {
+    let widgets = definition(&parsed(include_str!("data/openapi/widgets.json")));
+    let part = v2_part(widgets.served()).protobuf();
+    let parts = fields(&part);
+    let numbers: Vec<_> = parts.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, [8, 9]);
+    let names = |message: &[u8]| -> Vec<String> {
+        fields(message)
+            .iter()
+            .map(|(_, named)| String::from_utf8(fields(named)[0].1.to_vec()).unwrap())
+            .collect()
+    };
+    let wanted = [
+        "com.example.apps.v1.Widget",
+        "com.example.apps.v1.WidgetList",
+        "com.example.apps.v1beta1.Widget",
+        "com.example.apps.v1beta1.WidgetList",
+    ];
+    assert_eq!(names(parts[1].1), wanted);
+    assert_eq!(
+        names(parts[0].1)[0],
+        "/apis/apps.example.com/v1/namespaces/{namespace}/widgets"
+    );
+    // The same numbers are those of the document that it is added to.
+    let document = v2_protobuf(&|kind| kind.kind == "ConfigMap");
+    let numbers: Vec<_> = fields(&document)
+        .iter()
+        .map(|(number, _)| *number)
+        .collect();
+    assert_eq!(numbers, [1, 2, 8, 9, 12, 13]);
+}
+
+#[test]
+fn a_schema_that_says_nothing_is_an_object_of_anything() {
+    let names = json!({"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"});
+    for schema in [
+        Value::Null,
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+    ] {
+        let spec = json!({"group": "ex.io", "scope": "Cluster", "names": names, "versions": [
+            {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}},
+        ]});
+        let definition = Definition::compile(&spec, &names).unwrap();
+        let base = V2Base::new(&|_| false);
+        let document = base.with(&v2_part(definition.served()));
+        let document: Value = serde_json::from_slice(&document).unwrap();
+        let wanted = json!({"type": "object", "x-kubernetes-group-version-kind": [
+            {"group": "ex.io", "version": "v1", "kind": "A"},
+        ]});
+        assert_eq!(document["definitions"]["io.ex.v1.A"], wanted);
+    }
+}
+
+#[test]
+fn a_schema_without_end_is_cut() {
+    let mut schema = json!({"type": "string"});
+    for _ in 0..300 {
+        schema = json!({"type": "object", "properties": {"a": schema}});
+    }
+    let names = json!({"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"});
+    let spec = json!({"group": "ex.io", "scope": "Cluster", "names": names, "versions": [
+        {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}},
+    ]});
+    let definition = Definition::compile(&spec, &names).unwrap();
+    assert!(v3_document(definition.served()).len() > 5000);
+    assert!(v2_part(definition.served()).protobuf().len() > 5000);
+}

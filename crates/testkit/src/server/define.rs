@@ -1,0 +1,80 @@
+//! Kinds that tests define.
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+
+use super::Client;
+
+/// Where definitions are.
+pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// How long a definition may take until it is served, or gone.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A definition of one namespaced version, `v1`, with this schema of `spec`.
+pub fn definition(group: &str, plural: &str, kind: &str, spec: Value) -> Value {
+    let schema = json!({"type": "object", "properties": {
+        "spec": spec,
+        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+    }});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": plural, "kind": kind},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema},
+            }],
+        },
+    })
+}
+
+impl Client {
+    /// Creates a definition and waits until it is served.
+    pub async fn define(&self, definition: &Value) -> anyhow::Result<Value> {
+        let made = self.post(DEFINITIONS, definition).await?;
+        ensure!(made.status == 201, "{}", made.text());
+        let name = made.json()["metadata"]["name"].to_string();
+        self.until_defined(name.trim_matches('"'), "Established", "True")
+            .await
+    }
+
+    /// Waits until a definition has a condition.
+    pub async fn until_defined(
+        &self,
+        name: &str,
+        condition: &str,
+        status: &str,
+    ) -> anyhow::Result<Value> {
+        let begun = Instant::now();
+        loop {
+            let found = self.get(&format!("{DEFINITIONS}/{name}")).await?.json();
+            let conditions = found["status"]["conditions"].as_array();
+            let mut conditions = conditions.into_iter().flatten();
+            if conditions.any(|one| one["type"] == condition && one["status"] == status) {
+                return Ok(found);
+            }
+            ensure!(begun.elapsed() < PATIENCE, "{name}: {found}");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Waits until there is nothing at a path.
+    pub async fn until_gone(&self, path: &str) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        loop {
+            let found = self.get(path).await?;
+            if found.status == 404 {
+                return Ok(());
+            }
+            ensure!(begun.elapsed() < PATIENCE, "{path}: {}", found.text());
+            tokio::task::yield_now().await;
+        }
+    }
+}
