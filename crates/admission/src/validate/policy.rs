@@ -124,6 +124,7 @@ fn head(old: Option<&Node<'_>>, spec: &Node<'_>, verb: Verb, errors: &mut Errors
     } else {
         errors.push(constraints.required(""));
     }
+    // Conditions come before variables, and see none.
     let compiler = Compiler::new(of.is_set());
     let unchanged = old.is_some_and(|old| {
         let old = old.get("spec");
@@ -133,7 +134,12 @@ fn head(old: Option<&Node<'_>>, spec: &Node<'_>, verb: Verb, errors: &mut Errors
     if !unchanged {
         rule::match_conditions(&spec.get("matchConditions"), &compiler, errors);
     }
-    compiler
+    let composes = verb == Verb::Mutate || !spec.get("variables").is_empty();
+    if composes {
+        compiler.composed()
+    } else {
+        compiler
+    }
 }
 
 fn param_kind(of: &Node<'_>, errors: &mut Errors) {
