@@ -132,7 +132,7 @@ impl Custom {
     fn keep<'a>(&self, object: &'a Stored, mut tree: Object) -> Shown<'a> {
         self.settle(&mut tree);
         let body = encoded(&tree);
-        if body == object.body {
+        if body == **object.body() {
             let forms = object.forms();
             forms.as_stored.store(self.form(), Ordering::Release);
             return Shown::AsStored(object);

@@ -48,7 +48,7 @@ pub async fn tend(registry: &Registry, address: &Address) -> Result<bool> {
 async fn tend_waiting(registry: &Registry, address: &Address) -> Result<bool> {
     let mut finished = true;
     for other in group_of(registry, address) {
-        let waits = memmem::find(&other.body, br#""status":"False""#).is_some();
+        let waits = memmem::find(&other.body(), br#""status":"False""#).is_some();
         if waits && other.name() != address.name && !is_terminating(&other) {
             let other_address = apis::definition_address(&address.space, other.name());
             finished &= introduce(registry, &other_address, &other.tree()).await?;

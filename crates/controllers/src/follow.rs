@@ -116,7 +116,7 @@ fn is_told(task: Task, event: &Event) -> bool {
 /// every one is asked.
 fn concerns(task: Task, object: &Stored) -> bool {
     match task {
-        Task::Certificate => memmem::find(&object.body, br#""Approved""#).is_some(),
+        Task::Certificate => memmem::find(&object.body(), br#""Approved""#).is_some(),
         Task::TokenSecret => tokens::is_kept_in(object),
         Task::Roles => aggregation::takes_part(object),
         Task::Definition => true,

@@ -366,17 +366,25 @@ impl Event {
         }
     }
 
-    /// The event as a line of a JSON watch, made once for all watchers.
-    pub fn frame(&self) -> &Bytes {
-        self.frame
-            .get_or_init(|| frame(self.change, &self.object.body))
+    /// The event as a line of a JSON watch, made once for all watchers. One of what is shared
+    /// is made for each: kept, it would be a whole copy after all.
+    pub fn frame(&self) -> Bytes {
+        let make = || frame(self.change, &self.object.body());
+        match self.object.is_shared() {
+            true => make(),
+            false => self.frame.get_or_init(make).clone(),
+        }
     }
 
     fn weight(&self) -> usize {
         // The state before is the previous event's or nobody's: it is held by this one. The
         // line for watchers is another copy, once there is one.
         let before = self.before.as_ref().map_or(0, |before| before.weight());
-        self.object.weight() + self.object.body.len() + before
+        let line = match self.object.is_shared() {
+            true => 0,
+            false => self.object.weight(),
+        };
+        self.object.weight() + line + before
     }
 }
 

@@ -172,7 +172,7 @@ async fn attempt(
         }
         return Ok(Attempt::Done(done(Arc::new(last))));
     }
-    if value == without_revision(&current.body) {
+    if value == without_revision(&current.body()) {
         return Ok(Attempt::Unchanged(done(Arc::clone(current))));
     }
     if request.dry_run {
