@@ -171,8 +171,8 @@ impl<'a> Value<'a> {
             Self::Bytes(bytes) => bytes.is_empty(),
             // What a schema types is never taken for nothing, only what an expression or
             // untyped JSON made.
-            Self::List(list) => !list.is_typed() && list.len() == 0,
-            Self::Map(map) => !map.is_typed() && map.len() == 0,
+            Self::List(list) => !list.is_typed() && list.is_empty(),
+            Self::Map(map) => !map.is_typed() && map.is_empty(),
             Self::Timestamp(time) => time.is_zero(),
             Self::Duration(duration) => duration.nanos == 0,
             Self::Struct(made) => made.fields.is_empty(),

@@ -180,3 +180,30 @@ fn every_function_answers_fails_and_costs_as_in_kubernetes() {
     );
     assert!(seen > 800, "only {seen} expressions");
 }
+
+#[test]
+fn values_of_a_schema_look_as_in_kubernetes() {
+    let mut lines = include_str!("data/shapes.jsonl").lines();
+    let parse = |line: &str| serde_json::from_str::<Json>(line).expect("a line of JSON");
+    let first = parse(lines.next().expect("the schema and the object"));
+    let declared = declare::of(&first["schema"], "self").expect("a declaration");
+    let shape = Shape::of(&first["schema"]);
+    let environment = Environment::rule(&declared.of, OldSelf::Required);
+    let mut wrong = Vec::new();
+    for row in lines.map(parse) {
+        let rule = row["rule"].as_str().expect("a rule");
+        let wanted = (row["cost"].as_u64().unwrap_or(0), row["result"].as_str().unwrap_or(""));
+        let program = Program::compile(&environment, rule).expect(rule);
+        let plan = Plan::new(&program).expect(rule);
+        let activation = Activation::new().with_json("self", &first["value"], &shape);
+        let evaluation = evaluate(&plan, &activation, Budget::CALL);
+        let got = match &evaluation.result {
+            Ok(value) => value.to_string(),
+            Err(error) => error.to_string(),
+        };
+        if (evaluation.cost, &*got) != wanted {
+            wrong.push(format!("{rule}: {} {got}, wanted {wanted:?}", evaluation.cost));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
