@@ -3,11 +3,13 @@
 //! ```text
 //! parse      text -> Expr, macros expanded
 //! check      Expr + Environment -> Program: every node has a type, every call its overloads
-//! estimate   Program + how large values can be -> the most it can cost
+//! declare    a node of a schema -> Type and Extent
+//! estimate   Program + Extent -> the most it can cost
 //! evaluate   Program + values + budget -> a value, and what it did cost
 //! ```
 //!
-//! Nothing here knows a schema, a request or a store.
+//! A schema is known only to `declare`, which makes types and extents of it. Nothing here knows a
+//! request or a store.
 
 mod ast;
 mod budget;

@@ -6,7 +6,7 @@
 //! recover   what to say about a word that does not fit, and where to go on
 //! expand    macros -> loops
 //! build     numbers and places of nodes
-//! literal   what a quoted text stands for
+//! literal   what a literal stands for
 //! ```
 
 mod build;

@@ -257,7 +257,10 @@ impl<'a> Reader<'a> {
         };
         let name = start[2..end].trim_start_matches('{').trim_end_matches('}');
         let name = name.strip_prefix('^').unwrap_or(name);
-        if name.is_empty() || Regex::new(&format!("\\p{{{name}}}")).is_err() {
+        let plain = name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | ' '));
+        if name.is_empty() || !plain || Regex::new(&format!("\\p{{{name}}}")).is_err() {
             return Err(fault("invalid character class range", &start[..end]));
         }
         self.skip(end);
@@ -438,4 +441,48 @@ fn count(text: &str) -> Option<(u64, &str)> {
         return None;
     }
     Some((digits.parse().unwrap_or(u64::MAX), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_told_as_go_tells_them() {
+        for (text, said) in [
+            ("(", "missing closing ): `(`"),
+            ("a)", "unexpected ): `a)`"),
+            ("x[a", "missing closing ]: `[a`"),
+            ("a**", "invalid nested repetition operator: `**`"),
+            ("*a", "missing argument to repetition operator: `*`"),
+            ("a{1001}", "invalid repeat count: `{1001}`"),
+            ("(a{100}){11}", "invalid repeat count: `{11}`"),
+            ("(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
+            ("(?<n-m>a)", "invalid named capture: `(?<n-m>`"),
+            ("\\Z", "invalid escape sequence: `\\Z`"),
+            ("a\\", "trailing backslash at end of expression: ``"),
+            ("[z-a]", "invalid character class range: `z-a`"),
+            ("[[:foo:]]", "invalid character class range: `[:foo:]`"),
+            (
+                "\\p{sc=Greek}",
+                "invalid character class range: `\\p{sc=Greek}`",
+            ),
+        ] {
+            let fault = check(text).expect_err(text);
+            assert_eq!(fault.to_string(), format!("error parsing regexp: {said}"));
+        }
+        for good in [
+            "",
+            "a{,5}",
+            "[]a]",
+            "\\Q(\\E",
+            "(?i)a",
+            "(?P<n>a)",
+            "\\p{Greek}",
+            "a{2}?",
+            "x{",
+        ] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+    }
 }

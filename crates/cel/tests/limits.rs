@@ -30,9 +30,11 @@ fn nesting_is_accepted_up_to_250_and_refused_beyond() {
         assert_eq!(refused(&nested(open, close, deepest + 1)), too_deep);
         assert_eq!(refused(&nested(open, close, 10_000)), too_deep);
     }
-    for repeated in [".a", "[0]", " + 1", " == 1", ".f()"] {
+    for repeated in [".a", "[0]", " + 1", " == 1", ".f()", ".map(x, x)"] {
         let too_deep = "ERROR: <input>:-1:0: max recursion depth exceeded";
         assert_eq!(refused(&format!("self{}", repeated.repeat(251))), too_deep);
+        let long = repeated.repeat(99_000 / repeated.len());
+        assert_eq!(refused(&format!("self{long}")), too_deep);
         assert_ne!(refused(&format!("self{}", repeated.repeat(250))), too_deep);
     }
 }
@@ -167,4 +169,10 @@ fn no_text_is_too_strange_to_be_judged() {
             assert!(cost.min <= cost.max, "{source}");
         }
     }
+}
+
+#[test]
+fn programs_are_shared_between_threads() {
+    fn shared<T: Send + Sync + Clone + 'static>(_: &T) {}
+    shared(&compile("true").expect("a program"));
 }
