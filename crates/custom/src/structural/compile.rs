@@ -32,12 +32,18 @@ pub(super) fn schema(json: &Value) -> Result<Schema, CompileError> {
     Ok(schema)
 }
 
+/// The patterns of one schema that are kept compiled: some megabytes at most. The largest
+/// schemas that are in use come to a tenth of this.
+const MAX_WEIGHT: u64 = 500_000;
+
 /// The nodes so far, and what they share.
 #[derive(Default)]
 struct Compiler {
     nodes: Vec<Node>,
     names: HashSet<Arc<str>>,
     patterns: HashMap<Box<str>, Arc<Pattern>>,
+    /// The weight of all patterns that are kept.
+    weight: u64,
     shapes: Shapes,
     /// The nodes whose defaults may have what the schema does not know.
     unpruned: Vec<NodeId>,
@@ -237,7 +243,13 @@ impl Compiler {
         if let Some(known) = self.patterns.get(text) {
             return Some(Arc::clone(known));
         }
-        let pattern = Arc::new(Pattern::new(text));
+        let mut pattern = Pattern::unkept(text);
+        let weight = self.weight.saturating_add(pattern.weight());
+        if weight <= MAX_WEIGHT {
+            self.weight = weight;
+            pattern = Pattern::new(text);
+        }
+        let pattern = Arc::new(pattern);
         self.patterns.insert(text.into(), Arc::clone(&pattern));
         Some(pattern)
     }
