@@ -9,7 +9,13 @@
 //! embedded     whole objects inside of objects: their metadata
 //! validate     what is wrong with an object, in Kubernetes' words; unchanged faults are
 //!              forgiven on update
+//! number       numbers as they are stored
 //! ```
+//!
+//! A write goes through [`Schema::prune`], [`Schema::fill`] and [`Schema::coerce_embedded`] in
+//! this order, then through whatever may change the object, then [`Schema::validate`], and
+//! before it is stored through [`settle_numbers`]. What is read goes through `fill` and `prune`
+//! and [`Schema::repair_embedded`], unless [`Schema::is_settled`].
 
 mod embedded;
 mod fill;

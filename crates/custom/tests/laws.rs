@@ -337,7 +337,7 @@ fn large_schema() -> Value {
 #[test]
 fn a_schema_of_two_thousand_lines_takes_little_memory() {
     let schema = compiled(&large_schema());
-    assert!(schema.size() < 300_000, "{}", schema.size());
+    assert!(schema.size() < 150_000, "{}", schema.size());
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub(crate) struct Node {
     pub default: Option<Box<Value>>,
     /// `x-kubernetes-list-map-keys`
     pub keys: Box<[Arc<str>]>,
-    pub checks: Option<Box<Checks>>,
+    pub checks: Option<Arc<Checks>>,
     pub junctors: Option<Box<Junctors>>,
     pub rules: Option<Box<Rules>>,
 }
@@ -154,7 +154,11 @@ impl Node {
 
     /// How many bytes it takes beside its own place in the list.
     pub(super) fn size(&self) -> usize {
-        let checks = self.checks.as_deref().map_or(0, Checks::size);
+        // What is shared counts for each its part.
+        let checks = self
+            .checks
+            .as_ref()
+            .map_or(0, |checks| checks.size() / Arc::strong_count(checks));
         let junctors = self.junctors.as_deref().map_or(0, |junctors| {
             let branches = junctors.all.len() + junctors.any.len() + junctors.one.len();
             size_of::<Junctors>() + branches * size_of::<NodeId>()
