@@ -10,21 +10,34 @@
 //! Nothing here knows a schema, a request or a store.
 
 mod ast;
+mod budget;
 mod check;
 pub mod declare;
 mod deep;
 mod environment;
 mod estimate;
+mod evaluate;
 mod function;
 mod issue;
+mod library;
 mod parse;
 mod program;
 mod types;
+mod value;
 
 pub use ast::{Comprehension, Entry, Expr, Id, Literal, Node};
+pub use budget::Budget;
 pub use environment::{Environment, OldSelf};
 pub use estimate::{Cost, Extent, Format, Within, estimate};
+pub use evaluate::{Activation, EvalError, Evaluation, Plan, PlanError, evaluate};
 pub use function::{Function, Overload, function};
 pub use issue::{Issue, Issues};
+pub use library::{
+    AuthorizationRequest, Authorizer, Caller, Decision, RegexError, Resource, Target, compile_regex,
+};
 pub use program::Program;
 pub use types::{Field, ObjectType, Type};
+pub use value::{
+    Duration, Entries, Fields, Key, List, Listing, Map, Opaque, Plain, Property, Shape, Struct,
+    Text, Timestamp, Value,
+};

@@ -12,7 +12,13 @@
 //! embedded     whole objects inside of objects: their metadata
 //! validate     what is wrong with an object, in Kubernetes' words; unchanged faults are
 //!              forgiven on update
+//! number       numbers as they are stored
 //! ```
+//!
+//! A write goes through [`Schema::prune`], [`Schema::fill`] and [`Schema::coerce_embedded`] in
+//! this order, then through whatever may change the object, then [`Schema::validate`], and
+//! before it is stored through [`settle_numbers`]. What is read goes through `fill` and `prune`
+//! and [`Schema::repair_embedded`], unless [`Schema::is_settled`].
 
 pub mod approval;
 pub mod condition;
@@ -21,6 +27,7 @@ mod embedded;
 mod fill;
 pub mod format;
 pub mod names;
+mod number;
 pub mod pattern;
 mod prune;
 mod settled;
@@ -28,5 +35,6 @@ mod structural;
 mod validate;
 
 pub use condition::{Condition, set_condition};
+pub use number::settle_numbers;
 pub use structural::{CompileError, Schema};
 pub use validate::{Change, Scale, Verdict};

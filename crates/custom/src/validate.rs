@@ -1,6 +1,9 @@
 //! What is wrong with an object, in Kubernetes' words.
 
+mod allowed;
+mod fault;
 mod junctor;
+mod kind;
 mod list;
 mod number;
 mod path;
@@ -8,6 +11,7 @@ pub(crate) mod print;
 mod ratchet;
 mod rule;
 mod scale;
+mod text;
 mod value;
 
 use path::NOWHERE;

@@ -18,7 +18,7 @@ mod rbac;
 mod review;
 mod rules;
 mod storage;
-pub(crate) mod text;
+pub mod text;
 mod tree;
 mod workload;
 

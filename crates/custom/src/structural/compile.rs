@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::node::{Additional, Checks, Junctors, ListKind, Node, NodeId, Rule, Type};
+use super::node::{Additional, Checks, Junctors, ListKind, Node, NodeId, Type};
+use super::rules::{self, Rules};
+use super::shape::Shapes;
 use super::{CompileError, MAX_DEPTH, MAX_NODES, Schema};
 use crate::format::Format;
 use crate::pattern::Pattern;
@@ -30,12 +32,39 @@ pub(super) fn schema(json: &Value) -> Result<Schema, CompileError> {
     Ok(schema)
 }
 
+/// What bounds a value.
+const CHECKS: [&str; 15] = [
+    "enum",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "pattern",
+    "required",
+];
+
+/// The patterns of one schema that are kept compiled: some megabytes at most. The largest
+/// schemas that are in use come to a tenth of this.
+const MAX_WEIGHT: u64 = 500_000;
+
 /// The nodes so far, and what they share.
 #[derive(Default)]
 struct Compiler {
     nodes: Vec<Node>,
     names: HashSet<Arc<str>>,
     patterns: HashMap<Box<str>, Arc<Pattern>>,
+    checks: HashMap<String, Arc<Checks>>,
+    /// The weight of all patterns that are kept.
+    weight: u64,
+    shapes: Shapes,
     /// The nodes whose defaults may have what the schema does not know.
     unpruned: Vec<NodeId>,
 }
@@ -47,6 +76,8 @@ struct Place<'a> {
     name: &'a str,
     /// Whether it is what embedded resources have anyhow, and which is not pruned.
     meta: bool,
+    /// Whether it is part of a schema that values must fit as well: rules do not count there.
+    junctor: bool,
 }
 
 impl Place<'_> {
@@ -55,6 +86,7 @@ impl Place<'_> {
             depth: 0,
             name: "the root",
             meta: false,
+            junctor: false,
         }
     }
 
@@ -63,12 +95,14 @@ impl Place<'_> {
             depth: self.depth + 1,
             name,
             meta: false,
+            junctor: self.junctor,
         }
     }
 }
 
 impl Compiler {
     fn node(&mut self, json: &Value, place: Place<'_>) -> Result<NodeId, CompileError> {
+        let whole = json;
         let Value::Object(json) = json else {
             return Err(CompileError::NotAnObject(place.name.to_owned()));
         };
@@ -80,15 +114,34 @@ impl Compiler {
         self.nodes.push(Node::default());
         let mut node = self.generic(json);
         self.structure(json, place, &mut node)?;
-        node.checks = self.checks(json, &node).map(Box::new);
+        node.checks = self.checks(json, &node);
         node.junctors = self.junctors(json, place)?.map(Box::new);
-        node.rules = rules(json);
-        node.ruled = !node.rules.is_empty() || self.below(&node).any(|node| node.ruled);
+        if !place.junctor {
+            self.rules(whole, &mut node, place);
+        }
         if node.default.is_some() && !place.meta {
             self.unpruned.push(id);
         }
         self.nodes[id.index()] = node;
         Ok(id)
+    }
+
+    /// Compiles the rules of a node. Where expressions cannot speak of its values, neither
+    /// they nor the rules below count.
+    fn rules(&mut self, json: &Value, node: &mut Node, place: Place<'_>) {
+        let own = !rules::listed(json).is_empty();
+        if !own && !self.below(node).any(|node| node.ruled) {
+            return;
+        }
+        let resource = node.embedded || place.depth == 0;
+        let Some(shape) = self.shapes.of(&self.nodes, node, resource) else {
+            return;
+        };
+        node.ruled = true;
+        if own {
+            let rules = Rules::of(json, node, &self.nodes, shape, resource);
+            node.rules = rules.map(Box::new);
+        }
     }
 
     /// The nodes of the values inside of a value.
@@ -155,10 +208,24 @@ impl Compiler {
         Ok(())
     }
 
-    fn checks(&mut self, json: &Map<String, Value>, node: &Node) -> Option<Checks> {
+    /// The bounds of a node; nodes with the same bounds share them.
+    fn checks(&mut self, json: &Map<String, Value>, node: &Node) -> Option<Arc<Checks>> {
         let kind = node.kind.filter(|_| !node.int_or_string);
+        let mut identity = String::new();
+        for name in CHECKS {
+            if let Some(value) = json.get(name) {
+                identity.push_str(&format!("{name}:{value},"));
+            }
+        }
+        if identity.is_empty() {
+            return None;
+        }
+        identity.push_str(kind.map_or("", Type::name));
+        if let Some(known) = self.checks.get(&identity) {
+            return Some(Arc::clone(known));
+        }
         let format = Format::of(kind.map(Type::name), text(json, "format"));
-        let checks = Checks {
+        let checks = Arc::new(Checks {
             format,
             maximum: number(json, "maximum"),
             exclusive_maximum: flag(json, "exclusiveMaximum"),
@@ -174,8 +241,9 @@ impl Compiler {
             min_properties: count(json, "minProperties"),
             allowed: list(json, "enum").into(),
             required: self.names(json, "required"),
-        };
-        (!checks.are_empty()).then_some(checks)
+        });
+        self.checks.insert(identity, Arc::clone(&checks));
+        Some(checks)
     }
 
     fn junctors(
@@ -183,16 +251,20 @@ impl Compiler {
         json: &Map<String, Value>,
         place: Place<'_>,
     ) -> Result<Option<Junctors>, CompileError> {
+        let beside = |name| Place {
+            junctor: true,
+            ..place.child(name)
+        };
         let mut branches = |name: &'static str| {
             let branches = list(json, name).iter();
             let ids: Result<Vec<_>, _> = branches
-                .map(|branch| self.node(branch, place.child(name)))
+                .map(|branch| self.node(branch, beside(name)))
                 .collect();
             ids.map(Vec::into_boxed_slice)
         };
         let (all, any, one) = (branches("allOf")?, branches("anyOf")?, branches("oneOf")?);
         let not = match json.get("not") {
-            Some(not @ Value::Object(_)) => Some(self.node(not, place.child("not"))?),
+            Some(not @ Value::Object(_)) => Some(self.node(not, beside("not"))?),
             _ => None,
         };
         let none = all.is_empty() && any.is_empty() && one.is_empty() && not.is_none();
@@ -206,7 +278,13 @@ impl Compiler {
         if let Some(known) = self.patterns.get(text) {
             return Some(Arc::clone(known));
         }
-        let pattern = Arc::new(Pattern::new(text));
+        let mut pattern = Pattern::unkept(text);
+        let weight = self.weight.saturating_add(pattern.weight());
+        if weight <= MAX_WEIGHT {
+            self.weight = weight;
+            pattern = Pattern::new(text);
+        }
+        let pattern = Arc::new(pattern);
         self.patterns.insert(text.into(), Arc::clone(&pattern));
         Some(pattern)
     }
@@ -224,39 +302,6 @@ impl Compiler {
         self.names.insert(Arc::clone(&name));
         name
     }
-}
-
-impl Checks {
-    fn are_empty(&self) -> bool {
-        let bounds = [self.maximum, self.minimum, self.multiple_of];
-        let counts = [
-            self.max_length,
-            self.min_length,
-            self.max_items,
-            self.min_items,
-            self.max_properties,
-            self.min_properties,
-        ];
-        self.format.is_none()
-            && self.pattern.is_none()
-            && bounds.iter().all(Option::is_none)
-            && counts.iter().all(Option::is_none)
-            && self.allowed.is_empty()
-            && self.required.is_empty()
-    }
-}
-
-fn rules(json: &Map<String, Value>) -> Box<[Rule]> {
-    let rules = list(json, "x-kubernetes-validations").iter();
-    let rules = rules.filter_map(Value::as_object).map(|json| Rule {
-        rule: text(json, "rule").into(),
-        message: text(json, "message").into(),
-        message_expression: text(json, "messageExpression").into(),
-        reason: text(json, "reason").into(),
-        field_path: text(json, "fieldPath").into(),
-        optional_old_self: flag(json, "optionalOldSelf"),
-    });
-    rules.collect()
 }
 
 fn text<'a>(json: &'a Map<String, Value>, field: &str) -> &'a str {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::rules::Rules;
 use crate::format::Format;
 use crate::pattern::Pattern;
 
@@ -33,9 +34,9 @@ pub(crate) struct Node {
     pub default: Option<Box<Value>>,
     /// `x-kubernetes-list-map-keys`
     pub keys: Box<[Arc<str>]>,
-    pub checks: Option<Box<Checks>>,
+    pub checks: Option<Arc<Checks>>,
     pub junctors: Option<Box<Junctors>>,
-    pub rules: Box<[Rule]>,
+    pub rules: Option<Box<Rules>>,
 }
 
 /// The type of a value.
@@ -97,17 +98,6 @@ pub(crate) struct Junctors {
     pub not: Option<NodeId>,
 }
 
-/// A rule in CEL, as it was written.
-#[derive(Debug)]
-pub(crate) struct Rule {
-    pub rule: Box<str>,
-    pub message: Box<str>,
-    pub message_expression: Box<str>,
-    pub reason: Box<str>,
-    pub field_path: Box<str>,
-    pub optional_old_self: bool,
-}
-
 impl NodeId {
     /// The root is made first.
     pub const ROOT: Self = Self(NonZeroU32::MIN);
@@ -164,7 +154,11 @@ impl Node {
 
     /// How many bytes it takes beside its own place in the list.
     pub(super) fn size(&self) -> usize {
-        let checks = self.checks.as_deref().map_or(0, Checks::size);
+        // What is shared counts for each its part.
+        let checks = self
+            .checks
+            .as_ref()
+            .map_or(0, |checks| checks.size() / Arc::strong_count(checks));
         let junctors = self.junctors.as_deref().map_or(0, |junctors| {
             let branches = junctors.all.len() + junctors.any.len() + junctors.one.len();
             size_of::<Junctors>() + branches * size_of::<NodeId>()
@@ -172,8 +166,7 @@ impl Node {
         let default = self.default.as_deref().map_or(0, value_size);
         size_of_val(&*self.properties)
             + size_of_val(&*self.keys)
-            + size_of_val(&*self.rules)
-            + self.rules.iter().map(Rule::size).sum::<usize>()
+            + self.rules.as_deref().map_or(0, Rules::size)
             + checks
             + junctors
             + default
@@ -184,19 +177,6 @@ impl Checks {
     fn size(&self) -> usize {
         let allowed: usize = self.allowed.iter().map(value_size).sum();
         size_of::<Self>() + size_of_val(&*self.required) + allowed
-    }
-}
-
-impl Rule {
-    fn size(&self) -> usize {
-        let texts = [
-            &self.rule,
-            &self.message,
-            &self.message_expression,
-            &self.reason,
-            &self.field_path,
-        ];
-        texts.iter().map(|text| text.len()).sum()
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn pattern(rule: &str, expression: &str, examples: &[&str]) -> String
 }
 
 /// A DNS label: letters, digits and `-`, up to 63 of them.
-pub(crate) fn dns_label(text: &str) -> Faults {
+pub fn dns_label(text: &str) -> Faults {
     let mut faults = no_more_than(63, text);
     if !is_label(text) {
         faults.push(if is_subdomain(text) {
@@ -95,7 +95,7 @@ pub(crate) fn wildcard_subdomain(text: &str) -> Faults {
 }
 
 /// A name with an optional subdomain before `/`: a label's key.
-pub(crate) fn qualified_name(text: &str) -> Faults {
+pub fn qualified_name(text: &str) -> Faults {
     let mut faults = Vec::new();
     let mut parts = text.split('/');
     let name = match (parts.next(), parts.next(), parts.next()) {
@@ -138,7 +138,7 @@ fn qualified_prefix(prefix: &str, faults: &mut Faults) {
 }
 
 /// A label's value.
-pub(crate) fn label_value(text: &str) -> Faults {
+pub fn label_value(text: &str) -> Faults {
     let mut faults = Vec::new();
     if text.len() > 63 {
         faults.push("must be no more than 63 bytes".to_owned());
