@@ -121,11 +121,9 @@ impl Custom {
     /// left out.
     pub fn settle(&self, tree: &mut Object) {
         if let Ok(schema) = self.schema() {
-            let mut unknown = Vec::new();
             schema.fill(tree);
-            schema.prune(tree, &mut unknown);
-            // What was stored was judged when it was written.
-            schema.coerce_embedded(tree, &mut unknown).ok();
+            schema.prune(tree, &mut Vec::new());
+            schema.repair_embedded(tree);
         }
     }
 
