@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use crate::apis::Definitions;
 use crate::built_in;
 use crate::cache::{Cache, Collection, Life, Stored};
+use crate::egress::Egress;
 use crate::served::{Served, Shelved};
 use crate::status::{Refusal, Result};
 use crate::token::Tokens;
@@ -23,6 +24,7 @@ pub struct Registry {
     tokens: Tokens,
     closing: Closing,
     definitions: Definitions,
+    egress: Egress,
     /// The revision of the last change that went through here.
     committed: AtomicU64,
 }
@@ -102,8 +104,20 @@ impl Registry {
             tokens: Tokens::new(secret),
             closing: Closing::default(),
             definitions: Definitions::default(),
+            egress: Egress::default(),
             committed: AtomicU64::new(0),
         }
+    }
+
+    /// With a way to webhooks.
+    #[must_use]
+    pub fn with_egress(self, egress: Egress) -> Self {
+        Self { egress, ..self }
+    }
+
+    /// The way to webhooks.
+    pub const fn egress(&self) -> &Egress {
+        &self.egress
     }
 
     /// Ends all watches.

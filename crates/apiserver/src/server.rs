@@ -17,6 +17,7 @@ use crate::authenticate::Authenticator;
 use crate::cache::{self, Feed};
 use crate::connection::{Ending, Guests, connect};
 use crate::documents::Documents;
+use crate::egress::{self, Egress};
 use crate::limit::{Limits, Shares};
 use crate::metrics::Metrics;
 use crate::oidc::Provider;
@@ -51,6 +52,8 @@ pub struct Options {
     pub audit: Option<audit::Sink>,
     /// How much of everything, for one and for all.
     pub limits: Limits,
+    /// Where webhooks may be.
+    pub egress: egress::Settings,
 }
 
 /// A server that is ready to be told to serve.
@@ -88,9 +91,11 @@ impl Server {
         let clients = Clients::new(&options.client_cas)?;
         let tls = tls::acceptor(options.certificates, clients.as_ref())?;
         let (cache, feed) = cache::load(&store, options.layout.clone()).await?;
-        let registry = Registry::new(store, cache, options.layout, &options.secret);
         options.listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(options.listener)?;
+        let egress = Egress::new(options.egress, listener.local_addr()?);
+        let registry = Registry::new(store, cache, options.layout, &options.secret);
+        let registry = registry.with_egress(egress);
         let documents = Documents::new(listener.local_addr()?.to_string());
         let accounts = options.accounts.map(Arc::new);
         let app = App {

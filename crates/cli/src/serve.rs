@@ -10,6 +10,7 @@ mod tls;
 use std::sync::Arc;
 
 use insula_access::Authority;
+use insula_apiserver::egress;
 use insula_apiserver::service_account::Accounts;
 use insula_apiserver::{Error as ServerError, Limits, Options, Server};
 use insula_store::embedded::{self, Embedded};
@@ -90,6 +91,7 @@ fn options(prepared: Prepared) -> Result<(Options, Arc<Authority>), Failure> {
         secret,
         audit: prepared.audit,
         limits: Limits::default(),
+        egress: egress::Settings::default(),
     };
     Ok((options, prepared.ca))
 }

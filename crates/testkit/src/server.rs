@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use insula_access::{Authority, Subject, TokenFile, Validity};
+use insula_apiserver::egress;
 use insula_apiserver::oidc::Provider;
 use insula_apiserver::service_account::{Accounts, Issuer};
 use insula_apiserver::tls::Certificates;
@@ -90,6 +91,8 @@ pub struct Setup {
     pub audit: Option<Audit>,
     /// Other bounds than a server has by itself.
     pub limits: Option<Limits>,
+    /// Where webhooks may be, if not on loopback.
+    pub egress: Option<egress::Settings>,
 }
 
 impl Setup {
@@ -178,6 +181,7 @@ impl TestServer {
             secret: b"test".to_vec(),
             audit: setup.audit.map(|audit| audit.sink()).transpose()?,
             limits: setup.limits.unwrap_or_default(),
+            egress: setup.egress.unwrap_or_else(loopback),
         };
         let server = Server::start(store, options).await?;
         let registry = server.registry();
@@ -380,4 +384,15 @@ fn tokens(more: &str) -> String {
     }
     text.push_str(more);
     text
+}
+
+/// Webhooks of tests are on loopback.
+fn loopback() -> egress::Settings {
+    egress::Settings {
+        allow: ["127.0.0.0/8", "::1"]
+            .iter()
+            .flat_map(|block| block.parse())
+            .collect(),
+        ..egress::Settings::default()
+    }
 }
