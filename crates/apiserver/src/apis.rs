@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use insula_core::{Revision, Space};
 use insula_custom::condition;
+use insula_custom::kind::Version;
 use insula_kinds::discovery::Custom as Discovered;
 use insula_kinds::{KindId, Object, kinds};
 
@@ -110,11 +111,16 @@ impl Apis {
         self.fingerprint
     }
 
+    /// All versions of all kinds that are served.
+    pub fn versions(&self) -> impl Iterator<Item = &Version> {
+        let offers = self.offers.iter();
+        offers.flat_map(|offer| offer.defined.definition().served())
+    }
+
     /// What is told of it.
     pub fn discovered(&self) -> impl Iterator<Item = Discovered<'_>> {
         self.offers.iter().flat_map(|offer| {
-            let versions = offer.defined.definition().versions.iter();
-            let served = versions.filter(|version| version.served);
+            let served = offer.defined.definition().served();
             served.map(|version| Discovered {
                 kind: &version.kind,
                 terminating: offer.terminating,
@@ -167,8 +173,17 @@ impl Offer {
 
     /// The kind in one of its versions, if that is served.
     fn served(&self, version: usize) -> Option<Served> {
-        let custom = Custom::new(Arc::clone(&self.defined), version);
+        let custom = self.kind(version);
         custom.version().served.then_some(Served::Custom(custom))
+    }
+
+    /// The kind as its objects are stored.
+    pub fn storage(&self) -> Served {
+        Served::Custom(self.kind(self.defined.storage()))
+    }
+
+    fn kind(&self, version: usize) -> Custom {
+        Custom::new(Arc::clone(&self.defined), version, self.source.clone())
     }
 
     /// Whether a space cannot serve both: they share a name that clients use.

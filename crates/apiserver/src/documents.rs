@@ -13,7 +13,9 @@ use http::header::{
 };
 use http::request::Parts;
 use insula_core::Space;
+use insula_custom::openapi as custom;
 use insula_kinds::discovery::{self, Catalog, Root};
+use insula_kinds::openapi::V2Base;
 use insula_kinds::{Kind, openapi, protobuf};
 use serde_json::json;
 
@@ -36,6 +38,9 @@ pub struct Documents {
     address: String,
     kept: Mutex<Vec<(Name, Weak<Slot>)>>,
     recent: Mutex<Vec<Arc<Slot>>>,
+    /// The parts of OpenAPI's third version that all tenants have, and the system: their
+    /// paths and hashes.
+    common: [OnceLock<Vec<(String, String)>>; 2],
     /// When these documents came about, which change with the program only.
     since: Since,
 }
@@ -90,6 +95,21 @@ impl Scope<'_> {
     fn catalog(&self) -> Catalog {
         let filter = |kind: &Kind| serves(self.space, kind);
         Catalog::of(&filter).with(self.apis.discovered())
+    }
+
+    /// The paths of what users define in the third version of OpenAPI.
+    fn v3_paths(&self) -> Vec<String> {
+        custom::v3_paths(self.apis.versions())
+    }
+
+    /// What users define at a path.
+    fn v3_custom(&self, path: &str) -> Vec<u8> {
+        custom::v3_document(path, self.apis.versions()).unwrap_or_default()
+    }
+
+    /// Whether users define what is at a path.
+    fn is_custom(&self, path: &str) -> bool {
+        self.v3_paths().iter().any(|known| known == path)
     }
 }
 
@@ -183,7 +203,9 @@ pub fn answer(
                 .typed("text/plain; version=0.0.4; charset=utf-8"))
         }
         Document::Index => {
-            let paths: Vec<String> = openapi::v3_paths(&filter);
+            let mut paths: Vec<String> = openapi::v3_paths(&filter);
+            paths.extend(of.v3_paths());
+            paths.sort_unstable();
             let paths: Vec<String> = paths.into_iter().map(|path| format!("/{path}")).collect();
             let body = json!({"paths": paths}).to_string();
             Ok(Answer::new(StatusCode::OK, Bytes::from(body).into()))
@@ -239,7 +261,8 @@ impl Documents {
 
     fn v3_part(&self, path: &str, of: Scope<'_>, parts: &Parts, query: &Query) -> Result<Answer> {
         let filter = |kind: &Kind| serves(of.space, kind);
-        if !openapi::v3_paths(&filter).iter().any(|known| known == path) {
+        let common = openapi::v3_paths(&filter);
+        if !common.iter().any(|known| known == path) && !of.is_custom(path) {
             return Ok(Answer::new(StatusCode::NOT_FOUND, Body::empty()));
         }
         if !negotiate::accepts_json(&parts.headers) {
@@ -323,30 +346,55 @@ impl Documents {
         slot.get_or_init(|| Made::new(self.make(of, &Name::of(of, what))))
     }
 
+    /// Where the parts are. Those that every space has are made once for that.
+    fn v3_index(&self, of: Scope<'_>) -> Vec<u8> {
+        let common = self.common[usize::from(of.space.is_system())].get_or_init(|| {
+            let filter = |kind: &Kind| serves(of.space, kind);
+            let paths = openapi::v3_paths(&filter).into_iter();
+            let hashes = paths.map(|path| {
+                let part = openapi::v3_document(&path, &filter).unwrap_or_default();
+                (path, hash(&part))
+            });
+            hashes.collect()
+        });
+        let customs = of.v3_paths().into_iter().map(|path| {
+            let part = of.v3_custom(&path);
+            (path, hash(&part))
+        });
+        let all = common.iter().cloned().chain(customs).map(|(path, hash)| {
+            let url = format!("/openapi/v3/{path}?hash={hash}");
+            (path, json!({"serverRelativeURL": url}))
+        });
+        let paths: serde_json::Map<_, _> = all.collect();
+        json!({"paths": paths}).to_string().into_bytes()
+    }
+
     fn make(&self, of: Scope<'_>, name: &Name) -> Vec<u8> {
         let filter = |kind: &Kind| name.system || !kind.system_only;
         match &name.what {
             What::Aggregated(root) => of.catalog().aggregated(*root).into_json(),
-            What::V2 => openapi::v2_document(&filter),
-            What::V2Protobuf => openapi::v2_protobuf(&filter),
-            What::V3(path) => openapi::v3_document(path, &filter).unwrap_or_default(),
-            What::V3Index => {
-                let mut paths = serde_json::Map::new();
-                for path in openapi::v3_paths(&filter) {
-                    let part = openapi::v3_document(&path, &filter).unwrap_or_default();
-                    let url = format!("/openapi/v3/{path}?hash={}", hash(&part));
-                    paths.insert(path, json!({"serverRelativeURL": url}));
-                }
-                json!({"paths": paths}).to_string().into_bytes()
+            What::V2 if of.apis.fingerprint() == 0 => openapi::v2_document(&filter),
+            What::V2 => V2Base::new(&filter).with(&custom::v2_part(of.apis.versions())),
+            What::V2Protobuf if of.apis.fingerprint() == 0 => openapi::v2_protobuf(&filter),
+            What::V2Protobuf => {
+                let mut document = openapi::v2_protobuf(&filter);
+                document.extend(custom::v2_part(of.apis.versions()).protobuf());
+                document
             }
+            What::V3(path) => match openapi::v3_document(path, &filter) {
+                Some(document) => document,
+                None => of.v3_custom(path),
+            },
+            What::V3Index => self.v3_index(of),
         }
     }
 }
 
 impl Name {
     fn of(of: Scope<'_>, what: What) -> Self {
-        let customs = match what {
+        let customs = match &what {
             What::Aggregated(Root::Api) => 0,
+            What::V3(path) if !of.is_custom(path) => 0,
             _ => of.apis.fingerprint(),
         };
         Self {

@@ -177,13 +177,6 @@ impl Egress {
     }
 }
 
-impl Default for Egress {
-    /// For a server that listens nowhere.
-    fn default() -> Self {
-        Self::new(Settings::default(), SocketAddr::from(([0, 0, 0, 0], 0)))
-    }
-}
-
 fn request(call: &Call<'_>, target: &Target<'_>) -> Result<http::Request<Full<Bytes>>, CallError> {
     http::Request::post(target.path.as_str())
         .header(HOST, target.authority.as_str())

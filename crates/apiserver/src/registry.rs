@@ -96,7 +96,13 @@ impl Address {
 
 impl Registry {
     /// Over a store and the cache that follows it.
-    pub fn new(store: Arc<dyn Store>, cache: Arc<Cache>, layout: Layout, secret: &[u8]) -> Self {
+    pub fn new(
+        store: Arc<dyn Store>,
+        cache: Arc<Cache>,
+        layout: Layout,
+        secret: &[u8],
+        egress: Egress,
+    ) -> Self {
         Self {
             store,
             cache,
@@ -104,20 +110,9 @@ impl Registry {
             tokens: Tokens::new(secret),
             closing: Closing::default(),
             definitions: Definitions::default(),
-            egress: Egress::default(),
+            egress,
             committed: AtomicU64::new(0),
         }
-    }
-
-    /// With a way to webhooks.
-    #[must_use]
-    pub fn with_egress(self, egress: Egress) -> Self {
-        Self { egress, ..self }
-    }
-
-    /// The way to webhooks.
-    pub const fn egress(&self) -> &Egress {
-        &self.egress
     }
 
     /// Ends all watches.
@@ -149,6 +144,11 @@ impl Registry {
     /// What users define, compiled.
     pub const fn definitions(&self) -> &Definitions {
         &self.definitions
+    }
+
+    /// Calls webhooks.
+    pub const fn egress(&self) -> &Egress {
+        &self.egress
     }
 
     /// How keys are made.

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
+use insula_core::Space;
 use insula_custom::Schema;
 use insula_custom::kind::Version;
 use insula_kinds::{Kind, KindId, kinds};
@@ -26,6 +27,7 @@ pub enum Served {
 pub struct Custom {
     defined: Arc<Defined>,
     version: usize,
+    source: Space,
 }
 
 /// Where the objects of a kind are kept, whatever their version.
@@ -80,9 +82,18 @@ impl Served {
 }
 
 impl Custom {
-    /// A definition's kind, in the version at this place.
-    pub const fn new(defined: Arc<Defined>, version: usize) -> Self {
-        Self { defined, version }
+    /// The kind of a definition that is in this space, in the version at this place.
+    pub const fn new(defined: Arc<Defined>, version: usize, source: Space) -> Self {
+        Self {
+            defined,
+            version,
+            source,
+        }
+    }
+
+    /// The space that its definition is in.
+    pub const fn source(&self) -> &Space {
+        &self.source
     }
 
     /// What its definition says.
@@ -108,7 +119,7 @@ impl Custom {
     }
 
     fn at(&self, version: usize) -> Self {
-        Self::new(Arc::clone(&self.defined), version)
+        Self::new(Arc::clone(&self.defined), version, self.source.clone())
     }
 
     /// The schema of this version.

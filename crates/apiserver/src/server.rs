@@ -94,8 +94,7 @@ impl Server {
         options.listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(options.listener)?;
         let egress = Egress::new(options.egress, listener.local_addr()?);
-        let registry = Registry::new(store, cache, options.layout, &options.secret);
-        let registry = registry.with_egress(egress);
+        let registry = Registry::new(store, cache, options.layout, &options.secret, egress);
         let documents = Documents::new(listener.local_addr()?.to_string());
         let accounts = options.accounts.map(Arc::new);
         let app = App {

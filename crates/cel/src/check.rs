@@ -1,5 +1,6 @@
 //! Finds the type of every node and the overloads of every call.
 
+mod constant;
 mod format;
 mod moment;
 mod overload;
@@ -29,7 +30,6 @@ pub(crate) fn check(environment: &Environment, parsed: &mut Parsed) -> Result<Ch
         scopes: Vec::new(),
         unifier: Unifier::default(),
         issues: Vec::new(),
-        defect: None,
     };
     checker.check(&mut parsed.expr);
     let types = checker.settle();
@@ -44,17 +44,15 @@ pub(crate) fn check(environment: &Environment, parsed: &mut Parsed) -> Result<Ch
         return Err(checker.issues);
     }
     let Checker {
-        overloads,
-        names,
-        defect,
-        ..
+        overloads, names, ..
     } = checker;
-    let checked = Checked {
+    let mut checked = Checked {
         types,
         overloads,
         names,
-        defect,
+        defect: None,
     };
+    checked.defect = constant::defect(&parsed.expr, &checked);
     let issues = validate::validate(&parsed.expr, &checked, &parsed.places);
     if issues.is_empty() {
         Ok(checked)
@@ -73,7 +71,6 @@ struct Checker<'a> {
     scopes: Vec<(Arc<str>, Type)>,
     unifier: Unifier,
     issues: Vec<Issue>,
-    defect: Option<String>,
 }
 
 impl Checker<'_> {
@@ -107,12 +104,6 @@ impl Checker<'_> {
     }
 
     fn resolve_ident(&mut self, expr: &mut Expr, name: Arc<str>, of: Type) {
-        if matches!(of, Type::Meta(_)) && !self.environment.evaluates(&name) {
-            let local = self.scopes.iter().any(|(known, _)| *known == name);
-            if !local && self.defect.is_none() {
-                self.defect = Some(format!("reference to undefined type: {name}"));
-            }
-        }
         self.set(expr.id, of);
         self.names.insert(name.clone());
         expr.node = Node::Ident(name);
@@ -178,7 +169,7 @@ impl Checker<'_> {
         let (target, was_optional) = unwrap(&operand);
         let result = match target {
             Type::Map(_, value) => Type::clone(value),
-            Type::Object(of) => match of.field(field) {
+            Type::Object(of) => match self.environment.field(of, field) {
                 Some(of) => of,
                 None => {
                     self.complain(id, format!("undefined field '{field}'"));
@@ -214,7 +205,7 @@ impl Checker<'_> {
         for (at, element) in elements.iter_mut().enumerate() {
             self.check(element);
             let of = self.get(element.id);
-            let of = if optional.contains(&at) {
+            let of = if optional.binary_search(&at).is_ok() {
                 self.unwrapped(element.id, &of)
             } else {
                 of
@@ -298,7 +289,7 @@ impl Checker<'_> {
             return;
         };
         let declared = match of {
-            Type::Object(of) => of.field(name),
+            Type::Object(of) => self.environment.field(of, name),
             _ => return,
         };
         if declared.is_none() {

@@ -191,7 +191,7 @@ fn string(schema: &Value) -> (Type, Extent) {
 }
 
 /// Whether the schema describes by itself what every resource has.
-fn has_meta(properties: &Map<String, Value>) -> bool {
+pub(crate) fn has_meta(properties: &Map<String, Value>) -> bool {
     let is = |schema: Option<&Value>, of: &str| {
         schema
             .and_then(|schema| schema.get("type"))
@@ -210,7 +210,7 @@ fn has_meta(properties: &Map<String, Value>) -> bool {
         && is(inside("generateName"), "string")
 }
 
-fn with_meta(properties: &Map<String, Value>) -> Map<String, Value> {
+pub(crate) fn with_meta(properties: &Map<String, Value>) -> Map<String, Value> {
     let string = serde_json::json!({"type": "string"});
     let metadata = serde_json::json!({
         "type": "object",
@@ -223,7 +223,7 @@ fn with_meta(properties: &Map<String, Value>) -> Map<String, Value> {
     all
 }
 
-fn flag(schema: &Value, name: &str) -> bool {
+pub(crate) fn flag(schema: &Value, name: &str) -> bool {
     schema.get(name).and_then(Value::as_bool) == Some(true)
 }
 

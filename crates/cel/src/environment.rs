@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::function::{Function, function};
-use crate::types::{ObjectType, Type};
+use crate::types::{Field, ObjectType, Type};
 
-/// Variables, types and functions. It is cheap to clone.
+/// Variables, types and functions.
 ///
 /// The functions are those of Kubernetes' base environment, which include the ones on an authorizer:
 /// without the variable `authorizer` there is nothing to call them on.
@@ -49,11 +49,30 @@ impl Environment {
         self
     }
 
-    /// With the functions and the types of objects that only policies that change objects have.
+    /// With what only policies that change objects have: `jsonpatch.escapeKey`, `JSONPatch{…}`, and
+    /// `Object{…}`, `Object.spec{…}` and so on, with any fields.
     #[must_use]
     pub fn with_mutation(mut self) -> Self {
         self.mutation = true;
-        self
+        let field = |name: &str, of| {
+            (
+                name.to_owned(),
+                Field {
+                    of,
+                    name: name.to_owned(),
+                },
+            )
+        };
+        let patch = ObjectType {
+            name: "JSONPatch".to_owned(),
+            fields: BTreeMap::from([
+                field("op", Type::String),
+                field("path", Type::String),
+                field("from", Type::String),
+                field("value", Type::Dyn),
+            ]),
+        };
+        self.with_object(Arc::new(patch))
     }
 
     /// The type of a variable, or of the name of a type.
@@ -63,12 +82,10 @@ impl Environment {
         }
         let of = match self.objects.get(name) {
             Some(of) => Type::Object(of.clone()),
-            None if self.mutation && ObjectType::is_made(name) => {
-                Type::Object(Arc::new(ObjectType {
-                    name: name.to_owned(),
-                    fields: BTreeMap::new(),
-                }))
-            }
+            None if self.mutation && is_open(name) => Type::Object(Arc::new(ObjectType {
+                name: name.to_owned(),
+                fields: BTreeMap::new(),
+            })),
             None => type_named(name)?,
         };
         Some(Type::Meta(Arc::new(of)))
@@ -80,10 +97,12 @@ impl Environment {
         (self.mutation || !name.starts_with("jsonpatch.")).then_some(found)
     }
 
-    /// Whether the name of a type is also its value. Two names are only there to be looked up: they
-    /// can be checked, but not evaluated.
-    pub(crate) fn evaluates(&self, name: &str) -> bool {
-        self.variables.contains_key(name) || !matches!(name, "duration" | "timestamp")
+    /// The type of a field. What an `Object` of a mutation has is not known.
+    pub(crate) fn field(&self, of: &ObjectType, field: &str) -> Option<Type> {
+        if self.mutation && is_open(&of.name) {
+            return Some(Type::Dyn);
+        }
+        of.fields.get(field).map(|field| field.of.clone())
     }
 }
 
@@ -96,6 +115,10 @@ pub enum OldSelf {
     Optional,
 }
 
+fn is_open(name: &str) -> bool {
+    name == "Object" || name.starts_with("Object.")
+}
+
 fn type_named(name: &str) -> Option<Type> {
     let param = |name: &str| Type::Param(name.into());
     Some(match name {
@@ -105,7 +128,7 @@ fn type_named(name: &str) -> Option<Type> {
         "int" => Type::Int,
         "uint" => Type::Uint,
         "string" => Type::String,
-        "null_type" | "google.protobuf.NullValue" => Type::Null,
+        "null_type" => Type::Null,
         "list" => Type::list(param("A")),
         "map" => Type::map(param("A"), param("B")),
         "google.protobuf.Duration" | "duration" => Type::Duration,
@@ -113,9 +136,106 @@ fn type_named(name: &str) -> Option<Type> {
         "type" => Type::Opaque("type".into()),
         "optional_type" => Type::optional(param("T")),
         "net.IP" | "net.CIDR" => Type::Opaque(name.into()),
-        "google.protobuf.Value" | "google.protobuf.Any" => Type::Dyn,
+        "google.protobuf.Value" => Type::Dyn,
+        "google.protobuf.Any" => Type::Opaque("any".into()),
         "google.protobuf.ListValue" => Type::list(Type::Dyn),
         "google.protobuf.Struct" => Type::map(Type::String, Type::Dyn),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Program;
+
+    fn output(environment: &Environment, source: &str) -> Result<String, String> {
+        let program = Program::compile(environment, source);
+        program.map(|it| it.output().to_string()).map_err(|issues| {
+            let first = issues.iter().next().map(|issue| issue.message.clone());
+            first.unwrap_or_default()
+        })
+    }
+
+    #[test]
+    fn only_policies_that_change_objects_make_objects_and_patches() {
+        let plain = Environment::new();
+        let mutation = Environment::new().with_mutation();
+        let undeclared = |name: &str| {
+            Err(format!(
+                "undeclared reference to '{name}' (in container '')"
+            ))
+        };
+        for (source, expected) in [
+            (
+                "Object{spec: Object.spec{replicas: 3}}",
+                Ok("Object".to_owned()),
+            ),
+            (
+                "Object.spec{any: 1, thing: 'a'}",
+                Ok("Object.spec".to_owned()),
+            ),
+            ("Object{}.anything", Ok("dyn".to_owned())),
+            (
+                "[JSONPatch{op: 'add', path: '/a', value: 1}]",
+                Ok("list(JSONPatch)".to_owned()),
+            ),
+            (
+                "JSONPatch{op: 1}",
+                Err(
+                    "expected type of field 'op' is 'string' but provided type is 'int'".to_owned(),
+                ),
+            ),
+            ("JSONPatch{zz: 1}", Err("undefined field 'zz'".to_owned())),
+            ("Objects{}", undeclared("Objects")),
+            ("int{}", Err("'int' is not a message type".to_owned())),
+            ("jsonpatch.escapeKey('a/b')", Ok("string".to_owned())),
+        ] {
+            assert_eq!(output(&mutation, source), expected, "{source}");
+        }
+        assert_eq!(output(&plain, "Object{}"), undeclared("Object"));
+        assert_eq!(output(&plain, "JSONPatch{}"), undeclared("JSONPatch"));
+        assert_eq!(
+            output(&plain, "jsonpatch.escapeKey('a')"),
+            undeclared("jsonpatch")
+        );
+    }
+
+    #[test]
+    fn a_variable_may_have_a_qualified_name() {
+        let opaque = |name: &str| Type::Opaque(format!("kubernetes.authorization.{name}").into());
+        let environment = Environment::new()
+            .with("authorizer", opaque("Authorizer"))
+            .with("authorizer.requestResource", opaque("ResourceCheck"));
+        for (source, expected) in [
+            (
+                "authorizer.group('apps').resource('pods').check('get').allowed()",
+                "bool",
+            ),
+            ("authorizer.requestResource.check('get').reason()", "string"),
+            (
+                "authorizer.requestResource",
+                "kubernetes.authorization.ResourceCheck",
+            ),
+        ] {
+            assert_eq!(
+                output(&environment, source).as_deref(),
+                Ok(expected),
+                "{source}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_variable_of_a_loop_hides_one_of_the_environment() {
+        let environment = Environment::new().with("x", Type::String);
+        assert_eq!(
+            output(&environment, "[1].map(x, x)").as_deref(),
+            Ok("list(int)")
+        );
+        assert_eq!(
+            output(&environment, "[x].map(y, x)").as_deref(),
+            Ok("list(string)")
+        );
+    }
 }

@@ -48,7 +48,7 @@ fn read() -> HashMap<&'static str, Function> {
         let Some(result) = Type::read(result) else {
             continue;
         };
-        let args: Vec<_> = args.split(';').filter_map(Type::read).collect();
+        let args: Vec<_> = args.split_terminator(';').filter_map(Type::read).collect();
         let mut params = Vec::new();
         args.iter()
             .chain([&result])

@@ -63,24 +63,6 @@ pub struct Field {
     pub name: String,
 }
 
-impl ObjectType {
-    /// The objects that a policy makes, and the parts of them, are of types whose names begin
-    /// like this. Nothing is known about them: they may have any field.
-    pub(crate) const MADE: &'static str = "Object";
-
-    /// Whether the name is that of a type of objects which a policy makes.
-    pub(crate) fn is_made(name: &str) -> bool {
-        let rest = name.strip_prefix(Self::MADE);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    }
-
-    /// The type of a field, if there is such a field.
-    pub(crate) fn field(&self, name: &str) -> Option<Type> {
-        let known = self.fields.get(name).map(|field| field.of.clone());
-        known.or_else(|| Self::is_made(&self.name).then_some(Type::Dyn))
-    }
-}
-
 impl PartialEq for ObjectType {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name

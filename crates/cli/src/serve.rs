@@ -10,7 +10,6 @@ mod tls;
 use std::sync::Arc;
 
 use insula_access::Authority;
-use insula_apiserver::egress;
 use insula_apiserver::service_account::Accounts;
 use insula_apiserver::{Error as ServerError, Limits, Options, Server};
 use insula_store::embedded::{self, Embedded};
@@ -91,7 +90,7 @@ fn options(prepared: Prepared) -> Result<(Options, Arc<Authority>), Failure> {
         secret,
         audit: prepared.audit,
         limits: Limits::default(),
-        egress: egress::Settings::default(),
+        egress: prepared.egress,
     };
     Ok((options, prepared.ca))
 }

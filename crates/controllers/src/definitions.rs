@@ -10,7 +10,7 @@ use insula_apiserver::Registry;
 use insula_apiserver::apis::{self, Offer};
 use insula_apiserver::cache::Stored;
 use insula_apiserver::registry::{Address, is_terminating};
-use insula_apiserver::served::{Custom, Served, Shelfmark};
+use insula_apiserver::served::Shelfmark;
 use insula_apiserver::status::Result;
 use insula_apiserver::write::{Modified, Modify, modify};
 use insula_core::Space;
@@ -183,10 +183,7 @@ async fn remove_objects(registry: &Registry, address: &Address) -> Result<bool> 
     let Some(offer) = offer(registry, &address.space, group, resource) else {
         return Ok(true);
     };
-    let kind = Served::Custom(Custom::new(
-        Arc::clone(&offer.defined),
-        offer.defined.storage(),
-    ));
+    let kind = offer.storage();
     let mut left = false;
     for (space, _) in registry.cache().everywhere(&kind) {
         let here = offer_source(registry, &space, group, resource);

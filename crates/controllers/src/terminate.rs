@@ -11,7 +11,7 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use insula_apiserver::Registry;
 use insula_apiserver::cache::Stored;
 use insula_apiserver::registry::{Address, is_terminating};
-use insula_apiserver::served::{Custom, Served};
+use insula_apiserver::served::Served;
 use insula_apiserver::status::Result;
 use insula_apiserver::write::{DeleteOptions, Modified, Modify, modify, remove};
 use insula_core::{Revision, Space};
@@ -69,10 +69,7 @@ pub fn stored_kinds() -> impl Iterator<Item = (KindId, &'static Kind)> {
 pub fn kinds_in(registry: &Registry, space: &Space) -> impl Iterator<Item = Served> {
     let apis = registry.apis(space);
     let offers = apis.map(|apis| apis.offers().to_vec()).unwrap_or_default();
-    let customs = offers.into_iter().map(|offer| {
-        let storage = offer.defined.storage();
-        Served::Custom(Custom::new(offer.defined, storage))
-    });
+    let customs = offers.into_iter().map(|offer| offer.storage());
     let table = stored_kinds().map(|(id, _)| id.into());
     table.chain(customs)
 }

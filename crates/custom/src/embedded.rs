@@ -3,7 +3,7 @@
 use insula_kinds::{FieldError, Object, TypeId, decode, encode, types};
 use serde_json::Value;
 
-use crate::structural::{Additional, Node, Schema};
+use crate::structural::{Additional, Node, NodeId, Schema};
 use crate::validate::{Path, Step, Style};
 
 impl Schema {
@@ -37,6 +37,26 @@ impl Schema {
         let done = coercer.members(object, self.root(), &Path::ROOT);
         debug_assert!(done.is_ok(), "a repair drops what it could refuse");
     }
+}
+
+/// Does to a value at a node what [`coerce_embedded`](Schema::coerce_embedded) does to an
+/// object. `whole` says that the value is an object of its own, whatever the node says.
+pub(crate) fn coerce_value(
+    schema: &Schema,
+    id: NodeId,
+    value: &mut Value,
+    whole: bool,
+) -> Result<(), FieldError> {
+    let mut coercer = Coercer {
+        schema,
+        unknown: &mut Vec::new(),
+        repair: false,
+    };
+    if let (Value::Object(object), true) = (&mut *value, whole) {
+        coercer.identity(object, &Path::ROOT)?;
+        coercer.metadata(object, &Path::ROOT)?;
+    }
+    coercer.value(value, schema.node(id), &Path::ROOT)
 }
 
 struct Coercer<'a> {
@@ -135,6 +155,22 @@ impl Coercer<'_> {
 /// What is wrong with the embedded objects inside of an object.
 pub(crate) fn validate(schema: &Schema, object: &Object, errors: &mut Vec<FieldError>) {
     members(schema, schema.root(), object, &Path::ROOT, errors);
+}
+
+/// The same for a value at a node. `whole` says that the value is an object of its own,
+/// whatever the node says.
+pub(crate) fn validate_value(
+    schema: &Schema,
+    id: NodeId,
+    of: &Value,
+    whole: bool,
+    errors: &mut Vec<FieldError>,
+) {
+    let node = schema.node(id);
+    if let (Value::Object(object), true) = (of, whole && !node.embedded) {
+        resource(object, &Path::ROOT, errors);
+    }
+    value(schema, node, of, &Path::ROOT, errors);
 }
 
 fn members(

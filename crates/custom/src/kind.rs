@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use insula_kinds::{CustomKind, Kind, Scope, Value, version_order};
+use insula_kinds::{CustomKind, Kind, Object, Scope, Value, selector, version_order};
 
 use crate::path::Path;
 use crate::scale::ScalePaths;
@@ -109,6 +109,17 @@ impl Definition {
     /// The versions that are served, the preferred one first.
     pub fn served(&self) -> impl Iterator<Item = &Version> {
         self.versions.iter().filter(|version| version.served)
+    }
+}
+
+impl Version {
+    /// The value that field selectors compare under the name; empty if there is none.
+    pub fn field_value(&self, object: &Object, field: &str) -> String {
+        let mut selectable = self.selectable.iter();
+        match selectable.find(|path| path.field() == field) {
+            Some(path) => path.selected(object),
+            None => selector::field_value(&self.kind, object, field),
+        }
     }
 }
 

@@ -26,6 +26,7 @@ mod fill;
 pub mod format;
 pub mod kind;
 pub mod names;
+mod number;
 pub mod openapi;
 pub mod path;
 pub mod pattern;
@@ -38,5 +39,6 @@ mod validate;
 
 pub use condition::{Condition, set_condition};
 pub use kind::Definition;
+pub use number::settle_numbers;
 pub use structural::{CompileError, Schema};
 pub use validate::{Change, Scale, Verdict};

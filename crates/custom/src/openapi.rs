@@ -7,8 +7,10 @@
 //! Documents are functions of the versions that they are made of; who serves them keeps
 //! them as long as these are the same.
 
+use std::collections::BTreeSet;
+
 use insula_kinds::openapi::{self, V2Part, schema_name};
-use insula_kinds::{Object, Value};
+use insula_kinds::{Object, Value, kinds};
 use serde_json::json;
 
 mod schema;
@@ -16,23 +18,53 @@ mod schema;
 use crate::kind::Version;
 use schema::Dialect;
 
-/// The document of version 3 of one group and version, in which these are all kinds.
-pub fn v3_document<'a>(versions: impl IntoIterator<Item = &'a Version>) -> Vec<u8> {
-    let versions: Vec<_> = versions.into_iter().collect();
-    let schemas = schemas(&versions, Dialect::V3);
-    openapi::v3_custom_document(versions.iter().map(|version| &version.kind), schemas)
+/// The paths of the documents of version 3 that the versions are in, in order:
+/// `apis/example.com/v1`, ... A group and version that is built in has its own document.
+pub fn v3_paths<'a>(versions: impl IntoIterator<Item = &'a Version>) -> Vec<String> {
+    let versions = versions.into_iter().filter(|version| !is_hidden(version));
+    let paths: BTreeSet<String> = versions.map(v3_path).collect();
+    paths.into_iter().collect()
 }
 
-/// The path of the document of version 3 in which the version is: `apis/example.com/v1`.
-pub fn v3_path(version: &Version) -> String {
+/// The document at one of the paths that [`v3_paths`] names for the same versions.
+pub fn v3_document<'a>(
+    path: &str,
+    versions: impl IntoIterator<Item = &'a Version>,
+) -> Option<Vec<u8>> {
+    let versions: Vec<_> = versions
+        .into_iter()
+        .filter(|version| v3_path(version) == path && !is_hidden(version))
+        .collect();
+    if versions.is_empty() {
+        return None;
+    }
+    let schemas = schemas(&versions, Dialect::V3);
+    let kinds = versions.iter().map(|version| &version.kind);
+    Some(openapi::v3_custom_document(kinds, schemas))
+}
+
+/// What the versions add to the one document of version 2. What has the path of a kind
+/// that is built in adds nothing.
+pub fn v2_part<'a>(versions: impl IntoIterator<Item = &'a Version>) -> V2Part {
+    let versions: Vec<_> = versions
+        .into_iter()
+        .filter(|version| {
+            let kind = &version.kind;
+            let built_in = kinds().find(&kind.group, &kind.version, &kind.resource);
+            built_in.is_none()
+        })
+        .collect();
+    let schemas = schemas(&versions, Dialect::V2);
+    V2Part::new(versions.iter().map(|version| &version.kind), schemas)
+}
+
+fn v3_path(version: &Version) -> String {
     format!("apis/{}", version.kind.api_version())
 }
 
-/// What the versions add to the one document of version 2.
-pub fn v2_part<'a>(versions: impl IntoIterator<Item = &'a Version>) -> V2Part {
-    let versions: Vec<_> = versions.into_iter().collect();
-    let schemas = schemas(&versions, Dialect::V2);
-    V2Part::new(versions.iter().map(|version| &version.kind), schemas)
+/// Whether there is a built-in document in the place of the version's.
+fn is_hidden(version: &Version) -> bool {
+    kinds().serves(&version.kind.group, &version.kind.version)
 }
 
 /// The schemas of all objects and lists, by name.

@@ -2,10 +2,11 @@
 
 mod compile;
 mod node;
+mod rules;
+mod shape;
 
-pub(crate) use node::{
-    Additional, Checks, Junctors, ListKind, Node, NodeId, Rule, Type, value_size,
-};
+pub(crate) use node::{Additional, Checks, ListKind, Node, NodeId, Type, value_size};
+pub(crate) use rules::{Compiled, Rule, Rules};
 
 use serde_json::Value;
 

@@ -1,6 +1,9 @@
 //! What is wrong with an object, in Kubernetes' words.
 
+mod allowed;
+mod fault;
 mod junctor;
+mod kind;
 mod list;
 mod number;
 mod path;
@@ -8,6 +11,7 @@ pub(crate) mod print;
 mod ratchet;
 mod rule;
 mod scale;
+mod text;
 mod value;
 
 use path::NOWHERE;
@@ -18,7 +22,7 @@ use insula_kinds::{FieldError, Object};
 use serde_json::Value;
 
 use crate::embedded;
-use crate::structural::Schema;
+use crate::structural::{NodeId, Schema};
 use value::Judge;
 
 /// An object that is written.
@@ -146,6 +150,22 @@ impl Schema {
             errors.append(&mut found);
         }
     }
+}
+
+/// How many checks may be made in one go.
+pub(crate) const MAX_CHECKS: u64 = value::MAX_CHECKS;
+
+/// What is wrong with a value at a node, as far as the checks that are left suffice.
+pub(crate) fn judge_value(
+    schema: &Schema,
+    id: NodeId,
+    value: &Value,
+    left: &mut u64,
+) -> Vec<FieldError> {
+    let mut judge = Judge::with_checks(schema, *left);
+    let errors = judge.judge(schema.node(id), value, None);
+    *left = judge.checks();
+    errors
 }
 
 const STATUS: &str = "status";

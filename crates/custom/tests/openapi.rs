@@ -6,7 +6,7 @@
 
 use insula_custom::Definition;
 use insula_custom::kind::Version;
-use insula_custom::openapi::{v2_part, v3_document, v3_path};
+use insula_custom::openapi::{v2_part, v3_document, v3_paths};
 use insula_kinds::Value;
 use insula_kinds::openapi::{V2Base, v2_document, v2_protobuf};
 use serde_json::json;
@@ -20,7 +20,12 @@ fn parsed(text: &str) -> Value {
 }
 
 fn v3(versions: &[&Version]) -> Value {
-    serde_json::from_slice(&v3_document(versions.iter().copied())).unwrap()
+    let paths = v3_paths(versions.iter().copied());
+    let [path] = paths.as_slice() else {
+        panic!("one document, not {paths:?}");
+    };
+    let document = v3_document(path, versions.iter().copied()).unwrap();
+    serde_json::from_slice(&document).unwrap()
 }
 
 /// The document without prose that nobody recorded.
@@ -85,7 +90,7 @@ fn version_3_is_that_of_a_real_server() {
         .map(definition)
         .collect();
     let versions: Vec<_> = definitions.iter().flat_map(Definition::served).collect();
-    assert_eq!(v3_path(versions[0]), "apis/ex.io/v1");
+    assert_eq!(v3_paths(versions.iter().copied()), ["apis/ex.io/v1"]);
     let mut ours = v3(&versions);
     // Theirs also names groups and versions that have long been gone.
     let options = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
@@ -289,6 +294,57 @@ fn a_schema_that_says_nothing_is_an_object_of_anything() {
 }
 
 #[test]
+fn every_group_and_version_has_a_document_of_its_own() {
+    let widgets = definition(&parsed(include_str!("data/openapi/widgets.json")));
+    let zones = definition(&parsed(include_str!("data/openapi/zones.json")));
+    let versions = || zones.served().chain(widgets.served());
+    let paths = [
+        "apis/apps.example.com/v1",
+        "apis/apps.example.com/v1beta1",
+        "apis/net.example.com/v1",
+    ];
+    assert_eq!(v3_paths(versions()), paths);
+    for path in paths {
+        let document: Value =
+            serde_json::from_slice(&v3_document(path, versions()).unwrap()).unwrap();
+        let mut found = document["paths"].as_object().unwrap().keys();
+        assert!(
+            found.all(|found| found.starts_with(&format!("/{path}/"))),
+            "{path}"
+        );
+    }
+    for path in [
+        "apis/apps.example.com",
+        "apis/apps.example.com/v2alpha1",
+        "apis/apps/v1",
+        "",
+    ] {
+        assert_eq!(v3_document(path, versions()), None, "{path}");
+    }
+}
+
+#[test]
+fn what_is_built_in_stays_as_it_is() {
+    let names = json!({"plural": "ingresses", "singular": "ingress", "kind": "Ingress", "listKind": "IngressList"});
+    let spec = json!({"group": "networking.k8s.io", "scope": "Namespaced", "versions": [
+        {"name": "v1", "served": true, "storage": true},
+        {"name": "v9", "served": true},
+    ]});
+    let definition = Definition::compile(&spec, &names).unwrap();
+    assert_eq!(v3_paths(definition.served()), ["apis/networking.k8s.io/v9"]);
+    assert_eq!(
+        v3_document("apis/networking.k8s.io/v1", definition.served()),
+        None
+    );
+    let base = V2Base::new(&|_| true);
+    let plain: Value = serde_json::from_slice(base.json()).unwrap();
+    let with: Value = serde_json::from_slice(&base.with(&v2_part(definition.served()))).unwrap();
+    let path = "/apis/networking.k8s.io/v1/ingresses";
+    assert_eq!(with["paths"][path], plain["paths"][path]);
+    assert!(with["paths"]["/apis/networking.k8s.io/v9/ingresses"].is_object());
+}
+
+#[test]
 fn a_schema_without_end_is_cut() {
     let mut schema = json!({"type": "string"});
     for _ in 0..300 {
@@ -299,6 +355,7 @@ fn a_schema_without_end_is_cut() {
         {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}},
     ]});
     let definition = Definition::compile(&spec, &names).unwrap();
-    assert!(v3_document(definition.served()).len() > 5000);
+    let document = v3_document("apis/ex.io/v1", definition.served()).unwrap();
+    assert!(document.len() > 5000);
     assert!(v2_part(definition.served()).protobuf().len() > 5000);
 }

@@ -1,10 +1,15 @@
 //! The kinds that are served, as data: `data/kinds.json`.
 
-use std::cmp::Ordering;
+mod custom;
+mod version;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 use serde::Deserialize;
+
+pub use custom::CustomKind;
+pub use version::version_order;
 
 use crate::types::{TypeId, types};
 
@@ -96,40 +101,6 @@ pub struct Kind {
     /// in another table.
     #[serde(skip)]
     custom: Option<String>,
-}
-
-/// A kind that a user defined, in one version.
-#[derive(Clone, Debug)]
-pub struct CustomKind {
-    /// Its group.
-    pub group: String,
-    /// Its version.
-    pub version: String,
-    /// The plural in paths.
-    pub resource: String,
-    /// The singular that kubectl takes.
-    pub singular: String,
-    /// The name in objects.
-    pub kind: String,
-    /// The name in lists.
-    pub list_kind: String,
-    /// Whether its objects live in namespaces.
-    pub scope: Scope,
-    /// The short names that kubectl takes.
-    pub short_names: Vec<String>,
-    /// The categories that kubectl takes.
-    pub categories: Vec<String>,
-    /// Whether the status is written apart from the rest.
-    pub status: bool,
-    /// Whether it can be scaled.
-    pub scale: bool,
-    /// The fields that a field selector may name beside those of the metadata.
-    pub selectable: Vec<String>,
-    /// The columns of its table, the name included.
-    pub columns: Vec<Column>,
-    /// The hash of the version in which its objects are stored; empty if that is not
-    /// served.
-    pub storage_version_hash: String,
 }
 
 /// Where objects of a kind live.
@@ -270,42 +241,6 @@ impl Kinds {
 }
 
 impl Kind {
-    /// A kind that a user defined.
-    ///
-    /// Its type is that of every object, metadata and nothing else, as the table of types
-    /// has nothing better: whoever reads or writes whole objects of it goes by its schema
-    /// instead. It has no place in the table, so it is not to be asked for its storage.
-    pub fn custom(of: CustomKind) -> Self {
-        let type_name = "apimachinery.pkg.apis.meta.v1.PartialObjectMetadata";
-        Self {
-            verbs: texts(&CUSTOM_VERBS),
-            subresources: custom_subresources(&of),
-            create_on_update: false,
-            unconditional_update: false,
-            delete_returns_object: false,
-            reset_fields: custom_resets(&of),
-            default_propagation: Propagation::Background,
-            generation: true,
-            system_only: false,
-            field_selectors: custom_selectors(&of),
-            type_id: types().find(type_name).unwrap_or_else(unknown_type),
-            type_name: type_name.to_owned(),
-            list_kind: of.list_kind,
-            api_version: api_version(&of.group, &of.version),
-            storage: unknown_kind(),
-            custom: Some(of.storage_version_hash),
-            group: of.group,
-            version: of.version,
-            resource: of.resource,
-            kind: of.kind,
-            scope: of.scope,
-            singular: of.singular,
-            short_names: of.short_names,
-            categories: of.categories,
-            columns: of.columns,
-        }
-    }
-
     /// Whether a user defined it. Its name may then be that of a kind of the table, whose
     /// rules are not its own.
     pub fn is_custom(&self) -> bool {
@@ -373,83 +308,6 @@ pub fn api_version(group: &str, version: &str) -> String {
     }
 }
 
-/// How clients prefer versions, the best one first: stable ones, then beta, then alpha,
-/// each from high to low, then whatever is called otherwise.
-pub fn version_order(a: &str, b: &str) -> Ordering {
-    match (rank(a), rank(b)) {
-        (Some(a), Some(b)) => b.cmp(&a),
-        (Some(_), None) => Ordering::Less,
-        (None, Some(_)) => Ordering::Greater,
-        (None, None) => a.cmp(b),
-    }
-}
-
-/// `v2beta1` as its stage, its number and the number within the stage.
-fn rank(version: &str) -> Option<(u8, u64, u64)> {
-    let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // What a Go integer does not hold is no number.
-        true => text.parse::<i64>().ok().map(i64::unsigned_abs),
-        false => None,
-    };
-    let rest = version.strip_prefix('v')?;
-    for (stage, name) in [(0, "alpha"), (1, "beta")] {
-        if let Some((major, minor)) = rest.split_once(name) {
-            return Some((stage, number(major)?, number(minor)?));
-        }
-    }
-    Some((2, number(rest)?, 0))
-}
-
-/// The order is that of Kubernetes for custom resources, which is not that of its own.
-const CUSTOM_VERBS: [&str; 8] = [
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "create",
-    "update",
-    "watch",
-];
-
-fn custom_subresources(of: &CustomKind) -> Vec<Subresource> {
-    let below = |name: &str, group: &str, version: &str, kind: &str| Subresource {
-        name: name.to_owned(),
-        group: group.to_owned(),
-        version: version.to_owned(),
-        kind: kind.to_owned(),
-        verbs: texts(&["get", "patch", "update"]),
-    };
-    let status = of.status.then(|| below("status", "", "", &of.kind));
-    let scale = of
-        .scale
-        .then(|| below("scale", "autoscaling", "v1", "Scale"));
-    status.into_iter().chain(scale).collect()
-}
-
-fn custom_resets(of: &CustomKind) -> BTreeMap<String, Vec<String>> {
-    if !of.status {
-        return BTreeMap::new();
-    }
-    BTreeMap::from([
-        ("main".to_owned(), texts(&["status"])),
-        ("status".to_owned(), texts(&["metadata", "spec"])),
-    ])
-}
-
-fn custom_selectors(of: &CustomKind) -> Vec<String> {
-    let mut fields = texts(&["metadata.name"]);
-    if of.scope == Scope::Namespaced {
-        fields.push("metadata.namespace".to_owned());
-    }
-    fields.extend(of.selectable.iter().cloned());
-    fields
-}
-
-fn texts(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|text| (*text).to_owned()).collect()
-}
-
 fn qualified(name: &str, group: &str) -> String {
     if group.is_empty() {
         name.to_owned()
@@ -504,42 +362,6 @@ mod tests {
         assert_eq!(kinds().get(new).storage(), new);
         let events = kinds().of_kind("events.k8s.io", "v1", "Event").unwrap();
         assert_eq!(kinds().get(kinds().get(events).storage()).group, "");
-    }
-
-    #[test]
-    fn versions_are_preferred_by_stage_then_by_number() {
-        let mut versions = [
-            "v1alpha1",
-            "foo1",
-            "v10",
-            "v1beta2",
-            "v2",
-            "v11alpha2",
-            "v3beta1",
-            "bar",
-            "v12alpha1",
-            "v1",
-            "v11beta2",
-            "v99999999999999999999",
-            "v1beta",
-        ];
-        versions.sort_by(|a, b| version_order(a, b));
-        let wanted = [
-            "v10",
-            "v2",
-            "v1",
-            "v11beta2",
-            "v3beta1",
-            "v1beta2",
-            "v12alpha1",
-            "v11alpha2",
-            "v1alpha1",
-            "bar",
-            "foo1",
-            "v1beta",
-            "v99999999999999999999",
-        ];
-        assert_eq!(versions, wanted);
     }
 
     #[test]

@@ -46,7 +46,8 @@ pub struct Creation<'a> {
 pub fn create(kind: &Kind, object: &mut Object, with: &mut Creation<'_>) {
     create_metadata(kind, object, with);
     // Nodes describe themselves, so theirs is the only status that a client creates.
-    if reset::keeps(kind, None, "status") && kind.kind != "Node" {
+    let node = kind.group.is_empty() && kind.kind == "Node";
+    if reset::keeps(kind, None, "status") && !node {
         object.remove("status");
     }
     if tracks_generation(kind) {

@@ -73,6 +73,11 @@ impl Quantity {
         self.nanos == 0
     }
 
+    /// How many billionths it is.
+    pub const fn nanos(self) -> i128 {
+        self.nanos
+    }
+
     /// The whole number that is next to it, away from zero.
     pub fn value(self) -> i64 {
         saturate(divide_away(self.nanos, NANO))

@@ -91,8 +91,8 @@ pub struct Setup {
     pub audit: Option<Audit>,
     /// Other bounds than a server has by itself.
     pub limits: Option<Limits>,
-    /// Where webhooks may be, if not on loopback.
-    pub egress: Option<egress::Settings>,
+    /// Where webhooks may be.
+    pub egress: egress::Settings,
 }
 
 impl Setup {
@@ -181,7 +181,7 @@ impl TestServer {
             secret: b"test".to_vec(),
             audit: setup.audit.map(|audit| audit.sink()).transpose()?,
             limits: setup.limits.unwrap_or_default(),
-            egress: setup.egress.unwrap_or_else(loopback),
+            egress: setup.egress,
         };
         let server = Server::start(store, options).await?;
         let registry = server.registry();
@@ -387,7 +387,7 @@ fn tokens(more: &str) -> String {
 }
 
 /// Webhooks of tests are on loopback.
-fn loopback() -> egress::Settings {
+pub fn loopback() -> egress::Settings {
     egress::Settings {
         allow: ["127.0.0.0/8", "::1"]
             .iter()

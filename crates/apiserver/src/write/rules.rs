@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use insula_admission::validate as admission;
-use insula_custom::{Change, Verdict, definition};
+use insula_custom::{Change, Verdict, definition, settle_numbers};
 use insula_kinds::{FieldError, Kind, Object, convert, defaults, encode, prepare, validate};
 
 use crate::apis;
@@ -146,7 +146,9 @@ pub async fn stored(registry: &Registry, kind: &Served, object: &Object) -> Resu
         Served::Custom(custom) => {
             let object = object.clone();
             let storage = custom.storage();
-            Cow::Owned(form::convert(registry, custom, &storage, object).await?)
+            let mut object = form::convert(registry, custom, &storage, object).await?;
+            settle_numbers(&mut object);
+            Cow::Owned(object)
         }
     };
     Ok(encoded(&kind.storage(), &object))

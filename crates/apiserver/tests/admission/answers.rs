@@ -1,10 +1,9 @@
 //! What answers of webhooks mean.
 
-use insula_testkit::server::{Audit, AuditLog, TestServer};
 use insula_testkit::webhook::{FakeWebhook, Reply};
 use serde_json::{Value, json};
 
-use super::{MAPS, configure, hook, hooked, map, refused};
+use super::{MAPS, audited, configure, hook, hooked, map, refused};
 
 #[tokio::test]
 async fn a_denial_is_told_in_the_words_of_the_webhook() -> anyhow::Result<()> {
@@ -46,8 +45,7 @@ async fn a_denial_is_told_in_the_words_of_the_webhook() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_failure_to_ask_refuses_the_request_or_is_ignored() -> anyhow::Result<()> {
     let mut webhook = FakeWebhook::start(Reply::Code(500)).await?;
-    let log = AuditLog::default();
-    let server = TestServer::audited(Audit::Memory(log.clone())).await?;
+    let (server, log) = audited().await?;
     let client = server.tenant("t1").await?;
     let hooks = [hook(&webhook, "w1.ex.io", json!({"timeoutSeconds": 1}))];
     configure(&client, "validating", "c1", &hooks).await?;
@@ -93,8 +91,7 @@ async fn a_failure_to_ask_refuses_the_request_or_is_ignored() -> anyhow::Result<
 async fn warnings_and_annotations_go_where_they_belong_even_if_the_request_is_refused()
 -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
-    let log = AuditLog::default();
-    let server = TestServer::audited(Audit::Memory(log.clone())).await?;
+    let (server, log) = audited().await?;
     let client = server.tenant("t1").await?;
     let hooks = [hook(&webhook, "w1.ex.io", json!({}))];
     configure(&client, "validating", "c1", &hooks).await?;

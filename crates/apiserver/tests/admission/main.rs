@@ -7,15 +7,35 @@ mod mutation;
 mod prepared;
 mod tenants;
 
-use insula_testkit::server::{Answer, Client, TestServer};
+use insula_testkit::server::{Answer, Audit, AuditLog, Client, Setup, TestServer, loopback};
 use insula_testkit::webhook::FakeWebhook;
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1";
 
+/// A server that lets tenants have webhooks on loopback.
+async fn server() -> anyhow::Result<TestServer> {
+    let setup = Setup {
+        egress: loopback(),
+        ..Setup::default()
+    };
+    TestServer::start_with(setup).await
+}
+
+/// The same, with a log.
+async fn audited() -> anyhow::Result<(TestServer, AuditLog)> {
+    let log = AuditLog::default();
+    let setup = Setup {
+        audit: Some(Audit::Memory(log.clone())),
+        egress: loopback(),
+        ..Setup::default()
+    };
+    Ok((TestServer::start_with(setup).await?, log))
+}
+
 async fn tenant() -> anyhow::Result<(TestServer, Client)> {
-    let server = TestServer::start().await?;
+    let server = server().await?;
     let client = server.tenant("t1").await?;
     Ok((server, client))
 }

@@ -1,10 +1,9 @@
 //! Webhooks that change what is written.
 
-use insula_testkit::server::{Audit, AuditLog, TestServer};
 use insula_testkit::webhook::{FakeWebhook, Heard, Reply};
 use serde_json::{Value, json};
 
-use super::{MAPS, configure, hook, hooked, map, refused, tenant};
+use super::{MAPS, audited, configure, hook, hooked, map, refused, tenant};
 
 fn add(path: &str, value: Value) -> Reply {
     Reply::Patch(json!([{"op": "add", "path": path, "value": value}]))
@@ -131,8 +130,7 @@ async fn who_wants_to_is_asked_again_after_others_changed_something() -> anyhow:
         FakeWebhook::start(Reply::Allow).await?,
         FakeWebhook::start(add("/data/w", json!("1"))).await?,
     );
-    let log = AuditLog::default();
-    let server = TestServer::audited(Audit::Memory(log.clone())).await?;
+    let (server, log) = audited().await?;
     let client = server.tenant("t1").await?;
     let hooks = [
         hook(

@@ -1,7 +1,6 @@
 //! Whose webhooks are asked about what.
 
-use insula_apiserver::egress;
-use insula_testkit::server::{Client, Setup, TestServer};
+use insula_testkit::server::{Client, Setup, TestServer, loopback};
 use insula_testkit::webhook::{FakeWebhook, Reply};
 use serde_json::{Value, json};
 
@@ -37,7 +36,7 @@ async fn publish(
 #[tokio::test]
 async fn a_tenants_webhook_sees_that_tenants_objects_only() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Deny(json!({"message": "no"}))).await?;
-    let server = TestServer::start().await?;
+    let server = super::server().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let system = server.system().await?;
     configure(&one, "mutating", "c", &[everything(&webhook, "w.ex.io")]).await?;
@@ -56,7 +55,7 @@ async fn a_tenants_webhook_sees_that_tenants_objects_only() -> anyhow::Result<()
 
 #[tokio::test]
 async fn a_webhook_of_the_system_sees_tenants_if_it_says_so() -> anyhow::Result<()> {
-    let server = TestServer::start().await?;
+    let server = super::server().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let (silent, own) = (
         FakeWebhook::start(Reply::Deny(json!({"message": "system only"}))).await?,
@@ -94,7 +93,7 @@ async fn a_webhook_of_the_system_sees_tenants_if_it_says_so() -> anyhow::Result<
 #[tokio::test]
 async fn the_annotation_means_nothing_in_a_tenants_space() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Deny(json!({"message": "no"}))).await?;
-    let server = TestServer::start().await?;
+    let server = super::server().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     publish(
         &one,
@@ -115,7 +114,12 @@ async fn the_annotation_means_nothing_in_a_tenants_space() -> anyhow::Result<()>
 #[tokio::test]
 async fn no_webhook_of_a_tenant_holds_up_its_deletion() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Deny(json!({"message": "never"}))).await?;
-    let server = TestServer::start_whole().await?;
+    let setup = Setup {
+        controllers: true,
+        egress: loopback(),
+        ..Setup::default()
+    };
+    let server = TestServer::start_with(setup).await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     assert_eq!(tenant.post(MAPS, &map("m")).await?.status, 201);
     configure(
@@ -141,11 +145,7 @@ async fn no_webhook_of_a_tenant_holds_up_its_deletion() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_tenant_cannot_send_the_server_to_its_neighbours() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
-    let setup = Setup {
-        egress: Some(egress::Settings::default()),
-        ..Setup::default()
-    };
-    let server = TestServer::start_with(setup).await?;
+    let server = TestServer::start().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let hooks = [hook(&webhook, "w1.ex.io", json!({}))];
     configure(&tenant, "validating", "c", &hooks).await?;

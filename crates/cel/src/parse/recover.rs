@@ -83,12 +83,21 @@ impl<'a> Words<'a> {
             {
                 return *last;
             }
+            if self.halted {
+                let end = self.text.len();
+                self.tokens.push(Token {
+                    kind: Kind::End,
+                    start: end,
+                    end,
+                });
+                continue;
+            }
             match self.lexer.next() {
                 Ok(token) => self.tokens.push(token),
                 Err(unreadable) => {
                     let Unreadable { start, end } = unreadable;
-                    let quoted = quote(&self.text[start..end].iter().collect::<String>());
-                    self.report(start, format!("token recognition error at: {quoted}"));
+                    let found: String = self.text[start..end].iter().collect();
+                    self.report(start, format!("token recognition error at: '{found}'"));
                     self.unreadable.push(unreadable);
                 }
             }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use insula_apiserver::egress::Cidr;
 use insula_core::{NotATenantName, Space};
 
 use super::oidc::OidcArgs;
@@ -56,7 +57,22 @@ pub struct Args {
     pub service_account_issuer: Option<String>,
 
     #[command(flatten)]
+    pub webhooks: WebhookArgs,
+
+    #[command(flatten)]
     pub oidc: OidcArgs,
+}
+
+/// Where tenants' webhooks may be.
+#[derive(clap::Args)]
+pub struct WebhookArgs {
+    /// Blocks of addresses near the server that tenants' webhooks may be at, such as 10.1.0.0/16
+    #[arg(long = "webhook-allow", value_name = "CIDR", value_delimiter = ',')]
+    pub allow: Vec<Cidr>,
+
+    /// Blocks of addresses that tenants' webhooks may not be at, whatever is allowed
+    #[arg(long = "webhook-deny", value_name = "CIDR", value_delimiter = ',')]
+    pub deny: Vec<Cidr>,
 }
 
 /// What keeps the objects.

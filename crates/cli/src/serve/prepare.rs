@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use insula_access::{Authority, TokenFile};
-use insula_apiserver::audit;
 use insula_apiserver::oidc::Provider;
 use insula_apiserver::service_account::Issuer;
 use insula_apiserver::tls::Certificates;
+use insula_apiserver::{audit, egress};
 use insula_core::{Layout, Space};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -53,6 +53,8 @@ pub struct Prepared {
     pub kubeconfig: PathBuf,
     /// Where every request is written down.
     pub audit: Option<audit::Sink>,
+    /// Where webhooks may be.
+    pub egress: egress::Settings,
 }
 
 impl Prepared {
@@ -114,6 +116,8 @@ pub struct Given {
     pub default_tenant: Option<Space>,
     /// The file in which every request is written down.
     pub audit_log: Option<PathBuf>,
+    /// Where webhooks may be.
+    pub egress: egress::Settings,
 }
 
 /// The administrator's kubeconfig.
@@ -162,6 +166,7 @@ pub fn prepare(
     let audit = given.audit_log.as_deref().map(open_audit_log);
     let prepared = Prepared {
         audit: audit.transpose()?,
+        egress: given.egress,
         provider,
         listener,
         certificates: Arc::clone(&certificates),
@@ -353,6 +358,7 @@ mod tests {
                 issuer_url: issuer.map(str::to_owned),
                 oidc: None,
                 audit_log: None,
+                egress: egress::Settings::default(),
                 layout: Layout::default(),
                 default_tenant: None,
             };

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use insula_access::TokenFile;
+use insula_apiserver::egress;
 use insula_core::Layout;
 use insula_store::etcd;
 
@@ -55,6 +56,11 @@ impl Settings {
                 layout: Layout::new(&args.etcd.prefix),
                 default_tenant: args.default_tenant,
                 audit_log: args.audit_log_path,
+                egress: egress::Settings {
+                    allow: args.webhooks.allow,
+                    deny: args.webhooks.deny,
+                    ..egress::Settings::default()
+                },
             },
             listening: Listening {
                 address: args.listen,

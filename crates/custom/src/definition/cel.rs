@@ -1,45 +1,258 @@
 //! The expressions of `x-kubernetes-validations`: do they compile, and what may they cost?
 
+mod budget;
+
+pub(super) use budget::Budget;
+
+use insula_cel::declare::{self, Declaration};
+use insula_cel::{Environment, Extent, Issues, OldSelf, Program, Type, Within, estimate};
+use insula_kinds::FieldError;
+
 use super::openapi::Scope;
 use super::place::{Place, Report};
-use super::props::Props;
-use super::terms::Terms;
+use super::print;
+use super::props::{Props, SchemaOrBool};
+
+const RULES: &str = "x-kubernetes-validations";
+const UNDECLARED: &str = "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations";
 
 /// What the rules of a schema need to know of those above it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cel<'a> {
-    #[expect(dead_code, reason = "expressions are judged by what is to come")]
-    schema: Props<'a>,
+    /// What all rules of the whole schema cost together.
+    budget: &'a Budget,
+    /// How often values of the schema can occur in an object; none if there is no bound.
+    cardinality: Option<u64>,
+    types: Types<'a>,
+}
+
+/// What is known about the types of values.
+#[derive(Clone, Copy, Debug)]
+enum Types<'a> {
+    /// No rule has asked for them, here or above.
+    Unasked { root: bool },
+    /// Rules above have asked, and the schema above does not tell.
+    Untold,
+    /// These they are.
+    Known(&'a Type, &'a Extent),
+    /// They cannot be told.
+    Unknown,
 }
 
 impl<'a> Cel<'a> {
     /// For the rules of a whole schema.
-    pub fn root(schema: Props<'a>, _any_cost: bool) -> Self {
-        Self { schema }
+    pub fn root(budget: &'a Budget) -> Self {
+        Self {
+            budget,
+            cardinality: Some(1),
+            types: Types::Unasked { root: true },
+        }
+    }
+
+    /// What must be declared for this schema, because nothing above tells.
+    pub fn declare(&self, schema: Props<'_>) -> Option<Declaration> {
+        let root = match self.types {
+            Types::Unasked { root } if !schema.list(RULES).is_empty() => root,
+            Types::Untold => false,
+            _ => return None,
+        };
+        if !self.budget.affords(schema) {
+            None
+        } else if root {
+            declare::root(schema.value(), "selfType")
+        } else {
+            declare::of(schema.value(), "selfType")
+        }
+    }
+
+    /// The same with what was declared.
+    pub fn with<'b>(&'b self, schema: Props<'_>, declared: Option<&'b Declaration>) -> Cel<'b> {
+        let asked = !schema.list(RULES).is_empty();
+        let types = match (self.types, declared) {
+            (_, Some(declared)) => Types::Known(&declared.of, &declared.extent),
+            (Types::Untold, None) => Types::Unknown,
+            (Types::Unasked { .. }, None) if asked => Types::Unknown,
+            (types, None) => types,
+        };
+        Cel { types, ..*self }
     }
 
     /// For the rules of a property.
-    pub fn property<'b>(&'b self, _of: Props<'b>, _name: &'b str, property: Props<'b>) -> Cel<'b> {
-        Cel { schema: property }
+    pub fn property<'b>(&'b self, of: Props<'_>, name: &str) -> Cel<'b> {
+        self.below(of, |of, extent| {
+            let (Type::Object(object), Within::Fields(extents)) = (of, &extent.within) else {
+                return None;
+            };
+            let name = declare::escape(name)?;
+            Some((&object.fields.get(&name)?.of, extents.get(&name)?))
+        })
     }
 
     /// For the rules of a map's values.
-    pub fn value<'b>(&'b self, _of: Props<'b>, values: Props<'b>) -> Cel<'b> {
-        Cel { schema: values }
+    pub fn value<'b>(&'b self, of: Props<'_>) -> Cel<'b> {
+        self.below(of, |of, extent| match (of, &extent.within) {
+            (Type::Map(_, of), Within::Properties(extent)) => Some((of, extent)),
+            _ => None,
+        })
     }
 
     /// For the rules of a list's items.
-    pub fn item<'b>(&'b self, _of: Props<'b>, item: Props<'b>) -> Cel<'b> {
-        Cel { schema: item }
+    pub fn item<'b>(&'b self, of: Props<'_>) -> Cel<'b> {
+        self.below(of, |of, extent| match (of, &extent.within) {
+            (Type::List(of), Within::Items(extent)) => Some((of, extent)),
+            _ => None,
+        })
+    }
+
+    fn below<'b>(
+        &'b self,
+        of: Props<'_>,
+        find: impl FnOnce(&'b Type, &'b Extent) -> Option<(&'b Type, &'b Extent)>,
+    ) -> Cel<'b> {
+        let most = most_elements(of);
+        let cardinality = self.cardinality.zip(most);
+        Cel {
+            budget: self.budget,
+            cardinality: cardinality.map(|(times, most)| times.saturating_mul(most)),
+            types: match self.types {
+                Types::Known(of, extent) => {
+                    find(of, extent).map_or(Types::Untold, |(of, extent)| Types::Known(of, extent))
+                }
+                Types::Unasked { .. } => Types::Unasked { root: false },
+                Types::Untold | Types::Unknown => Types::Unknown,
+            },
+        }
     }
 }
 
 /// Judges the expressions of a schema's rules.
-pub(super) fn judge(
-    _schema: Props<'_>,
-    _place: Place<'_>,
-    _scope: Scope<'_>,
-    _terms: &Terms<'_>,
-    _report: &mut Report,
-) {
+pub(super) fn judge(schema: Props<'_>, place: Place<'_>, scope: Scope<'_>, report: &mut Report) {
+    let Some(cel) = scope.cel.filter(|_| !schema.list(RULES).is_empty()) else {
+        return;
+    };
+    let at = place.field(RULES);
+    let Types::Known(of, extent) = cel.types else {
+        return report.add(at, |field| FieldError::internal(field, UNDECLARED));
+    };
+    for (index, rule) in schema.children(RULES).enumerate() {
+        let rule = Rule {
+            of,
+            extent,
+            rule,
+            place: at.index(index),
+        };
+        rule.judge(&cel, scope.uncorrelatable, report);
+    }
+}
+
+/// A rule and what it speaks of.
+struct Rule<'a> {
+    of: &'a Type,
+    extent: &'a Extent,
+    rule: Props<'a>,
+    place: Place<'a>,
+}
+
+impl Rule<'_> {
+    fn judge(&self, cel: &Cel<'_>, uncorrelatable: Option<Place<'_>>, report: &mut Report) {
+        let environment = Environment::rule(self.of, self.old_self());
+        let compiled = Program::compile(&environment, self.rule.text("rule"));
+        let fault = fault(&compiled, &Type::Bool);
+        let (place, mut cost) = (self.place.field("rule"), 0);
+        if let (Ok(program), None) = (&compiled, &fault) {
+            let times = cel.cardinality.unwrap_or_else(|| self.extent.cardinality());
+            cost = estimate(program, Some(self.extent))
+                .max
+                .saturating_mul(times);
+        }
+        cel.budget.charge("rule", cost, place, report);
+        if let Some(fault) = &fault {
+            let detail = match fault {
+                Fault::Compile(why) => format!("compilation failed: {why}"),
+                Fault::Type => "cel expression must evaluate to a bool".to_owned(),
+                Fault::Program(why) => format!("program instantiation failed: {why}"),
+            };
+            report.invalid_as(place, || print::rule(self.rule), &detail);
+        } else {
+            self.judge_message(&environment, cel, report);
+        }
+        let typed = !matches!(fault, Some(Fault::Compile(_) | Fault::Type));
+        let uses_old = typed && compiled.is_ok_and(|program| program.uses("oldSelf"));
+        self.judge_old_self(uses_old, uncorrelatable, report);
+    }
+
+    fn old_self(&self) -> OldSelf {
+        if self.rule.flag("optionalOldSelf") {
+            OldSelf::Optional
+        } else {
+            OldSelf::Required
+        }
+    }
+
+    fn judge_message(&self, environment: &Environment, cel: &Cel<'_>, report: &mut Report) {
+        let expression = self.rule.text("messageExpression");
+        if expression.is_empty() {
+            return;
+        }
+        let place = self.place.field("messageExpression");
+        let compiled = Program::compile(environment, expression);
+        let detail = match (fault(&compiled, &Type::String), compiled) {
+            (None, Ok(program)) => {
+                let cost = estimate(&program, Some(self.extent)).max;
+                return cel.budget.charge("messageExpression", cost, place, report);
+            }
+            (Some(Fault::Compile(why)), _) => {
+                format!("messageExpression compilation failed: {why}")
+            }
+            (Some(Fault::Program(why)), _) => {
+                format!("messageExpression instantiation failed: {why}")
+            }
+            _ => "messageExpression must evaluate to a string".to_owned(),
+        };
+        report.invalid_as(place, || print::rule(self.rule), &detail);
+    }
+
+    /// What was before can only be spoken of where it can be found.
+    fn judge_old_self(&self, used: bool, uncorrelatable: Option<Place<'_>>, report: &mut Report) {
+        if let Some(above) = uncorrelatable.filter(|_| used) {
+            let detail = format!(
+                "oldSelf cannot be used on the uncorrelatable portion of the schema within {above}"
+            );
+            let rule = self.rule.text("rule");
+            report.invalid_text(self.place.field("rule"), rule, &detail);
+        } else if let Some(optional) = self.rule.get("optionalOldSelf").filter(|_| !used) {
+            let detail = "may not be set if oldSelf is not used in rule";
+            report.invalid(self.place.field("optionalOldSelf"), optional, detail);
+        }
+    }
+}
+
+/// Why an expression cannot be used.
+enum Fault {
+    Compile(String),
+    Type,
+    Program(String),
+}
+
+fn fault(compiled: &Result<Program, Issues>, wanted: &Type) -> Option<Fault> {
+    match compiled {
+        Err(issues) => Some(Fault::Compile(issues.to_string())),
+        Ok(program) if program.output() != wanted => Some(Fault::Type),
+        Ok(program) => program.defect().map(|why| Fault::Program(why.to_owned())),
+    }
+}
+
+/// How many values an object, a map or a list can hold at each place below; none if there
+/// is no bound.
+fn most_elements(schema: Props<'_>) -> Option<u64> {
+    let bound = |name| schema.int(name).map(|most| most.max(0).unsigned_abs());
+    match (
+        schema.text("type"),
+        schema.schema_or_bool("additionalProperties"),
+    ) {
+        ("object", SchemaOrBool::None) => Some(1),
+        ("object", _) => bound("maxProperties"),
+        ("array", _) => bound("maxItems"),
+        _ => Some(1),
+    }
 }

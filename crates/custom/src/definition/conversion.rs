@@ -219,16 +219,18 @@ fn path(path: &str, place: Place<'_>, report: &mut Report) {
     if !path.starts_with('/') {
         refuse("must start with a '/'");
     }
-    // Whatever comes first is taken for the slash.
+    // Whatever byte comes first is taken for the slash, even if a letter has more of them.
     let mut letters = path.chars();
-    letters.next();
+    let torn = letters.next().is_some_and(|first| !first.is_ascii());
     let rest = letters.as_str();
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     for (index, segment) in rest.split('/').enumerate() {
-        if segment.is_empty() {
+        let torn = torn && index == 0;
+        if segment.is_empty() && !torn {
             refuse(&format!("segment[{index}] may not be empty"));
             continue;
         }
+        let segment = if torn { "\u{fffd}" } else { segment };
         for fault in dns_subdomain(segment) {
             refuse(&format!("segment[{index}]: {fault}"));
         }

@@ -1,9 +1,237 @@
 //! The defaults of a schema: are they values that the schema allows?
 
+use insula_kinds::{FieldError, Value, validate};
+use serde_json::json;
+
 use super::place::{Place, Report};
+use super::print;
 use super::props::Props;
+use crate::embedded;
+use crate::prune;
+use crate::structural::{NodeId, Schema};
+use crate::validate::{MAX_CHECKS, judge_value};
 
 /// Judges all defaults of a structural schema.
-pub(super) fn judge(_schema: Props<'_>, _place: Place<'_>) -> Report {
-    Report::default()
+pub(super) fn judge(schema: Props<'_>, place: Place<'_>) -> Report {
+    let mut report = Report::default();
+    if !schema.any(|schema| schema.has("default")) {
+        return report;
+    }
+    // Where an integer or a string is wanted, Kubernetes does not ask defaults for their type.
+    let mut untyped = schema.value().clone();
+    forget_int_or_string(&mut untyped);
+    match Schema::compile(&untyped) {
+        Ok(compiled) => {
+            let mut walk = Walk {
+                schema: &compiled,
+                checks: MAX_CHECKS,
+                report: &mut report,
+            };
+            walk.node(schema, NodeId::ROOT, place, Around::root(NodeId::ROOT));
+        }
+        Err(why) => report.invalid_text(place, "", &why.to_string()),
+    }
+    report
+}
+
+struct Walk<'a> {
+    schema: &'a Schema,
+    /// How many checks may still be made. Defaults can stand at all levels, and each holds
+    /// what all below it hold.
+    checks: u64,
+    report: &'a mut Report,
+}
+
+/// What is around a value: the whole object, or an embedded one, in which it stands.
+#[derive(Clone, Copy)]
+struct Around<'a> {
+    parent: Option<&'a Around<'a>>,
+    step: Step<'a>,
+    /// Whether it is metadata, or part of it.
+    metadata: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Root(NodeId),
+    Child(&'a str),
+    Item,
+}
+
+impl<'a> Around<'a> {
+    fn root(id: NodeId) -> Self {
+        Self {
+            parent: None,
+            step: Step::Root(id),
+            metadata: false,
+        }
+    }
+
+    fn below(&'a self, step: Step<'a>, metadata: bool) -> Self {
+        Self {
+            parent: Some(self),
+            step,
+            metadata: self.metadata || metadata,
+        }
+    }
+
+    /// The object around the value, and its node.
+    fn object(&self, value: Value) -> (NodeId, Value) {
+        let parent = self.parent;
+        let object = match self.step {
+            Step::Root(id) => return (id, typed(value)),
+            Step::Child(name) => Value::from_iter([(name, value)]),
+            Step::Item => Value::Array(vec![value]),
+        };
+        match parent {
+            Some(parent) => parent.object(object),
+            None => (NodeId::ROOT, object),
+        }
+    }
+}
+
+impl Walk<'_> {
+    fn node(&mut self, schema: Props<'_>, id: NodeId, place: Place<'_>, around: Around<'_>) {
+        let node = self.schema.node(id);
+        let around = if node.embedded {
+            Around::root(id)
+        } else {
+            around
+        };
+        if let Some(default) = schema.get("default") {
+            let at = place.field("default");
+            if around.metadata {
+                self.in_metadata(default, id, at, around);
+            } else {
+                self.default(default, id, at);
+            }
+        }
+        // Defaults of a map's values are never looked at, because Kubernetes does not.
+        if let (Some(item), Some(id)) = (schema.item(), node.items) {
+            self.node(
+                item,
+                id,
+                place.field("items"),
+                around.below(Step::Item, false),
+            );
+        }
+        let whole = is_whole(id, node.embedded);
+        let at = place.field("properties");
+        for (name, property) in schema.entries("properties") {
+            if let Some(id) = node.property(name) {
+                let metadata = whole && prune::is_meta(name);
+                let around = around.below(Step::Child(name), metadata);
+                self.node(property, id, at.key(name), around);
+            }
+        }
+    }
+
+    fn default(&mut self, default: &Value, id: NodeId, place: Place<'_>) {
+        let whole = is_whole(id, self.schema.node(id).embedded);
+        let mut value = default.clone();
+        self.prune(&mut value, id);
+        if &value != default {
+            let detail = "must not have unknown fields";
+            self.report
+                .invalid_as(place, || print::json(Some(default)), detail);
+        }
+        let mut value = default.clone();
+        if let Err(error) = embedded::coerce_value(self.schema, id, &mut value, whole) {
+            return self.push(error, place);
+        }
+        let mut errors = Vec::new();
+        embedded::validate_value(self.schema, id, &value, whole, &mut errors);
+        if !errors.is_empty() {
+            return errors.into_iter().for_each(|error| self.push(error, place));
+        }
+        self.value(&value, id, place);
+    }
+
+    /// A default in metadata must make metadata that is right.
+    fn in_metadata(&mut self, default: &Value, id: NodeId, place: Place<'_>, around: Around<'_>) {
+        let (root, mut object) = around.object(default.clone());
+        let coerced = embedded::coerce_value(self.schema, root, &mut object, true);
+        let mut errors = Vec::new();
+        match coerced {
+            Err(error) => errors.push(error),
+            Ok(()) => embedded::validate_value(self.schema, root, &object, true, &mut errors),
+        }
+        if !errors.is_empty() {
+            let detail = format!(
+                "must result in valid metadata: {}",
+                validate::message(&errors)
+            );
+            let printed = || crate::validate::print::value(default);
+            return self.report.invalid_as(place, printed, &detail);
+        }
+        self.value(default, id, place);
+    }
+
+    /// The value is one that the schema allows.
+    fn value(&mut self, value: &Value, id: NodeId, place: Place<'_>) {
+        for mut error in judge_value(self.schema, id, value, &mut self.checks) {
+            // An item of a list is named as if it were a field.
+            if error.field.starts_with('[') {
+                error.field.insert(0, '.');
+            }
+            self.push(error, place);
+        }
+    }
+
+    fn prune(&self, value: &mut Value, id: NodeId) {
+        match value {
+            Value::Object(object) if id == NodeId::ROOT => {
+                self.schema.prune(object, &mut Vec::new());
+            }
+            other => prune::value(self.schema, id, other),
+        }
+    }
+
+    /// Tells of an error within a default.
+    fn push(&mut self, error: FieldError, place: Place<'_>) {
+        self.report.add(place, |mut field| {
+            let below = error.field.as_str();
+            if !below.is_empty() && below != "<nil>" {
+                let dot = if below.starts_with(['.', '[']) {
+                    ""
+                } else {
+                    "."
+                };
+                field.push_str(dot);
+                field.push_str(below);
+            }
+            FieldError { field, ..error }
+        });
+    }
+}
+
+fn forget_int_or_string(schema: &mut Value) {
+    let Value::Object(members) = schema else {
+        return;
+    };
+    members.remove("x-kubernetes-int-or-string");
+    for name in ["items", "additionalProperties"] {
+        if let Some(below) = members.get_mut(name) {
+            forget_int_or_string(below);
+        }
+    }
+    if let Some(Value::Object(properties)) = members.get_mut("properties") {
+        properties.values_mut().for_each(forget_int_or_string);
+    }
+}
+
+/// Whether values are objects of their own: all of them, or embedded ones.
+fn is_whole(id: NodeId, embedded: bool) -> bool {
+    embedded || id == NodeId::ROOT
+}
+
+/// The object with a type, if it has none.
+fn typed(mut object: Value) -> Value {
+    if let Value::Object(members) = &mut object {
+        let fields = [("kind", "Validation"), ("apiVersion", "validation/v1")];
+        for (name, value) in fields {
+            members.entry(name).or_insert_with(|| json!(value));
+        }
+    }
+    object
 }

@@ -111,6 +111,13 @@ fn quoted(token: &str) -> Result<String, String> {
         match letter {
             '\\' => match letters.next() {
                 Some(escaped @ ('\'' | '\\')) => name.push(escaped),
+                Some('a') => name.push('\x07'),
+                Some('b') => name.push('\x08'),
+                Some('f') => name.push('\x0c'),
+                Some('n') => name.push('\n'),
+                Some('r') => name.push('\r'),
+                Some('t') => name.push('\t'),
+                Some('v') => name.push('\x0b'),
                 Some(other) => {
                     return Err(format!(
                         "invalid string literal: invalid escape char \\{other}"
@@ -156,8 +163,8 @@ mod tests {
             (".spec['a'", Err("unexpected end of JSON path")),
             (".spec['a'x]", Err("expected ] but got x")),
             (
-                ".spec['\\n']",
-                Err("invalid string literal: invalid escape char \\n"),
+                ".spec['\\x']",
+                Err("invalid string literal: invalid escape char \\x"),
             ),
             ("..spec", Err(invalid)),
             ("']", Err("expected [ or . but got: ']")),

@@ -91,6 +91,10 @@ impl Walk<'_> {
         findings: &mut Findings,
     ) {
         let before = findings.schema.found();
+        let declared = scope.cel.and_then(|cel| cel.declare(schema));
+        let cel = scope.cel;
+        let cel = cel.as_ref().map(|cel| cel.with(schema, declared.as_ref()));
+        let scope = Scope { cel, ..scope };
         self.keywords(schema, place, scope, &mut findings.schema);
         self.members(schema, place, scope, root, findings);
         self.junctors(schema, place, scope.without_rules(), findings);
@@ -111,7 +115,7 @@ impl Walk<'_> {
         rules::judge_form(schema, place, scope, &mut findings.schema);
         // Errors of rules in a wrong schema would not help anybody.
         if findings.schema.found() == before {
-            cel::judge(schema, place, scope, self.terms, &mut findings.rules);
+            cel::judge(schema, place, scope, &mut findings.rules);
         }
     }
 
@@ -176,7 +180,7 @@ impl Walk<'_> {
                 below.defaults =
                     Some("must not be set inside additionalProperties applying to object metadata");
             }
-            below.cel = cel.as_ref().map(|cel| cel.value(schema, values));
+            below.cel = cel.as_ref().map(|cel| cel.value(schema));
             self.node(values, at, below, false, findings);
         }
         let mut members = scope;
@@ -194,7 +198,7 @@ impl Walk<'_> {
                 below.metadata = true;
                 below.defaults = if root { Some(why) } else { below.defaults };
             }
-            below.cel = cel.as_ref().map(|cel| cel.property(schema, name, property));
+            below.cel = cel.as_ref().map(|cel| cel.property(schema, name));
             self.node(property, at.key(name), below, false, findings);
         }
     }
@@ -237,7 +241,7 @@ impl Walk<'_> {
         match schema.items() {
             Items::None => {}
             Items::One(item) => {
-                below.cel = cel.as_ref().map(|cel| cel.item(schema, item));
+                below.cel = cel.as_ref().map(|cel| cel.item(schema));
                 self.node(item, at, below, false, findings);
             }
             Items::Many(items) => {

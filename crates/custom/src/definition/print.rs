@@ -1,7 +1,7 @@
 //! Parts of a definition as errors print them: Go's JSON of the internal types, which have
 //! no tags, so that every member is there under its Go name.
 
-use insula_kinds::{Object, Value};
+use insula_kinds::Value;
 
 use super::form::{Form, Shared};
 use super::props::Props;
@@ -208,9 +208,7 @@ pub(super) fn items(items: Option<&Value>) -> String {
 
 /// Any JSON as Go writes it; null if there is none.
 pub(super) fn json(value: Option<&Value>) -> String {
-    let mut out = String::new();
-    raw(value.unwrap_or(&Value::Null), &mut out);
-    cut(out)
+    cut(crate::validate::print::json(value.unwrap_or(&Value::Null)))
 }
 
 fn object(props: Props<'_>, of: &[Member], out: &mut String) {
@@ -295,7 +293,7 @@ fn map(value: &Value, mixed: bool, out: &mut String) {
             break;
         }
         separate(index, out);
-        string(key, out);
+        raw(&key.as_str().into(), out);
         out.push(':');
         match (mixed, entry) {
             (false, _) => object(Props::of(Some(entry)), SCHEMA, out),
@@ -314,68 +312,9 @@ fn map(value: &Value, mixed: bool, out: &mut String) {
     out.push('}');
 }
 
+/// Any JSON as Go writes it.
 fn raw(value: &Value, out: &mut String) {
-    match value {
-        Value::Null => out.push_str("null"),
-        Value::Bool(truth) => out.push_str(if *truth { "true" } else { "false" }),
-        Value::Number(number) => out.push_str(&self::number(number)),
-        Value::String(text) => string(text, out),
-        Value::Array(list) => {
-            out.push('[');
-            for (index, item) in list.iter().enumerate() {
-                separate(index, out);
-                raw(item, out);
-            }
-            out.push(']');
-        }
-        Value::Object(map) => raw_map(map, out),
-    }
-}
-
-fn raw_map(map: &Object, out: &mut String) {
-    out.push('{');
-    for (index, (key, value)) in map.iter().enumerate() {
-        separate(index, out);
-        string(key, out);
-        out.push(':');
-        raw(value, out);
-    }
-    out.push('}');
-}
-
-/// A number in Go's shortest form: an exponent only for what is very large or small.
-fn number(number: &serde_json::Number) -> String {
-    let value = match number.as_f64() {
-        Some(value) if number.is_f64() => value,
-        _ => return number.to_string(),
-    };
-    let size = value.abs();
-    if size == 0.0 || (1e-6..1e21).contains(&size) {
-        return value.to_string();
-    }
-    let text = format!("{value:e}");
-    if text.contains("e-") {
-        text
-    } else {
-        text.replace('e', "e+")
-    }
-}
-
-/// Text as Go quotes it in JSON: what could end a script in HTML is escaped.
-fn string(text: &str, out: &mut String) {
-    let quoted = Value::from(text).to_string();
-    if !quoted.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
-        out.push_str(&quoted);
-        return;
-    }
-    for letter in quoted.chars() {
-        match letter {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                out.push_str(&format!("\\u{:04x}", u32::from(letter)));
-            }
-            other => out.push(other),
-        }
-    }
+    out.push_str(&crate::validate::print::json(value));
 }
 
 fn separate(index: usize, out: &mut String) {
@@ -396,6 +335,7 @@ fn cut(mut out: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use insula_kinds::Object;
     use serde_json::json;
 
     #[test]

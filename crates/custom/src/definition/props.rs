@@ -1,15 +1,13 @@
 //! A part of a definition as Go sees it: what is null is not there, and what is not there
 //! is zero.
 
-use std::sync::LazyLock;
-
 use insula_kinds::{Object, Value};
 
-static NOTHING: LazyLock<Object> = LazyLock::new(Object::new);
+static NOTHING: Value = Value::Null;
 
 /// An object of a definition: mostly, a schema.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Props<'a>(&'a Object);
+pub(super) struct Props<'a>(&'a Value);
 
 /// The `items` of a schema.
 #[derive(Clone, Copy, Debug)]
@@ -36,12 +34,17 @@ pub(super) enum SchemaOrBool<'a> {
 impl<'a> Props<'a> {
     /// The value as an object; what is none is empty.
     pub fn of(value: Option<&'a Value>) -> Self {
-        Self(value.and_then(Value::as_object).unwrap_or(&NOTHING))
+        Self(value.unwrap_or(&NOTHING))
     }
 
-    /// The object itself.
-    pub fn object(self) -> &'a Object {
+    /// The value itself.
+    pub fn value(self) -> &'a Value {
         self.0
+    }
+
+    /// All members.
+    pub fn members(self) -> impl Iterator<Item = (&'a String, &'a Value)> + use<'a> {
+        self.0.as_object().into_iter().flat_map(Object::iter)
     }
 
     /// The member, unless it is null.

@@ -1,6 +1,6 @@
 //! A schema: `openAPIV3Schema`, wherever it stands.
 
-use super::cel::Cel;
+use super::cel::{Budget, Cel};
 use super::defaults;
 use super::openapi::{self, Findings, Scope};
 use super::place::{Place, Report};
@@ -68,6 +68,7 @@ pub(super) fn judge(
     }
     let place = place.field("openAPIV3Schema");
     let unsupported = structural::unsupported(schema);
+    let budget = Budget::new(demands.any_cost);
     let mut cel = None;
     if demands.structural && unsupported.is_none() {
         let faults = structural::judge(schema, place);
@@ -78,7 +79,7 @@ pub(super) fn judge(
         };
         // Expressions need types, and only a structural schema has them.
         if faults.is_empty() {
-            cel = Some(Cel::root(schema, demands.any_cost));
+            cel = Some(Cel::root(&budget));
         }
         report.append(faults);
     }
@@ -92,6 +93,7 @@ pub(super) fn judge(
     {
         report.invalid_text(place, "", why);
     }
+    budget.settle(place, report);
 }
 
 /// What stands at the root must also hold for the status alone.

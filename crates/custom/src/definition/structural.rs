@@ -217,7 +217,7 @@ fn says_only(schema: Props<'_>, members: &[&str]) -> bool {
         }
         _ => false,
     };
-    let mut rest = schema.object().iter();
+    let mut rest = schema.members();
     rest.all(|(name, value)| members.contains(&name.as_str()) || nothing(name, value))
 }
 

@@ -91,16 +91,17 @@ pub(super) fn is_credit_card(text: &str) -> bool {
 }
 
 fn is_issued(digits: &[u8]) -> bool {
-    match (digits, digits.len()) {
-        ([b'4', ..], 13 | 16) => true,
-        ([b'5', b'1'..=b'5', ..], 16) => true,
-        ([b'6', b'0', b'1', b'1', ..] | [b'6', b'5', ..], 16) => true,
-        ([b'3', b'4' | b'7', ..], 15) => true,
-        ([b'3', b'0', b'0'..=b'5', ..] | [b'3', b'6' | b'8', ..], 14) => true,
-        ([b'2', b'1', b'3', b'1', ..] | [b'1', b'8', b'0', b'0', ..], 15) => true,
-        ([b'3', b'5', ..], 16) => true,
-        _ => false,
-    }
+    let length = match digits {
+        [b'4', ..] => return matches!(digits.len(), 13 | 16),
+        [b'5', b'1'..=b'5', ..] => 16,
+        [b'6', b'0', b'1', b'1', ..] | [b'6', b'5', ..] => 16,
+        [b'3', b'4' | b'7', ..] => 15,
+        [b'3', b'0', b'0'..=b'5', ..] | [b'3', b'6' | b'8', ..] => 14,
+        [b'2', b'1', b'3', b'1', ..] | [b'1', b'8', b'0', b'0', ..] => 15,
+        [b'3', b'5', ..] => 16,
+        _ => return false,
+    };
+    digits.len() == length
 }
 
 fn luhn(digits: &[u8]) -> u32 {

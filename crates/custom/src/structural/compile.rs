@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::node::{Additional, Checks, Junctors, ListKind, Node, NodeId, Rule, Type};
+use super::node::{Additional, Checks, Junctors, ListKind, Node, NodeId, Type};
+use super::rules::{self, Rules};
+use super::shape::Shapes;
 use super::{CompileError, MAX_DEPTH, MAX_NODES, Schema};
 use crate::format::Format;
 use crate::pattern::Pattern;
@@ -36,6 +38,7 @@ struct Compiler {
     nodes: Vec<Node>,
     names: HashSet<Arc<str>>,
     patterns: HashMap<Box<str>, Arc<Pattern>>,
+    shapes: Shapes,
     /// The nodes whose defaults may have what the schema does not know.
     unpruned: Vec<NodeId>,
 }
@@ -47,6 +50,8 @@ struct Place<'a> {
     name: &'a str,
     /// Whether it is what embedded resources have anyhow, and which is not pruned.
     meta: bool,
+    /// Whether it is part of a schema that values must fit as well: rules do not count there.
+    junctor: bool,
 }
 
 impl Place<'_> {
@@ -55,6 +60,7 @@ impl Place<'_> {
             depth: 0,
             name: "the root",
             meta: false,
+            junctor: false,
         }
     }
 
@@ -63,12 +69,14 @@ impl Place<'_> {
             depth: self.depth + 1,
             name,
             meta: false,
+            junctor: self.junctor,
         }
     }
 }
 
 impl Compiler {
     fn node(&mut self, json: &Value, place: Place<'_>) -> Result<NodeId, CompileError> {
+        let whole = json;
         let Value::Object(json) = json else {
             return Err(CompileError::NotAnObject(place.name.to_owned()));
         };
@@ -82,13 +90,32 @@ impl Compiler {
         self.structure(json, place, &mut node)?;
         node.checks = self.checks(json, &node).map(Box::new);
         node.junctors = self.junctors(json, place)?.map(Box::new);
-        node.rules = rules(json);
-        node.ruled = !node.rules.is_empty() || self.below(&node).any(|node| node.ruled);
+        if !place.junctor {
+            self.rules(whole, &mut node, place);
+        }
         if node.default.is_some() && !place.meta {
             self.unpruned.push(id);
         }
         self.nodes[id.index()] = node;
         Ok(id)
+    }
+
+    /// Compiles the rules of a node. Where expressions cannot speak of its values, neither
+    /// they nor the rules below count.
+    fn rules(&mut self, json: &Value, node: &mut Node, place: Place<'_>) {
+        let own = !rules::listed(json).is_empty();
+        if !own && !self.below(node).any(|node| node.ruled) {
+            return;
+        }
+        let resource = node.embedded || place.depth == 0;
+        let Some(shape) = self.shapes.of(&self.nodes, node, resource) else {
+            return;
+        };
+        node.ruled = true;
+        if own {
+            let rules = Rules::of(json, node, &self.nodes, shape, resource);
+            node.rules = rules.map(Box::new);
+        }
     }
 
     /// The nodes of the values inside of a value.
@@ -183,16 +210,20 @@ impl Compiler {
         json: &Map<String, Value>,
         place: Place<'_>,
     ) -> Result<Option<Junctors>, CompileError> {
+        let beside = |name| Place {
+            junctor: true,
+            ..place.child(name)
+        };
         let mut branches = |name: &'static str| {
             let branches = list(json, name).iter();
             let ids: Result<Vec<_>, _> = branches
-                .map(|branch| self.node(branch, place.child(name)))
+                .map(|branch| self.node(branch, beside(name)))
                 .collect();
             ids.map(Vec::into_boxed_slice)
         };
         let (all, any, one) = (branches("allOf")?, branches("anyOf")?, branches("oneOf")?);
         let not = match json.get("not") {
-            Some(not @ Value::Object(_)) => Some(self.node(not, place.child("not"))?),
+            Some(not @ Value::Object(_)) => Some(self.node(not, beside("not"))?),
             _ => None,
         };
         let none = all.is_empty() && any.is_empty() && one.is_empty() && not.is_none();
@@ -244,19 +275,6 @@ impl Checks {
             && self.allowed.is_empty()
             && self.required.is_empty()
     }
-}
-
-fn rules(json: &Map<String, Value>) -> Box<[Rule]> {
-    let rules = list(json, "x-kubernetes-validations").iter();
-    let rules = rules.filter_map(Value::as_object).map(|json| Rule {
-        rule: text(json, "rule").into(),
-        message: text(json, "message").into(),
-        message_expression: text(json, "messageExpression").into(),
-        reason: text(json, "reason").into(),
-        field_path: text(json, "fieldPath").into(),
-        optional_old_self: flag(json, "optionalOldSelf"),
-    });
-    rules.collect()
 }
 
 fn text<'a>(json: &'a Map<String, Value>, field: &str) -> &'a str {

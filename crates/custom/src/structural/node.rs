@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::rules::Rules;
 use crate::format::Format;
 use crate::pattern::Pattern;
 
@@ -35,7 +36,7 @@ pub(crate) struct Node {
     pub keys: Box<[Arc<str>]>,
     pub checks: Option<Box<Checks>>,
     pub junctors: Option<Box<Junctors>>,
-    pub rules: Box<[Rule]>,
+    pub rules: Option<Box<Rules>>,
 }
 
 /// The type of a value.
@@ -95,17 +96,6 @@ pub(crate) struct Junctors {
     pub any: Box<[NodeId]>,
     pub one: Box<[NodeId]>,
     pub not: Option<NodeId>,
-}
-
-/// A rule in CEL, as it was written.
-#[derive(Debug)]
-pub(crate) struct Rule {
-    pub rule: Box<str>,
-    pub message: Box<str>,
-    pub message_expression: Box<str>,
-    pub reason: Box<str>,
-    pub field_path: Box<str>,
-    pub optional_old_self: bool,
 }
 
 impl NodeId {
@@ -172,8 +162,7 @@ impl Node {
         let default = self.default.as_deref().map_or(0, value_size);
         size_of_val(&*self.properties)
             + size_of_val(&*self.keys)
-            + size_of_val(&*self.rules)
-            + self.rules.iter().map(Rule::size).sum::<usize>()
+            + self.rules.as_deref().map_or(0, Rules::size)
             + checks
             + junctors
             + default
@@ -184,19 +173,6 @@ impl Checks {
     fn size(&self) -> usize {
         let allowed: usize = self.allowed.iter().map(value_size).sum();
         size_of::<Self>() + size_of_val(&*self.required) + allowed
-    }
-}
-
-impl Rule {
-    fn size(&self) -> usize {
-        let texts = [
-            &self.rule,
-            &self.message,
-            &self.message_expression,
-            &self.reason,
-            &self.field_path,
-        ];
-        texts.iter().map(|text| text.len()).sum()
     }
 }
 

@@ -119,12 +119,9 @@ fn repeated<'a>(length: usize, identity: impl Fn(usize) -> Identity<'a>) -> Vec<
         return Vec::new();
     }
     if length <= SHORT {
-        let earlier = |index: usize| (0..index).filter(move |_| true);
         let same = |index: &usize| {
-            earlier(*index)
-                .filter(|other| identity(*other) == identity(*index))
-                .count()
-                == 1
+            let own = identity(*index);
+            (0..*index).filter(|other| identity(*other) == own).count() == 1
         };
         return (0..length).filter(same).collect();
     }

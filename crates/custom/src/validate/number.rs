@@ -283,7 +283,7 @@ fn is_multiple(number: f64, factor: f64) -> bool {
 pub(super) fn is_whole(float: f64) -> bool {
     const LARGEST: f64 = 9_007_199_254_740_991.0;
     const NEAR: f64 = 1e-9;
-    if !float.is_finite() || float < -LARGEST - 1.0 || float > LARGEST {
+    if !(-LARGEST - 1.0..=LARGEST).contains(&float) {
         return false;
     }
     // Go converts to an unsigned number, by way of a signed one if it is negative.

@@ -21,6 +21,27 @@ pub(crate) fn json(value: &Value) -> String {
     out
 }
 
+/// A value as `%v` prints it: nothing is quoted.
+pub(crate) fn loosely(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Number(number) => plain(number),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(loosely).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(members) => {
+            let members = members.iter();
+            let members: Vec<_> = members
+                .map(|(name, member)| format!("{name}:{}", loosely(member)))
+                .collect();
+            format!("map[{}]", members.join(" "))
+        }
+    }
+}
+
 /// A number as `%v` prints it.
 pub(crate) fn plain(number: &Number) -> String {
     match number.as_i64() {
@@ -115,4 +136,45 @@ fn string(text: &str, out: &mut String) {
         }
     }
     out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn values_are_printed_as_go_prints_them() {
+        for (given, printed, as_json) in [
+            (json!(5), "5", "5"),
+            (json!(2.0), "2", "2"),
+            (json!(0.3), "0.3", "0.3"),
+            (json!(999_999.5), "999999.5", "999999.5"),
+            (json!(1e6), "1e+06", "1000000"),
+            (json!(1_234_567.5), "1.2345675e+06", "1234567.5"),
+            (json!(1e20), "1e+20", "100000000000000000000"),
+            (json!(1e21), "1e+21", "1e+21"),
+            (json!(-1e-7), "-1e-07", "-1e-7"),
+            (json!(0.00005), "5e-05", "0.00005"),
+            (
+                json!(18_446_744_073_709_551_615_u64),
+                "1.8446744073709552e+19",
+                "18446744073709552000",
+            ),
+            (
+                json!("a\"<\u{1}"),
+                "\"a\\\"<\\x01\"",
+                "\"a\\\"\\u003c\\u0001\"",
+            ),
+            (
+                json!({"b": [1, null], "a": {}}),
+                "{\"a\":{},\"b\":[1,null]}",
+                "{\"a\":{},\"b\":[1,null]}",
+            ),
+            (json!(null), "null", "null"),
+        ] {
+            assert_eq!(value(&given), printed);
+            assert_eq!(json(&given), as_json);
+        }
+    }
 }

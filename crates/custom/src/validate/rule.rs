@@ -1,15 +1,496 @@
-//! Rules in CEL.
+//! Rules in CEL, asked about an object.
 
-use insula_kinds::FieldError;
+use std::cell::OnceCell;
 
-use super::Change;
-use crate::structural::Schema;
+use insula_cel::{
+    Activation, Budget, EvalError, Evaluation, Map, Plan, Shape, Value as Cel, evaluate,
+};
+use insula_kinds::field::{Fault, quote};
+use insula_kinds::{FieldError, Object};
+use serde_json::Value;
+
+use super::path::{Path, Step, Style};
+use super::value::{MAX_ERRORS, Subject};
+use super::{Change, print, ratchet};
+use crate::structural::{Additional, Compiled, Node, Rule, Rules, Schema};
+
+/// What all rules together may cost for one write.
+const WRITE: u64 = 10_000_000;
+/// The longest message that is made by an expression, in bytes.
+const MAX_MESSAGE: usize = 5 << 10;
+
+const SPENT: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// Asks the rules about an object.
 pub(super) fn ask(
-    _schema: &Schema,
-    _change: &Change<'_>,
-    _errors: &mut Vec<FieldError>,
-    _warnings: &mut Vec<String>,
+    schema: &Schema,
+    change: &Change<'_>,
+    errors: &mut Vec<FieldError>,
+    warnings: &mut Vec<String>,
 ) {
+    let mut asker = Asker {
+        schema,
+        left: WRITE,
+        errors,
+        warnings,
+    };
+    let root = schema.root();
+    let new = Subject::Object(change.new);
+    let old = change.old.map(Subject::Object);
+    let pair = old.map(|old| Pair::new(root, new, old));
+    let before = Before {
+        own: pair.as_ref(),
+        above: None,
+    };
+    // Whether the rules came to an end is of no interest after the last.
+    let _ = asker.subject(root, new, old, before, &Path::ROOT);
+}
+
+struct Asker<'a, 'o> {
+    schema: &'a Schema,
+    /// What may still be spent.
+    left: u64,
+    errors: &'o mut Vec<FieldError>,
+    warnings: &'o mut Vec<String>,
+}
+
+/// Nothing more is to be asked.
+struct Stop;
+
+/// A value and what it was, at the same place.
+struct Pair<'a> {
+    node: &'a Node,
+    new: Subject<'a>,
+    old: Subject<'a>,
+    /// Whether they are the same, once somebody asked: all items of a list may ask.
+    same: OnceCell<bool>,
+}
+
+/// What is known of the time before: a value that did not change, or is part of one that did
+/// not, is forgiven.
+#[derive(Clone, Copy)]
+struct Before<'p, 'a> {
+    own: Option<&'p Pair<'a>>,
+    /// The nearest above that had a counterpart.
+    above: Option<&'p Pair<'a>>,
+}
+
+impl<'a> Asker<'a, '_> {
+    fn subject(
+        &mut self,
+        node: &'a Node,
+        new: Subject<'a>,
+        old: Option<Subject<'a>>,
+        before: Before<'_, 'a>,
+        path: &Path<'_>,
+    ) -> Result<(), Stop> {
+        if !node.ruled || matches!(new, Subject::Value(Value::Null)) {
+            return Ok(());
+        }
+        let old = old.filter(|old| !matches!(old, Subject::Value(Value::Null)));
+        if let Some(rules) = node.rules.as_deref() {
+            self.rules(node, rules, new, old, before, path)?;
+        }
+        if let Some(members) = new.members() {
+            let old = old.and_then(Subject::members);
+            return self.members(node, members, old, before, path);
+        }
+        let (Some(items), Some(id)) = (new.items(), node.items) else {
+            return Ok(());
+        };
+        let each = self.schema.node(id);
+        if !each.ruled {
+            return Ok(());
+        }
+        let counterparts = ratchet::Items::of(node, old.and_then(Subject::value));
+        for (index, item) in items.iter().enumerate() {
+            let item = Subject::Value(item);
+            let old = item.value().and_then(|item| counterparts.find(item));
+            let old = old.map(Subject::Value);
+            let pair = before.own.and(old).map(|old| Pair::new(each, item, old));
+            let place = path.child(Step::Index(index));
+            self.subject(each, item, old, before.below(pair.as_ref()), &place)?;
+        }
+        Ok(())
+    }
+
+    fn members(
+        &mut self,
+        node: &'a Node,
+        members: &'a Object,
+        old: Option<&'a Object>,
+        before: Before<'_, 'a>,
+        path: &Path<'_>,
+    ) -> Result<(), Stop> {
+        let at = |name: &str| old.and_then(|old| old.get(name)).map(Subject::Value);
+        if let Additional::Each(id) = node.additional {
+            let each = self.schema.node(id);
+            for (name, member) in members.iter().filter(|_| each.ruled) {
+                let pair = before.key(self.schema, name);
+                let before = before.member(name, pair.as_ref());
+                let place = path.child(Step::Key(name));
+                self.subject(each, Subject::Value(member), at(name), before, &place)?;
+            }
+        }
+        for (name, member) in members {
+            let Some(id) = node.property(name) else {
+                continue;
+            };
+            let property = self.schema.node(id);
+            if !property.ruled {
+                continue;
+            }
+            let pair = before.key(self.schema, name);
+            let before = before.member(name, pair.as_ref());
+            let place = path.child(Step::Property(name));
+            self.subject(property, Subject::Value(member), at(name), before, &place)?;
+        }
+        Ok(())
+    }
+
+    fn rules(
+        &mut self,
+        node: &'a Node,
+        rules: &'a Rules,
+        new: Subject<'a>,
+        old: Option<Subject<'a>>,
+        before: Before<'_, 'a>,
+        path: &Path<'_>,
+    ) -> Result<(), Stop> {
+        if self.left == 0 {
+            self.wrong(node, path, SPENT);
+            return Err(Stop);
+        }
+        let place = Place {
+            node,
+            rules,
+            new,
+            old,
+            before,
+        };
+        for rule in &rules.list {
+            self.rule(rule, &place, path)?;
+        }
+        Ok(())
+    }
+
+    fn rule(&mut self, rule: &'a Rule, place: &Place<'_, 'a>, path: &Path<'_>) -> Result<(), Stop> {
+        let (plan, uses_old) = match &rule.compiled {
+            Compiled::Empty => return Ok(()),
+            Compiled::Broken(fault) => {
+                self.wrong(place.node, path, &format!("rule compile error: {fault}"));
+                return Ok(());
+            }
+            Compiled::Ready { plan, uses_old } => (plan, *uses_old),
+        };
+        if uses_old && place.old.is_none() && !rule.optional_old_self {
+            return Ok(());
+        }
+        let old = match rule.optional_old_self {
+            true => Some(Old::Optional),
+            false => place.old.map(|_| Old::Plain),
+        };
+        let asked = place.evaluate(plan, old);
+        self.pay(asked.cost).map_err(|Stop| {
+            self.wrong(place.node, path, SPENT);
+            Stop
+        })?;
+        match asked.result {
+            Ok(Cel::Bool(true)) => Ok(()),
+            Ok(_) => self.failed(rule, uses_old, place, path),
+            Err(error) => self.error(rule, &error, place, path),
+        }
+    }
+
+    /// A rule could not be answered.
+    fn error(
+        &mut self,
+        rule: &Rule,
+        error: &EvalError,
+        place: &Place<'_, '_>,
+        path: &Path<'_>,
+    ) -> Result<(), Stop> {
+        let (text, name) = (error.to_string(), &rule.name);
+        if *error == EvalError::Cancelled {
+            let text = format!(
+                "'{text}': no further validation rules will be run due to call cost exceeds \
+                 limit for rule: {name}"
+            );
+            self.wrong(place.node, path, &text);
+            return Err(Stop);
+        }
+        let text = if text.starts_with("no such overload") {
+            format!(
+                "'{text}': call arguments did not match a supported operator, function or \
+                 macro signature for rule: {name}"
+            )
+        } else {
+            format!("{text} evaluating rule: {name}")
+        };
+        self.wrong(place.node, path, &text);
+        Ok(())
+    }
+
+    /// The answer to a rule is no.
+    fn failed(
+        &mut self,
+        rule: &'a Rule,
+        uses_old: bool,
+        place: &Place<'_, 'a>,
+        path: &Path<'_>,
+    ) -> Result<(), Stop> {
+        let made = match &rule.message_expression {
+            None => Ok(None),
+            Some((plan, text)) => self.message(plan, text, place),
+        };
+        let forgiven = !uses_old && place.before.forgives(self.schema);
+        let field = match rule.field_path.is_empty() {
+            true => path.field(Style::Field),
+            false => path.print_with(Style::Field, &rule.field_path),
+        };
+        let (error, end) = match made {
+            Ok(made) => {
+                let detail = made.unwrap_or_else(|| match rule.message.is_empty() {
+                    true => format!("failed rule: {}", rule.name),
+                    false => rule.message.to_string(),
+                });
+                (refusal(rule.fault, field, place, &detail), Ok(()))
+            }
+            Err(fault) => {
+                let printed = quote(kind(place.node));
+                let error = FieldError::invalid_printed(field, &printed, &fault);
+                (error, Err(Stop))
+            }
+        };
+        if !forgiven {
+            self.push(error);
+        } else if self.warnings.len() < MAX_ERRORS {
+            self.warnings.push(error.to_string());
+        }
+        end
+    }
+
+    /// The message that an expression makes, if it makes one that can be shown. The error is
+    /// that nothing more can be paid for.
+    fn message(
+        &mut self,
+        plan: &'a Plan,
+        text: &str,
+        place: &Place<'_, 'a>,
+    ) -> Result<Option<String>, String> {
+        let made = place.evaluate(plan, place.old.map(|_| Old::Plain));
+        if self.pay(made.cost).is_err() {
+            let fault = "messageExpression evaluation failed due to running out of cost \
+                budget, no further validation rules will be run";
+            return Err(fault.to_owned());
+        }
+        match made.result {
+            Err(EvalError::Cancelled) => Err(format!(
+                "no further validation rules will be run due to call cost exceeds limit for \
+                 messageExpression: {}",
+                quote(text)
+            )),
+            Err(_) => Ok(None),
+            Ok(made) => {
+                let made = made.message().unwrap_or_default().trim();
+                let fits = !made.is_empty() && made.len() <= MAX_MESSAGE && !made.contains('\n');
+                Ok(fits.then(|| made.to_owned()))
+            }
+        }
+    }
+
+    fn pay(&mut self, cost: u64) -> Result<(), Stop> {
+        self.left = self.left.checked_sub(cost).ok_or(Stop)?;
+        Ok(())
+    }
+
+    /// Notes that something is wrong with the rules rather than with the value.
+    fn wrong(&mut self, node: &Node, path: &Path<'_>, text: &str) {
+        let field = path.field(Style::Field);
+        let printed = quote(kind(node));
+        self.push(FieldError::invalid_printed(field, &printed, text));
+    }
+
+    fn push(&mut self, error: FieldError) {
+        if self.errors.len() < MAX_ERRORS {
+            self.errors.push(error);
+        }
+    }
+}
+
+/// Where a rule is asked, and about what.
+struct Place<'p, 'a> {
+    node: &'a Node,
+    rules: &'a Rules,
+    new: Subject<'a>,
+    old: Option<Subject<'a>>,
+    before: Before<'p, 'a>,
+}
+
+/// How the old value is given to an expression.
+#[derive(Clone, Copy)]
+enum Old {
+    Plain,
+    Optional,
+}
+
+impl<'a> Place<'_, 'a> {
+    fn evaluate(&self, plan: &'a Plan, old: Option<Old>) -> Evaluation<'a> {
+        let shape = &self.rules.shape;
+        let mut activation = self.new.bind("self", shape, Activation::new());
+        match (old, self.old) {
+            (None, _) | (Some(Old::Plain), None) => {}
+            (Some(Old::Plain), Some(before)) => {
+                activation = before.bind("oldSelf", shape, activation);
+            }
+            (Some(Old::Optional), None) => activation = activation.with("oldSelf", Cel::NONE),
+            (Some(Old::Optional), Some(before)) => {
+                activation = match before.read(shape) {
+                    Ok(before) => activation.with("oldSelf", Cel::some(before)),
+                    Err(_) => before.bind("oldSelf", shape, activation),
+                };
+            }
+        }
+        evaluate(plan, &activation, Budget::CALL)
+    }
+}
+
+impl<'a> Pair<'a> {
+    fn new(node: &'a Node, new: Subject<'a>, old: Subject<'a>) -> Self {
+        Self {
+            node,
+            new,
+            old,
+            same: OnceCell::new(),
+        }
+    }
+
+    fn is_same(&self, schema: &Schema) -> bool {
+        *self.same.get_or_init(|| match (self.new, self.old) {
+            (Subject::Object(new), Subject::Object(old)) => {
+                ratchet::same_members(schema, self.node, new, old)
+            }
+            (Subject::Value(new), Subject::Value(old)) => {
+                ratchet::same(schema, self.node, new, old)
+            }
+            _ => false,
+        })
+    }
+}
+
+impl<'p, 'a> Before<'p, 'a> {
+    fn forgives(self, schema: &Schema) -> bool {
+        let pair = self.own.or(self.above);
+        pair.is_some_and(|pair| pair.is_same(schema))
+    }
+
+    /// A member and what it was.
+    fn key(self, schema: &'a Schema, name: &str) -> Option<Pair<'a>> {
+        let own = self.own?;
+        let (new, old) = (own.new.members()?.get(name)?, own.old.members()?.get(name)?);
+        let node = schema.node(own.node.member(name)?);
+        Some(Pair::new(node, Subject::Value(new), Subject::Value(old)))
+    }
+
+    /// What is known one step below.
+    fn below<'q>(self, pair: Option<&'q Pair<'a>>) -> Before<'q, 'a>
+    where
+        'p: 'q,
+    {
+        Before {
+            own: pair,
+            above: self.own.or(self.above),
+        }
+    }
+
+    /// What is known of a member. What an object says of its own kind is the same before and
+    /// after by force, and never forgiven.
+    fn member<'q>(self, name: &str, pair: Option<&'q Pair<'a>>) -> Before<'q, 'a>
+    where
+        'p: 'q,
+    {
+        let top = self.own.is_some() && self.above.is_none();
+        if top && matches!(name, "apiVersion" | "kind") {
+            return Before {
+                own: None,
+                above: None,
+            };
+        }
+        self.below(pair)
+    }
+}
+
+impl<'a> Subject<'a> {
+    fn value(self) -> Option<&'a Value> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Object(_) => None,
+        }
+    }
+
+    fn members(self) -> Option<&'a Object> {
+        match self {
+            Self::Value(value) => value.as_object(),
+            Self::Object(object) => Some(object),
+        }
+    }
+
+    fn items(self) -> Option<&'a [Value]> {
+        self.value()?.as_array().map(Vec::as_slice)
+    }
+
+    /// The value as expressions see it.
+    fn read(self, shape: &'a Shape) -> Result<Cel<'a>, EvalError> {
+        match (self, shape) {
+            (Self::Value(value), shape) => Cel::of(value, shape),
+            (Self::Object(object), Shape::Object(fields)) => {
+                Ok(Cel::Map(Map::Object(object, fields)))
+            }
+            // A definition that was accepted has an object at its root.
+            (Self::Object(_), _) => Err(EvalError::new("invalid data, expected an object")),
+        }
+    }
+
+    /// Gives the value to expressions; what cannot be read is an error where it is used.
+    fn bind(
+        self,
+        name: &'static str,
+        shape: &'a Shape,
+        activation: Activation<'a>,
+    ) -> Activation<'a> {
+        match self {
+            Self::Value(value) => activation.with_json(name, value, shape),
+            Self::Object(_) => match self.read(shape) {
+                Ok(value) => activation.with(name, value),
+                Err(_) => activation,
+            },
+        }
+    }
+}
+
+/// What is told where a rule says no. Objects and lists are not shown.
+fn refusal(fault: Fault, field: String, place: &Place<'_, '_>, detail: &str) -> FieldError {
+    let shown = match place.new {
+        Subject::Value(value) if !value.is_object() && !value.is_array() => {
+            Some(print::value(value))
+        }
+        _ => None,
+    };
+    match (fault, shown) {
+        (Fault::Forbidden, _) => FieldError::forbidden(field, detail),
+        (Fault::Required, _) => FieldError::required(field, detail),
+        (Fault::Duplicate, Some(shown)) => FieldError::duplicate_printed(field, &shown),
+        (Fault::Duplicate, None) => FieldError {
+            fault,
+            field,
+            body: "Duplicate value".to_owned(),
+        },
+        (_, Some(shown)) => FieldError::invalid_printed(field, &shown, detail),
+        (_, None) => FieldError::invalid_whatever(field, detail),
+    }
+}
+
+fn kind(node: &Node) -> &'static str {
+    node.kind.map_or("", |kind| kind.name())
 }

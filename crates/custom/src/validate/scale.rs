@@ -43,26 +43,29 @@ fn replicas(path: &str, object: &Object, errors: &mut Vec<FieldError>) {
 
 /// The value at a path; none if there is none.
 fn find<'a>(path: &str, object: &'a Object) -> Result<Option<&'a Value>, String> {
-    let names: Vec<_> = path.trim_start_matches('.').split('.').collect();
-    let Some((last, above)) = names.split_last() else {
-        return Ok(None);
-    };
+    let names: Vec<_> = path.strip_prefix('.').unwrap_or(path).split('.').collect();
     let mut members = object;
-    for (index, name) in above.iter().enumerate() {
-        members = match members.get(*name) {
-            None => return Ok(None),
-            Some(Value::Object(members)) => members,
-            Some(other) => {
-                let path = format!(".{}", names[..=index].join("."));
-                return Err(mismatch(&path, other, "map[string]interface {}"));
+    for (index, name) in names.iter().enumerate() {
+        let Some(found) = members.get(*name) else {
+            return Ok(None);
+        };
+        if index + 1 == names.len() {
+            return Ok(Some(found));
+        }
+        members = match found {
+            Value::Object(members) => members,
+            Value::Null => return Ok(None),
+            other => {
+                let path = names[..index + 2].join(".");
+                return Err(mismatch(&path, other, "map[string]interface{}"));
             }
         };
     }
-    Ok(members.get(*last))
+    Ok(None)
 }
 
 fn mismatch(path: &str, found: &Value, wanted: &str) -> String {
-    let path = path.trim_start_matches('.');
+    let path = path.strip_prefix('.').unwrap_or(path);
     let kind = match found {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",
@@ -72,10 +75,69 @@ fn mismatch(path: &str, found: &Value, wanted: &str) -> String {
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
     };
-    let shown = match found {
-        Value::String(text) => text.clone(),
-        Value::Null => "<nil>".to_owned(),
-        other => print::value(other),
-    };
+    let shown = print::loosely(found);
     format!(".{path} accessor error: {shown} is of the type {kind}, expected {wanted}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn replicas_are_numbers_that_a_scale_can_show() {
+        let scale = Scale {
+            spec: ".spec.replicas",
+            status: ".status.replicas",
+            selector: Some(".status.selector"),
+        };
+        for (object, told) in [
+            (json!({}), vec![]),
+            (
+                json!({"spec": {"replicas": 3}, "status": {"replicas": 0, "selector": "a"}}),
+                vec![],
+            ),
+            (json!({"spec": null, "status": {}}), vec![]),
+            (
+                json!({"spec": {"replicas": -5}}),
+                vec![".spec.replicas: Invalid value: -5: should be a non-negative integer"],
+            ),
+            (
+                json!({"status": {"replicas": 2_147_483_648_u32}}),
+                vec![
+                    ".status.replicas: Invalid value: 2147483648: should be less than or equal \
+                     to 2147483647",
+                ],
+            ),
+            (
+                json!({"spec": {"replicas": "x"}}),
+                vec![
+                    ".spec.replicas: Invalid value: 0: .spec.replicas accessor error: x is of \
+                     the type string, expected int64",
+                ],
+            ),
+            (
+                json!({"spec": [1, {"a": true}]}),
+                vec![
+                    ".spec.replicas: Invalid value: 0: .spec.replicas accessor error: \
+                     [1 map[a:true]] is of the type []interface {}, expected \
+                     map[string]interface{}",
+                ],
+            ),
+            (
+                json!({"status": {"selector": 5}}),
+                vec![
+                    ".status.selector: Invalid value: \"\": .status.selector accessor error: 5 \
+                     is of the type int64, expected string",
+                ],
+            ),
+        ] {
+            let object = object.as_object().expect("an object");
+            let mut errors = Vec::new();
+            spec(&scale, object, &mut errors);
+            status(&scale, object, &mut errors);
+            let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+            assert_eq!(errors, told);
+        }
+    }
 }

@@ -3,28 +3,29 @@
 //! Every check that is passed is counted: where one of several schemas must fit and none
 //! does, the errors of the one with the most passed checks are told.
 
-use insula_kinds::Object;
-use insula_kinds::field::{Fault, FieldError, quote};
+use insula_kinds::{FieldError, Object};
 use serde_json::Value;
 
+use super::kind::Form;
 use super::number::Num;
 use super::path::{NOWHERE, Path, Step, Style};
-use super::{print, ratchet};
-use crate::structural::{Additional, Checks, Node, NodeId, Schema, Type};
+use super::ratchet;
+use crate::structural::{Additional, Node, NodeId, Schema};
 
 /// Nobody reads more errors than these, and they are no reason to fill the memory.
-const MAX_ERRORS: usize = 1_000;
+pub(super) const MAX_ERRORS: usize = 1_000;
 
 /// How many checks an object may take. A large schema times a large object would keep a
 /// core busy for minutes; a large object and a usual schema stay far below.
-const MAX_CHECKS: u64 = 20_000_000;
+pub(super) const MAX_CHECKS: u64 = 20_000_000;
 
 /// A walk through an object.
 pub(super) struct Judge<'a> {
     pub schema: &'a Schema,
     /// What stands before the paths, if it is not the whole object that is judged.
-    under: Option<&'static str>,
-    left: u64,
+    pub under: Option<&'static str>,
+    /// How many checks may still be made.
+    pub left: u64,
 }
 
 impl<'a> Judge<'a> {
@@ -35,6 +36,19 @@ impl<'a> Judge<'a> {
             under,
             left: MAX_CHECKS,
         }
+    }
+
+    /// The same for whoever judges many values: no more checks than these are made.
+    pub fn with_checks(schema: &'a Schema, left: u64) -> Self {
+        Self {
+            left,
+            ..Self::new(schema, None)
+        }
+    }
+
+    /// How many checks may still be made.
+    pub fn checks(&self) -> u64 {
+        self.left
     }
 
     /// What is wrong with the value; faults of what equals `old` are forgiven.
@@ -131,91 +145,6 @@ impl<'a> Judge<'a> {
             passed += self.members(node, members, old, path, errors) + 1;
         }
         passed + 1
-    }
-
-    /// Whether the type is right.
-    fn kind(
-        &mut self,
-        node: &Node,
-        form: Form,
-        path: &Path<'_>,
-        errors: &mut Vec<FieldError>,
-    ) -> u64 {
-        match wrong_kind(node, self.format(node), form) {
-            None => 1,
-            Some((wanted, found)) => {
-                self.push(errors, || {
-                    self.wrong_type(path, wanted, &quote(found), found)
-                });
-                0
-            }
-        }
-    }
-
-    fn format<'n>(&self, node: &'n Node) -> Option<&'n str> {
-        let checks = node.checks.as_deref()?;
-        checks.format.as_ref().map(|format| format.name())
-    }
-
-    fn text(
-        &mut self,
-        node: &Node,
-        text: &str,
-        path: &Path<'_>,
-        errors: &mut Vec<FieldError>,
-    ) -> u64 {
-        let Some(checks) = node.checks.as_deref() else {
-            return 1;
-        };
-        self.length_and_pattern(checks, text, path, errors);
-        let Some(format) = &checks.format else {
-            return 1;
-        };
-        if format.is_of_text() {
-            if !format.fits(text) {
-                self.push(errors, || {
-                    self.wrong_type(path, format.name(), &quote(text), text)
-                });
-            }
-            return 2;
-        }
-        1
-    }
-
-    /// The first of these that is wrong is enough.
-    fn length_and_pattern(
-        &mut self,
-        checks: &Checks,
-        text: &str,
-        path: &Path<'_>,
-        errors: &mut Vec<FieldError>,
-    ) {
-        let wrong = |body: String| {
-            let name = path.print(Style::Schema);
-            let detail = format!("{name} in body {body}");
-            FieldError::invalid_text(self.field(path), text, &detail)
-        };
-        let length = match (checks.max_length, checks.min_length) {
-            (None, None) => 0,
-            _ => text.chars().count() as i64,
-        };
-        if let Some(most) = checks.max_length.filter(|most| length > *most) {
-            self.push(errors, || self.too_long(path, most));
-        } else if let Some(least) = checks.min_length.filter(|least| length < *least) {
-            self.push(errors, || {
-                wrong(format!("should be at least {least} chars long"))
-            });
-        } else if let Some(pattern) = &checks.pattern {
-            let work = (text.len() as u64 * pattern.text().len() as u64) >> 10;
-            if self.left > work && !pattern.matches(text) {
-                let shown = match pattern.fault() {
-                    Some(fault) => format!("{}, but pattern is invalid: {fault}", pattern.text()),
-                    None => pattern.text().to_owned(),
-                };
-                self.push(errors, || wrong(format!("should match '{shown}'")));
-            }
-            self.spend(work);
-        }
     }
 
     fn items(
@@ -341,193 +270,11 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn allowed(
-        &mut self,
-        node: &Node,
-        value: &Value,
-        path: &Path<'_>,
-        errors: &mut Vec<FieldError>,
-    ) {
-        let Some(checks) = node.checks.as_deref().filter(|it| !it.allowed.is_empty()) else {
-            return;
-        };
-        self.spend(checks.allowed.len() as u64 / 16);
-        if checks.allowed.iter().any(|allowed| is_one(value, allowed)) {
-            return;
-        }
-        self.push(errors, || {
-            let known = checks.allowed.iter().map(|allowed| match allowed {
-                Value::String(text) => quote(text),
-                other => quote(&print::json(other)),
-            });
-            let known: Vec<_> = known.collect();
-            let (value, known) = (print::value(value), known.join(", "));
-            FieldError {
-                fault: Fault::NotSupported,
-                field: self.field(path),
-                body: format!("Unsupported value: {value}: supported values: {known}"),
-            }
-        });
-    }
-
     /// Takes from what may be spent; says whether there was enough.
     pub(super) fn spend(&mut self, checks: u64) -> bool {
         let enough = self.left > checks;
         self.left = self.left.saturating_sub(checks);
         enough
-    }
-
-    /// Notes an error, unless there are enough.
-    pub(super) fn push(&self, errors: &mut Vec<FieldError>, error: impl FnOnce() -> FieldError) {
-        if errors.len() < MAX_ERRORS {
-            errors.push(error());
-        }
-    }
-
-    /// The path as errors begin with it.
-    pub(super) fn field(&self, path: &Path<'_>) -> String {
-        let name = path.print(Style::Schema);
-        let name = name.strip_prefix('.').unwrap_or(&name);
-        match (self.under, name.is_empty()) {
-            (None, true) => NOWHERE.to_owned(),
-            (None, false) => name.to_owned(),
-            (Some(under), true) => under.to_owned(),
-            (Some(under), false) => format!("{under}.{name}"),
-        }
-    }
-
-    /// An error that Kubernetes does not attribute to a field.
-    pub(super) fn general(&self, text: &str) -> FieldError {
-        FieldError::invalid_text(self.field(&Path::ROOT), "", text)
-    }
-
-    fn wrong_type(&self, path: &Path<'_>, wanted: &str, printed: &str, found: &str) -> FieldError {
-        let name = path.print(Style::Schema);
-        let found = quote(found);
-        FieldError {
-            fault: Fault::TypeInvalid,
-            field: self.field(path),
-            body: format!(
-                "Invalid value: {printed}: {name} in body must be of type {wanted}: {found}"
-            ),
-        }
-    }
-
-    fn too_long(&self, path: &Path<'_>, most: i64) -> FieldError {
-        let unit = if most == 1 { "byte" } else { "bytes" };
-        FieldError {
-            fault: Fault::TooLong,
-            field: self.field(path),
-            body: format!("Too long: may not be more than {most} {unit}"),
-        }
-    }
-
-    fn too_few(&self, path: &Path<'_>, size: i64, wanted: &str) -> FieldError {
-        let detail = format!("{} in body {wanted}", path.print(Style::Schema));
-        FieldError::invalid(self.field(path), &Value::from(size), &detail)
-    }
-
-    fn too_many(&self, path: &Path<'_>, size: i64, most: i64) -> FieldError {
-        let unit = if most == 1 { "item" } else { "items" };
-        FieldError {
-            fault: Fault::TooMany,
-            field: self.field(path),
-            body: format!("Too many: {size}: must have at most {most} {unit}"),
-        }
-    }
-}
-
-/// What sort of value it is, as Go's decoder sorts them.
-#[derive(Clone, Copy)]
-enum Form {
-    Null,
-    Bool,
-    Int,
-    Float { whole: bool },
-    Text,
-    Array,
-    Object,
-}
-
-impl Form {
-    fn of(value: &Value) -> Self {
-        match value {
-            Value::Null => Self::Null,
-            Value::Bool(_) => Self::Bool,
-            Value::String(_) => Self::Text,
-            Value::Array(_) => Self::Array,
-            Value::Object(_) => Self::Object,
-            Value::Number(number) => match Num::of(number) {
-                Num::Int(_) => Self::Int,
-                Num::Float(value) => Self::Float {
-                    whole: super::number::is_whole(value),
-                },
-            },
-        }
-    }
-
-    /// The type, and the format that Go gives such values.
-    fn names(self) -> (Option<Type>, &'static str, &'static str) {
-        match self {
-            Self::Null => (None, "null", ""),
-            Self::Bool => (Some(Type::Boolean), "boolean", ""),
-            Self::Int => (Some(Type::Integer), "integer", "int64"),
-            Self::Float { .. } => (Some(Type::Number), "number", "float64"),
-            Self::Text => (Some(Type::String), "string", ""),
-            Self::Array => (Some(Type::Array), "array", ""),
-            Self::Object => (Some(Type::Object), "object", ""),
-        }
-    }
-}
-
-/// What was wanted and what was found, if that is not the same.
-fn wrong_kind<'n>(
-    node: &Node,
-    format: Option<&'n str>,
-    form: Form,
-) -> Option<(&'n str, &'static str)> {
-    let (kind, name, native) = form.names();
-    let Some(kind) = kind else {
-        let wrong = node.is_typed() && !node.nullable;
-        return wrong.then_some((node.types(), name));
-    };
-    let near = match form {
-        Form::Float { whole } => whole && node.has_type(Type::Integer),
-        Form::Int => node.has_type(Type::Number),
-        _ => false,
-    };
-    let fits = node.has_type(kind) || near;
-    let textual = matches!(form, Form::Text | Form::Array);
-    match format {
-        Some(format) if !textual && !fits && format != native => Some((format, native)),
-        // Formats of texts are asked later, and lists are not asked at all.
-        Some(_) if textual && !node.has_type(Type::Number) && !node.has_type(Type::Integer) => None,
-        _ if fits || (!node.is_typed() && format.is_none()) => None,
-        _ => Some((node.types(), name)),
-    }
-}
-
-/// Whether a value is the one that is allowed, after Go has converted the one to the type
-/// of the other.
-fn is_one(value: &Value, allowed: &Value) -> bool {
-    match (value, allowed) {
-        (_, Value::Null) => false,
-        (Value::Number(value), Value::Number(allowed)) => {
-            match (Num::of(value), Num::of(allowed)) {
-                (Num::Int(value), Num::Int(allowed)) => value == allowed,
-                (value, Num::Float(allowed)) => value.float() == allowed,
-                (Num::Float(value), Num::Int(allowed)) => super::number::truncate(value) == allowed,
-            }
-        }
-        (Value::Number(value), Value::String(allowed)) => match Num::of(value) {
-            Num::Int(code) => {
-                let letter = u32::try_from(code).ok().and_then(char::from_u32);
-                let letter = letter.unwrap_or(char::REPLACEMENT_CHARACTER);
-                allowed.chars().eq([letter])
-            }
-            Num::Float(_) => false,
-        },
-        (value, allowed) => value == allowed,
     }
 }
 
@@ -560,15 +307,6 @@ impl Judge<'_> {
                 self.bounds_of_whole(node, object, errors);
                 passed + self.members(node, object, None, path, errors) + 3
             }
-        }
-    }
-
-    /// A whole object may be required to be one of several; no definition that was accepted
-    /// says so, since it would have to name metadata.
-    fn bounds_of_whole(&mut self, node: &Node, object: &Object, errors: &mut Vec<FieldError>) {
-        let listed = |checks: &Checks| !checks.allowed.is_empty();
-        if node.checks.as_deref().is_some_and(listed) {
-            self.allowed(node, &Value::Object(object.clone()), &Path::ROOT, errors);
         }
     }
 }

@@ -4,17 +4,19 @@
 //! are no old watches, and a list is deleted by the parameters of a list. Their schemas are
 //! made by whoever knows the definitions.
 
+mod path;
+
 use std::sync::LazyLock;
 
 use serde::Serialize;
 use serde_json::json;
 
 use super::gnostic::{Message, named_paths_and_definitions};
-use super::operation::{DELETE, NAME, NAMESPACE, PATCH, PRETTY, Parameter, WRITE, query};
-use super::path::{root, version_id};
+use super::operation::Parameter;
 use super::schema::{Dialect, Names, full_name, schemas_of};
-use super::{capitalized, tag, v2, v3};
+use super::{tag, v2, v3};
 use crate::{Kind, Object, Value};
+use path::{Body, Operation, PLAIN, Path, paths};
 
 const STATUS: &str = "apimachinery.pkg.apis.meta.v1.Status";
 const DELETE_OPTIONS: &str = "apimachinery.pkg.apis.meta.v1.DeleteOptions";
@@ -22,28 +24,6 @@ const PATCH_BODY: &str = "apimachinery.pkg.apis.meta.v1.Patch";
 const OBJECT_META: &str = "apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_META: &str = "apimachinery.pkg.apis.meta.v1.ListMeta";
 const SCALE: &str = "api.autoscaling.v1.Scale";
-
-const PLAIN: &[&str] = &["application/json", "application/yaml"];
-const PATCHES: &[&str] = &[
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/apply-patch+yaml",
-];
-
-const GET: &[Parameter] = &[query("resourceVersion", "string")];
-const LIST: &[Parameter] = &[
-    query("allowWatchBookmarks", "boolean"),
-    query("continue", "string"),
-    query("fieldSelector", "string"),
-    query("labelSelector", "string"),
-    query("limit", "integer"),
-    query("resourceVersion", "string"),
-    query("resourceVersionMatch", "string"),
-    query("sendInitialEvents", "boolean"),
-    query("shardSelector", "string"),
-    query("timeoutSeconds", "integer"),
-    query("watch", "boolean"),
-];
 
 /// What every document of version 3 refers to, without and with scales.
 static SHARED: LazyLock<[Object; 2]> = LazyLock::new(|| {
@@ -124,206 +104,6 @@ struct Components {
 pub fn schema_name(group: &str, version: &str, kind: &str) -> String {
     let domain: Vec<_> = group.rsplit('.').collect();
     format!("{}.{version}.{kind}", domain.join("."))
-}
-
-/// A path of a kind.
-struct Path<'a> {
-    kind: &'a Kind,
-    path: String,
-    parameters: Vec<Parameter>,
-    operations: Vec<Operation>,
-}
-
-/// What can be done at a path.
-struct Operation {
-    method: &'static str,
-    id: String,
-    action: &'static str,
-    parameters: &'static [Parameter],
-    consumes: &'static [&'static str],
-    body: Option<Body>,
-    /// The name of the schema of what it gives.
-    answer: String,
-    codes: &'static [u16],
-}
-
-struct Body {
-    schema: String,
-    required: bool,
-}
-
-fn paths(kind: &Kind) -> Vec<Path<'_>> {
-    let paths = Paths::new(kind);
-    let mut all = vec![paths.collection(), paths.item()];
-    if kind.namespaced() {
-        all.push(paths.everywhere());
-    }
-    for sub in &kind.subresources {
-        let answer = match sub.name.as_str() {
-            "scale" => full_name(SCALE),
-            _ => paths.object.clone(),
-        };
-        let name = format!("{}{}", paths.name, capitalized(&sub.name));
-        let place = format!("{}/{{name}}/{}", paths.place, sub.name);
-        all.push(paths.path(place, &[NAME], paths.one(&name, &answer)));
-    }
-    all
-}
-
-/// A kind, and the parts of which its paths and names are made.
-struct Paths<'a> {
-    kind: &'a Kind,
-    /// `namespaces/{namespace}/foos`.
-    place: String,
-    /// `NamespacedFoo`.
-    name: String,
-    /// `ExIoV1`.
-    version: String,
-    object: String,
-    list: String,
-}
-
-impl<'a> Paths<'a> {
-    fn new(kind: &'a Kind) -> Self {
-        let (place, name) = match kind.namespaced() {
-            true => (
-                format!("namespaces/{{namespace}}/{}", kind.resource),
-                format!("Namespaced{}", kind.kind),
-            ),
-            false => (kind.resource.clone(), kind.kind.clone()),
-        };
-        let schema = |name: &str| schema_name(&kind.group, &kind.version, name);
-        Self {
-            kind,
-            place,
-            name,
-            version: version_id(&kind.group, &kind.version),
-            object: schema(&kind.kind),
-            list: schema(kind.list_kind()),
-        }
-    }
-
-    fn collection(&self) -> Path<'a> {
-        let create = Operation {
-            parameters: WRITE,
-            body: Some(Body::required(&self.object)),
-            codes: &[200, 201, 202],
-            ..self.operation("post", "create", &self.name, "post", &self.object)
-        };
-        let name = format!("Collection{}", self.name);
-        let status = full_name(STATUS);
-        let delete = Operation {
-            parameters: LIST,
-            ..self.operation("delete", "delete", &name, "deletecollection", &status)
-        };
-        let operations = vec![self.list(&self.name, LIST), create, delete];
-        self.path(self.place.clone(), &[], operations)
-    }
-
-    fn list(&self, name: &str, parameters: &'static [Parameter]) -> Operation {
-        Operation {
-            parameters,
-            ..self.operation("get", "list", name, "list", &self.list)
-        }
-    }
-
-    /// The list of all namespaces. Its parameters are those of the path, as nothing else
-    /// is done there.
-    fn everywhere(&self) -> Path<'a> {
-        let name = format!("{}ForAllNamespaces", self.kind.kind);
-        let mut parameters = LIST.to_vec();
-        parameters.push(PRETTY);
-        parameters.sort_by_key(|parameter| parameter.name);
-        Path {
-            kind: self.kind,
-            path: format!("{}/{}", self.root(), self.kind.resource),
-            parameters,
-            operations: vec![self.list(&name, &[])],
-        }
-    }
-
-    fn item(&self) -> Path<'a> {
-        let mut operations = self.one(&self.name, &self.object);
-        let status = full_name(STATUS);
-        operations.push(Operation {
-            parameters: DELETE,
-            body: Some(Body {
-                schema: full_name(DELETE_OPTIONS),
-                required: false,
-            }),
-            codes: &[200, 202],
-            ..self.operation("delete", "delete", &self.name, "delete", &status)
-        });
-        self.path(format!("{}/{{name}}", self.place), &[NAME], operations)
-    }
-
-    /// Read, replace, patch.
-    fn one(&self, name: &str, schema: &str) -> Vec<Operation> {
-        let read = Operation {
-            parameters: GET,
-            ..self.operation("get", "read", name, "get", schema)
-        };
-        let replace = Operation {
-            parameters: WRITE,
-            body: Some(Body::required(schema)),
-            codes: &[200, 201],
-            ..self.operation("put", "replace", name, "put", schema)
-        };
-        let patch = Operation {
-            parameters: PATCH,
-            consumes: PATCHES,
-            body: Some(Body::required(&full_name(PATCH_BODY))),
-            ..self.operation("patch", "patch", name, "patch", schema)
-        };
-        vec![read, replace, patch]
-    }
-
-    fn operation(
-        &self,
-        method: &'static str,
-        verb: &str,
-        name: &str,
-        action: &'static str,
-        answer: &str,
-    ) -> Operation {
-        Operation {
-            method,
-            id: format!("{verb}{}{name}", self.version),
-            action,
-            parameters: &[],
-            consumes: PLAIN,
-            body: None,
-            answer: answer.to_owned(),
-            codes: &[200],
-        }
-    }
-
-    fn path(&self, place: String, own: &[Parameter], operations: Vec<Operation>) -> Path<'a> {
-        let mut parameters = own.to_vec();
-        if self.kind.namespaced() {
-            parameters.push(NAMESPACE);
-        }
-        parameters.push(PRETTY);
-        Path {
-            kind: self.kind,
-            path: format!("{}/{place}", self.root()),
-            parameters,
-            operations,
-        }
-    }
-
-    fn root(&self) -> String {
-        root(&self.kind.group, &self.kind.version)
-    }
-}
-
-impl Body {
-    fn required(schema: &str) -> Self {
-        Self {
-            schema: schema.to_owned(),
-            required: true,
-        }
-    }
 }
 
 impl Path<'_> {

@@ -26,7 +26,7 @@ pub(super) fn name(kind: &Kind, object: &Node<'_>, name: &str) -> Faults {
         Rule::Label => text::dns_label(name),
         Rule::PathSegment => text::path_segment(name),
         Rule::Tenant => tenant(name),
-        Rule::Definition => definition(object, name),
+        Rule::Definition => definition(object, name, name),
         Rule::ApiService => api_service(object, name),
         Rule::IpAddress => ip_address(name),
     }
@@ -39,6 +39,7 @@ pub(super) fn generate_name(kind: &Kind, object: &Node<'_>, prefix: &str) -> Fau
         Rule::Label => text::dns_label(&masked(prefix)),
         Rule::Tenant => text::dns_label(&masked(prefix)),
         Rule::PathSegment => text::path_segment_prefix(prefix),
+        Rule::Definition => definition(object, prefix, &masked(prefix)),
         _ => name(kind, object, prefix),
     }
 }
@@ -67,11 +68,12 @@ fn tenant(name: &str) -> Faults {
     faults
 }
 
-fn definition(object: &Node<'_>, name: &str) -> Faults {
+/// `form` is what must look like a name.
+fn definition(object: &Node<'_>, name: &str, form: &str) -> Faults {
     let spec = object.get("spec");
     let plural = spec.get("names").get("plural").text();
     let wanted = format!("{plural}.{}", spec.get("group").text());
-    let mut faults = text::dns_subdomain(name);
+    let mut faults = text::dns_subdomain(form);
     if name != wanted {
         faults.push(r#"must be spec.names.plural+"."+spec.group"#.to_owned());
     }

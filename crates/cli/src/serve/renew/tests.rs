@@ -25,6 +25,7 @@ fn start(data: &Path, files: Option<&TlsFiles>) -> Renewal {
         issuer_url: None,
         oidc: None,
         audit_log: None,
+        egress: insula_apiserver::egress::Settings::default(),
         layout: Layout::default(),
         default_tenant: None,
     };

@@ -1,0 +1,333 @@
+//! A plan, values for its variables and a budget make a value and a cost.
+//!
+//! Errors are values here: `false && error` is false. Only a budget that is spent ends
+//! everything. Costs are counted where and as Kubernetes counts them, to the unit.
+
+mod activation;
+mod attribute;
+mod fold;
+mod plan;
+mod step;
+
+use std::borrow::Cow;
+
+use crate::budget::{Budget, Meter};
+use crate::deep::with_room;
+use crate::library::Regexes;
+use crate::value::Value;
+
+pub use activation::Activation;
+pub use plan::{Plan, PlanError};
+use step::{Call, Step};
+
+/// What came of an evaluation.
+#[derive(Debug)]
+pub struct Evaluation<'a> {
+    /// The value, or why there is none.
+    pub result: Result<Value<'a>, EvalError>,
+    /// What it cost, if it ended early what it had cost by then.
+    pub cost: u64,
+}
+
+/// Why there is no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EvalError {
+    /// The budget is spent.
+    #[error("operation cancelled: actual cost limit exceeded")]
+    Cancelled,
+    /// Something could not be computed.
+    #[error("{0}")]
+    Failed(Cow<'static, str>),
+}
+
+impl EvalError {
+    /// An error in these words.
+    pub fn new(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::Failed(text.into())
+    }
+
+    pub(crate) const fn no_such_overload() -> Self {
+        Self::Failed(Cow::Borrowed("no such overload"))
+    }
+
+    pub(crate) fn no_such_key(key: &Value<'_>) -> Self {
+        Self::new(format!("no such key: {key}"))
+    }
+}
+
+/// The value of an expression, or an error in its place.
+pub(crate) type Outcome<'a> = Result<Value<'a>, EvalError>;
+
+/// Evaluates the plan. `Budget` is the most that it may cost.
+pub fn evaluate<'a>(plan: &'a Plan, activation: &Activation<'a>, budget: Budget) -> Evaluation<'a> {
+    // Steps lie in each other as deep as the expression is.
+    with_room(plan.depth, || run(plan, activation, budget))
+}
+
+fn run<'a>(plan: &'a Plan, activation: &Activation<'a>, budget: Budget) -> Evaluation<'a> {
+    let mut evaluator = Evaluator {
+        activation,
+        slots: Vec::new(),
+        scope: Scope {
+            meter: Meter::new(budget),
+            regexes: Regexes::default(),
+        },
+    };
+    evaluator.slots.resize_with(plan.slots, || Slot::Empty);
+    let result = evaluator.eval(&plan.root);
+    Evaluation {
+        result,
+        cost: evaluator.scope.meter.cost(),
+    }
+}
+
+/// What functions may use beside their arguments.
+pub(crate) struct Scope {
+    pub(crate) meter: Meter,
+    pub(crate) regexes: Regexes,
+}
+
+struct Evaluator<'a, 'v> {
+    activation: &'v Activation<'a>,
+    slots: Vec<Slot<'a>>,
+    scope: Scope,
+}
+
+/// The place of a loop's variable.
+enum Slot<'a> {
+    Empty,
+    /// It is computed when it is looked at first.
+    Pending(&'a Step),
+    Ready(Outcome<'a>),
+}
+
+impl<'a> Evaluator<'a, '_> {
+    fn eval(&mut self, step: &'a Step) -> Outcome<'a> {
+        match step {
+            Step::Constant(value) => Ok(borrow(value)),
+            Step::Attribute(attribute) => self.attribute(attribute),
+            Step::And(terms) => self.logic(terms, false),
+            Step::Or(terms) => self.logic(terms, true),
+            Step::Equal(sides) => self.compare(sides, false),
+            Step::Differ(sides) => self.compare(sides, true),
+            Step::NotFalse(term) => self.not_false(term),
+            Step::Call(call) => self.call(call),
+            Step::Member(member) => {
+                let value = self.eval(&member.value)?;
+                Ok(Value::Bool(member.holds(&value)))
+            }
+            Step::OrElse(sides) => match self.eval(&sides[0])? {
+                Value::Optional(None) => self.eval(&sides[1]),
+                other => Ok(other),
+            },
+            Step::OrValue(sides) => match self.eval(&sides[0])? {
+                Value::Optional(None) => self.eval(&sides[1]),
+                Value::Optional(Some(value)) => Ok((*value).clone()),
+                other => Ok(other),
+            },
+            Step::List(list) => {
+                let made = self.list(list);
+                self.paid(made, step::LIST_COST)
+            }
+            Step::Map(map) => {
+                let made = self.map(map);
+                self.paid(made, step::MAP_COST)
+            }
+            Step::Struct(made) => {
+                let made = self.structure(made);
+                self.paid(made, step::STRUCT_COST)
+            }
+            Step::Fold(fold) => self.fold(fold),
+        }
+    }
+
+    /// The outcome, once it is paid for: errors cost as much as values.
+    fn paid(&mut self, outcome: Outcome<'a>, cost: u64) -> Outcome<'a> {
+        if !matches!(outcome, Err(EvalError::Cancelled)) {
+            self.scope.meter.charge(cost)?;
+        }
+        outcome
+    }
+
+    /// `&&` and `||`: `decisive` decides whatever else fails.
+    fn logic(&mut self, terms: &'a [Step], decisive: bool) -> Outcome<'a> {
+        let mut failed = None;
+        for term in terms {
+            match self.eval(term) {
+                Ok(Value::Bool(value)) if value == decisive => return Ok(Value::Bool(value)),
+                Ok(Value::Bool(_)) => {}
+                Ok(_) => failed = failed.or(Some(EvalError::no_such_overload())),
+                Err(EvalError::Cancelled) => return Err(EvalError::Cancelled),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(Value::Bool(!decisive)), Err)
+    }
+
+    fn compare(&mut self, sides: &'a [Step; 2], differ: bool) -> Outcome<'a> {
+        let one = self.argument(&sides[0])?;
+        let two = self.argument(&sides[1])?;
+        let cost = crate::library::equality_cost(shown(&one), shown(&two), differ);
+        self.scope.meter.charge(cost)?;
+        let answer = one?.equals(&two?);
+        match answer {
+            // What cannot be compared is different.
+            Err(_) if differ => Ok(Value::Bool(true)),
+            Ok(same) => Ok(Value::Bool(same != differ)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a loop goes on: only `false` ends it.
+    fn not_false(&mut self, term: &'a Step) -> Outcome<'a> {
+        let value = self.argument(term)?;
+        self.scope.meter.charge(1)?;
+        Ok(Value::Bool(!matches!(value, Ok(Value::Bool(false)))))
+    }
+
+    /// An argument, which may be an error; a spent budget is none.
+    fn argument(&mut self, step: &'a Step) -> Result<Outcome<'a>, EvalError> {
+        match self.eval(step) {
+            Err(EvalError::Cancelled) => Err(EvalError::Cancelled),
+            outcome => Ok(outcome),
+        }
+    }
+
+    fn call(&mut self, call: &'a Call) -> Outcome<'a> {
+        use crate::library::Body;
+        match (&call.body, &call.arguments[..]) {
+            (Body::None(body), _) => {
+                self.scope.meter.charge(1)?;
+                Ok(body())
+            }
+            (Body::One(body), [one]) => {
+                let one = self.argument(one)?;
+                self.charge(call, &[shown(&one)])?;
+                let made = body(&mut self.scope, one?);
+                self.settle(call, made)
+            }
+            (Body::Two(body), [one, two]) => {
+                let one = self.argument(one)?;
+                if call.in_turn && one.is_err() {
+                    return one;
+                }
+                let two = self.argument(two)?;
+                self.charge(call, &[shown(&one), shown(&two)])?;
+                let made = body(&mut self.scope, one?, two?);
+                self.settle(call, made)
+            }
+            (Body::Many(body), steps) => {
+                let arguments = self.arguments(call, steps)?;
+                let made = body(&mut self.scope, arguments);
+                self.settle(call, made)
+            }
+            (Body::Pattern(pattern), steps) => {
+                let arguments = self.arguments(call, steps)?;
+                pattern.apply(&mut self.scope, arguments)
+            }
+            // Plans are made with as many arguments as the function takes.
+            _ => Err(EvalError::new(format!(
+                "no such overload: {}",
+                call.function
+            ))),
+        }
+    }
+
+    /// The arguments one after the other, up to the first error. The call is paid for if all
+    /// of them were looked at.
+    fn arguments(&mut self, call: &Call, steps: &'a [Step]) -> Result<Vec<Value<'a>>, EvalError> {
+        let mut arguments = Vec::with_capacity(steps.len());
+        let mut failed = Ok(());
+        for (at, step) in steps.iter().enumerate() {
+            match self.argument(step)? {
+                Ok(value) => arguments.push(value),
+                Err(error) if at + 1 < steps.len() => return Err(error),
+                Err(error) => {
+                    arguments.push(Value::Null);
+                    failed = Err(error);
+                }
+            }
+        }
+        let shown: Vec<_> = arguments.iter().collect();
+        self.charge(call, &shown)?;
+        failed.map(|()| arguments)
+    }
+
+    /// Pays for a call before it is made, if its arguments say what it costs.
+    fn charge(&mut self, call: &Call, arguments: &[&Value<'_>]) -> Result<(), EvalError> {
+        match call.price.before(arguments) {
+            Some(cost) => self.scope.meter.charge(cost),
+            None => Ok(()),
+        }
+    }
+
+    /// Pays for a call whose result says what it costs.
+    fn settle(&mut self, call: &Call, made: Outcome<'a>) -> Outcome<'a> {
+        let size = || made.as_ref().ok().and_then(Value::size).unwrap_or(1);
+        match call.price.after(size) {
+            Some(cost) => self.paid(made, cost),
+            None => made,
+        }
+    }
+
+    fn list(&mut self, list: &'a step::List) -> Outcome<'a> {
+        let mut values = Vec::with_capacity(list.elements.len());
+        for (element, optional) in &list.elements {
+            let value = self.eval(element)?;
+            match (optional, value) {
+                (false, value) => values.push(value),
+                (true, Value::Optional(Some(value))) => values.push((*value).clone()),
+                (true, Value::Optional(None)) => {}
+                (true, value) => {
+                    return Err(EvalError::new(format!(
+                        "cannot initialize optional list element from non-optional value {value}"
+                    )));
+                }
+            }
+        }
+        Ok(values.into())
+    }
+
+    fn map(&mut self, map: &'a step::Map) -> Outcome<'a> {
+        let mut entries = crate::value::Entries::default();
+        for entry in &map.entries {
+            let key = self.eval(&entry.key)?;
+            let value = self.eval(&entry.value)?;
+            let made =
+                crate::value::Key::of(&key).ok_or_else(|| crate::value::unsupported(&key))?;
+            match entry.value_of(value, &key)? {
+                Some(value) => entries.insert(made, value),
+                None => entries.remove(&made),
+            }
+        }
+        Ok(Value::Map(entries.into()))
+    }
+
+    fn structure(&mut self, made: &'a step::Structure) -> Outcome<'a> {
+        let mut fields: Vec<(std::sync::Arc<str>, Value<'a>)> = Vec::new();
+        for (name, entry) in &made.fields {
+            let value = self.eval(&entry.value)?;
+            fields.retain(|(known, _)| known != name);
+            if let Some(value) = entry.value_of(value, &Value::text(name.clone()))? {
+                fields.push((name.clone(), value));
+            }
+        }
+        Ok(Value::Struct(std::sync::Arc::new(crate::value::Struct {
+            name: made.name.clone(),
+            fields,
+        })))
+    }
+}
+
+/// What a price sees of an argument: an error is one of anything.
+fn shown<'s, 'a>(outcome: &'s Outcome<'a>) -> &'s Value<'a> {
+    outcome.as_ref().unwrap_or(&Value::Null)
+}
+
+/// A constant belongs to the plan, and so need not be counted.
+fn borrow<'a>(value: &'a Value<'static>) -> Value<'a> {
+    match value {
+        Value::String(text) => Value::from(&**text),
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,208 @@
+//! Variables, and what is selected of them.
+//!
+//! `self.a.b` is one thing with one price for the variable and one for each selection.
+
+use super::step::{Attribute, By, Qualifier, Root, Step};
+use super::{EvalError, Evaluator, Outcome, Slot};
+use crate::value::{List, Value, double_to_int};
+
+impl<'a> Evaluator<'a, '_> {
+    pub(super) fn attribute(&mut self, attribute: &'a Attribute) -> Outcome<'a> {
+        let value = self.resolve(attribute);
+        let choice = matches!(attribute.root, Root::Choice { .. });
+        // What is only tested gets its price back, and a choice has none: together they
+        // make the choice cheaper than nothing.
+        match (choice, attribute.test) {
+            (false, false) => self.paid(value, 1),
+            (false, true) => value.map(truth),
+            (true, false) => value,
+            (true, true) => {
+                self.scope.meter.refund(1);
+                value.map(truth)
+            }
+        }
+    }
+
+    /// The value, without the price of the whole: so are the branches of a choice and the
+    /// keys of an index.
+    pub(super) fn resolve(&mut self, attribute: &'a Attribute) -> Outcome<'a> {
+        let value = self.root(&attribute.root)?;
+        if attribute.qualifiers.is_empty() {
+            return Ok(value);
+        }
+        self.qualify(value, &attribute.qualifiers)
+    }
+
+    fn root(&mut self, root: &'a Root) -> Outcome<'a> {
+        match root {
+            Root::Variable(name) => self
+                .activation
+                .get(name)
+                .unwrap_or_else(|| Err(EvalError::new(format!("no such attribute(s): {name}")))),
+            Root::Slot(slot) => self.slot(*slot),
+            Root::Accumulator { slot, take } => {
+                if let Slot::Pending(init) = self.slots[*slot] {
+                    let value = self.argument(init)?;
+                    self.slots[*slot] = Slot::Ready(value);
+                }
+                if *take {
+                    let taken = Slot::Ready(Ok(Value::Null));
+                    return match std::mem::replace(&mut self.slots[*slot], taken) {
+                        Slot::Ready(value) => value,
+                        _ => Err(unset()),
+                    };
+                }
+                self.slot(*slot)
+            }
+            Root::Value(step) => self.eval(step),
+            Root::Choice {
+                condition,
+                then,
+                otherwise,
+            } => match self.eval(condition)? {
+                Value::Bool(true) => self.branch(then),
+                Value::Bool(false) => self.branch(otherwise),
+                _ => Err(EvalError::no_such_overload()),
+            },
+        }
+    }
+
+    fn slot(&self, slot: usize) -> Outcome<'a> {
+        match &self.slots[slot] {
+            Slot::Ready(value) => value.clone(),
+            _ => Err(unset()),
+        }
+    }
+
+    fn branch(&mut self, step: &'a Step) -> Outcome<'a> {
+        match step {
+            Step::Attribute(attribute) => self.resolve(attribute),
+            other => self.eval(other),
+        }
+    }
+
+    fn qualify(&mut self, value: Value<'a>, qualifiers: &'a [Qualifier]) -> Outcome<'a> {
+        let (mut value, mut optional) = match value {
+            Value::Optional(None) => return Ok(Value::NONE),
+            Value::Optional(Some(held)) => ((*held).clone(), true),
+            value => (value, false),
+        };
+        for qualifier in qualifiers {
+            optional |= qualifier.optional;
+            let found = self.select(&value, qualifier, optional);
+            if matches!(found, Err(EvalError::Cancelled)) {
+                return Err(EvalError::Cancelled);
+            }
+            value = if optional {
+                match found? {
+                    // Presence is all that a test asks for.
+                    Some(_) if qualifier.test => Value::Null,
+                    Some(found) => found,
+                    None => return Ok(Value::NONE),
+                }
+            } else {
+                self.scope.meter.charge(1)?;
+                match (found?, qualifier.test) {
+                    (found, true) => Value::Bool(found.is_some()),
+                    (Some(found), false) => found,
+                    (None, false) => return Err(missing(&value, &self.key(qualifier)?)),
+                }
+            };
+            if optional {
+                self.scope.meter.charge(1)?;
+            }
+        }
+        Ok(if optional { Value::some(value) } else { value })
+    }
+
+    fn select(
+        &mut self,
+        value: &Value<'a>,
+        qualifier: &'a Qualifier,
+        optional: bool,
+    ) -> Result<Option<Value<'a>>, EvalError> {
+        match (&qualifier.by, value) {
+            (By::Name(name), Value::Map(map)) => map.field(name).transpose(),
+            (By::Name(name), _) => find(value, &Value::from(&**name)),
+            (By::Constant(key), _) => find(value, key),
+            (By::Step(step), _) => {
+                let key = self.branch(step)?;
+                match find(value, &key)? {
+                    // Keys are computed once.
+                    None if !optional => Err(missing(value, &key)),
+                    found => Ok(found),
+                }
+            }
+        }
+    }
+
+    /// The key of a qualifier that has a constant one.
+    fn key(&self, qualifier: &'a Qualifier) -> Outcome<'a> {
+        Ok(match &qualifier.by {
+            By::Name(name) => Value::from(&**name),
+            By::Constant(key) => key.clone(),
+            By::Step(_) => return Err(unset()),
+        })
+    }
+}
+
+/// What is there under the key; none if nothing is. A value that has no members has none.
+fn find<'a>(value: &Value<'a>, key: &Value<'_>) -> Result<Option<Value<'a>>, EvalError> {
+    match value {
+        Value::Map(map) => map.find(key).transpose(),
+        Value::List(list) => element(list, key),
+        Value::Struct(made) => {
+            let Value::String(name) = key else {
+                return Err(EvalError::no_such_overload());
+            };
+            let mut fields = made.fields.iter();
+            let field = fields.find(|(known, _)| **known == **name);
+            Ok(field.map(|(_, value)| value.clone()))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn element<'a>(list: &List<'a>, key: &Value<'_>) -> Result<Option<Value<'a>>, EvalError> {
+    let at = match *key {
+        Value::Int(at) => Some(at),
+        Value::Uint(at) => i64::try_from(at).ok(),
+        Value::Double(at) => double_to_int(at).filter(|whole| *whole as f64 == at),
+        _ => {
+            return Err(EvalError::new(format!(
+                "unsupported index type '{}' in list",
+                key.type_name()
+            )));
+        }
+    };
+    let Some(at) = at else {
+        return Err(EvalError::new(format!(
+            "unsupported index value {key} in list"
+        )));
+    };
+    let Some(found) = usize::try_from(at).ok().and_then(|at| list.get(at)) else {
+        return Ok(None);
+    };
+    if list.is_typed() && !matches!(key, Value::Int(_)) {
+        return Err(EvalError::new(format!("unsupported index: {key}")));
+    }
+    found.map(Some)
+}
+
+fn missing(value: &Value<'_>, key: &Value<'_>) -> EvalError {
+    match value {
+        Value::List(_) => EvalError::new(format!("index out of bounds: {key}")),
+        _ => EvalError::no_such_key(key),
+    }
+}
+
+fn truth(value: Value<'_>) -> Value<'_> {
+    match value {
+        Value::Optional(held) => Value::Bool(held.is_some()),
+        other => other,
+    }
+}
+
+fn unset() -> EvalError {
+    EvalError::new("no such attribute(s): a variable of a loop that has not begun")
+}

@@ -1,0 +1,125 @@
+//! The functions that expressions can call: CEL's own and those that Kubernetes adds.
+//!
+//! A function is found by its name and the number of its arguments; which of its overloads
+//! is meant is seen when the arguments are.
+
+mod amount;
+mod authorizer;
+mod convert;
+mod form;
+mod format;
+mod lists;
+mod net;
+mod operators;
+mod optional;
+mod price;
+mod regex;
+mod semver;
+mod sets;
+mod strings;
+mod times;
+mod url;
+
+use crate::evaluate::{EvalError, Outcome, Scope};
+use crate::value::Value;
+
+pub use amount::Amount;
+pub use authorizer::{
+    Authorization, AuthorizationRequest, Authorizer, Caller, Decision, Resource, Target,
+};
+pub use form::Format;
+pub use net::Cidr;
+pub(crate) use price::{Price, equality_cost, price};
+pub(crate) use regex::Pattern;
+pub use regex::{RegexError, Regexes, compile as compile_regex};
+pub use semver::Semver;
+pub use url::Url;
+
+/// What a function does.
+#[derive(Debug)]
+pub(crate) enum Body {
+    None(fn() -> Value<'static>),
+    One(for<'a> fn(&mut Scope, Value<'a>) -> Outcome<'a>),
+    Two(for<'a> fn(&mut Scope, Value<'a>, Value<'a>) -> Outcome<'a>),
+    Many(for<'a> fn(&mut Scope, Vec<Value<'a>>) -> Outcome<'a>),
+    /// A function of regular expressions with one that is known.
+    Pattern(Box<Pattern>),
+}
+
+/// The longest text that a function makes: several times the longest request.
+const LONGEST: usize = 16 << 20;
+
+/// The function of that name that takes so many arguments, the target included. The overload
+/// matters where there is no argument to tell.
+pub(crate) fn body(function: &str, arguments: usize, overload: Option<&str>) -> Option<Body> {
+    if let ("sum", 1) = (function, arguments) {
+        return Some(lists::sum_of(overload));
+    }
+    let books = [
+        operators::body,
+        convert::body,
+        times::body,
+        strings::body,
+        lists::body,
+        regex::body,
+        sets::body,
+        optional::body,
+        amount::body,
+        url::body,
+        net::body,
+        semver::body,
+        form::body,
+        authorizer::body,
+    ];
+    books.iter().find_map(|book| book(function, arguments))
+}
+
+/// Whether the function converts a value to a type: if the value is constant so is the result.
+pub(crate) fn converts(function: &str) -> bool {
+    matches!(
+        function,
+        "bool"
+            | "bytes"
+            | "double"
+            | "duration"
+            | "dyn"
+            | "int"
+            | "string"
+            | "timestamp"
+            | "type"
+            | "uint"
+    )
+}
+
+/// Whether arguments are looked at one after the other up to the first error, rather than all.
+/// So it is where values must tell which overload is meant, except for operators.
+pub(crate) fn is_in_turn(function: &str, overload: Option<&str>) -> bool {
+    match (function, overload) {
+        ("format", _) => true,
+        ("matches" | "sort" | "@sortByAssociatedKeys" | "@in" | "size" | "type", _) => false,
+        (operator, None) => !operator.starts_with('_'),
+        _ => false,
+    }
+}
+
+/// A function of regular expressions with its expression.
+pub(crate) fn with_pattern(function: &str, pattern: &str) -> Result<Body, EvalError> {
+    Ok(Body::Pattern(Box::new(Pattern::new(function, pattern)?)))
+}
+
+/// The error of arguments that no overload takes.
+fn no_overload(function: &str, arguments: &[&Value<'_>]) -> EvalError {
+    let types: Vec<_> = arguments.iter().map(|value| value.type_name()).collect();
+    EvalError::new(format!(
+        "no such overload: {function}({})",
+        types.join(", ")
+    ))
+}
+
+/// A text, if it is not too long.
+fn made<'a>(text: String) -> Outcome<'a> {
+    if text.len() > LONGEST {
+        return Err(EvalError::Cancelled);
+    }
+    Ok(text.into())
+}

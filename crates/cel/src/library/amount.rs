@@ -1,0 +1,240 @@
+//! Quantities.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use insula_kinds::quantity::{Format, Quantity};
+
+use super::{Body, EvalError, Outcome, Scope, no_overload};
+use crate::value::{Opaque, Value};
+
+/// A quantity and how Kubernetes holds it, which decides whether it takes it for whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Amount {
+    pub(crate) quantity: Quantity,
+    /// The power of ten in which it is counted; none if it is held as a long decimal.
+    scale: Option<i32>,
+}
+
+pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
+    Some(match (function, arguments) {
+        ("quantity", 1) => Body::One(quantity),
+        ("isQuantity", 1) => Body::One(is_quantity),
+        ("sign", 1) => Body::One(|_, value| read("sign", &value, sign)),
+        ("isInteger", 1) => Body::One(|_, value| {
+            read("isInteger", &value, |amount| {
+                Ok(amount.integer().is_some().into())
+            })
+        }),
+        ("asInteger", 1) => Body::One(|_, value| read("asInteger", &value, as_integer)),
+        ("asApproximateFloat", 1) => Body::One(|_, value| {
+            read("asApproximateFloat", &value, |amount| {
+                Ok(Value::Double(amount.double()))
+            })
+        }),
+        ("add", 2) => Body::Two(|_, one, two| change("add", &one, &two, Quantity::plus)),
+        ("sub", 2) => Body::Two(|_, one, two| change("sub", &one, &two, Quantity::minus)),
+        ("isGreaterThan", 2) => Body::Two(|_, one, two| {
+            let order = compare("isGreaterThan", &one, &two)?;
+            Ok(Value::Bool(order.is_gt()))
+        }),
+        ("isLessThan", 2) => Body::Two(|_, one, two| {
+            let order = compare("isLessThan", &one, &two)?;
+            Ok(Value::Bool(order.is_lt()))
+        }),
+        ("compareTo", 2) => Body::Two(|_, one, two| {
+            let order = compare("compareTo", &one, &two)?;
+            Ok(Value::Int(order as i64))
+        }),
+        _ => return None,
+    })
+}
+
+impl Amount {
+    fn parse(text: &str) -> Result<Self, EvalError> {
+        let quantity: Quantity = text
+            .parse()
+            .map_err(|error| EvalError::new(format!("{error}")))?;
+        Ok(Self {
+            quantity,
+            scale: scale(text, quantity.format()),
+        })
+    }
+
+    /// The number, if it is held as a whole one. `1.0` is not.
+    fn integer(self) -> Option<i64> {
+        self.scale.filter(|scale| *scale >= 0)?;
+        let whole = self.quantity.nanos() / NANO;
+        i64::try_from(whole).ok()
+    }
+
+    fn double(self) -> f64 {
+        let nanos = self.quantity.nanos();
+        let (mut mantissa, mut exponent) = (nanos, -9);
+        let wanted = self.scale.unwrap_or(i32::MAX);
+        while exponent < wanted && mantissa != 0 && mantissa % 10 == 0 {
+            mantissa /= 10;
+            exponent += 1;
+        }
+        // Powers of ten are exact to the last digit if they are read, not computed.
+        let power: f64 = format!("1e{exponent}").parse().unwrap_or(f64::NAN);
+        if exponent == 0 {
+            mantissa as f64
+        } else {
+            mantissa as f64 * power
+        }
+    }
+
+    /// How the result of an addition is held.
+    fn combined(self, other: Self, quantity: Quantity) -> Self {
+        let scale = match (self.scale, other.scale) {
+            (Some(one), Some(_)) if other.quantity.is_zero() => Some(one),
+            (Some(_), Some(two)) if self.quantity.is_zero() => Some(two),
+            (Some(one), Some(two)) => {
+                let scale = one.min(two);
+                let unit = 10i128.checked_pow((scale + 9).max(0) as u32);
+                let mantissa = unit.map(|unit| quantity.nanos() / unit);
+                mantissa
+                    .filter(|value| i64::try_from(*value).is_ok())
+                    .map(|_| scale)
+            }
+            _ => None,
+        };
+        Self { quantity, scale }
+    }
+}
+
+const NANO: i128 = 1_000_000_000;
+
+/// Short numbers are held as a number and a power of ten; how short is a matter of digits.
+fn scale(text: &str, format: Format) -> Option<i32> {
+    if text == "0" {
+        return Some(0);
+    }
+    let rest = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let (whole, rest) = rest.split_at(digits(rest));
+    let (fraction, suffix) = match rest.strip_prefix('.') {
+        Some(rest) => rest.split_at(digits(rest)),
+        None => ("", rest),
+    };
+    let whole = whole
+        .trim_start_matches('0')
+        .len()
+        .max(usize::from(!whole.is_empty()));
+    let length = i32::try_from(whole + fraction.len()).ok()?;
+    let exponent = exponent(suffix);
+    let (scale, left) = match format {
+        Format::Binary if fraction.is_empty() => {
+            (0, 15 - length - (exponent as f32 * 3.0 / 10.0) as i32 - 1)
+        }
+        Format::Binary => return None,
+        _ => (exponent, 18 - length),
+    };
+    let scale = scale.checked_sub(fraction.len() as i32)?;
+    (left >= 0 && scale >= -9).then_some(scale)
+}
+
+fn exponent(suffix: &str) -> i32 {
+    match suffix {
+        "n" => -9,
+        "u" => -6,
+        "m" => -3,
+        "k" => 3,
+        "M" => 6,
+        "G" => 9,
+        "T" => 12,
+        "P" => 15,
+        "E" => 18,
+        "Ki" => 10,
+        "Mi" => 20,
+        "Gi" => 30,
+        "Ti" => 40,
+        "Pi" => 50,
+        "Ei" => 60,
+        _ => suffix
+            .get(1..)
+            .and_then(|power| power.parse().ok())
+            .unwrap_or(0),
+    }
+}
+
+fn amount<'v>(value: &'v Value<'_>) -> Option<&'v Amount> {
+    match value {
+        Value::Opaque(Opaque::Quantity(amount)) => Some(amount),
+        _ => None,
+    }
+}
+
+fn of<'a>(amount: Amount) -> Value<'a> {
+    Value::Opaque(Opaque::Quantity(Arc::new(amount)))
+}
+
+fn read<'a>(
+    function: &str,
+    value: &Value<'_>,
+    answer: fn(&Amount) -> Outcome<'static>,
+) -> Outcome<'a> {
+    match amount(value) {
+        Some(amount) => answer(amount),
+        None => Err(no_overload(function, &[value])),
+    }
+}
+
+fn quantity<'a>(_: &mut Scope, value: Value<'a>) -> Outcome<'a> {
+    match &value {
+        Value::String(text) => Amount::parse(text).map(of),
+        _ => Err(no_overload("quantity", &[&value])),
+    }
+}
+
+fn is_quantity<'a>(_: &mut Scope, value: Value<'a>) -> Outcome<'a> {
+    match &value {
+        Value::String(text) => Ok(Value::Bool(Amount::parse(text).is_ok())),
+        _ => Err(no_overload("isQuantity", &[&value])),
+    }
+}
+
+fn sign(amount: &Amount) -> Outcome<'static> {
+    Ok(Value::Int(amount.quantity.nanos().signum() as i64))
+}
+
+fn as_integer(amount: &Amount) -> Outcome<'static> {
+    let integer = amount.integer().map(Value::Int);
+    integer.ok_or_else(|| EvalError::new("cannot convert value to integer"))
+}
+
+fn change<'a>(
+    function: &str,
+    one: &Value<'_>,
+    two: &Value<'_>,
+    change: fn(Quantity, Quantity) -> Quantity,
+) -> Outcome<'a> {
+    let other = match two {
+        Value::Int(number) => Some(Amount {
+            quantity: Quantity::new(*number, Format::Exponent),
+            scale: Some(0),
+        }),
+        other => amount(other).copied(),
+    };
+    match (amount(one), other) {
+        (Some(one), Some(two)) => {
+            let sum = change(one.quantity, two.quantity);
+            Ok(of(one.combined(two, sum)))
+        }
+        _ => Err(no_overload(function, &[one, two])),
+    }
+}
+
+/// Quantities and versions are compared by functions of the same names.
+fn compare(function: &str, one: &Value<'_>, two: &Value<'_>) -> Result<Ordering, EvalError> {
+    match (one, two) {
+        (Value::Opaque(Opaque::Quantity(one)), Value::Opaque(Opaque::Quantity(two))) => {
+            Ok(one.quantity.cmp(&two.quantity))
+        }
+        (Value::Opaque(Opaque::Semver(one)), Value::Opaque(Opaque::Semver(two))) => {
+            Ok(one.order(two))
+        }
+        _ => Err(no_overload(function, &[one, two])),
+    }
+}

@@ -1,0 +1,220 @@
+//! Versions.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use super::format::quoted;
+use super::{Body, EvalError, Outcome, no_overload};
+use crate::value::{Opaque, Value};
+
+/// A version: `1.2.3-alpha.1+build`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Semver {
+    numbers: [u64; 3],
+    before: Vec<Part>,
+    build: Vec<String>,
+}
+
+/// A part of what comes before a version.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Number(u64),
+    Name(String),
+}
+
+pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
+    Some(match (function, arguments) {
+        ("semver", 1) => Body::One(|_, text| make(&text, None)),
+        ("semver", 2) => Body::Two(|_, text, tidy| make(&text, Some(&tidy))),
+        ("isSemver", 1) => Body::One(|_, text| test(&text, None)),
+        ("isSemver", 2) => Body::Two(|_, text, tidy| test(&text, Some(&tidy))),
+        ("major", 1) => Body::One(|_, value| number("major", &value, 0)),
+        ("minor", 1) => Body::One(|_, value| number("minor", &value, 1)),
+        ("patch", 1) => Body::One(|_, value| number("patch", &value, 2)),
+        _ => return None,
+    })
+}
+
+impl Semver {
+    /// Which comes first; builds do not matter.
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
+        let finished = |version: &Self| version.before.is_empty();
+        self.numbers
+            .cmp(&other.numbers)
+            // A version comes after everything that came before it.
+            .then(finished(self).cmp(&finished(other)))
+            .then_with(|| self.before.cmp(&other.before))
+    }
+
+    fn parse(text: &str) -> Result<Self, EvalError> {
+        if text.is_empty() {
+            return Err(EvalError::new("Version string empty"));
+        }
+        let mut parts = text.splitn(3, '.');
+        let (Some(major), Some(minor), Some(rest)) = (parts.next(), parts.next(), parts.next())
+        else {
+            return Err(EvalError::new("No Major.Minor.Patch elements found"));
+        };
+        let (major, minor) = (part("major", major)?, part("minor", minor)?);
+        let (rest, build) = match rest.split_once('+') {
+            Some((rest, build)) => (rest, Some(build)),
+            None => (rest, None),
+        };
+        let (patch, before) = match rest.split_once('-') {
+            Some((patch, before)) => (patch, Some(before)),
+            None => (rest, None),
+        };
+        let patch = part("patch", patch)?;
+        let before = before.into_iter().flat_map(|before| before.split('.'));
+        let build = build.into_iter().flat_map(|build| build.split('.'));
+        Ok(Self {
+            numbers: [major, minor, patch],
+            before: before.map(Part::parse).collect::<Result<_, _>>()?,
+            build: build.map(build_part).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Without a `v` and leading zeros, and with the numbers that are missing.
+    fn parse_tidy(text: &str) -> Result<Self, EvalError> {
+        let text = text.strip_prefix('v').unwrap_or(text);
+        let mut parts: Vec<String> = text.splitn(3, '.').map(trim_zeros).collect();
+        if parts.len() < 3 && parts.last().is_some_and(|last| last.contains(['+', '-'])) {
+            return Err(EvalError::new(
+                "short version cannot contain PreRelease/Build meta data",
+            ));
+        }
+        parts.resize(3, "0".to_owned());
+        Self::parse(&parts.join("."))
+    }
+}
+
+fn trim_zeros(part: &str) -> String {
+    if part.len() < 2 {
+        return part.to_owned();
+    }
+    let trimmed = part.trim_start_matches('0');
+    if trimmed.starts_with(|first: char| first.is_ascii_digit()) {
+        trimmed.to_owned()
+    } else {
+        format!("0{trimmed}")
+    }
+}
+
+fn part(name: &str, text: &str) -> Result<u64, EvalError> {
+    let title = format!("{}{}", name[..1].to_ascii_uppercase(), &name[1..]);
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let text = quoted(text);
+        let text = format!("Invalid character(s) found in {name} number {text}");
+        return Err(EvalError::new(text));
+    }
+    if text.len() > 1 && text.starts_with('0') {
+        let text = quoted(text);
+        let text = format!("{title} number must not contain leading zeroes {text}");
+        return Err(EvalError::new(text));
+    }
+    digits(text)
+}
+
+fn digits(text: &str) -> Result<u64, EvalError> {
+    text.parse().map_err(|_| {
+        let why = if text.is_empty() {
+            "invalid syntax"
+        } else {
+            "value out of range"
+        };
+        EvalError::new(format!(
+            "strconv.ParseUint: parsing {}: {why}",
+            quoted(text)
+        ))
+    })
+}
+
+fn is_word(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+impl Part {
+    fn parse(text: &str) -> Result<Self, EvalError> {
+        if text.is_empty() {
+            return Err(EvalError::new("Prerelease is empty"));
+        }
+        if text.bytes().all(|byte| byte.is_ascii_digit()) {
+            if text.len() > 1 && text.starts_with('0') {
+                let text = quoted(text);
+                return Err(EvalError::new(format!(
+                    "Numeric PreRelease version must not contain leading zeroes {text}"
+                )));
+            }
+            return digits(text).map(Self::Number);
+        }
+        if !is_word(text) {
+            let text = quoted(text);
+            let text = format!("Invalid character(s) found in prerelease {text}");
+            return Err(EvalError::new(text));
+        }
+        Ok(Self::Name(text.to_owned()))
+    }
+}
+
+fn build_part(text: &str) -> Result<String, EvalError> {
+    if text.is_empty() {
+        return Err(EvalError::new("Build meta data is empty"));
+    }
+    if !is_word(text) {
+        let text = quoted(text);
+        let text = format!("Invalid character(s) found in build meta data {text}");
+        return Err(EvalError::new(text));
+    }
+    Ok(text.to_owned())
+}
+
+impl fmt::Display for Semver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, patch] = self.numbers;
+        write!(f, "{major}.{minor}.{patch}")?;
+        for (at, part) in self.before.iter().enumerate() {
+            f.write_str(if at == 0 { "-" } else { "." })?;
+            match part {
+                Part::Number(number) => write!(f, "{number}")?,
+                Part::Name(name) => f.write_str(name)?,
+            }
+        }
+        for (at, part) in self.build.iter().enumerate() {
+            f.write_str(if at == 0 { "+" } else { "." })?;
+            f.write_str(part)?;
+        }
+        Ok(())
+    }
+}
+
+fn parse(
+    function: &str,
+    text: &Value<'_>,
+    tidy: Option<&Value<'_>>,
+) -> Result<Result<Semver, EvalError>, EvalError> {
+    match (text, tidy) {
+        (Value::String(text), None | Some(Value::Bool(false))) => Ok(Semver::parse(text)),
+        (Value::String(text), Some(Value::Bool(true))) => Ok(Semver::parse_tidy(text)),
+        (text, None) => Err(no_overload(function, &[text])),
+        (text, Some(tidy)) => Err(no_overload(function, &[text, tidy])),
+    }
+}
+
+fn make<'a>(text: &Value<'_>, tidy: Option<&Value<'_>>) -> Outcome<'a> {
+    let version = parse("semver", text, tidy)??;
+    Ok(Value::Opaque(Opaque::Semver(Arc::new(version))))
+}
+
+fn test<'a>(text: &Value<'_>, tidy: Option<&Value<'_>>) -> Outcome<'a> {
+    Ok(Value::Bool(parse("isSemver", text, tidy)?.is_ok()))
+}
+
+fn number<'a>(function: &str, value: &Value<'_>, at: usize) -> Outcome<'a> {
+    match value {
+        // Numbers beyond those that CEL has come out negative, as they do in Go.
+        Value::Opaque(Opaque::Semver(version)) => Ok(Value::Int(version.numbers[at] as i64)),
+        _ => Err(no_overload(function, &[value])),
+    }
+}

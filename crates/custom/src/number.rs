@@ -1,0 +1,43 @@
+//! Numbers as they are stored.
+
+use insula_kinds::Object;
+use serde_json::Value;
+
+/// Makes floats that are whole numbers integers, since Go writes them without a point and so
+/// reads them as integers ever after. This is for what is about to be stored: until then
+/// Kubernetes tells `2.0` from `2`.
+pub fn settle_numbers(object: &mut Object) {
+    object.values_mut().for_each(settle);
+}
+
+fn settle(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or_default();
+            // Beyond 64 bits Go reads a float again.
+            const END: f64 = 9_223_372_036_854_775_808.0;
+            if float.fract() == 0.0 && (-END..END).contains(&float) {
+                *value = Value::from(float as i64);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(settle),
+        Value::Object(members) => settle_numbers(members),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn whole_floats_become_integers() {
+        let object =
+            json!({"a": 2.0, "b": [{"c": -3.0, "d": 2.5}], "e": 1e20, "f": "2.0", "g": -0.0});
+        let mut object = object.as_object().expect("an object").clone();
+        settle_numbers(&mut object);
+        let settled = json!({"a": 2, "b": [{"c": -3, "d": 2.5}], "e": 1e20, "f": "2.0", "g": 0});
+        assert_eq!(Value::Object(object), settled);
+    }
+}

@@ -1,0 +1,202 @@
+//! Rules in CEL, compiled.
+
+use insula_cel::{Environment, OldSelf, Plan, Program, Shape, Type as CelType, declare};
+use insula_kinds::field::Fault;
+use serde_json::{Map, Value};
+
+use super::node::{Additional, Node};
+
+/// The rules of a node.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    pub list: Box<[Rule]>,
+    /// How values read.
+    pub shape: Shape,
+}
+
+/// A rule.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    /// What it says, in the words of its author.
+    pub message: Box<str>,
+    /// The expression, or what is said in its place where something goes wrong.
+    pub name: Box<str>,
+    pub fault: Fault,
+    /// Below the node, where errors are.
+    pub field_path: Box<str>,
+    pub optional_old_self: bool,
+    pub compiled: Compiled,
+    /// What makes the message, and its text.
+    pub message_expression: Option<(Plan, Box<str>)>,
+}
+
+/// What came of an expression.
+#[derive(Debug)]
+pub(crate) enum Compiled {
+    /// There is none.
+    Empty,
+    /// It was fine when the definition was accepted, and is not any more.
+    Broken(Box<str>),
+    /// It can be asked.
+    Ready { plan: Plan, uses_old: bool },
+}
+
+impl Rules {
+    /// Compiles the rules in the JSON of a node; none if there are none or values of the node
+    /// cannot be spoken of.
+    pub(super) fn of(
+        json: &Value,
+        node: &Node,
+        nodes: &[Node],
+        shape: Shape,
+        resource: bool,
+    ) -> Option<Self> {
+        let rules = listed(json);
+        let declared = if resource {
+            declare::root(json, "selfType")
+        } else {
+            declare::of(json, "selfType")
+        };
+        let of = declared?.of;
+        let list = rules
+            .iter()
+            .filter_map(Value::as_object)
+            .map(|rule| Rule::of(rule, &of, node, nodes))
+            .collect();
+        Some(Self { list, shape })
+    }
+}
+
+impl Rules {
+    /// How many bytes they take, as far as that can be told.
+    pub(super) fn size(&self) -> usize {
+        let texts = self.list.iter().map(|rule| {
+            // An expression takes about twenty times the memory of its text.
+            let texts = rule.message.len() + 20 * rule.name.len() + rule.field_path.len();
+            texts + size_of::<Rule>()
+        });
+        size_of::<Self>() + texts.sum::<usize>()
+    }
+}
+
+/// The rules in the JSON of a node.
+pub(super) fn listed(json: &Value) -> &[Value] {
+    let rules = json.get("x-kubernetes-validations");
+    rules.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+impl Rule {
+    fn of(json: &Map<String, Value>, of: &CelType, node: &Node, nodes: &[Node]) -> Self {
+        let text = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or("");
+        let optional_old_self = json.get("optionalOldSelf") == Some(&Value::Bool(true));
+        let old = match optional_old_self {
+            true => OldSelf::Optional,
+            false => OldSelf::Required,
+        };
+        let environment = Environment::rule(of, old);
+        let (rule, message) = (text("rule"), text("message"));
+        let name = if message.is_empty() { rule } else { message };
+        let expression = text("messageExpression");
+        let made = (!expression.is_empty())
+            .then(|| plan(&environment, expression, &CelType::String).ok())
+            .flatten();
+        Self {
+            message: message.trim().into(),
+            name: name.trim().into(),
+            fault: match text("reason") {
+                "FieldValueForbidden" => Fault::Forbidden,
+                "FieldValueRequired" => Fault::Required,
+                "FieldValueDuplicate" => Fault::Duplicate,
+                _ => Fault::Invalid,
+            },
+            field_path: field_path(text("fieldPath"), node, nodes)
+                .unwrap_or_default()
+                .into(),
+            optional_old_self,
+            compiled: compile(&environment, rule),
+            message_expression: made.map(|(plan, _)| (plan, expression.into())),
+        }
+    }
+}
+
+fn compile(environment: &Environment, rule: &str) -> Compiled {
+    if rule.trim().is_empty() {
+        return Compiled::Empty;
+    }
+    match plan(environment, rule, &CelType::Bool) {
+        Ok((plan, uses_old)) => Compiled::Ready { plan, uses_old },
+        Err(fault) => Compiled::Broken(fault.into()),
+    }
+}
+
+/// An expression that gives a value of this type, and whether it speaks of `oldSelf`.
+fn plan(environment: &Environment, text: &str, of: &CelType) -> Result<(Plan, bool), String> {
+    let program = Program::compile(environment, text)
+        .map_err(|issues| format!("compilation failed: {issues}"))?;
+    if program.output() != of {
+        return Err(format!("cel expression must evaluate to a {}", of.name()));
+    }
+    let failed = |why: &dyn std::fmt::Display| format!("program instantiation failed: {why}");
+    if let Some(defect) = program.defect() {
+        return Err(failed(&defect));
+    }
+    let plan = Plan::new(&program).map_err(|error| failed(&error))?;
+    Ok((plan, program.uses("oldSelf")))
+}
+
+/// The path to a field as errors print it; none if there is no such field.
+fn field_path(path: &str, node: &Node, nodes: &[Node]) -> Option<String> {
+    let mut printed = String::new();
+    let mut at = node;
+    let mut rest = path;
+    while !rest.is_empty() {
+        let (name, after) = step(rest)?;
+        let id = if at.properties.is_empty() {
+            let Additional::Each(id) = at.additional else {
+                return None;
+            };
+            printed.push_str(&format!("[{name}]"));
+            id
+        } else {
+            if !printed.is_empty() {
+                printed.push('.');
+            }
+            printed.push_str(&name);
+            at.property(&name)?
+        };
+        at = &nodes[id.index()];
+        rest = after;
+    }
+    Some(printed)
+}
+
+/// The next name of a path, `.name` or `['name']`, and what follows.
+fn step(path: &str) -> Option<(String, &str)> {
+    if let Some(rest) = path.strip_prefix('.') {
+        let end = rest.find(['.', '[', ']']).unwrap_or(rest.len());
+        let (name, after) = rest.split_at(end);
+        return (!name.is_empty()).then(|| (name.to_owned(), after));
+    }
+    let mut letters = path.strip_prefix("['")?.char_indices();
+    let mut name = String::new();
+    loop {
+        match letters.next()? {
+            (index, '\'') => {
+                let after = path.get(2 + index + 1..)?.strip_prefix(']')?;
+                return Some((name, after));
+            }
+            (_, '\\') => name.push(match letters.next()?.1 {
+                'a' => '\x07',
+                'b' => '\x08',
+                'f' => '\x0c',
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                'v' => '\x0b',
+                plain @ ('\'' | '\\') => plain,
+                _ => return None,
+            }),
+            (_, letter) => name.push(letter),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Values of which only some are allowed.
+
+use insula_kinds::field::{Fault, quote};
+use insula_kinds::{FieldError, Object};
+use serde_json::Value;
+
+use super::number::{self, Num};
+use super::path::Path;
+use super::print;
+use super::value::Judge;
+use crate::structural::{Checks, Node};
+
+impl Judge<'_> {
+    pub(super) fn allowed(
+        &mut self,
+        node: &Node,
+        value: &Value,
+        path: &Path<'_>,
+        errors: &mut Vec<FieldError>,
+    ) {
+        let Some(checks) = node.checks.as_deref().filter(|it| !it.allowed.is_empty()) else {
+            return;
+        };
+        self.spend(checks.allowed.len() as u64 / 16);
+        if checks.allowed.iter().any(|allowed| is_one(value, allowed)) {
+            return;
+        }
+        self.push(errors, || {
+            let known = checks.allowed.iter().map(|allowed| match allowed {
+                Value::String(text) => quote(text),
+                other => quote(&print::json(other)),
+            });
+            let known: Vec<_> = known.collect();
+            let (value, known) = (print::value(value), known.join(", "));
+            FieldError {
+                fault: Fault::NotSupported,
+                field: self.field(path),
+                body: format!("Unsupported value: {value}: supported values: {known}"),
+            }
+        });
+    }
+
+    /// A whole object may be required to be one of several; no definition that was accepted
+    /// says so, since it would have to name metadata.
+    pub(super) fn bounds_of_whole(
+        &mut self,
+        node: &Node,
+        object: &Object,
+        errors: &mut Vec<FieldError>,
+    ) {
+        let listed = |checks: &Checks| !checks.allowed.is_empty();
+        if node.checks.as_deref().is_some_and(listed) {
+            self.allowed(node, &Value::Object(object.clone()), &Path::ROOT, errors);
+        }
+    }
+}
+
+/// Whether a value is the one that is allowed, after Go has converted the one to the type
+/// of the other.
+fn is_one(value: &Value, allowed: &Value) -> bool {
+    match (value, allowed) {
+        (_, Value::Null) => false,
+        (Value::Number(value), Value::Number(allowed)) => {
+            match (Num::of(value), Num::of(allowed)) {
+                (Num::Int(value), Num::Int(allowed)) => value == allowed,
+                (value, Num::Float(allowed)) => value.float() == allowed,
+                (Num::Float(value), Num::Int(allowed)) => number::truncate(value) == allowed,
+            }
+        }
+        (Value::Number(value), Value::String(allowed)) => match Num::of(value) {
+            Num::Int(code) => {
+                let letter = u32::try_from(code).ok().and_then(char::from_u32);
+                let letter = letter.unwrap_or(char::REPLACEMENT_CHARACTER);
+                allowed.chars().eq([letter])
+            }
+            Num::Float(_) => false,
+        },
+        (value, allowed) => value == allowed,
+    }
+}

@@ -1,0 +1,75 @@
+//! The errors that values get.
+
+use insula_kinds::FieldError;
+use insula_kinds::field::{Fault, quote};
+use serde_json::Value;
+
+use super::path::{NOWHERE, Path, Style};
+use super::value::{Judge, MAX_ERRORS};
+
+impl Judge<'_> {
+    /// Notes an error, unless there are enough.
+    pub(super) fn push(&self, errors: &mut Vec<FieldError>, error: impl FnOnce() -> FieldError) {
+        if errors.len() < MAX_ERRORS {
+            errors.push(error());
+        }
+    }
+
+    /// The path as errors begin with it.
+    pub(super) fn field(&self, path: &Path<'_>) -> String {
+        let name = path.print(Style::Schema);
+        let name = name.strip_prefix('.').unwrap_or(&name);
+        match (self.under, name.is_empty()) {
+            (None, true) => NOWHERE.to_owned(),
+            (None, false) => name.to_owned(),
+            (Some(under), true) => under.to_owned(),
+            (Some(under), false) => format!("{under}.{name}"),
+        }
+    }
+
+    /// An error that Kubernetes does not attribute to a field.
+    pub(super) fn general(&self, text: &str) -> FieldError {
+        FieldError::invalid_text(self.field(&Path::ROOT), "", text)
+    }
+
+    pub(super) fn wrong_type(
+        &self,
+        path: &Path<'_>,
+        wanted: &str,
+        printed: &str,
+        found: &str,
+    ) -> FieldError {
+        let name = path.print(Style::Schema);
+        let found = quote(found);
+        FieldError {
+            fault: Fault::TypeInvalid,
+            field: self.field(path),
+            body: format!(
+                "Invalid value: {printed}: {name} in body must be of type {wanted}: {found}"
+            ),
+        }
+    }
+
+    pub(super) fn too_long(&self, path: &Path<'_>, most: i64) -> FieldError {
+        let unit = if most == 1 { "byte" } else { "bytes" };
+        FieldError {
+            fault: Fault::TooLong,
+            field: self.field(path),
+            body: format!("Too long: may not be more than {most} {unit}"),
+        }
+    }
+
+    pub(super) fn too_few(&self, path: &Path<'_>, size: i64, wanted: &str) -> FieldError {
+        let detail = format!("{} in body {wanted}", path.print(Style::Schema));
+        FieldError::invalid(self.field(path), &Value::from(size), &detail)
+    }
+
+    pub(super) fn too_many(&self, path: &Path<'_>, size: i64, most: i64) -> FieldError {
+        let unit = if most == 1 { "item" } else { "items" };
+        FieldError {
+            fault: Fault::TooMany,
+            field: self.field(path),
+            body: format!("Too many: {size}: must have at most {most} {unit}"),
+        }
+    }
+}
