@@ -1,31 +1,85 @@
 //! Conditions that a request must meet before a webhook or a policy looks at it.
 
+use insula_cel::{Activation, Authorizer, Map, Resource, Value as Cel};
 use insula_kinds::{Object, Value};
+use serde_json::json;
 
+use crate::evaluation::{self, CONDITIONS, Outcome, Variable};
+use crate::expression::{Compiler, Expression, Role};
 use crate::request::{Request, Subject, Target};
 use crate::webhook::FailurePolicy;
 
 /// What expressions see of a request.
-#[derive(Clone, Copy)]
 pub struct Context<'a> {
     /// The request.
     pub request: &'a Request<'a>,
-    /// As what it was matched.
-    pub target: &'a Target,
-    /// What is written, as that.
+    /// What is written, in the version of the target.
     pub subject: Subject<'a>,
-    /// The namespace that it is in, if it is in one.
-    pub namespace: Option<&'a Object>,
+    authorizer: &'a dyn Authorizer,
+    asked: Value,
+    namespace: Value,
+}
+
+impl<'a> Context<'a> {
+    /// Of a request that was matched as the target. `namespace` is the one that it is in, if
+    /// it is in one.
+    pub fn new(
+        request: &'a Request<'a>,
+        target: &Target,
+        subject: Subject<'a>,
+        namespace: Option<&Object>,
+        authorizer: &'a dyn Authorizer,
+    ) -> Self {
+        // A namespace is said to be in itself, and is in none.
+        let of_namespaces =
+            request.target.kind.kind == "Namespace" && request.target.kind.group.is_empty();
+        let namespace = namespace.filter(|_| !of_namespaces);
+        Self {
+            request,
+            subject,
+            authorizer,
+            asked: asked(request, target),
+            namespace: namespace.map_or(Value::Null, shown),
+        }
+    }
+
+    /// The variables, with these parameters.
+    pub(crate) fn activation<'s>(&'s self, params: Option<&'s Object>) -> Activation<'s> {
+        let object = |object: Option<&'s Object>| {
+            object.map_or(Cel::Null, |object| Cel::Map(Map::Dynamic(object)))
+        };
+        let resource = &self.request.target.resource;
+        let own = Resource {
+            group: resource.group.clone(),
+            resource: resource.resource.clone(),
+            subresource: self.request.subresource.to_owned(),
+            namespace: self.request.namespace.to_owned(),
+            name: self.request.name.to_owned(),
+            ..Resource::default()
+        };
+        Activation::new()
+            .with("object", object(self.subject.object))
+            .with("oldObject", object(self.subject.old))
+            .with("params", object(params))
+            .with("request", Cel::dynamic(&self.asked))
+            .with("namespaceObject", Cel::dynamic(&self.namespace))
+            .with("authorizer", Cel::authorizer(self.authorizer))
+            .with(
+                "authorizer.requestResource",
+                Cel::request_resource(self.authorizer, own),
+            )
+    }
 }
 
 /// Conditions, all of which must hold.
 #[derive(Debug)]
 pub(crate) struct Conditions {
-    sources: Vec<String>,
+    expressions: Vec<Expression>,
     failure: FailurePolicy,
 }
 
 /// Whether conditions hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Met {
     Yes,
     No,
@@ -34,25 +88,111 @@ pub(crate) enum Met {
 }
 
 impl Conditions {
-    pub fn of_webhook(list: &Value, failure: FailurePolicy) -> Self {
+    pub fn new(list: &Value, compiler: &Compiler, failure: FailurePolicy) -> Self {
         let list = list.as_array().map_or(&[][..], Vec::as_slice).iter();
+        let sources = list.map(|one| one["expression"].as_str().unwrap_or_default().trim());
         Self {
-            sources: list
-                .map(|one| one["expression"].as_str().unwrap_or_default().to_owned())
+            expressions: sources
+                .map(|source| compiler.expression(source, Role::Condition))
                 .collect(),
             failure,
         }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.sources.is_empty()
+        self.expressions.is_empty()
     }
 
-    pub fn met(&self, _context: &Context<'_>) -> Met {
-        match self.failure {
-            _ if self.is_empty() => Met::Yes,
-            FailurePolicy::Ignore => Met::No,
-            FailurePolicy::Fail => Met::Failed("expressions cannot be evaluated yet".to_owned()),
+    /// Whether they hold. One that does not decides, whatever else fails.
+    pub fn met(
+        &self,
+        context: &Context<'_>,
+        params: Option<&Object>,
+        variables: &[Variable],
+    ) -> Met {
+        if self.is_empty() {
+            return Met::Yes;
+        }
+        let all: Vec<_> = self.expressions.iter().map(Some).collect();
+        let mut left = CONDITIONS;
+        let activation = context.activation(params);
+        let outcomes = match evaluation::run(&all, variables, &activation, &mut left) {
+            Ok(outcomes) => outcomes,
+            Err(why) => return self.failed(why),
+        };
+        let mut faults: Vec<String> = Vec::new();
+        for outcome in outcomes.into_iter().flatten() {
+            match outcome {
+                Ok(Outcome::Bool(false)) => return Met::No,
+                Ok(_) => {}
+                Err(fault) if faults.contains(&fault) => {}
+                Err(fault) => faults.push(fault),
+            }
+        }
+        match faults.as_slice() {
+            [] => Met::Yes,
+            [one] => self.failed(one.clone()),
+            several => self.failed(format!("[{}]", several.join(", "))),
         }
     }
+
+    fn failed(&self, why: String) -> Met {
+        match self.failure {
+            FailurePolicy::Fail => Met::Failed(why),
+            FailurePolicy::Ignore => Met::No,
+        }
+    }
+}
+
+/// The variable `request`.
+fn asked(request: &Request<'_>, target: &Target) -> Value {
+    let mut asked = json!({
+        "uid": "",
+        "kind": target.kind,
+        "resource": target.resource,
+        "requestKind": request.target.kind,
+        "requestResource": request.target.resource,
+        "operation": request.operation.as_str(),
+        "userInfo": request.user,
+        "dryRun": request.dry_run,
+        "options": request.options,
+    });
+    for (member, value) in [
+        ("subResource", request.subresource),
+        ("requestSubResource", request.subresource),
+        ("name", request.name),
+        ("namespace", request.namespace),
+    ] {
+        if !value.is_empty() {
+            asked[member] = value.into();
+        }
+    }
+    asked
+}
+
+/// What expressions are shown of a namespace.
+fn shown(namespace: &Object) -> Value {
+    let members = [
+        "name",
+        "generateName",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "labels",
+        "annotations",
+        "finalizers",
+    ];
+    let metadata = namespace.get("metadata").unwrap_or(&Value::Null);
+    let known = members.iter().filter_map(|member| {
+        let value = metadata.get(*member)?;
+        Some(((*member).to_owned(), value.clone()))
+    });
+    let mut shown = json!({"metadata": known.collect::<Object>()});
+    for part in ["spec", "status"] {
+        shown[part] = namespace.get(part).cloned().unwrap_or_else(|| json!({}));
+    }
+    shown
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use insula_cel::{Environment, Field, ObjectType, Program, Type};
+use insula_cel::{Environment, Field, ObjectType, Plan, Program, Type};
 
 /// What an expression is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,32 @@ pub enum Role {
     Apply,
     /// How an object is to be patched.
     Patch,
+}
+
+/// An expression that can be evaluated, or why it cannot.
+#[derive(Debug)]
+pub(crate) struct Expression {
+    /// As it was written.
+    pub source: String,
+    /// How it is evaluated.
+    pub plan: Result<Plan, String>,
+    /// How deep it is.
+    pub depth: usize,
+}
+
+impl Expression {
+    fn new(source: &str, compiled: Result<Program, String>) -> Self {
+        let depth = compiled.as_ref().map_or(0, Program::depth);
+        let plan = compiled.and_then(|program| {
+            let plan = Plan::new(&program);
+            plan.map_err(|why| format!("program instantiation failed: {why}"))
+        });
+        Self {
+            source: source.to_owned(),
+            plan,
+            depth,
+        }
+    }
 }
 
 /// Compiles the expressions of one configuration.
@@ -96,6 +122,17 @@ impl Compiler {
         compiled
     }
 
+    /// An expression that was accepted once.
+    pub(crate) fn expression(&self, source: &str, role: Role) -> Expression {
+        Expression::new(source, self.compile(source, role))
+    }
+
+    /// A variable that was accepted once.
+    pub(crate) fn variable(&mut self, name: &str, source: &str) -> Expression {
+        let compiled = self.declare(name, source);
+        Expression::new(source, compiled)
+    }
+
     fn environment(&self, role: Role) -> Environment {
         let mut environment = BASE.clone();
         if self.params {
@@ -118,7 +155,7 @@ impl Compiler {
             environment = environment.with("variables", Type::Object(Arc::new(of)));
         }
         if matches!(role, Role::Apply | Role::Patch) {
-            environment = environment.with_mutation().with_object(Arc::clone(&PATCH));
+            environment = environment.with_mutation();
         }
         environment
     }
@@ -129,7 +166,7 @@ impl Role {
     fn results(self) -> &'static [Type] {
         static OBJECT: LazyLock<[Type; 1]> = LazyLock::new(|| [object("Object", &[])]);
         static PATCHES: LazyLock<[Type; 1]> =
-            LazyLock::new(|| [Type::list(Type::Object(Arc::clone(&PATCH)))]);
+            LazyLock::new(|| [Type::list(object("JSONPatch", &[]))]);
         match self {
             Self::Condition | Self::Validation => &[Type::Bool],
             Self::Message => &[Type::String],
@@ -140,18 +177,6 @@ impl Role {
         }
     }
 }
-
-/// An operation of a JSON patch.
-static PATCH: LazyLock<Arc<ObjectType>> = LazyLock::new(|| {
-    let text = || Type::String;
-    let fields = [
-        ("op", text()),
-        ("path", text()),
-        ("from", text()),
-        ("value", Type::Dyn),
-    ];
-    Arc::new(object_type("JSONPatch", &fields))
-});
 
 /// What every expression sees.
 static BASE: LazyLock<Environment> = LazyLock::new(|| {

@@ -12,7 +12,9 @@
 
 mod condition;
 mod criteria;
+mod evaluation;
 mod expression;
+pub mod policy;
 mod refusal;
 mod request;
 pub mod review;

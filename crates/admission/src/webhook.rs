@@ -8,6 +8,7 @@ use insula_kinds::{Object, Value};
 
 use crate::condition::{Conditions, Context, Met};
 use crate::criteria::{Criteria, Served};
+use crate::expression::Compiler;
 use crate::refusal::Refusal;
 use crate::request::{Request, Subject, Target, meta};
 use crate::review::Version;
@@ -173,7 +174,7 @@ impl Webhook {
                 Some(_) => SideEffects::Some,
             },
             criteria: Criteria::of_webhook(hook),
-            conditions: Conditions::of_webhook(&hook["matchConditions"], failure),
+            conditions: Conditions::new(&hook["matchConditions"], &Compiler::new(false), failure),
         }
     }
 
@@ -202,7 +203,7 @@ impl Webhook {
     ///
     /// If one cannot be evaluated, and that is not to be ignored.
     pub fn applies(&self, context: &Context<'_>) -> Result<bool, Refusal> {
-        match self.conditions.met(context) {
+        match self.conditions.met(context, None, &[]) {
             Met::Yes => Ok(true),
             Met::No => Ok(false),
             Met::Failed(why) => {

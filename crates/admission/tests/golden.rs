@@ -15,6 +15,34 @@ fn policies_and_bindings_are_judged_as_kubernetes_judges_them() {
     replay(include_str!("data/golden-vap.jsonl"), 22);
 }
 
+#[test]
+fn changes_of_a_right_configuration_are_judged_as_kubernetes_judges_them() {
+    let lines = |text: &'static str| {
+        let lines = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.collect::<Vec<_>>()
+    };
+    let bases = lines(include_str!("data/bases.jsonl"));
+    for row in lines(include_str!("data/create.jsonl")) {
+        let base = bases.iter().find(|base| base["name"] == row["of"]).unwrap();
+        let mut changed = base["object"].clone();
+        for (pointer, value) in row["set"].as_object().unwrap() {
+            let (parent, name) = pointer.rsplit_once('/').unwrap();
+            let parent = changed.pointer_mut(parent).unwrap();
+            match (parent, value) {
+                (Value::Object(members), Value::Null) => drop(members.remove(name)),
+                (Value::Array(list), value) => list[name.parse::<usize>().unwrap()] = value.clone(),
+                (parent, value) => parent[name] = value.clone(),
+            }
+        }
+        let object = changed.as_object().unwrap();
+        let verdict = validate::create(kind_of(object), object);
+        let said: Value = verdict.errors.iter().map(ToString::to_string).collect();
+        assert_eq!(said, row["says"], "{} {}", row["of"], row["set"]);
+    }
+}
+
 fn replay(golden: &str, cases: usize) {
     let mut seen = 0;
     for line in golden.lines() {

@@ -111,6 +111,7 @@ impl Answer {
                 })
             }
         };
+        answer.warnings.extend_from_slice(refusal.warnings());
         if let Some(seconds) = refusal.retry_after {
             answer = answer.header(RETRY_AFTER, HeaderValue::from(seconds));
         }

@@ -74,6 +74,8 @@ struct Notes {
     constraint: Option<&'static str>,
     decision: Option<Decision>,
     name: Option<String>,
+    /// What others want to be known: those who admit requests.
+    annotations: Vec<(String, String)>,
     /// Whatever is said from here on may repeat what was sent.
     body_read: bool,
 }
@@ -177,6 +179,11 @@ impl<'a> Record<'a> {
     /// The object has a name which the path does not say.
     pub fn named(&mut self, name: &str) {
         self.note(|notes| notes.name = Some(name.to_owned()));
+    }
+
+    /// Others want this to be known.
+    pub fn annotated(&mut self, annotations: Vec<(String, String)>) {
+        self.note(|notes| notes.annotations = annotations);
     }
 
     /// The answer is about to be sent: with this code, or with this refusal.

@@ -12,6 +12,7 @@ use insula_core::{Principal, Space, Spaces, Verb};
 use insula_kinds::selector::FieldSelector;
 
 use crate::cache::Life;
+use crate::errand::Errand;
 use crate::query::Query;
 use crate::registry::{Address, Registry, core_kind, no_such_tenant};
 use crate::route::{ResourcePath, below_prefix};
@@ -30,6 +31,8 @@ pub struct Granted {
     /// The name that the request is about: in the path, or chosen by a list.
     name: Option<String>,
     reason: String,
+    /// What comes about on the way, beside the answer.
+    errand: Arc<Errand>,
 }
 
 /// A decision, and what it rests on.
@@ -73,6 +76,11 @@ impl Granted {
     /// What is asked.
     pub const fn path(&self) -> &ResourcePath {
         &self.path
+    }
+
+    /// What comes about on the way, beside the answer.
+    pub fn errand(&self) -> &Errand {
+        &self.errand
     }
 
     /// Why it may be done.
@@ -156,6 +164,7 @@ pub async fn authorize(
         path,
         name,
         reason,
+        errand: Arc::default(),
     })
 }
 

@@ -296,8 +296,8 @@ impl Cache {
             let Some(life) = life.upgrade() else {
                 return false;
             };
-            // Both are asked, each for itself.
-            let kept = life.keeps_policy() | life.keeps_apis();
+            // All are asked, each for itself.
+            let kept = life.keeps_policy() | life.keeps_apis() | life.keeps_admission();
             life.noted.store(kept, Ordering::Release);
             kept
         });

@@ -6,6 +6,7 @@
 //! space is decided in `insula-access`. No engine, no provider and no kind is named here
 //! except where Kubernetes has a rule for that kind only.
 
+pub mod admit;
 mod allocate;
 pub mod answer;
 pub mod apis;
@@ -19,6 +20,7 @@ mod connection;
 mod conversion;
 pub mod documents;
 pub mod egress;
+pub mod errand;
 pub mod form;
 pub mod impersonate;
 pub mod intake;

@@ -53,7 +53,7 @@ pub enum Work {
 }
 
 /// All seats of a server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Shares {
     reads: Arc<Pool>,
     heavy: Arc<Pool>,

@@ -206,9 +206,16 @@ where
             record.reading();
             let body = receive(body, &app.limits).await?;
             let work = Work::of(&app.registry, &granted, query);
-            let _seat = app.shares.enter(payer, work).await?;
-            let answer = write(app, &granted, parts, query, accepted, record, body).await?;
-            let answer = answer.warned(deprecation(&granted));
+            let errand = granted.errand();
+            errand.asked(query.get("fieldManager"), query.get("fieldValidation"));
+            errand.sit(&app.shares, payer, work).await?;
+            let written = write(app, &granted, parts, query, accepted, record, body).await;
+            errand.stand_up().await;
+            record.annotated(errand.take_annotations());
+            // Others may have something to say to whoever is refused, too.
+            let warnings = errand.take_warnings();
+            let answer = written.map_err(|refusal| refusal.warned(warnings.clone()))?;
+            let answer = answer.warned(warnings).warned(deprecation(&granted));
             Ok(answer.paced(app.shares.turns(payer)))
         }
     }

@@ -1,6 +1,8 @@
 //! Why a request was refused, as clients are told: the one table of codes, reasons and
 //! wordings.
 
+use std::borrow::Cow;
+
 use insula_access::rbac::ResourceAct;
 use insula_core::{Principal, Revision};
 use insula_kinds::{FieldError, Kind, validate};
@@ -11,7 +13,7 @@ use serde_json::{Value, json};
 pub struct Refusal {
     /// The HTTP code.
     pub code: u16,
-    reason: &'static str,
+    reason: Cow<'static, str>,
     message: String,
     /// Boxed, so that the way without refusals carries little.
     details: Option<Box<Value>>,
@@ -20,6 +22,17 @@ pub struct Refusal {
     pub retry_after: Option<u32>,
     /// The body is this text instead of a `Status`.
     pub plain: Option<&'static str>,
+    /// What others have to do with it, if anybody has.
+    others: Option<Box<Others>>,
+}
+
+/// What others have to do with a refusal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Others {
+    /// It is in their words.
+    words: bool,
+    /// What they want the caller to know.
+    warnings: Vec<String>,
 }
 
 /// What handlers answer.
@@ -41,7 +54,7 @@ impl Refusal {
             "code": self.code,
         });
         if !self.reason.is_empty() {
-            status["reason"] = self.reason.into();
+            status["reason"] = self.reason.as_ref().into();
         }
         if let Some(details) = &self.details {
             status["details"] = details.as_ref().clone();
@@ -55,8 +68,36 @@ impl Refusal {
     }
 
     /// The reason, empty if Kubernetes gives none.
-    pub const fn reason(&self) -> &'static str {
-        self.reason
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// Whether the name is taken, as this server found out: others may say so, too.
+    pub fn is_taken(&self) -> bool {
+        self.reason == "AlreadyExists" && !self.others.as_ref().is_some_and(|others| others.words)
+    }
+
+    /// What others want the caller to know.
+    pub fn warnings(&self) -> &[String] {
+        self.others.as_ref().map_or(&[], |others| &others.warnings)
+    }
+
+    /// With what others want the caller to know.
+    #[must_use]
+    pub fn warned(mut self, warnings: Vec<String>) -> Self {
+        if !warnings.is_empty() {
+            self.others.get_or_insert_default().warnings = warnings;
+        }
+        self
+    }
+
+    /// Somebody whom the space has asked does not admit it.
+    pub fn not_admitted(refusal: insula_admission::Refusal) -> Self {
+        let mut told = Self::new(refusal.code, "", refusal.message);
+        told.reason = refusal.reason.into();
+        told.details = refusal.details.map(Box::new);
+        told.others.get_or_insert_default().words = true;
+        told
     }
 
     /// The causes in the details.
@@ -410,12 +451,13 @@ impl Refusal {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
-            reason,
+            reason: Cow::Borrowed(reason),
             message: message.into(),
             details: None,
             proceed: None,
             retry_after: None,
             plain: None,
+            others: None,
         }
     }
 

@@ -222,7 +222,7 @@ pub async fn ensure(registry: &Registry, name: &TenantName) -> Result<()> {
     )
     .await;
     match made {
-        Err(refusal) if refusal.reason() != "AlreadyExists" => Err(refusal),
+        Err(refusal) if !refusal.is_taken() => Err(refusal),
         _ => Ok(()),
     }
 }

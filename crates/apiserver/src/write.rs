@@ -7,14 +7,14 @@ mod metadata;
 mod modify;
 mod patch;
 pub(crate) mod rights;
-mod rules;
+pub(crate) mod rules;
 mod update;
 
 use std::sync::Arc;
 
 pub use admission::insula_extra;
 pub use create::{create, create_object};
-pub use delete::{DeleteOptions, Deleted, delete, delete_collection, remove};
+pub use delete::{DeleteOptions, Deleted, delete, delete_collection, remove, remove_for};
 pub use modify::{Modified, Modify, modify};
 pub use patch::{PatchFormat, patch, patched, read_options};
 pub use rules::encoded;

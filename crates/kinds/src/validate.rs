@@ -4,7 +4,6 @@
 //! without unknown fields. What remains to be said are rules: those of metadata, which
 //! all kinds share, and those of one kind.
 
-mod admission;
 mod amount;
 mod batch;
 pub mod check;

@@ -385,3 +385,14 @@ fn tokens(more: &str) -> String {
     text.push_str(more);
     text
 }
+
+/// Webhooks of tests are on loopback.
+pub fn loopback() -> egress::Settings {
+    egress::Settings {
+        allow: ["127.0.0.0/8", "::1"]
+            .iter()
+            .flat_map(|block| block.parse())
+            .collect(),
+        ..egress::Settings::default()
+    }
+}

@@ -1,6 +1,7 @@
 //! An event of `audit.k8s.io/v1`, at the level `Metadata`.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use http::header::USER_AGENT;
@@ -119,6 +120,9 @@ struct Annotations<'a> {
     #[serde(rename = "insula.dev/tenant")]
     #[serde(skip_serializing_if = "Option::is_none")]
     tenant: Option<&'a str>,
+    /// Those who write them cannot take the names of the others: theirs begin otherwise.
+    #[serde(flatten)]
+    others: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
 }
 
 /// The longest that a client may make a name, a message or its agent in the log. Names in
@@ -186,8 +190,11 @@ impl Ending<'_> {
 }
 
 impl Annotations<'_> {
-    const fn is_empty(&self) -> bool {
-        self.decision.is_none() && self.space.is_none() && self.tenant.is_none()
+    fn is_empty(&self) -> bool {
+        self.decision.is_none()
+            && self.space.is_none()
+            && self.tenant.is_none()
+            && self.others.is_empty()
     }
 }
 
@@ -264,7 +271,18 @@ fn annotations(notes: &Notes) -> Annotations<'_> {
             Spaces::One(space) => called(space),
         }),
         tenant: notes.principal.as_ref().map(|who| called(&who.home)),
+        others: notes.annotations.iter().filter_map(other).collect(),
     }
+}
+
+/// What others want to be known, bounded and under names that are theirs.
+fn other((key, value): &(String, String)) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
+    let ours = ["authorization.k8s.io/", "insula.dev/"];
+    if ours.iter().any(|prefix| key.starts_with(prefix)) {
+        return None;
+    }
+    let short = |text| cut(Cow::Borrowed(text), LONGEST);
+    Some((short(key.as_str()), short(value.as_str())))
 }
 
 fn called(space: &Space) -> &str {

@@ -14,7 +14,7 @@ use super::collection::{Collection, Put};
 use super::entry::Stored;
 use crate::registry::core_kind;
 use crate::served::Shelfmark;
-use crate::{apis, built_in, policy};
+use crate::{admit, apis, built_in, policy};
 
 /// Keeps the cache up to date.
 pub struct Feed {
@@ -206,6 +206,11 @@ impl Feed {
                     && let Some(life) = cache.life(&part.space)
                 {
                     life.touch(revision);
+                }
+                if admit::decides_admission(kind)
+                    && let Some(life) = cache.life(&part.space)
+                {
+                    life.admit_anew(revision);
                 }
                 if kind == self.definitions {
                     cache.redefine(&part.space, &recorded.events, revision);

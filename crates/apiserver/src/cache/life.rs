@@ -7,6 +7,7 @@ use insula_core::Revision;
 use tokio::sync::Notify;
 
 use super::entry::Stored;
+use crate::admit::Configured;
 use crate::apis::Apis;
 use crate::policy::Compiled;
 
@@ -24,6 +25,8 @@ pub struct Life {
     access: AtomicU64,
     /// The revision of the last change to the kinds that users define and it serves.
     serving: AtomicU64,
+    /// The revision of the last change to who admits requests.
+    admitting: AtomicU64,
     over: AtomicBool,
     /// Whether it is among those whose memory is given back when nobody asks.
     pub(super) noted: AtomicBool,
@@ -32,6 +35,8 @@ pub struct Life {
     pub(crate) policy: RwLock<Option<Compiled>>,
     /// The kinds that users define, made ready to serve, while somebody asks.
     pub(crate) apis: RwLock<Option<Arc<Apis>>>,
+    /// Webhooks and policies made ready to admit requests, while somebody asks.
+    pub(crate) admission: RwLock<Option<Arc<Configured>>>,
 }
 
 impl Life {
@@ -44,11 +49,13 @@ impl Life {
             birth,
             access: AtomicU64::new(birth.get()),
             serving: AtomicU64::new(birth.get()),
+            admitting: AtomicU64::new(birth.get()),
             over: AtomicBool::new(false),
             noted: AtomicBool::new(false),
             changed: Notify::new(),
             policy: RwLock::new(None),
             apis: RwLock::new(None),
+            admission: RwLock::new(None),
         }
     }
 
@@ -61,6 +68,16 @@ impl Life {
     /// change.
     pub fn serving(&self) -> Revision {
         Revision::new(self.serving.load(Ordering::Acquire))
+    }
+
+    /// Which state of the webhooks and policies is the current one: grows with every change.
+    pub fn admitting(&self) -> Revision {
+        Revision::new(self.admitting.load(Ordering::Acquire))
+    }
+
+    /// Something changed that decides who admits requests.
+    pub(super) fn admit_anew(&self, revision: Revision) {
+        self.admitting.fetch_max(revision.get(), Ordering::AcqRel);
     }
 
     /// Whether the tenant is gone.

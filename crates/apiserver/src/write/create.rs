@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use insula_admission::Operation;
 use insula_core::Space;
 use insula_custom::Verdict;
 use insula_kinds::{FieldError, Kind, Object, kinds, prepare, time};
@@ -10,6 +11,7 @@ use insula_store::{Expect, Outcome, Transaction};
 use uuid::Uuid;
 
 use super::{Done, admission, metadata, rights, rules};
+use crate::admit::{self, Act};
 use crate::allocate::Allocator;
 use crate::apis;
 use crate::authorize::Granted;
@@ -30,6 +32,14 @@ const NAMES_TRIED: usize = 8;
 
 /// What is said to names that some kinds allow and no key has room for.
 const LONGEST_NAME: usize = 1024;
+
+/// What a new object has not, whatever anybody says.
+const SERVERS: &[&str] = &[
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "resourceVersion",
+    "managedFields",
+];
 
 /// Creates the object in the body.
 pub async fn create(
@@ -96,6 +106,9 @@ impl Draft<'_> {
             return Err(Refusal::plain_error(why));
         }
         rules::fill(kind, &mut self.object)?;
+        let now = time::now();
+        stamp(&mut self.object, &now);
+        self.mutate(registry).await?;
         let stored = kind.storage();
         if stored.kind == "LimitRange" && metadata::text(&self.object, "generateName").is_none() {
             // The one kind that needs no name: it is looked for in its namespace only.
@@ -118,29 +131,69 @@ impl Draft<'_> {
                 .to_owned(),
         };
         let Some(prefix) = generate else {
-            return self.commit(registry, kind, &address).await;
+            return self.commit(registry, kind, &address, &now).await;
         };
         for _ in 0..NAMES_TRIED {
             address.name = names::generated(&prefix);
             metadata::of(&mut self.object).insert("name".to_owned(), address.name.as_str().into());
-            match self.commit(registry, kind, &address).await {
-                Err(refusal) if refusal.reason() == "AlreadyExists" => {}
+            match self.commit(registry, kind, &address, &now).await {
+                Err(refusal) if refusal.is_taken() => {}
                 done => return done,
             }
         }
         Err(Refusal::no_name_found(kind, &address.name))
     }
 
-    async fn commit(&self, registry: &Registry, kind: &Served, address: &Address) -> Result<Done> {
+    /// Lets others change it who may, before it has a name that it does not bring along.
+    async fn mutate(&mut self, registry: &Registry) -> Result<()> {
+        let Some(by) = self.by else {
+            return Ok(());
+        };
+        let address = Address {
+            kind: self.kind.storage(),
+            space: self.space.clone(),
+            namespace: self.namespace.map(str::to_owned),
+            name: metadata::text(&self.object, "name")
+                .unwrap_or("")
+                .to_owned(),
+        };
+        let mut act = Act::new(registry, by, Operation::Create, self.kind, &address);
+        act.dry_run = self.dry_run;
+        if !act.concerns_anybody() {
+            return Ok(());
+        }
+        // Who creates into nothing is told so, and nobody else is.
+        Gate::open(registry, self.kind, &address).await?;
+        metadata::place(&mut self.object, self.kind, &address)?;
+        let own = metadata::of(&mut self.object).clone();
+        admit::mutate(&act, Some(&mut self.object), None).await?;
+        let metadata = metadata::of(&mut self.object);
+        SERVERS
+            .iter()
+            .for_each(|member| drop(metadata.remove(*member)));
+        for member in ["uid", "creationTimestamp"] {
+            metadata.extend(own.get(member).map(|is| (member.to_owned(), is.clone())));
+        }
+        // The name may be another now.
+        metadata.remove("selfLink");
+        Ok(())
+    }
+
+    async fn commit(
+        &self,
+        registry: &Registry,
+        kind: &Served,
+        address: &Address,
+        now: &str,
+    ) -> Result<Done> {
         if built_in::is_one(&address.kind, &address.within()) {
             return Err(Refusal::already_exists(kind, &address.name));
         }
         let mut object = self.object.clone();
         metadata::place(&mut object, kind, address)?;
         let gate = Gate::open(registry, kind, address).await?;
-        let now = time::now();
         admission::admit_pod(registry, address, &mut object).await?;
-        complete(registry, kind, address, &mut object, &now);
+        complete(registry, kind, address, &mut object, now);
         let by = self.by.map(|by| by.principal().as_ref());
         admission::admit_request(address, &mut object, by);
         admission::refuse_masters(address, &object)?;
@@ -161,8 +214,13 @@ impl Draft<'_> {
         if !errors.is_empty() {
             return Err(Refusal::invalid(kind, &address.name, &errors));
         }
+        if let Some(by) = self.by {
+            let mut act = Act::new(registry, by, Operation::Create, kind, address);
+            act.dry_run = self.dry_run;
+            admit::validate(&act, Some(&object), None).await?;
+        }
         let value = rules::stored(registry, kind, &object).await?;
-        let object = put(registry, kind, address, gate, value, &now, self.dry_run).await?;
+        let object = put(registry, kind, address, gate, value, now, self.dry_run).await?;
         Ok(Done {
             object,
             created: true,
@@ -232,7 +290,6 @@ fn checks_of(transaction: &Transaction) -> Transaction {
 
 /// Everything that the server adds to a new object.
 fn complete(registry: &Registry, kind: &Served, address: &Address, object: &mut Object, now: &str) {
-    stamp(object, now);
     let uid = metadata::text(object, "uid").unwrap_or("").to_owned();
     let mut allocator = Allocator::new(registry, &address.space);
     let (ips, ports) = allocator.parts();
@@ -251,13 +308,8 @@ fn complete(registry: &Registry, kind: &Served, address: &Address, object: &mut 
 /// What the server says about every new object.
 fn stamp(object: &mut Object, now: &str) {
     let metadata = metadata::of(object);
-    for member in [
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "resourceVersion",
-        "managedFields",
-    ] {
-        metadata.remove(member);
+    for member in SERVERS {
+        metadata.remove(*member);
     }
     metadata.insert("uid".to_owned(), Uuid::new_v4().to_string().into());
     metadata.insert("creationTimestamp".to_owned(), now.into());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::{TryStreamExt, stream};
+use insula_admission::Operation;
 use insula_core::{Revision, SYSTEM, Space};
 use insula_custom::condition::{self, Condition, set_condition};
 use insula_kinds::{FieldError, Kind, Object, Value, protobuf, time, types};
@@ -10,7 +11,8 @@ use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
 use super::metadata;
-use super::rules::encoded;
+use super::rules::{self, encoded};
+use crate::admit::{self, Act};
 use crate::apis;
 use crate::authorize::Granted;
 use crate::built_in;
@@ -36,6 +38,8 @@ pub struct DeleteOptions {
     grace: Option<i64>,
     uid: Option<String>,
     revision: Option<String>,
+    /// As they were given.
+    object: Object,
 }
 
 /// What became of a deletion.
@@ -89,6 +93,7 @@ impl DeleteOptions {
             grace: object.get("gracePeriodSeconds").and_then(Value::as_i64),
             uid: precondition("uid"),
             revision: precondition("resourceVersion"),
+            object: object.clone(),
         })
     }
 
@@ -172,7 +177,8 @@ pub async fn delete(
     let path = granted.path();
     let kind = path.of();
     let address = granted.address()?;
-    let deleted = remove(registry, kind, &address, &options).await?;
+    let act = Act::new(registry, granted, Operation::Delete, &path.kind, &address);
+    let deleted = remove_for(registry, kind, &address, &options, Some(act)).await?;
     deleted.ok_or_else(|| Refusal::not_found(kind, &address.name))
 }
 
@@ -203,7 +209,10 @@ pub async fn delete_collection(
     let options = &options;
     stream::iter(addresses)
         .try_for_each_concurrent(AT_ONCE, |address| async move {
-            remove(registry, kind, &address, options).await.map(drop)
+            let mut act = Act::new(registry, granted, Operation::Delete, kind, &address);
+            act.name = "";
+            let removed = remove_for(registry, kind, &address, options, Some(act)).await;
+            removed.map(drop)
         })
         .await?;
     Ok(listing)
@@ -216,6 +225,22 @@ pub async fn remove(
     address: &Address,
     options: &DeleteOptions,
 ) -> Result<Option<Deleted>> {
+    remove_for(registry, kind, address, options, None).await
+}
+
+/// The same, if others admit it whom somebody's wish concerns.
+pub async fn remove_for(
+    registry: &Registry,
+    kind: &Kind,
+    address: &Address,
+    options: &DeleteOptions,
+    act: Option<Act<'_>>,
+) -> Result<Option<Deleted>> {
+    let act = act.map(|act| Act {
+        dry_run: options.dry_run,
+        options: Some(&options.object),
+        ..act
+    });
     refuse_the_immortal(registry, kind, address).await?;
     // What the cache has is nearly always what is there. An answer that changes nothing must
     // not be about the past, so it is given only after another look.
@@ -234,7 +259,7 @@ pub async fn remove(
             current = registry.fresh(address).await?;
             continue;
         };
-        match attempt(registry, kind, address, options, &object).await {
+        match attempt(registry, kind, address, options, act.as_ref(), &object).await {
             Ok(Attempt::Done(deleted)) => return Ok(Some(deleted)),
             Ok(Attempt::Unchanged(deleted)) if certain => return Ok(Some(deleted)),
             Ok(Attempt::Lost(at)) => {
@@ -242,9 +267,16 @@ pub async fn remove(
                 current = registry.cached(address);
             }
             Err(refusal) if certain => return Err(refusal),
-            Ok(Attempt::Unchanged(_)) | Err(_) => {
+            undone => {
                 certain = true;
                 current = registry.fresh(address).await?;
+                let now = current.as_ref().map(|current| current.revision);
+                // Nobody is asked twice about the same.
+                if now == Some(object.revision)
+                    && !matches!(undone, Ok(Attempt::Done(_) | Attempt::Lost(_)))
+                {
+                    return undone.map(Attempt::deleted);
+                }
             }
         }
     }
@@ -258,15 +290,37 @@ enum Attempt {
     Lost(Revision),
 }
 
+impl Attempt {
+    fn deleted(self) -> Option<Deleted> {
+        match self {
+            Self::Done(deleted) | Self::Unchanged(deleted) => Some(deleted),
+            Self::Lost(_) => None,
+        }
+    }
+}
+
 async fn attempt(
     registry: &Registry,
     kind: &Kind,
     address: &Address,
     options: &DeleteOptions,
+    act: Option<&Act<'_>>,
     current: &Arc<Stored>,
 ) -> Result<Attempt> {
     let mut object = current.tree();
     check_preconditions(kind, address, options, current, &object)?;
+    if let Some(act) = act.filter(|act| act.concerns_anybody()) {
+        let shown;
+        let old = match act.kind.custom() {
+            None => &object,
+            Some(_) => {
+                shown = rules::shown(registry, act.kind, current).await?;
+                &shown
+            }
+        };
+        admit::mutate(act, None, Some(old)).await?;
+        admit::validate(act, None, Some(old)).await?;
+    }
     if address.kind.is(apis::definitions()) {
         hold_definition(&mut object);
     }

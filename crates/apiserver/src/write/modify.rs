@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use insula_admission::Operation;
 use insula_core::Revision;
 use insula_kinds::{FieldError, Object, time};
 use insula_store::{Outcome, Transaction};
@@ -10,6 +11,7 @@ use serde_json::json;
 
 use super::create::Gate;
 use super::{Done, metadata, rights, rules};
+use crate::admit::{self, Act};
 use crate::allocate;
 use crate::authorize::Granted;
 use crate::cache::{Stored, without_revision};
@@ -46,6 +48,22 @@ impl<'a> Modify<'a> {
             dry_run: false,
             by: None,
         }
+    }
+}
+
+impl<'a> Modify<'a> {
+    /// As those see it who admit it; nothing if it is the server itself.
+    fn act(&self, registry: &'a Registry) -> Option<Act<'a>> {
+        let mut act = Act::new(
+            registry,
+            self.by?,
+            Operation::Update,
+            self.kind,
+            self.address,
+        );
+        act.subresource = self.subresource;
+        act.dry_run = self.dry_run;
+        Some(act)
     }
 }
 
@@ -138,6 +156,12 @@ async fn attempt(
     check_preconditions(registry, request, current, &old, &new)?;
     rules::fill(kind, &mut new)?;
     settle_metadata(request, &old, &mut new)?;
+    let act = request.act(registry);
+    if let Some(act) = &act
+        && admit::mutate(act, Some(&mut new), Some(&old)).await?
+    {
+        settle_metadata(request, &old, &mut new)?;
+    }
     rules::prepare_changed(&judged, request.subresource, &old, &mut new, &time::now());
     allocate::for_update(registry, request.address, &mut new);
     let change = rights::Change {
@@ -152,6 +176,9 @@ async fn attempt(
         return Err(Refusal::invalid(kind, name, &verdict.errors));
     }
     warnings.extend(verdict.warnings);
+    if let Some(act) = &act {
+        admit::validate(act, Some(&new), Some(&old)).await?;
+    }
     metadata::of(&mut new).remove("resourceVersion");
     metadata::of(&mut old).remove("resourceVersion");
     let value = rules::stored(registry, kind, &new).await?;

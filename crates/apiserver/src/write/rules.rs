@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use insula_admission::validate as admission;
 use insula_custom::{Change, Verdict, definition, settle_numbers};
 use insula_kinds::{FieldError, Kind, Object, convert, defaults, encode, prepare, validate};
 
@@ -90,6 +91,9 @@ pub fn judge_new(kind: &Served, object: &Object) -> Result<Verdict> {
     let stored = judged_as(kind);
     Ok(match &stored {
         Served::BuiltIn(id) if *id == apis::definitions() => of(definition::create(object)),
+        Served::BuiltIn(_) if admission::judges(&stored) => {
+            admitted(admission::create(&stored, object))
+        }
         Served::BuiltIn(_) if stored.group != kind.group => {
             let mut written = object.clone();
             convert::convert(&stored, kind, &mut written);
@@ -119,6 +123,9 @@ pub fn judge_change(
             None => of(definition::update(old, new)),
             Some(_) => of(definition::update_status(old, new)),
         },
+        Served::BuiltIn(_) if admission::judges(kind) => {
+            admitted(admission::update(kind, subresource, old, new))
+        }
         Served::BuiltIn(_) => only(validate::update(kind, subresource, old, new)),
         Served::Custom(custom) => {
             let known = validate::update_metadata(old, new);
@@ -188,6 +195,13 @@ fn scale(custom: &Custom) -> Option<insula_custom::Scale<'_>> {
 }
 
 fn of(verdict: definition::Verdict) -> Verdict {
+    Verdict {
+        errors: verdict.errors,
+        warnings: verdict.warnings,
+    }
+}
+
+fn admitted(verdict: admission::Verdict) -> Verdict {
     Verdict {
         errors: verdict.errors,
         warnings: verdict.warnings,

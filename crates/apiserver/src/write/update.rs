@@ -47,7 +47,7 @@ pub async fn update(
         let created = create_instead(registry, granted, &address, &written, options.dry_run).await;
         match created {
             // Somebody else was faster: then it is theirs that is replaced.
-            Err(refusal) if refusal.reason() == "AlreadyExists" && !options.dry_run => {}
+            Err(refusal) if refusal.is_taken() && !options.dry_run => {}
             done => return done,
         }
     }

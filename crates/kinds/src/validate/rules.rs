@@ -2,7 +2,7 @@
 
 use super::check::Errors;
 use super::tree::Node;
-use super::{admission, batch, core, network, pod, policy, rbac, review, storage, workload};
+use super::{batch, core, network, pod, policy, rbac, review, storage, workload};
 use crate::Kind;
 
 type Whole = fn(&Node<'_>, &mut Errors);
@@ -113,7 +113,6 @@ pub(super) fn rules(kind: &Kind) -> Rules {
         "networking.k8s.io" | "discovery.k8s.io" => network_rules(&kind.kind),
         "storage.k8s.io" => storage_rules(&kind.kind),
         "rbac.authorization.k8s.io" => rbac_rules(&kind.kind),
-        "admissionregistration.k8s.io" => admission_rules(&kind.kind),
         _ => other_rules(kind),
     }
 }
@@ -245,18 +244,6 @@ fn rbac_rules(kind: &str) -> Rules {
         "ClusterRoleBinding" => whole(rbac::cluster_role_binding)
             .with(rbac::keeps_role)
             .metas(3),
-        _ => NONE,
-    }
-}
-
-fn admission_rules(kind: &str) -> Rules {
-    match kind {
-        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
-            whole(admission::webhooks)
-        }
-        "MutatingAdmissionPolicy" | "ValidatingAdmissionPolicy" => whole(admission::policy),
-        "MutatingAdmissionPolicyBinding" => whole(admission::policy_binding),
-        "ValidatingAdmissionPolicyBinding" => whole(admission::validating_binding),
         _ => NONE,
     }
 }

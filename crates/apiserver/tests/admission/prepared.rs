@@ -1,24 +1,6 @@
-//! What new objects get that depends on their kind, on other objects, or on chance.
-
-use insula_testkit::server::{Answer, Client, TestServer};
 use serde_json::{Value, json};
 
-async fn tenant() -> anyhow::Result<(TestServer, Client)> {
-    let server = TestServer::start().await?;
-    let client = server.tenant("t1").await?;
-    Ok((server, client))
-}
-
-#[track_caller]
-fn refused(answer: &Answer, code: u16, reason: &str, message: &str) {
-    let status = answer.json();
-    assert_eq!(answer.status, code, "{}", answer.text());
-    assert_eq!(status["message"], message);
-    assert_eq!(status["code"], code);
-    assert_eq!(status["kind"], "Status");
-    assert_eq!(status["status"], "Failure");
-    assert_eq!(status["reason"].as_str().unwrap_or(""), reason);
-}
+use super::{refused, tenant};
 
 #[tokio::test]
 async fn a_pod_gets_the_priority_of_its_class_or_of_the_default_class() -> anyhow::Result<()> {

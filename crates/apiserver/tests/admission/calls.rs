@@ -1,0 +1,267 @@
+//! What webhooks are asked.
+
+use insula_testkit::webhook::{FakeWebhook, Reply};
+use serde_json::{Value, json};
+
+use super::{MAPS, configure, hook, hooked, map, tenant};
+
+#[tokio::test]
+async fn a_creation_is_shown_as_it_will_be() -> anyhow::Result<()> {
+    let webhook = FakeWebhook::start(Reply::Allow).await?;
+    let (_server, client) = hooked("validating", &webhook, json!({})).await?;
+    let path = format!("{MAPS}?fieldManager=me&fieldValidation=Strict");
+    let made = client.post(&path, &map("m")).await?.json();
+    let asked = webhook.heard().remove(0);
+    assert_eq!(asked.path, "/x?timeout=10s");
+    let asked = asked.body;
+    assert_eq!(asked["apiVersion"], "admission.k8s.io/v1");
+    let request = &asked["request"];
+    let mut object = request["object"].clone();
+    let mut expected = made.clone();
+    expected["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("resourceVersion");
+    assert_eq!(
+        object["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("resourceVersion"),
+        None
+    );
+    assert_eq!(object, expected);
+    for (member, value) in [
+        (
+            "kind",
+            json!({"group": "", "version": "v1", "kind": "ConfigMap"}),
+        ),
+        (
+            "resource",
+            json!({"group": "", "version": "v1", "resource": "configmaps"}),
+        ),
+        (
+            "requestKind",
+            json!({"group": "", "version": "v1", "kind": "ConfigMap"}),
+        ),
+        ("name", json!("m")),
+        ("namespace", json!("default")),
+        ("operation", json!("CREATE")),
+        ("oldObject", Value::Null),
+        ("dryRun", json!(false)),
+        (
+            "options",
+            json!({
+                "kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1",
+                "fieldManager": "me", "fieldValidation": "Strict",
+            }),
+        ),
+    ] {
+        assert_eq!(request[member], value, "{member}");
+    }
+    assert_eq!(request["userInfo"]["username"], "admin");
+    assert_eq!(
+        request["userInfo"]["extra"]["insula.dev/tenant"],
+        json!(["t1"])
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn updates_patches_and_deletions_show_what_was() -> anyhow::Result<()> {
+    let webhook = FakeWebhook::start(Reply::Allow).await?;
+    let (_server, client) = tenant().await?;
+    let made = client.post(MAPS, &map("m")).await?.json();
+    let hook = hook(&webhook, "w1.ex.io", json!({}));
+    configure(&client, "validating", "c1", &[hook]).await?;
+    let path = format!("{MAPS}/m");
+    let mut changed = made.clone();
+    changed["data"] = json!({"a": "c"});
+    let changed = client.put(&path, &changed).await?.json();
+    let merge = "merge";
+    let patched = client
+        .patch(&path, merge, &json!({"data": {"d": "e"}}))
+        .await?
+        .json();
+    client.delete(&path).await?;
+    let heard = webhook.heard();
+    let shown: Vec<_> = heard.iter().map(|heard| &heard.body["request"]).collect();
+    let operations: Vec<_> = shown.iter().map(|request| &request["operation"]).collect();
+    assert_eq!(operations, ["UPDATE", "UPDATE", "DELETE"]);
+    assert_eq!(shown[0]["oldObject"], made);
+    assert_eq!(shown[0]["object"]["data"], json!({"a": "c"}));
+    assert_eq!(shown[0]["options"]["kind"], "UpdateOptions");
+    assert_eq!(shown[1]["oldObject"], changed);
+    assert_eq!(shown[1]["object"]["data"], json!({"a": "c", "d": "e"}));
+    assert_eq!(shown[2]["object"], Value::Null);
+    assert_eq!(shown[2]["oldObject"], patched);
+    assert_eq!(shown[2]["options"]["kind"], "DeleteOptions");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_collection_is_deleted_one_by_one_and_without_names() -> anyhow::Result<()> {
+    let webhook = FakeWebhook::start(Reply::Allow).await?;
+    let (_server, client) = tenant().await?;
+    for name in ["m", "n"] {
+        client.post(MAPS, &map(name)).await?;
+    }
+    let hooks = [hook(&webhook, "w1.ex.io", json!({}))];
+    configure(&client, "mutating", "c1", &hooks).await?;
+    configure(&client, "validating", "c1", &hooks).await?;
+    assert_eq!(client.delete(MAPS).await?.status, 200);
+    let heard = webhook.heard();
+    assert_eq!(heard.len(), 4, "two objects, two sorts");
+    let mut names: Vec<_> = heard
+        .iter()
+        .map(|heard| {
+            let request = &heard.body["request"];
+            assert_eq!(request["name"], Value::Null);
+            request["oldObject"]["metadata"]["name"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    names.sort();
+    assert_eq!(names, ["m", "m", "n", "n"]);
+    assert_eq!(client.get(MAPS).await?.json()["items"], json!([]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_name_that_is_generated_is_shown_to_those_who_only_judge() -> anyhow::Result<()> {
+    let webhook = FakeWebhook::start(Reply::Allow).await?;
+    let (_server, client) = tenant().await?;
+    let hooks = [hook(&webhook, "w1.ex.io", json!({}))];
+    configure(&client, "mutating", "c1", &hooks).await?;
+    configure(&client, "validating", "c1", &hooks).await?;
+    let made = json!({"metadata": {"generateName": "g-"}});
+    let made = client.post(MAPS, &made).await?.json();
+    let heard = webhook.heard();
+    let [first, second] = [0, 1].map(|at| &heard[at].body["request"]);
+    for request in [first, second] {
+        assert_eq!(
+            request["object"]["metadata"]["uid"],
+            made["metadata"]["uid"]
+        );
+    }
+    assert_eq!(first["name"], Value::Null);
+    assert_eq!(first["object"]["metadata"]["name"], Value::Null);
+    assert_eq!(second["name"], made["metadata"]["name"]);
+    assert_eq!(
+        second["object"]["metadata"]["name"],
+        made["metadata"]["name"]
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_subresource_is_asked_about_by_who_wants_it() -> anyhow::Result<()> {
+    let webhook = FakeWebhook::start(Reply::Allow).await?;
+    let rules = |resource: &str| {
+        json!({"rules": [{
+            "apiGroups": [""], "apiVersions": ["v1"], "resources": [resource], "operations": ["UPDATE"],
+        }]})
+    };
+    let (_server, client) = tenant().await?;
+    let whole = FakeWebhook::start(Reply::Allow).await?;
+    let hooks = [
+        hook(&webhook, "w1.ex.io", rules("services/status")),
+        hook(&whole, "w2.ex.io", rules("services")),
+    ];
+    configure(&client, "validating", "c1", &hooks).await?;
+    let services = "/api/v1/namespaces/default/services";
+    let service = json!({"metadata": {"name": "s"}, "spec": {
+        "type": "LoadBalancer", "ports": [{"port": 80}],
+    }});
+    client.post(services, &service).await?;
+    let path = format!("{services}/s/status");
+    let merge = "merge";
+    let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}});
+    assert_eq!(client.patch(&path, merge, &status).await?.status, 200);
+    let request = &webhook.heard()[0].body["request"];
+    assert_eq!(request["subResource"], "status");
+    assert_eq!(request["requestSubResource"], "status");
+    assert_eq!(request["kind"]["kind"], "Service");
+    assert_eq!((webhook.calls(), whole.calls()), (1, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn another_version_is_shown_as_the_rule_wants_it() -> anyhow::Result<()> {
+    let webhook = FakeWebhook::start(Reply::Allow).await?;
+    let rules = json!({"rules": [{
+        "apiGroups": ["autoscaling"], "apiVersions": ["v2"],
+        "resources": ["horizontalpodautoscalers"], "operations": ["CREATE"],
+    }]});
+    let (_server, client) = hooked("validating", &webhook, rules).await?;
+    let path = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
+    let scaler = json!({"metadata": {"name": "h"}, "spec": {
+        "maxReplicas": 3, "targetCPUUtilizationPercentage": 50,
+        "scaleTargetRef": {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"},
+    }});
+    assert_eq!(client.post(path, &scaler).await?.status, 201);
+    let request = &webhook.heard()[0].body["request"];
+    assert_eq!(request["kind"]["version"], "v2");
+    assert_eq!(request["requestKind"]["version"], "v1");
+    assert_eq!(request["requestResource"]["version"], "v1");
+    assert_eq!(request["object"]["apiVersion"], "autoscaling/v2");
+    let metric = &request["object"]["spec"]["metrics"][0]["resource"];
+    assert_eq!(metric["target"]["averageUtilization"], 50);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_dry_run_is_said_to_be_one_and_kept_from_who_would_do_something() -> anyhow::Result<()> {
+    let webhook = FakeWebhook::start(Reply::Allow).await?;
+    let (_server, client) = hooked("mutating", &webhook, json!({})).await?;
+    let path = format!("{MAPS}?dryRun=All");
+    assert_eq!(client.post(&path, &map("m")).await?.status, 201);
+    let request = &webhook.heard()[0].body["request"];
+    assert_eq!(request["dryRun"], true);
+    assert_eq!(request["options"]["dryRun"], json!(["All"]));
+    assert_eq!(client.get(&format!("{MAPS}/m")).await?.status, 404);
+    Ok(())
+}
+
+#[tokio::test]
+async fn nobody_is_asked_about_configurations_of_admission() -> anyhow::Result<()> {
+    let webhook = FakeWebhook::start(Reply::Deny(json!({"message": "no"}))).await?;
+    let all = json!({"rules": [{
+        "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"], "operations": ["*"],
+    }]});
+    let (_server, client) = hooked("validating", &webhook, all).await?;
+    let path = format!("{}/validatingwebhookconfigurations/c1", super::HOOKS);
+    assert_eq!(client.get(&path).await?.status, 200);
+    assert_eq!(client.post(MAPS, &map("m")).await?.status, 400);
+    assert_eq!(client.delete(&path).await?.status, 200);
+    assert_eq!(client.post(MAPS, &map("m")).await?.status, 201);
+    assert_eq!(webhook.calls(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_service_of_the_space_is_called() -> anyhow::Result<()> {
+    let names = ["hook.default.svc"];
+    let webhook = FakeWebhook::named(&names, Reply::Allow).await?;
+    let mut config = webhook.client_config("/");
+    config["url"] = Value::Null;
+    let port = webhook.address().port();
+    let service = json!({"namespace": "default", "name": "hook", "path": "/p", "port": port});
+    config["service"] = service;
+    let (_server, client) = hooked("validating", &webhook, json!({"clientConfig": config})).await?;
+    let refused = client.post(MAPS, &map("m")).await?;
+    let why = format!(
+        "Internal error occurred: failed calling webhook \"w1.ex.io\": failed to call webhook: Post \"https://hook.default.svc:{port}/p?timeout=10s\": service \"hook\" not found"
+    );
+    super::refused(&refused, 500, "InternalError", &why);
+    let external = json!({"metadata": {"name": "hook"}, "spec": {
+        "type": "ExternalName", "externalName": "localhost",
+    }});
+    client
+        .post("/api/v1/namespaces/default/services", &external)
+        .await?;
+    assert_eq!(client.post(MAPS, &map("m")).await?.status, 201);
+    assert_eq!(webhook.heard()[0].path, "/p?timeout=10s");
+    Ok(())
+}

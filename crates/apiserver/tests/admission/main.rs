@@ -1,0 +1,95 @@
+//! What becomes of objects before they are stored, by the server and by others.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod answers;
+mod calls;
+mod mutation;
+mod prepared;
+mod tenants;
+
+use insula_testkit::server::{Answer, Audit, AuditLog, Client, Setup, TestServer, loopback};
+use insula_testkit::webhook::FakeWebhook;
+use serde_json::{Value, json};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1";
+
+/// A server that lets tenants have webhooks on loopback.
+async fn server() -> anyhow::Result<TestServer> {
+    let setup = Setup {
+        egress: loopback(),
+        ..Setup::default()
+    };
+    TestServer::start_with(setup).await
+}
+
+/// The same, with a log.
+async fn audited() -> anyhow::Result<(TestServer, AuditLog)> {
+    let log = AuditLog::default();
+    let setup = Setup {
+        audit: Some(Audit::Memory(log.clone())),
+        egress: loopback(),
+        ..Setup::default()
+    };
+    Ok((TestServer::start_with(setup).await?, log))
+}
+
+async fn tenant() -> anyhow::Result<(TestServer, Client)> {
+    let server = server().await?;
+    let client = server.tenant("t1").await?;
+    Ok((server, client))
+}
+
+fn map(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "data": {"a": "b"}})
+}
+
+/// A webhook of a configuration, about config maps if nothing else is said.
+fn hook(webhook: &FakeWebhook, name: &str, changes: Value) -> Value {
+    let mut hook = json!({
+        "name": name,
+        "clientConfig": webhook.client_config("/x"),
+        "rules": [{
+            "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
+            "operations": ["*"],
+        }],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    });
+    for (member, value) in changes.as_object().unwrap() {
+        hook[member] = value.clone();
+    }
+    hook
+}
+
+/// Configures webhooks, and waits until they are asked: that is at once.
+async fn configure(client: &Client, sort: &str, name: &str, hooks: &[Value]) -> anyhow::Result<()> {
+    let path = format!("{HOOKS}/{sort}webhookconfigurations");
+    let configuration = json!({"metadata": {"name": name}, "webhooks": hooks});
+    let made = client.post(&path, &configuration).await?;
+    anyhow::ensure!(made.status == 201, "{}", made.text());
+    Ok(())
+}
+
+/// A tenant with one webhook that is asked about config maps.
+async fn hooked(
+    sort: &str,
+    webhook: &FakeWebhook,
+    changes: Value,
+) -> anyhow::Result<(TestServer, Client)> {
+    let (server, client) = tenant().await?;
+    let hook = hook(webhook, "w1.ex.io", changes);
+    configure(&client, sort, "c1", &[hook]).await?;
+    Ok((server, client))
+}
+
+#[track_caller]
+fn refused(answer: &Answer, code: u16, reason: &str, message: &str) {
+    let status = answer.json();
+    assert_eq!(answer.status, code, "{}", answer.text());
+    assert_eq!(status["message"], message);
+    assert_eq!(status["code"], code);
+    assert_eq!(status["kind"], "Status");
+    assert_eq!(status["status"], "Failure");
+    assert_eq!(status["reason"].as_str().unwrap_or(""), reason);
+}

@@ -1,0 +1,164 @@
+//! Whose webhooks are asked about what.
+
+use insula_testkit::server::{Client, Setup, TestServer, loopback};
+use insula_testkit::webhook::{FakeWebhook, Reply};
+use serde_json::{Value, json};
+
+use super::{HOOKS, MAPS, configure, hook, map};
+
+/// A webhook about everything, at every place.
+fn everything(webhook: &FakeWebhook, name: &str) -> Value {
+    hook(
+        webhook,
+        name,
+        json!({"rules": [{
+            "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"], "operations": ["*"],
+        }]}),
+    )
+}
+
+async fn publish(
+    system: &Client,
+    sort: &str,
+    hooks: &[Value],
+    admits: Value,
+) -> anyhow::Result<()> {
+    let path = format!("{HOOKS}/{sort}webhookconfigurations");
+    let configuration = json!({
+        "metadata": {"name": "systems", "annotations": {"multi-tenancy.k8s.io/admit-tenants": admits}},
+        "webhooks": hooks,
+    });
+    let made = system.post(&path, &configuration).await?;
+    anyhow::ensure!(made.status == 201, "{}", made.text());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenants_webhook_sees_that_tenants_objects_only() -> anyhow::Result<()> {
+    let webhook = FakeWebhook::start(Reply::Deny(json!({"message": "no"}))).await?;
+    let server = super::server().await?;
+    let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
+    let system = server.system().await?;
+    configure(&one, "mutating", "c", &[everything(&webhook, "w.ex.io")]).await?;
+    for client in [&other, &system] {
+        assert_eq!(client.post(MAPS, &map("m")).await?.status, 201);
+    }
+    assert_eq!(webhook.calls(), 0);
+    assert_eq!(one.post(MAPS, &map("m")).await?.status, 400);
+    // Nor does it matter who writes: the system's people work in the tenant's space, too.
+    let path = "/api/v1/tenants/t1/namespaces/default/configmaps";
+    assert_eq!(system.post(path, &map("m")).await?.status, 400);
+    let request = &webhook.heard()[1].body["request"];
+    assert_eq!(request["object"]["metadata"]["tenant"], "t1");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_webhook_of_the_system_sees_tenants_if_it_says_so() -> anyhow::Result<()> {
+    let server = super::server().await?;
+    let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
+    let (silent, own) = (
+        FakeWebhook::start(Reply::Deny(json!({"message": "system only"}))).await?,
+        FakeWebhook::start(Reply::Allow).await?,
+    );
+    publish(
+        &system,
+        "validating",
+        &[everything(&silent, "w.ex.io")],
+        json!("false"),
+    )
+    .await?;
+    assert_eq!(tenant.post(MAPS, &map("m")).await?.status, 201);
+    assert_eq!(silent.calls(), 0);
+    let patch = json!([{"op": "replace", "path": "/metadata/annotations/multi-tenancy.k8s.io~1admit-tenants", "value": "true"}]);
+    let path = format!("{HOOKS}/validatingwebhookconfigurations/systems");
+    let patched = system.patch(&path, "json", &patch).await?;
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    configure(&tenant, "validating", "c", &[everything(&own, "o.ex.io")]).await?;
+    let answer = tenant.post(MAPS, &map("n")).await?;
+    assert_eq!(
+        answer.message(),
+        "admission webhook \"w.ex.io\" denied the request: system only"
+    );
+    assert_eq!((silent.calls(), own.calls()), (1, 1));
+    // Tenants do not see who it is that admits their requests.
+    let seen = tenant
+        .get(&format!("{HOOKS}/validatingwebhookconfigurations"))
+        .await?
+        .json();
+    assert_eq!(seen["items"].as_array().map(Vec::len), Some(1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_annotation_means_nothing_in_a_tenants_space() -> anyhow::Result<()> {
+    let webhook = FakeWebhook::start(Reply::Deny(json!({"message": "no"}))).await?;
+    let server = super::server().await?;
+    let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
+    publish(
+        &one,
+        "mutating",
+        &[everything(&webhook, "w.ex.io")],
+        json!("true"),
+    )
+    .await?;
+    assert_eq!(other.post(MAPS, &map("m")).await?.status, 201);
+    assert_eq!(
+        server.system().await?.post(MAPS, &map("m")).await?.status,
+        201
+    );
+    assert_eq!(webhook.calls(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_webhook_of_a_tenant_holds_up_its_deletion() -> anyhow::Result<()> {
+    let webhook = FakeWebhook::start(Reply::Deny(json!({"message": "never"}))).await?;
+    let setup = Setup {
+        controllers: true,
+        egress: loopback(),
+        ..Setup::default()
+    };
+    let server = TestServer::start_with(setup).await?;
+    let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
+    assert_eq!(tenant.post(MAPS, &map("m")).await?.status, 201);
+    configure(
+        &tenant,
+        "validating",
+        "c",
+        &[everything(&webhook, "w.ex.io")],
+    )
+    .await?;
+    assert_eq!(tenant.delete(&format!("{MAPS}/m")).await?.status, 400);
+    let mut watch = system.watch("/api/v1/tenants?watch=1").await?;
+    system.delete("/api/v1/tenants/t1").await?;
+    loop {
+        let event = watch.next().await?.unwrap();
+        if event["type"] == "DELETED" && event["object"]["metadata"]["name"] == "t1" {
+            break;
+        }
+    }
+    assert_eq!(webhook.calls(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_cannot_send_the_server_to_its_neighbours() -> anyhow::Result<()> {
+    let webhook = FakeWebhook::start(Reply::Allow).await?;
+    let server = TestServer::start().await?;
+    let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
+    let hooks = [hook(&webhook, "w1.ex.io", json!({}))];
+    configure(&tenant, "validating", "c", &hooks).await?;
+    let answer = tenant.post(MAPS, &map("m")).await?;
+    assert_eq!(answer.status, 500);
+    assert!(
+        answer.message().ends_with("address is not allowed"),
+        "{}",
+        answer.text()
+    );
+    assert_eq!(webhook.connections(), 0);
+    configure(&system, "validating", "c", &hooks).await?;
+    assert_eq!(system.post(MAPS, &map("m")).await?.status, 201);
+    assert_eq!(webhook.calls(), 1);
+    Ok(())
+}
