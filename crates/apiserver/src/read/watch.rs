@@ -9,15 +9,18 @@ use futures_util::stream;
 use insula_core::{Revision, Space, Spaces};
 use insula_kinds::FieldError;
 use serde_json::json;
+use tokio::sync::futures::Notified;
 use tokio::time::{Instant, Sleep};
 
 use super::list::{Ask, complete};
 use super::{PANORAMAS, Selection, not_older, past};
+use crate::apis::Offer;
 use crate::authorize::Granted;
 use crate::body::Body;
 use crate::built_in;
 use crate::cache::{Change, Collection, Cursor, Event, Life, Lost, Stored};
 use crate::form;
+use crate::publish::{self, Overlay, Sharing};
 use crate::query::{self, Query};
 use crate::registry::Registry;
 use crate::status::{Refusal, Result};
@@ -50,6 +53,8 @@ struct Watcher {
     defined_in: Option<Arc<Life>>,
     collection: Arc<Collection>,
     cursor: Cursor,
+    /// What the system publishes beside it, if it can.
+    published: Option<Overlay>,
     /// Events up to this one are not told.
     after: Revision,
     /// Everything up to it was looked at.
@@ -130,6 +135,7 @@ pub async fn watch(
         defined_in: defined_in(registry, granted),
         collection: begun.collection,
         cursor: begun.cursor,
+        published: begun.published,
         after: begun.after,
         seen: begun.revision,
         view,
@@ -164,6 +170,7 @@ fn defined_in(registry: &Registry, granted: &Granted) -> Option<Arc<Life>> {
 struct Begun {
     collection: Arc<Collection>,
     cursor: Cursor,
+    published: Option<Overlay>,
     objects: Vec<Arc<Stored>>,
     /// The revision that the objects are of.
     revision: Revision,
@@ -201,6 +208,7 @@ async fn begin(
         let lost = |lost| too_old(lost, after);
         let cursor = collection.after(after).map_err(lost)?;
         return Ok(Begun {
+            published: overlay(registry, granted, &collection, after)?,
             collection,
             cursor,
             objects: Vec::new(),
@@ -226,6 +234,9 @@ async fn begin(
     if *granted.spaces() == Spaces::All {
         return everywhere(registry, ask, collection, applied).await;
     }
+    if let Some(published) = overlay(registry, granted, &collection, applied)? {
+        return with_published(registry, granted, collection, published, applied);
+    }
     let snapshot = collection.snapshot(&selection.prefix(namespace), None);
     let revision = applied.max(snapshot.last);
     let objects = match granted.spaces() {
@@ -237,10 +248,48 @@ async fn begin(
     Ok(Begun {
         collection,
         cursor: snapshot.cursor,
+        published: None,
         objects,
         revision,
         // The cursor alone says what is new: it is the place of this very snapshot.
         after: Revision::ZERO,
+    })
+}
+
+/// What the system publishes beside a tenant's own, after a revision.
+fn overlay(
+    registry: &Registry,
+    granted: &Granted,
+    own: &Arc<Collection>,
+    after: Revision,
+) -> Result<Option<Overlay>> {
+    let Spaces::One(space) = granted.spaces() else {
+        return Ok(None);
+    };
+    if !publish::concerns(&granted.path().kind.storage(), space) {
+        return Ok(None);
+    }
+    let overlay = Overlay::after(registry.cache(), space, own, after);
+    overlay.map(Some).map_err(|lost| too_old(lost, after))
+}
+
+/// A tenant's definitions and those that the system publishes, at one revision.
+fn with_published(
+    registry: &Registry,
+    granted: &Granted,
+    collection: Arc<Collection>,
+    published: Overlay,
+    revision: Revision,
+) -> Result<Begun> {
+    let lost = |lost| too_old(lost, revision);
+    let objects = publish::at(registry.cache(), granted.space()?, revision);
+    Ok(Begun {
+        cursor: collection.after(revision).map_err(lost)?,
+        collection,
+        published: Some(published),
+        objects: objects.map_err(lost)?,
+        revision,
+        after: revision,
     })
 }
 
@@ -256,12 +305,17 @@ async fn everywhere(
     let kind = ask.list.kind.storage();
     let panorama = (0..PANORAMAS).find_map(|_| registry.cache().panorama(&kind, &prefix));
     if let Some(panorama) = panorama {
-        let objects = panorama.objects.into_iter().map(|(_, object)| object);
+        let (mut objects, revision) = (panorama.objects, applied.max(panorama.last));
+        if let Some(sharing) = Sharing::of(registry.cache(), ask.list.kind, ask.list.spaces) {
+            let shared = sharing.retain(&mut objects, revision, |(space, _)| space.clone());
+            shared.map_err(|lost| too_old(lost, revision))?;
+        }
         return Ok(Begun {
             collection,
             cursor: panorama.cursor,
-            objects: objects.collect(),
-            revision: applied.max(panorama.last),
+            published: None,
+            objects: objects.into_iter().map(|(_, object)| object).collect(),
+            revision,
             after: Revision::ZERO,
         });
     }
@@ -270,6 +324,7 @@ async fn everywhere(
     Ok(Begun {
         collection,
         cursor: cursor.map_err(|lost| too_old(lost, applied))?,
+        published: None,
         objects: found.objects.into_iter().map(|one| one.object).collect(),
         revision: applied,
         after: applied,
@@ -355,6 +410,14 @@ fn timeout(query: &Query) -> Result<Duration> {
     })
 }
 
+/// Waits for it, or for ever if it is nothing.
+async fn any(told: Option<Notified<'_>>) {
+    match told {
+        Some(told) => told.await,
+        None => std::future::pending().await,
+    }
+}
+
 fn bookmark_due(now: Instant, deadline: Instant) -> Instant {
     let last = deadline
         .checked_sub(BOOKMARK_BEFORE_END)
@@ -375,13 +438,19 @@ impl Watcher {
             let rights_changed = rights.changed().notified();
             let defined_in = self.defined_in.clone();
             let redefined = defined_in.as_ref().map(|life| life.changed().notified());
-            let redefined = async {
-                match redefined {
-                    Some(redefined) => redefined.await,
-                    None => std::future::pending().await,
-                }
-            };
+            let system = self.published.as_ref().map(|of| Arc::clone(of.system()));
+            let system_changed = system.as_ref().map(|system| system.changed().notified());
             if let Err(refusal) = self.may_go_on() {
+                self.over = true;
+                return Some(self.view.error(&refusal));
+            }
+            if let Err(refusal) = self.is_served() {
+                // What happened before its kind was gone is told first.
+                if self.is_withdrawn()
+                    && let Ok(Some(piece)) = self.events().await
+                {
+                    return Some(piece);
+                }
                 self.over = true;
                 return Some(self.view.error(&refusal));
             }
@@ -396,7 +465,8 @@ impl Watcher {
             let changed = collection.changed().notified();
             let registry = Arc::clone(&self.registry);
             let closing = registry.closing().told().notified();
-            let applied = self.registry.cache().applied();
+            let advanced = registry.cache().advanced().notified();
+            let applied = registry.cache().applied();
             match self.events().await {
                 Err(refusal) => {
                     self.over = true;
@@ -413,11 +483,17 @@ impl Watcher {
                 return Some(bookmark);
             }
             self.set_timer();
+            let ahead = self
+                .published
+                .as_ref()
+                .is_some_and(|of| of.is_ahead(applied));
             tokio::select! {
                 () = changed => {}
+                () = any(system_changed) => {}
+                () = any(ahead.then_some(advanced)) => {}
                 () = closing => {}
                 () = rights_changed => {}
-                () = redefined => {}
+                () = any(redefined) => {}
                 () = self.timer.as_mut() => {}
             }
         }
@@ -430,7 +506,6 @@ impl Watcher {
         if self.rights.is_over() {
             return Err(too_old(Lost::Closed, self.seen));
         }
-        self.is_served()?;
         if now > self.asked {
             self.asked = now;
             let still = self.granted.still(&self.registry);
@@ -445,24 +520,32 @@ impl Watcher {
     /// Whether what is watched is still defined as it was: clients begin again, and see it as
     /// it is now.
     fn is_served(&self) -> Result<()> {
-        let path = self.granted.path();
-        let Some(custom) = path.kind.custom() else {
+        let Some(custom) = self.granted.path().kind.custom() else {
             return Ok(());
         };
-        let space = match self.granted.spaces() {
-            Spaces::One(space) => space,
-            Spaces::All => &Space::System,
-        };
-        let apis = self.registry.apis(space);
-        let offer = apis
-            .as_ref()
-            .and_then(|apis| apis.offer(&path.kind.group, &path.kind.resource));
+        let offer = self.offer();
         match offer.is_some_and(|offer| offer.defined.id() == custom.defined().id()) {
             true => Ok(()),
             false => Err(Refusal::expired(
                 "what is watched is defined anew, or no more",
             )),
         }
+    }
+
+    /// Whether what is watched is served no more.
+    fn is_withdrawn(&self) -> bool {
+        self.offer().is_none()
+    }
+
+    /// What is watched, as its space serves it by now.
+    fn offer(&self) -> Option<Offer> {
+        let kind = &self.granted.path().kind;
+        let space = match self.granted.spaces() {
+            Spaces::One(space) => space,
+            Spaces::All => &Space::System,
+        };
+        let apis = self.registry.apis(space)?;
+        apis.offer(&kind.group, &kind.resource).cloned()
     }
 
     /// Whether rights go because the tenant that gave them does: nobody took them away.
@@ -506,13 +589,16 @@ impl Watcher {
     async fn events(&mut self) -> Result<Option<Bytes>> {
         loop {
             let mut events = Vec::new();
-            let read = self
-                .collection
-                .read_on(&mut self.cursor, BATCH, &mut events);
+            let (cache, cursor) = (self.registry.cache(), &mut self.cursor);
+            let read = match &mut self.published {
+                Some(published) => published.read_on(cursor, cache.applied(), &mut events),
+                None => self.collection.read_on(cursor, BATCH, &mut events),
+            };
             read.map_err(|lost| too_old(lost, self.seen))?;
             if events.is_empty() {
                 return Ok(None);
             }
+            self.keep_shared(&mut events)?;
             let before = events.iter().filter_map(|event| event.before.as_ref());
             let objects = events.iter().map(|event| &event.object).chain(before);
             form::prepare(&self.registry, &self.granted.path().kind, objects).await?;
@@ -527,6 +613,23 @@ impl Watcher {
                 _ => return Ok(Some(lines.concat().into())),
             }
         }
+    }
+
+    /// Leaves out what happened in spaces that call something else so.
+    fn keep_shared(&self, events: &mut Vec<Arc<Event>>) -> Result<()> {
+        let (kind, spaces) = (&self.granted.path().kind, self.granted.spaces());
+        let Some(sharing) = Sharing::of(self.registry.cache(), kind, spaces) else {
+            return Ok(());
+        };
+        let mut kept = Vec::with_capacity(events.len());
+        for event in events.drain(..) {
+            let shared = sharing.includes_object(&event.object);
+            if shared.map_err(|lost| too_old(lost, self.seen))? {
+                kept.push(event);
+            }
+        }
+        *events = kept;
+        Ok(())
     }
 
     /// The event as this watcher sees it: who enters its selection is added, who leaves it

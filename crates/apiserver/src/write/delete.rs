@@ -17,6 +17,7 @@ use crate::built_in;
 use crate::cache::Stored;
 use crate::intake::{self, Expected, Sent};
 use crate::negotiate::Media;
+use crate::publish::{self, Act, absent};
 use crate::query::{self, FieldValidation, Query};
 use crate::read::{Listing, collect};
 use crate::registry::{Address, Registry, core_kind};
@@ -45,6 +46,8 @@ pub struct Deleted {
     pub object: Arc<Stored>,
     /// Whether it is gone.
     pub gone: bool,
+    /// What the caller should know.
+    pub warnings: Vec<String>,
 }
 
 impl DeleteOptions {
@@ -172,8 +175,11 @@ pub async fn delete(
     let path = granted.path();
     let kind = path.of();
     let address = granted.address()?;
+    let warning = publish::deletion_warning(registry, &address).await?;
     let deleted = remove(registry, kind, &address, &options).await?;
-    deleted.ok_or_else(|| Refusal::not_found(kind, &address.name))
+    let mut deleted = deleted.ok_or_else(|| absent(registry, kind, &address, Act::Delete))?;
+    deleted.warnings.extend(warning);
+    Ok(deleted)
 }
 
 /// Deletes the objects that path and selectors choose, and says which they were.
@@ -193,6 +199,11 @@ pub async fn delete_collection(
     listing
         .objects
         .retain(|object| !built_in::is_one(&stored, &object.key));
+    // Nor is what the system publishes.
+    if publish::concerns(&stored, space) {
+        let own = |object: &Arc<Stored>| publish::is_own(registry, space, object);
+        listing.objects.retain(own);
+    }
     let addresses = listing.objects.iter().map(|object| Address {
         kind: stored.clone(),
         space: space.clone(),
@@ -277,6 +288,7 @@ async fn attempt(
             return Ok(Attempt::Unchanged(Deleted {
                 object: Arc::clone(current),
                 gone: false,
+                warnings: Vec::new(),
             }));
         }
         Mark::Changed => {
@@ -287,6 +299,7 @@ async fn attempt(
                 Attempt::Done(Deleted {
                     object: Arc::new(object),
                     gone: false,
+                    warnings: Vec::new(),
                 })
             };
             if options.dry_run {
@@ -302,6 +315,7 @@ async fn attempt(
     let gone = Deleted {
         object: Arc::clone(current),
         gone: true,
+        warnings: Vec::new(),
     };
     if options.dry_run {
         return Ok(Attempt::Done(gone));
