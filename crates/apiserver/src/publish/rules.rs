@@ -7,7 +7,7 @@ use insula_store::{Outcome, Transaction};
 use super::find;
 use super::holders::{Count, Holders, held};
 use crate::apis::{self, PUBLISHED, is_published};
-use crate::cache::Stored;
+use crate::cache::{Stored, without_revision};
 use crate::registry::{Address, Registry};
 use crate::status::{Refusal, Result};
 use crate::write::encoded;
@@ -47,7 +47,7 @@ pub async fn admit(registry: &Registry, address: &Address, object: &Object) -> R
         return Ok(());
     }
     refuse_our_groups(address, object)?;
-    if address.space.is_system() || held(registry, &address.space, &address.name) == 0 {
+    if address.space.is_system() {
         return Ok(());
     }
     registry.catch_up().await?;
@@ -103,10 +103,11 @@ pub async fn check_withdrawal(registry: &Registry, address: &Address) -> Result<
 
 /// Looks again after it was withdrawn at `revision`: whatever came about before that is known
 /// by then, and nothing came about since, because creations check the definition. If there is
-/// anything, it is published again.
+/// anything, the definition becomes again what it was before.
 pub async fn confirm_withdrawal(
     registry: &Registry,
     address: &Address,
+    before: &Stored,
     revision: Revision,
 ) -> Result<()> {
     registry.cache().reach(revision).await;
@@ -114,10 +115,15 @@ pub async fn confirm_withdrawal(
     if holders.is_empty() {
         return Ok(());
     }
-    publish_again(registry, address).await?;
+    let restored = without_revision(&before.body);
+    let transaction = Transaction::update(registry.key(address), revision, restored);
+    if let Outcome::Conflict(_) = registry.commit(transaction).await? {
+        publish_again(registry, address).await?;
+    }
     Err(in_use(address, &holders))
 }
 
+/// Publishes what others have changed meanwhile, and keeps what they did.
 async fn publish_again(registry: &Registry, address: &Address) -> Result<()> {
     while let Some(current) = registry.fresh(address).await? {
         if is_published(&current) {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use insula_core::{Revision, Space, Spaces};
@@ -58,10 +59,9 @@ impl<'a> Sharing<'a> {
     ) -> Result<(), Lost> {
         let mut known: HashMap<Space, bool> = HashMap::new();
         for object in objects.iter() {
-            let space = space(object);
-            if !known.contains_key(&space) {
-                let included = self.includes(&space, revision)?;
-                known.insert(space, included);
+            if let Entry::Vacant(unknown) = known.entry(space(object)) {
+                let included = self.includes(unknown.key(), revision)?;
+                unknown.insert(included);
             }
         }
         objects.retain(|object| known.get(&space(object)) == Some(&true));

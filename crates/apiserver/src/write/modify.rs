@@ -195,7 +195,7 @@ async fn attempt(
     match registry.commit(transaction).await? {
         Outcome::Committed(revision) | Outcome::Unchanged(revision) => {
             if withdraws {
-                publish::confirm_withdrawal(registry, request.address, revision).await?;
+                publish::confirm_withdrawal(registry, request.address, current, revision).await?;
             }
             let object = Stored::new(Arc::clone(&current.key), revision, &value);
             Ok(Attempt::Done(done(Arc::new(object))))

@@ -1,7 +1,16 @@
 //! Withdrawing what is published: only from tenants that have nothing of it.
 
-use insula_testkit::server::{TestServer, definition};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use insula_core::Revision;
+use insula_store::memory::Memory;
+use insula_store::{At, Change, KeyRange, Outcome, Page, Result, Store, Transaction, Watch};
+use insula_testkit::server::{Setup, TestServer, definition};
+use memchr::memmem;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use super::{FOOS, PUBLISHED, foo, foos, make_foos, names, own, path, published};
 
@@ -131,6 +140,92 @@ async fn a_race_between_withdrawing_and_creating_loses_no_object() -> anyhow::Re
             other => panic!("{other:?}: {} {}", made.text(), withdrawn.text()),
         }
     }
+    Ok(())
+}
+
+/// A store in which a withdrawal waits until it is let go.
+struct Slow {
+    inner: Memory,
+    arrived: Semaphore,
+    let_go: Semaphore,
+}
+
+#[async_trait]
+impl Store for Slow {
+    async fn revision(&self) -> Result<Revision> {
+        self.inner.revision().await
+    }
+
+    async fn range(&self, range: &KeyRange, at: At, limit: Option<NonZeroUsize>) -> Result<Page> {
+        self.inner.range(range, at, limit).await
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Result<Outcome> {
+        let withdraws = transaction.changes().iter().any(|change| match change {
+            Change::Put { value, .. } => memmem::find(value, br#""withdrawn":"now""#).is_some(),
+            Change::Delete { .. } => false,
+        });
+        if withdraws {
+            self.arrived.add_permits(1);
+            if let Ok(permit) = self.let_go.acquire().await {
+                permit.forget();
+            }
+        }
+        self.inner.commit(transaction).await
+    }
+
+    async fn watch(&self, range: KeyRange, after: Revision) -> Result<Box<dyn Watch>> {
+        self.inner.watch(range, after).await
+    }
+
+    async fn compact(&self, floor: Revision) -> Result<()> {
+        self.inner.compact(floor).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_comes_about_at_the_last_moment_has_it_published_again() -> anyhow::Result<()>
+{
+    let store = Arc::new(Slow {
+        inner: Memory::new(),
+        arrived: Semaphore::new(0),
+        let_go: Semaphore::new(0),
+    });
+    let over: Arc<dyn Store> = Arc::<Slow>::clone(&store);
+    let server = TestServer::over(over, Setup::with_controllers()).await?;
+    let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
+    let defined = system.define(&published(foos())).await?;
+    let patch = json!({"metadata": {
+        "annotations": {PUBLISHED: null}, "labels": {"withdrawn": "now"},
+    }});
+    let foos_path = path("foos.ex.io");
+    let withdrawing = system.patch(&foos_path, "merge", &patch);
+    let creating = async {
+        store.arrived.acquire().await?.forget();
+        let made = make_foos(&tenant, &["a"]).await;
+        store.let_go.add_permits(10);
+        made
+    };
+    let (withdrawn, made) = tokio::join!(withdrawing, creating);
+    made?;
+    let withdrawn = withdrawn?;
+    assert_eq!(withdrawn.status, 422, "{}", withdrawn.text());
+    assert!(
+        withdrawn
+            .message()
+            .contains("Forbidden: 1 object of it is in 1 tenant (t1): delete these first"),
+        "{}",
+        withdrawn.message()
+    );
+    // It is as it was, and was something else for a moment.
+    let mut now = system.get(&foos_path).await?.json();
+    assert_ne!(now, defined);
+    now["metadata"]["resourceVersion"] = defined["metadata"]["resourceVersion"].clone();
+    assert_eq!(now, defined);
+    assert_eq!(names(&tenant.get(FOOS).await?.json()), ["a"]);
+    assert_eq!(tenant.delete(&format!("{FOOS}/a")).await?.status, 200);
+    let done = system.patch(&foos_path, "merge", &withdraw()).await?;
+    assert_eq!(done.status, 200, "{}", done.text());
     Ok(())
 }
 
