@@ -1,5 +1,8 @@
 //! Objects as they change.
 
+mod begin;
+mod start;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,40 +10,23 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use insula_core::{Revision, Space, Spaces};
-use insula_kinds::FieldError;
-use serde_json::json;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, Sleep};
 
-use super::list::{Ask, complete};
-use super::{PANORAMAS, Selection, not_older, past};
+use begin::begin;
+use start::{Start, start};
+
+use super::Selection;
 use crate::apis::Offer;
 use crate::authorize::Granted;
 use crate::body::Body;
-use crate::built_in;
 use crate::cache::{Change, Collection, Cursor, Event, Life, Lost, Stored};
 use crate::form;
-use crate::publish::{self, Overlay, Sharing};
-use crate::query::{self, Query};
+use crate::publish::{Overlay, Sharing};
+use crate::query::Query;
 use crate::registry::Registry;
 use crate::status::{Refusal, Result};
-use crate::token::Listed;
 use crate::view::View;
-
-/// How a watch begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
-    /// With everything that is there, as of now or not older than this revision; `marked`
-    /// says where that ends.
-    State {
-        at_least: Option<Revision>,
-        marked: bool,
-    },
-    /// With what happens from now on.
-    Now,
-    /// With what happened after this revision.
-    After(Revision),
-}
 
 /// One watch: a cursor on a log.
 struct Watcher {
@@ -166,171 +152,6 @@ fn defined_in(registry: &Registry, granted: &Granted) -> Option<Arc<Life>> {
     registry.cache().life(space)
 }
 
-/// Where a watch begins.
-struct Begun {
-    collection: Arc<Collection>,
-    cursor: Cursor,
-    published: Option<Overlay>,
-    objects: Vec<Arc<Stored>>,
-    /// The revision that the objects are of.
-    revision: Revision,
-    after: Revision,
-}
-
-async fn begin(
-    registry: &Registry,
-    granted: &Granted,
-    start: Start,
-    selection: &Selection,
-    view: &View,
-) -> Result<Begun> {
-    match start {
-        Start::State { at_least: None, .. } | Start::Now => {
-            registry.catch_up().await?;
-        }
-        Start::State {
-            at_least: Some(revision),
-            ..
-        } => not_older(registry, revision).await?,
-        Start::After(_) => {}
-    }
-    let (kind, cache) = (granted.path().kind.storage(), registry.cache());
-    let applied = cache.applied();
-    let collection = match granted.spaces() {
-        Spaces::One(space) => cache.collection(&kind, space),
-        Spaces::All => cache.log_of_all(&kind),
-    };
-    let after = match start {
-        Start::After(revision) => revision,
-        Start::Now | Start::State { .. } => applied,
-    };
-    if !matches!(start, Start::State { .. }) {
-        let lost = |lost| too_old(lost, after);
-        let cursor = collection.after(after).map_err(lost)?;
-        return Ok(Begun {
-            published: overlay(registry, granted, &collection, after)?,
-            collection,
-            cursor,
-            objects: Vec::new(),
-            revision: after,
-            after,
-        });
-    }
-    let namespace = granted.path().namespace.as_deref();
-    let ask = Ask {
-        list: Listed {
-            kind: &granted.path().kind,
-            spaces: granted.spaces(),
-            // No token is made of it.
-            life: "",
-            namespace,
-        },
-        selection,
-        view,
-        after: None,
-        left: None,
-        limit: 0,
-    };
-    if *granted.spaces() == Spaces::All {
-        return everywhere(registry, ask, collection, applied).await;
-    }
-    if let Some(published) = overlay(registry, granted, &collection, applied)? {
-        return with_published(registry, granted, collection, published, applied);
-    }
-    let snapshot = collection.snapshot(&selection.prefix(namespace), None);
-    let revision = applied.max(snapshot.last);
-    let objects = match granted.spaces() {
-        Spaces::One(space) if built_in::are_some(&kind) => {
-            complete(registry, ask, space, snapshot.objects)
-        }
-        _ => snapshot.objects,
-    };
-    Ok(Begun {
-        collection,
-        cursor: snapshot.cursor,
-        published: None,
-        objects,
-        revision,
-        // The cursor alone says what is new: it is the place of this very snapshot.
-        after: Revision::ZERO,
-    })
-}
-
-/// What the system publishes beside a tenant's own, after a revision.
-fn overlay(
-    registry: &Registry,
-    granted: &Granted,
-    own: &Arc<Collection>,
-    after: Revision,
-) -> Result<Option<Overlay>> {
-    let Spaces::One(space) = granted.spaces() else {
-        return Ok(None);
-    };
-    if !publish::concerns(&granted.path().kind.storage(), space) {
-        return Ok(None);
-    }
-    let overlay = Overlay::after(registry.cache(), space, own, after);
-    overlay.map(Some).map_err(|lost| too_old(lost, after))
-}
-
-/// A tenant's definitions and those that the system publishes, at one revision.
-fn with_published(
-    registry: &Registry,
-    granted: &Granted,
-    collection: Arc<Collection>,
-    published: Overlay,
-    revision: Revision,
-) -> Result<Begun> {
-    let lost = |lost| too_old(lost, revision);
-    let objects = publish::at(registry.cache(), granted.space()?, revision);
-    Ok(Begun {
-        cursor: collection.after(revision).map_err(lost)?,
-        collection,
-        published: Some(published),
-        objects: objects.map_err(lost)?,
-        revision,
-        after: revision,
-    })
-}
-
-/// All spaces as of one moment: the cache's view of them, or the store's if the cache
-/// changes too fast.
-async fn everywhere(
-    registry: &Registry,
-    ask: Ask<'_>,
-    collection: Arc<Collection>,
-    applied: Revision,
-) -> Result<Begun> {
-    let prefix = ask.selection.prefix(ask.list.namespace);
-    let kind = ask.list.kind.storage();
-    let panorama = (0..PANORAMAS).find_map(|_| registry.cache().panorama(&kind, &prefix));
-    if let Some(panorama) = panorama {
-        let (mut objects, revision) = (panorama.objects, applied.max(panorama.last));
-        if let Some(sharing) = Sharing::of(registry.cache(), ask.list.kind, ask.list.spaces) {
-            let shared = sharing.retain(&mut objects, revision, |(space, _)| space.clone());
-            shared.map_err(|lost| too_old(lost, revision))?;
-        }
-        return Ok(Begun {
-            collection,
-            cursor: panorama.cursor,
-            published: None,
-            objects: objects.into_iter().map(|(_, object)| object).collect(),
-            revision,
-            after: Revision::ZERO,
-        });
-    }
-    let found = past::read(registry, ask, applied).await?;
-    let cursor = collection.after(applied);
-    Ok(Begun {
-        collection,
-        cursor: cursor.map_err(|lost| too_old(lost, applied))?,
-        published: None,
-        objects: found.objects.into_iter().map(|one| one.object).collect(),
-        revision: applied,
-        after: applied,
-    })
-}
-
 fn too_old(lost: Lost, asked: Revision) -> Refusal {
     match lost {
         Lost::Passed(floor) => {
@@ -338,60 +159,6 @@ fn too_old(lost: Lost, asked: Revision) -> Refusal {
         }
         Lost::Closed => Refusal::expired("the space that was watched is gone"),
     }
-}
-
-/// Where the parameters say that it begins.
-fn start(query: &Query) -> Result<Start> {
-    let text = query.get("resourceVersion");
-    let matching = query.get("resourceVersionMatch");
-    let initial = query.choice("sendInitialEvents");
-    let mut errors = Vec::new();
-    let mut forbid = |why: &str| errors.push(FieldError::forbidden("resourceVersionMatch", why));
-    if initial.is_some() && matching != Some("NotOlderThan") {
-        forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
-    }
-    if let Some(matching) = matching {
-        if initial.is_none() {
-            forbid(
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            );
-        }
-        if matching != "NotOlderThan" {
-            let (value, known) = (json!(matching), ["NotOlderThan"]);
-            let error = FieldError::not_supported("resourceVersionMatch", &value, &known);
-            errors.push(error);
-        }
-        if query.get("continue").is_some() {
-            let why = "resourceVersionMatch is forbidden when continue is provided";
-            errors.push(FieldError::forbidden("resourceVersionMatch", why));
-        }
-    }
-    if !errors.is_empty() {
-        return Err(Refusal::invalid_options("ListOptions", &errors));
-    }
-    let revision = text
-        .map(query::revision)
-        .transpose()
-        .map_err(Refusal::plain_error)?;
-    let given = revision.filter(|revision| *revision > Revision::ZERO);
-    Ok(match (initial, revision) {
-        (Some(true), _) => Start::State {
-            at_least: given,
-            marked: true,
-        },
-        (Some(false), _) => given.map_or(Start::Now, Start::After),
-        (None, None) => Start::State {
-            at_least: None,
-            marked: false,
-        },
-        (None, Some(_)) => match given {
-            Some(revision) => Start::After(revision),
-            None => Start::State {
-                at_least: Some(Revision::ZERO),
-                marked: false,
-            },
-        },
-    })
 }
 
 /// What was asked for, or half an hour to an hour: not all at the same moment.
