@@ -22,7 +22,7 @@ pub use defined::{Defined, Definitions};
 
 use crate::cache::{Cache, Change, Event, Life, Stored};
 use crate::registry::{Address, Registry, is_terminating};
-use crate::served::{Custom, Served};
+use crate::served::{Custom, Served, Shelfmark};
 
 /// The annotation of a definition of the system that all tenants are to be served.
 pub const PUBLISHED: &str = "multi-tenancy.k8s.io/published";
@@ -288,18 +288,24 @@ impl Cache {
             }
             let withdrawn = gone || !is_published(&event.object);
             if shared && withdrawn && was.is_some_and(is_published) {
-                self.withdraw(group, resource, event.object.name(), revision);
+                self.withdraw(event.object.name(), gone, revision);
             }
         }
     }
 
-    /// Ends the watches of tenants on what the system publishes no more.
-    fn withdraw(&self, group: &str, resource: &str, name: &str, revision: Revision) {
-        let mark = crate::served::Shelfmark::Custom { group, resource };
-        for (space, _) in self.everywhere(mark) {
+    /// Ends the watches of tenants on what the system publishes no more. If it is still
+    /// there, objects are kept that came about at the last moment: they have it published
+    /// again.
+    fn withdraw(&self, name: &str, gone: bool, revision: Revision) {
+        let Some((resource, group)) = name.split_once('.') else {
+            return;
+        };
+        let mark = Shelfmark::Custom { group, resource };
+        for (space, objects) in self.everywhere(mark) {
             let own = self.find(definitions(), &space);
             let own = own.is_some_and(|own| own.get(name).is_some());
-            if !space.is_system() && !own {
+            let over = gone || objects.count("", 1) == 0;
+            if !space.is_system() && !own && over {
                 self.clear(group, resource, &space, revision);
             }
         }

@@ -373,9 +373,13 @@ async fn write(
             Ok(Answer::done(&view, done)?.of(accepted))
         }
         Verb::Delete => {
-            let deleted = write::delete(registry, granted, query, &sent).await?;
+            let mut deleted = write::delete(registry, granted, query, &sent).await?;
+            let warnings = std::mem::take(&mut deleted.warnings);
             form::prepare(registry, &path.kind, std::iter::once(&deleted.object)).await?;
-            Ok(Answer::new(StatusCode::OK, deleted_body(&view, path, deleted)?).of(accepted))
+            let body = deleted_body(&view, path, deleted)?;
+            Ok(Answer::new(StatusCode::OK, body)
+                .of(accepted)
+                .warned(warnings))
         }
         _ => {
             let listing = write::delete_collection(registry, granted, query, &sent, &view).await?;

@@ -244,7 +244,7 @@ impl Policy {
             .collect();
         let activation = context.activation(params);
         let mut left = EXPRESSIONS;
-        let outcomes = match evaluation::run(&all, &self.variables, &activation, &mut left) {
+        let outcomes = match evaluation::run(&all, &self.variables, activation, &mut left) {
             Ok(outcomes) => outcomes,
             Err(why) => return vec![(0, self.failed(why))],
         };
@@ -258,7 +258,8 @@ impl Policy {
             .iter()
             .map(|one| one.says.as_ref())
             .collect();
-        let messages = evaluation::run(&says, &self.variables, &activation, &mut left);
+        let activation = context.activation(params);
+        let messages = evaluation::run(&says, &self.variables, activation, &mut left);
         let decide = |(index, outcome): (usize, Option<Result<Outcome, String>>)| {
             let decision = match (outcome?, &messages) {
                 (Err(why), _) => self.failed(why),
@@ -286,7 +287,7 @@ impl Policy {
         let all: Vec<_> = self.audits.iter().map(|(_, one)| Some(one)).collect();
         let activation = context.activation(params);
         let mut left = EXPRESSIONS;
-        let outcomes = evaluation::run(&all, &self.variables, &activation, &mut left)?;
+        let outcomes = evaluation::run(&all, &self.variables, activation, &mut left)?;
         let mut audits = Vec::new();
         for ((key, expression), outcome) in self.audits.iter().zip(outcomes) {
             match outcome {

@@ -162,6 +162,35 @@ impl Collection {
         )
     }
 
+    /// The objects as they were right after `revision`, in key order.
+    pub fn at(&self, revision: Revision) -> Result<Vec<Arc<Stored>>, Lost> {
+        let state = self.read();
+        let later = state.later(revision)?;
+        if later == state.log.len() {
+            return Ok(state.objects.values().cloned().collect());
+        }
+        let mut objects = state.objects.clone();
+        for event in state.log.range(later..).rev() {
+            let key = &event.object.key;
+            match event.stored_before() {
+                Some(before) => objects.insert(Arc::clone(key), Arc::clone(before)),
+                None => objects.remove(key),
+            };
+        }
+        Ok(objects.into_values().collect())
+    }
+
+    /// The object at `key` as it was right after `revision`.
+    pub fn get_at(&self, key: &str, revision: Revision) -> Result<Option<Arc<Stored>>, Lost> {
+        let state = self.read();
+        let later = state.later(revision)?;
+        let mut events = state.log.range(later..);
+        Ok(match events.find(|event| *event.object.key == *key) {
+            Some(event) => event.stored_before().cloned(),
+            None => state.objects.get(key).cloned(),
+        })
+    }
+
     /// How many keys begin with `prefix`, counted up to `most`.
     pub fn count(&self, prefix: &str, most: usize) -> usize {
         self.read().range(prefix, None).take(most).count()
@@ -178,13 +207,7 @@ impl Collection {
         if state.closed {
             return Err(Lost::Closed);
         }
-        if revision < state.floor {
-            return Err(Lost::Passed(state.floor));
-        }
-        let known = state
-            .log
-            .partition_point(|event| event.revision <= revision);
-        Ok(Cursor(state.first + known as u64))
+        Ok(Cursor(state.first + state.later(revision)? as u64))
     }
 
     /// Moves what happened since `cursor` to `events`, which is at most `limit`.
@@ -195,14 +218,25 @@ impl Collection {
         events: &mut Vec<Arc<Event>>,
     ) -> Result<(), Lost> {
         let state = self.read();
-        if state.closed {
-            return Err(Lost::Closed);
-        }
-        let Some(skip) = cursor.0.checked_sub(state.first) else {
-            return Err(Lost::Passed(state.floor));
-        };
+        let skip = state.unread(*cursor)?;
         let before = events.len();
-        events.extend(state.log.iter().skip(skip as usize).take(limit).cloned());
+        events.extend(state.log.iter().skip(skip).take(limit).cloned());
+        cursor.0 += (events.len() - before) as u64;
+        Ok(())
+    }
+
+    /// The same for what happened up to a revision, however much it is.
+    pub fn read_until(
+        &self,
+        cursor: &mut Cursor,
+        until: Revision,
+        events: &mut Vec<Arc<Event>>,
+    ) -> Result<(), Lost> {
+        let state = self.read();
+        let skip = state.unread(*cursor)?;
+        let before = events.len();
+        let unread = state.log.iter().skip(skip);
+        events.extend(unread.take_while(|event| event.revision <= until).cloned());
         cursor.0 += (events.len() - before) as u64;
         Ok(())
     }
@@ -312,6 +346,24 @@ impl State {
         Cursor(self.first + self.log.len() as u64)
     }
 
+    /// How many events were read. What happened before it was closed is told to the end.
+    fn unread(&self, cursor: Cursor) -> Result<usize, Lost> {
+        let read = cursor.0.checked_sub(self.first);
+        let read = read.ok_or(Lost::Passed(self.floor))? as usize;
+        match self.closed && read >= self.log.len() {
+            true => Err(Lost::Closed),
+            false => Ok(read),
+        }
+    }
+
+    /// The place of the first event after `revision`.
+    fn later(&self, revision: Revision) -> Result<usize, Lost> {
+        if revision < self.floor {
+            return Err(Lost::Passed(self.floor));
+        }
+        Ok(self.log.partition_point(|event| event.revision <= revision))
+    }
+
     fn put(&mut self, object: Arc<Stored>, built_in: Option<Arc<Stored>>) -> Event {
         let before = self
             .objects
@@ -350,7 +402,8 @@ impl State {
 }
 
 impl Event {
-    fn new(
+    /// Something that happened to an object.
+    pub(crate) fn new(
         revision: Revision,
         change: Change,
         object: Arc<Stored>,
@@ -374,6 +427,10 @@ impl Event {
             true => make(),
             false => self.frame.get_or_init(make).clone(),
         }
+    }
+
+    fn stored_before(&self) -> Option<&Arc<Stored>> {
+        self.before.as_ref().filter(|before| !before.built_in)
     }
 
     fn weight(&self) -> usize {

@@ -19,6 +19,7 @@ use crate::built_in;
 use crate::cache::Stored;
 use crate::intake::{self, Sent};
 use crate::names;
+use crate::publish;
 use crate::query::{Query, WriteOptions};
 use crate::registry::{
     Address, Registry, core_kind, is_terminating, namespace_address, no_such_tenant, tenant_address,
@@ -191,6 +192,7 @@ impl Draft<'_> {
         }
         let mut object = self.object.clone();
         metadata::place(&mut object, kind, address)?;
+        publish::admit(registry, address, &object).await?;
         let gate = Gate::open(registry, kind, address).await?;
         admission::admit_pod(registry, address, &mut object).await?;
         complete(registry, kind, address, &mut object, now);

@@ -19,6 +19,7 @@ use crate::built_in;
 use crate::cache::Stored;
 use crate::intake::{self, Expected, Sent};
 use crate::negotiate::Media;
+use crate::publish::{self, absent};
 use crate::query::{self, FieldValidation, Query};
 use crate::read::{Listing, collect};
 use crate::registry::{Address, Registry, core_kind};
@@ -49,6 +50,8 @@ pub struct Deleted {
     pub object: Arc<Stored>,
     /// Whether it is gone.
     pub gone: bool,
+    /// What the caller should know.
+    pub warnings: Vec<String>,
 }
 
 impl DeleteOptions {
@@ -177,9 +180,13 @@ pub async fn delete(
     let path = granted.path();
     let kind = path.of();
     let address = granted.address()?;
+    let warning = publish::deletion_warning(registry, &address).await?;
     let act = Act::new(registry, granted, Operation::Delete, &path.kind, &address);
     let deleted = remove_for(registry, kind, &address, &options, Some(act)).await?;
-    deleted.ok_or_else(|| Refusal::not_found(kind, &address.name))
+    let gone = || absent(registry, kind, &address, publish::Act::Delete);
+    let mut deleted = deleted.ok_or_else(gone)?;
+    deleted.warnings.extend(warning);
+    Ok(deleted)
 }
 
 /// Deletes the objects that path and selectors choose, and says which they were.
@@ -199,6 +206,11 @@ pub async fn delete_collection(
     listing
         .objects
         .retain(|object| !built_in::is_one(&stored, &object.key));
+    // Nor is what the system publishes.
+    if publish::concerns(&stored, space) {
+        let own = |object: &Arc<Stored>| publish::is_own(registry, space, object);
+        listing.objects.retain(own);
+    }
     let addresses = listing.objects.iter().map(|object| Address {
         kind: stored.clone(),
         space: space.clone(),
@@ -331,6 +343,7 @@ async fn attempt(
             return Ok(Attempt::Unchanged(Deleted {
                 object: Arc::clone(current),
                 gone: false,
+                warnings: Vec::new(),
             }));
         }
         Mark::Changed => {
@@ -341,6 +354,7 @@ async fn attempt(
                 Attempt::Done(Deleted {
                     object: Arc::new(object),
                     gone: false,
+                    warnings: Vec::new(),
                 })
             };
             if options.dry_run {
@@ -356,6 +370,7 @@ async fn attempt(
     let gone = Deleted {
         object: Arc::clone(current),
         gone: true,
+        warnings: Vec::new(),
     };
     if options.dry_run {
         return Ok(Attempt::Done(gone));

@@ -15,6 +15,7 @@ use crate::admit::{self, Act};
 use crate::allocate;
 use crate::authorize::Granted;
 use crate::cache::{Stored, without_revision};
+use crate::publish;
 use crate::registry::{Address, Registry};
 use crate::served::Served;
 use crate::status::{Refusal, Result};
@@ -179,6 +180,10 @@ async fn attempt(
     if let Some(act) = &act {
         admit::validate(act, Some(&new), Some(&old)).await?;
     }
+    let withdraws = publish::is_withdrawal(request.address, &old, &new);
+    if withdraws {
+        publish::check_withdrawal(registry, request.address).await?;
+    }
     metadata::of(&mut new).remove("resourceVersion");
     metadata::of(&mut old).remove("resourceVersion");
     let value = rules::stored(registry, kind, &new).await?;
@@ -216,6 +221,9 @@ async fn attempt(
     let transaction = transaction.put(key, value.clone());
     match registry.commit(transaction).await? {
         Outcome::Committed(revision) | Outcome::Unchanged(revision) => {
+            if withdraws {
+                publish::confirm_withdrawal(registry, request.address, current, revision).await?;
+            }
             let object = Stored::new(Arc::clone(&current.key), revision, &value);
             Ok(Attempt::Done(done(Arc::new(object))))
         }

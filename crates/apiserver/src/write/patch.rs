@@ -8,6 +8,7 @@ use insula_kinds::{FieldError, Kind, Object, TypeId, Value};
 use super::{Done, Modified, Modify, metadata, modify};
 use crate::authorize::Granted;
 use crate::intake;
+use crate::publish::{Act, absent};
 use crate::query::{FieldValidation, Query, WriteOptions};
 use crate::registry::{Address, Registry};
 use crate::served::Served;
@@ -63,7 +64,7 @@ pub async fn patch(
         Ok(modified)
     };
     let done = modify(registry, request, make).await?;
-    done.ok_or_else(|| Refusal::not_found(kind, &address.name))
+    done.ok_or_else(|| absent(registry, kind, &address, Act::Change))
 }
 
 /// The options of a patch.
