@@ -154,6 +154,7 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
                 self.paid(made, step::STRUCT_COST)
             }
             Step::Fold(fold) => self.fold(fold),
+            Step::Grow(grow) => self.grow(grow),
         }
     }
 

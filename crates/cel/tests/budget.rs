@@ -122,17 +122,17 @@ fn figures() {
         "object.l.map(x, x + '!').exists(x, x == 'text-99!')",
     ] {
         let plan = plan(expression);
-        let rounds = 2000;
-        let began = Instant::now();
-        for _ in 0..rounds {
-            let activation = Activation::new().with("object", Value::dynamic(&object));
-            evaluate(&plan, &activation, Budget::CALL)
-                .result
-                .expect("a value");
-        }
-        eprintln!(
-            "{:>9} ns  {expression}",
-            began.elapsed().as_nanos() / rounds
-        );
+        // The best of many: others use the machine too.
+        let took = (0..200).map(|_| {
+            let began = Instant::now();
+            for _ in 0..10 {
+                let activation = Activation::new().with("object", Value::dynamic(&object));
+                let evaluation = evaluate(&plan, &activation, Budget::CALL);
+                evaluation.result.expect("a value");
+            }
+            began.elapsed().as_nanos() / 10
+        });
+        let took = took.min().unwrap_or_default();
+        eprintln!("{took:>9} ns  {expression}");
     }
 }

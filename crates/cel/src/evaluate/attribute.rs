@@ -9,6 +9,14 @@ use crate::value::{List, Value, double_to_int};
 
 impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
     pub(super) fn attribute(&mut self, attribute: &'a Attribute) -> Outcome<'a> {
+        // Loops look at their variables all the time.
+        if let (Root::Slot(slot) | Root::Accumulator { slot, take: false }, []) =
+            (&attribute.root, &attribute.qualifiers[..])
+            && let Slot::Ready(value) = &self.slots[*slot]
+        {
+            self.scope.meter.charge(1)?;
+            return value.clone();
+        }
         let value = self.resolve(attribute);
         let choice = matches!(attribute.root, Root::Choice { .. });
         // What is only tested gets its price back, and a choice has none: together they

@@ -98,6 +98,17 @@ impl<'a> List<'a> {
         }
     }
 
+    /// It with one more element.
+    pub(crate) fn push(mut self, element: Value<'a>) -> Result<Self, EvalError> {
+        if let Self::Made(values) = &mut self
+            && let Some(values) = Arc::get_mut(values)
+        {
+            values.push(element);
+            return Ok(self);
+        }
+        self.plus(vec![element].into())
+    }
+
     /// How many elements are copied if the other is added.
     pub(crate) fn copied(&self, other: &Self) -> usize {
         match self.listing() {
