@@ -89,7 +89,9 @@ fn all(
             Ok(plan) => {
                 let done = evaluate(plan, &activation, Budget::CALL);
                 let cost = done.cost.saturating_add(meter.take());
-                *left = left.checked_sub(cost).ok_or(SPENT)?;
+                let rest = left.checked_sub(cost);
+                *left = rest.unwrap_or_default();
+                rest.ok_or(SPENT)?;
                 let source = &expression.source;
                 let failed = |error| format!("expression '{source}' resulted in error: {error}");
                 done.result.map(|value| owned(&value)).map_err(failed)
