@@ -30,7 +30,7 @@ pub(crate) const SPENT: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// How deep variables may lie in each other, in levels of their expressions.
-const DEEPEST: usize = 10_000;
+const DEEPEST: usize = 2000;
 
 /// How deep they may lie where we are: beyond that it is done on a stack that has room.
 const SHALLOW: usize = 48;
@@ -93,7 +93,9 @@ fn all(
             Ok(plan) => {
                 let done = evaluate(plan, activation, Budget::CALL);
                 let cost = done.cost.saturating_add(activation.take_composed_cost());
-                *left = left.checked_sub(cost).ok_or(SPENT)?;
+                let rest = left.checked_sub(cost);
+                *left = rest.unwrap_or_default();
+                rest.ok_or(SPENT)?;
                 let source = &expression.source;
                 let failed = |error| format!("expression '{source}' resulted in error: {error}");
                 done.result.map(|value| owned(&value)).map_err(failed)

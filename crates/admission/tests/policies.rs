@@ -299,18 +299,18 @@ fn variables_that_double_each_other_do_not_take_for_ever() {
 #[test]
 fn variables_that_lie_too_deep_in_each_other_overflow_nothing() {
     let mut variables = vec![json!({"name": "v0", "expression": "1"})];
-    for index in 1..2000 {
+    for index in 1..250 {
         let below = index - 1;
         variables.push(json!({
-            "name": format!("v{index}"), "expression": format!("(variables.v{below} + 1) - 1"),
+            "name": format!("v{index}"), "expression": format!("(((variables.v{below} + 1) - 1) + 1) - 1"),
         }));
     }
     let spec = json!({
-        "variables": variables, "validations": [{"expression": "variables.v1999 == 1"}],
+        "variables": variables, "validations": [{"expression": "variables.v249 == 1"}],
     });
     let why = denied(spec, json!({})).unwrap();
     assert!(
-        why.contains("is nested too deeply"),
+        why.contains("nested too deeply"),
         "{}",
         &why[why.len() - 200..]
     );

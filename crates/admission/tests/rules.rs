@@ -234,6 +234,29 @@ fn policies_are_judged_in_kubernetes_words() {
 }
 
 #[test]
+fn more_is_refused_than_any_request_should_have_to_pass() {
+    let many = |count: usize, of: &dyn Fn(usize) -> Value| (0..count).map(of).collect::<Vec<_>>();
+    let variable = |index| json!({"name": format!("v{index}"), "expression": "1"});
+    let found = created(
+        "ValidatingAdmissionPolicy",
+        policy(json!({"variables": many(257, &variable)})),
+    );
+    assert_eq!(
+        found,
+        ["spec.variables: Too many: 257: must have at most 256 items"]
+    );
+    let validation = |_| json!({"expression": "true"});
+    let found = created(
+        "ValidatingAdmissionPolicy",
+        policy(json!({"validations": many(1025, &validation)})),
+    );
+    assert_eq!(
+        found,
+        ["spec.validations: Too many: 1025: must have at most 1024 items"]
+    );
+}
+
+#[test]
 fn mutating_policies_are_judged_in_kubernetes_words() {
     let of = "MutatingAdmissionPolicy";
     let apply = |expression: &str| json!({"mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}]});

@@ -5,7 +5,9 @@
 //! itself, such as to delete what a namespace or a tenant leaves behind, is nobody's to
 //! refuse: a tenant could hold up its own deletion, and with slow answers everybody else's.
 
+mod authorizer;
 mod configured;
+mod policy;
 mod version;
 
 use std::sync::Arc;
@@ -30,6 +32,7 @@ use crate::registry::{Address, Registry, core_kind, namespace_address};
 use crate::served::Served;
 use crate::status::{Refusal, Result};
 use crate::write::insula_extra;
+use authorizer::Decider;
 use version::{Equivalents, Versions};
 
 /// A request as those see it who admit it.
@@ -121,12 +124,13 @@ pub async fn mutate(
 ///
 /// If somebody does not admit the request, or cannot be asked and must be.
 pub async fn validate(act: &Act<'_>, object: Option<&Object>, old: Option<&Object>) -> Result<()> {
-    let hooks = act.hooks(Mode::Validating);
-    if hooks.is_empty() {
+    if !act.concerns_anybody() {
         return Ok(());
     }
     let frame = act.frame();
-    let mut versions = Versions::new(act, object, old);
+    let versions = Versions::new(act, object, old);
+    policy::judge(act, &frame, &versions).await?;
+    let hooks = act.hooks(Mode::Validating);
     let mut asked = Vec::new();
     for hook in &hooks {
         let Some(target) = act.matches(hook, &frame, &versions)? else {
@@ -139,6 +143,9 @@ pub async fn validate(act: &Act<'_>, object: Option<&Object>, old: Option<&Objec
         }
         let mode = Mode::Validating;
         asked.push((hook, review(hook, mode, &request, &target, shown.subject())));
+    }
+    if asked.is_empty() {
+        return Ok(());
     }
     let calls = asked.iter().map(|(hook, review)| async move {
         let review = review.as_ref().map_err(Clone::clone)?;
@@ -179,25 +186,27 @@ impl<'a> Act<'a> {
 
     /// Whether anybody is to be asked at all.
     pub fn concerns_anybody(&self) -> bool {
-        [Mode::Mutating, Mode::Validating]
-            .iter()
-            .any(|mode| !self.hooks(*mode).is_empty())
+        !self.owners().is_empty()
     }
 
-    /// Everybody who could be asked, in the order in which they are.
-    fn hooks(&self, mode: Mode) -> Vec<Hook> {
+    /// Whose configurations count here, in the order in which they do: those of the system
+    /// that look at tenants, too, and the space's own.
+    fn owners(&self) -> Vec<(Space, Arc<Configured>)> {
         let space = &self.address.space;
+        let systems = (!space.is_system()).then_some(Space::System);
+        let owners = systems.into_iter().chain([space.clone()]);
+        let configured = owners.filter_map(|owner| {
+            let configured = self.registry.admission(&owner)?;
+            (!configured.is_empty()).then_some((owner, configured))
+        });
+        configured.collect()
+    }
+
+    /// Every webhook that could be asked, in the order in which they are.
+    fn hooks(&self, mode: Mode) -> Vec<Hook> {
         let mut hooks = Vec::new();
-        let own = self.registry.admission(space);
-        let systems = match space {
-            Space::System => None,
-            Space::Tenant(_) => self.registry.admission(&Space::System),
-        };
-        for (owner, configured) in [(Space::System, systems), (space.clone(), own)] {
-            let Some(configured) = configured else {
-                continue;
-            };
-            let theirs = owner != *space;
+        for (owner, configured) in self.owners() {
+            let theirs = owner != self.address.space;
             for one in configured.webhooks(mode).configurations() {
                 if theirs && !one.admits_tenants {
                     continue;
@@ -395,7 +404,7 @@ impl<'a> Act<'a> {
 
 /// Whether somebody's conditions hold.
 fn applies(
-    _act: &Act<'_>,
+    act: &Act<'_>,
     hook: &Hook,
     frame: &Frame,
     request: &Request<'_>,
@@ -405,12 +414,9 @@ fn applies(
     if !hook.webhook.has_conditions() {
         return Ok(true);
     }
-    let context = Context {
-        request,
-        target,
-        subject,
-        namespace: frame.namespace.as_ref(),
-    };
+    let authorizer = Decider(act);
+    let namespace = frame.namespace.as_ref();
+    let context = Context::new(request, target, subject, namespace, &authorizer);
     hook.webhook
         .applies(&context)
         .map_err(Refusal::not_admitted)

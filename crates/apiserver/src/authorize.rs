@@ -231,6 +231,33 @@ pub async fn decide(
     }))
 }
 
+/// The same with what the cache shows, for those who cannot wait.
+pub fn decide_now(
+    registry: &Registry,
+    principal: &Principal,
+    spaces: &Spaces,
+    act: &Act<'_>,
+) -> Verdict {
+    let life = registry.cache().life(&principal.home);
+    life.map_or_else(Verdict::default, |life| {
+        judge(registry, &life, principal, spaces, act)
+    })
+}
+
+/// Whether somebody of the space may do this in it, with what the cache shows.
+pub fn decide_within(registry: &Registry, space: &Space, who: Who<'_>, act: &Act<'_>) -> Verdict {
+    let life = registry.cache().life(space);
+    life.map_or_else(Verdict::default, |life| {
+        life.ask(registry.cache(), space, |policy| {
+            let decision = policy.decide(who, act, Reach::Home);
+            Verdict {
+                allowed: decision.is_allowed(),
+                reason: decision.reason().to_string(),
+            }
+        })
+    })
+}
+
 /// Asks the policy of the principal's own space, and what it reaches in these.
 pub async fn ask<R: Default>(
     registry: &Registry,

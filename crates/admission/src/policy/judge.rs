@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Binding, Policy, Validation};
 use crate::condition::{Context, Met};
-use crate::evaluation::{self, EXPRESSIONS, Outcome};
+use crate::evaluation::{self, EXPRESSIONS, Outcome, SPENT};
 use crate::refusal::Refusal;
 use crate::request::{Request, Subject};
 use crate::webhook::FailurePolicy;
@@ -23,7 +23,13 @@ pub struct Judgement {
     pub annotations: Vec<(String, String)>,
     /// What the policy that judges wants noted, by key, with each of its bindings.
     collected: BTreeMap<String, Vec<String>>,
+    /// What all expressions cost so far.
+    spent: u64,
 }
+
+/// What all policies together may cost for one request. Kubernetes bounds each of them, but
+/// not how many there are.
+const REQUEST: u64 = 50_000_000;
 
 /// The longest message that an expression makes, in bytes.
 const MESSAGE: usize = 5 << 10;
@@ -90,6 +96,10 @@ impl Judgement {
         params: Option<&Object>,
     ) {
         let (request, subject) = (context.request, context.subject);
+        if self.spent > REQUEST {
+            let failed = [(0, policy.failed(SPENT.to_owned()))];
+            return self.act(request, subject, policy, binding, failed);
+        }
         match policy.conditions.met(context, params, &policy.variables) {
             Met::Yes => {}
             Met::No => return,
@@ -98,8 +108,8 @@ impl Judgement {
                 return self.act(request, subject, policy, binding, failed);
             }
         }
-        let decisions = policy.decide(context, params);
-        match policy.audit(context, params) {
+        let decisions = policy.decide(context, params, &mut self.spent);
+        match policy.audit(context, params, &mut self.spent) {
             Ok(audits) => {
                 self.act(request, subject, policy, binding, decisions);
                 self.note(request, subject, policy, binding, audits);
@@ -236,6 +246,7 @@ impl Policy {
         &self,
         context: &Context<'_>,
         params: Option<&Object>,
+        spent: &mut u64,
     ) -> Vec<(usize, Option<Decision>)> {
         let all: Vec<_> = self
             .validations
@@ -244,10 +255,15 @@ impl Policy {
             .collect();
         let activation = context.activation(params);
         let mut left = EXPRESSIONS;
-        let outcomes = match evaluation::run(&all, &self.variables, activation, &mut left) {
+        let outcomes = evaluation::run(&all, &self.variables, activation, &mut left);
+        let outcomes = match outcomes {
             Ok(outcomes) => outcomes,
-            Err(why) => return vec![(0, self.failed(why))],
+            Err(why) => {
+                *spent += EXPRESSIONS;
+                return vec![(0, self.failed(why))];
+            }
         };
+        *spent += EXPRESSIONS - left;
         let holds = |outcome: &Option<_>| matches!(outcome, Some(Ok(Outcome::Bool(true))) | None);
         if outcomes.iter().all(holds) {
             return Vec::new();
@@ -283,11 +299,14 @@ impl Policy {
         &self,
         context: &Context<'_>,
         params: Option<&Object>,
+        spent: &mut u64,
     ) -> Result<Vec<Audit<'_>>, String> {
         let all: Vec<_> = self.audits.iter().map(|(_, one)| Some(one)).collect();
         let activation = context.activation(params);
         let mut left = EXPRESSIONS;
-        let outcomes = evaluation::run(&all, &self.variables, activation, &mut left)?;
+        let outcomes = evaluation::run(&all, &self.variables, activation, &mut left);
+        *spent += EXPRESSIONS - left;
+        let outcomes = outcomes?;
         let mut audits = Vec::new();
         for ((key, expression), outcome) in self.audits.iter().zip(outcomes) {
             match outcome {

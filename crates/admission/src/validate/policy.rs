@@ -11,6 +11,11 @@ use crate::expression::{Compiler, Role};
 
 const REASONS: &[&str] = &["Forbidden", "Invalid", "RequestEntityTooLarge"];
 const PATCH_TYPES: &[&str] = &["ApplyConfiguration", "JSONPatch"];
+/// Bounds that Kubernetes has not: each variable is compiled with all before it, and what is
+/// written here is evaluated with every request of the space.
+const MAX_VARIABLES: usize = 256;
+const MAX_EXPRESSIONS: usize = 1024;
+
 const NOTHING_TO_DO: &str = "validations or auditAnnotations must contain at least one item";
 const MAX_AUDIT_ANNOTATIONS: usize = 20;
 const MAX_AUDIT_EXPRESSION: usize = 5 * 1024;
@@ -58,12 +63,17 @@ pub(super) fn validating(old: Option<&Node<'_>>, object: &Node<'_>, errors: &mut
         errors.push(annotations.required(NOTHING_TO_DO));
         return;
     }
-    for one in validations.items() {
-        validation(&one, &compiler, errors);
+    if few(&validations, MAX_EXPRESSIONS, errors) {
+        for one in validations.items() {
+            validation(&one, &compiler, errors);
+        }
     }
     if annotations.list().len() > MAX_AUDIT_ANNOTATIONS {
         let detail = format!("must not have more than {MAX_AUDIT_ANNOTATIONS} auditAnnotations");
         errors.push(annotations.invalid(&detail));
+    }
+    if annotations.list().len() > MAX_EXPRESSIONS {
+        return;
     }
     let name = object.get("metadata").get("name");
     let mut keys = HashSet::new();
@@ -85,8 +95,10 @@ pub(super) fn mutating(old: Option<&Node<'_>>, object: &Node<'_>, errors: &mut E
     if mutations.is_empty() {
         errors.push(mutations.required("mutations must contain at least one item"));
     }
-    for one in mutations.items() {
-        mutation(&one, &compiler, errors);
+    if few(&mutations, MAX_EXPRESSIONS, errors) {
+        for one in mutations.items() {
+            mutation(&one, &compiler, errors);
+        }
     }
     check::one_of(
         &spec.get("reinvocationPolicy"),
@@ -186,6 +198,9 @@ fn group_version(node: &Node<'_>, errors: &mut Errors) {
 }
 
 fn variables(spec: &Node<'_>, compiler: &mut Compiler, errors: &mut Errors) {
+    if !few(&spec.get("variables"), MAX_VARIABLES, errors) {
+        return;
+    }
     for variable in spec.get("variables").items() {
         let (name, expression) = (variable.get("name"), variable.get("expression"));
         if name.text().trim().is_empty() {
@@ -201,6 +216,15 @@ fn variables(spec: &Node<'_>, compiler: &mut Compiler, errors: &mut Errors) {
             errors.push(expression.invalid(&fault));
         }
     }
+}
+
+/// No more than so many: what is beyond is not even looked at.
+fn few(list: &Node<'_>, most: usize, errors: &mut Errors) -> bool {
+    let few = list.list().len() <= most;
+    if !few {
+        errors.push(list.too_many(most));
+    }
+    few
 }
 
 fn is_identifier(name: &str) -> bool {

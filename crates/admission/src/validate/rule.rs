@@ -77,6 +77,10 @@ pub(super) fn match_conditions(conditions: &Node<'_>, compiler: &Compiler, error
     if conditions.list().len() > MAX_CONDITIONS {
         errors.push(conditions.too_many(MAX_CONDITIONS));
     }
+    // Kubernetes judges all of them, which takes as long as somebody likes.
+    if conditions.list().len() > 16 * MAX_CONDITIONS {
+        return;
+    }
     let mut names = HashSet::new();
     for condition in conditions.items() {
         let (name, expression) = (condition.get("name"), condition.get("expression"));

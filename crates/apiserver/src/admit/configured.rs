@@ -7,11 +7,12 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 
+use insula_admission::policy::Policies;
 use insula_admission::review::Mode;
 use insula_admission::validate::GROUP;
 use insula_admission::webhook::Webhooks;
 use insula_core::{Revision, Space};
-use insula_kinds::{KindId, kinds};
+use insula_kinds::{KindId, Object, kinds};
 
 use crate::cache::{Cache, Life};
 use crate::registry::Registry;
@@ -22,22 +23,27 @@ pub struct Configured {
     at: Revision,
     mutating: Webhooks,
     validating: Webhooks,
+    policies: Policies,
     /// Whether it was asked since somebody looked.
     asked: AtomicBool,
 }
 
-const MUTATING: &str = "mutatingwebhookconfigurations";
-const VALIDATING: &str = "validatingwebhookconfigurations";
+const DECIDING: [&str; 4] = [
+    "mutatingwebhookconfigurations",
+    "validatingwebhookconfigurations",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+];
 
 /// Whether objects of the kind decide who admits requests.
 pub fn decides_admission(kind: KindId) -> bool {
     table().contains(&kind)
 }
 
-fn table() -> &'static [KindId; 2] {
-    static TABLE: OnceLock<[KindId; 2]> = OnceLock::new();
+fn table() -> &'static [KindId; DECIDING.len()] {
+    static TABLE: OnceLock<[KindId; DECIDING.len()]> = OnceLock::new();
     TABLE.get_or_init(|| {
-        [MUTATING, VALIDATING].map(|resource| {
+        DECIDING.map(|resource| {
             let kind = kinds().find(GROUP, "v1", resource);
             kind.expect("it is in the table")
         })
@@ -53,22 +59,37 @@ impl Configured {
         }
     }
 
+    /// The policies.
+    pub const fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
+    /// Whether everything is admitted.
+    pub fn is_empty(&self) -> bool {
+        self.mutating.is_empty() && self.validating.is_empty() && self.policies.is_empty()
+    }
+
     fn of(cache: &Cache, space: &Space, at: Revision) -> Self {
-        let [mutating, validating] = table().map(|kind| {
-            let mut webhooks = Webhooks::default();
+        let mut made = Self {
+            at,
+            mutating: Webhooks::default(),
+            validating: Webhooks::default(),
+            policies: Policies::default(),
+            asked: AtomicBool::new(true),
+        };
+        let [mutating, validating, policies, bindings] = *table();
+        let each = |kind, put: &mut dyn FnMut(&Object)| {
             let found = cache.find(kind, space);
             let found = found.map(|found| found.snapshot("", None).objects);
             for configuration in found.unwrap_or_default() {
-                webhooks.put(&configuration.tree());
+                put(&configuration.tree());
             }
-            webhooks
-        });
-        Self {
-            at,
-            mutating,
-            validating,
-            asked: AtomicBool::new(true),
-        }
+        };
+        each(mutating, &mut |object| made.mutating.put(object));
+        each(validating, &mut |object| made.validating.put(object));
+        each(policies, &mut |object| made.policies.put_policy(object));
+        each(bindings, &mut |object| made.policies.put_binding(object));
+        made
     }
 }
 

@@ -4,6 +4,7 @@
 mod answers;
 mod calls;
 mod mutation;
+mod policies;
 mod prepared;
 mod tenants;
 

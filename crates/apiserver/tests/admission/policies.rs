@@ -1,0 +1,226 @@
+//! Policies in CEL.
+
+use insula_testkit::server::Client;
+use insula_testkit::webhook::{FakeWebhook, Reply};
+use serde_json::{Value, json};
+
+use super::{HOOKS, MAPS, audited, hooked, map, refused, tenant};
+
+/// Makes a policy about config maps, and binds it.
+async fn bind(client: &Client, name: &str, spec: Value, binding: Value) -> anyhow::Result<()> {
+    let mut whole = json!({"matchConstraints": {"resourceRules": [{
+        "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
+        "operations": ["*"],
+    }]}});
+    for (member, value) in spec.as_object().unwrap() {
+        whole[member] = value.clone();
+    }
+    let mut bound = json!({"policyName": name, "validationActions": ["Deny"]});
+    for (member, value) in binding.as_object().unwrap() {
+        bound[member] = value.clone();
+    }
+    for (resource, spec) in [("policies", whole), ("policybindings", bound)] {
+        let path = format!("{HOOKS}/validatingadmission{resource}");
+        let object = json!({"metadata": {"name": name}, "spec": spec});
+        let made = client.post(&path, &object).await?;
+        anyhow::ensure!(made.status == 201, "{}", made.text());
+    }
+    Ok(())
+}
+
+fn valid(expression: &str) -> Value {
+    json!({"validations": [{"expression": expression, "message": "not like this"}]})
+}
+
+#[tokio::test]
+async fn a_policy_refuses_what_is_not_as_it_should_be() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    assert_eq!(client.post(MAPS, &map("before")).await?.status, 201);
+    let expression = "request.operation == 'DELETE' || object.data.a == 'c'";
+    bind(&client, "p1", valid(expression), json!({})).await?;
+    let answer = client.post(MAPS, &map("m")).await?;
+    let why = "ValidatingAdmissionPolicy 'p1' with binding 'p1' denied request: not like this";
+    let told = format!("configmaps \"m\" is forbidden: {why}");
+    refused(&answer, 422, "Invalid", &told);
+    let details = json!({"name": "m", "kind": "configmaps", "causes": [{"message": why}]});
+    assert_eq!(answer.json()["details"], details);
+    let right = json!({"metadata": {"name": "m"}, "data": {"a": "c"}});
+    assert_eq!(client.post(MAPS, &right).await?.status, 201);
+    let path = format!("{MAPS}/m");
+    let answer = client
+        .patch(&path, "merge", &json!({"data": {"a": "d"}}))
+        .await?;
+    assert_eq!(answer.status, 422);
+    assert_eq!(client.delete(&format!("{MAPS}/before")).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_was_is_seen_when_something_is_changed_or_deleted() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    assert_eq!(client.post(MAPS, &map("m")).await?.status, 201);
+    bind(
+        &client,
+        "p1",
+        valid("oldObject == null || oldObject.data.a != 'b'"),
+        json!({}),
+    )
+    .await?;
+    assert_eq!(client.delete(&format!("{MAPS}/m")).await?.status, 422);
+    assert_eq!(client.delete(MAPS).await?.status, 422);
+    assert_eq!(client.post(MAPS, &map("n")).await?.status, 201);
+    Ok(())
+}
+
+#[tokio::test]
+async fn parameters_come_from_the_space_that_binds_them() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let spec = json!({
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "validations": [{"expression": "object.metadata.name == params.metadata.name || object.data.a == params.data.a"}],
+    });
+    let binding = json!({"paramRef": {
+        "name": "wanted", "namespace": "kube-system", "parameterNotFoundAction": "Deny",
+    }});
+    bind(&client, "p1", spec, binding).await?;
+    let answer = client.post(MAPS, &map("m")).await?;
+    let why = "configmaps \"m\" is forbidden: ValidatingAdmissionPolicy 'p1' with binding 'p1' denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction";
+    refused(&answer, 422, "Invalid", why);
+    // Nothing but what is missing can be made while it is missing, as in Kubernetes.
+    let path = format!("{HOOKS}/validatingadmissionpolicybindings/p1");
+    client.delete(&path).await?;
+    let params = json!({"metadata": {"name": "wanted"}, "data": {"a": "b"}});
+    let made = client
+        .post("/api/v1/namespaces/kube-system/configmaps", &params)
+        .await?;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let binding = json!({"metadata": {"name": "p1"}, "spec": {
+        "policyName": "p1", "validationActions": ["Deny"], "paramRef": {
+            "name": "wanted", "namespace": "kube-system", "parameterNotFoundAction": "Deny",
+        },
+    }});
+    client
+        .post(
+            &format!("{HOOKS}/validatingadmissionpolicybindings"),
+            &binding,
+        )
+        .await?;
+    assert_eq!(client.post(MAPS, &map("m")).await?.status, 201);
+    let wrong = json!({"metadata": {"name": "n"}, "data": {"a": "c"}});
+    assert_eq!(client.post(MAPS, &wrong).await?.status, 422);
+    Ok(())
+}
+
+#[tokio::test]
+async fn warnings_and_notes_go_where_they_belong() -> anyhow::Result<()> {
+    let (server, log) = audited().await?;
+    let client = server.tenant("t1").await?;
+    let spec = json!({
+        "validations": [{"expression": "false", "message": "ww"}],
+        "auditAnnotations": [{"key": "k", "valueExpression": "'v-' + object.metadata.name"}],
+    });
+    let binding = json!({"validationActions": ["Warn", "Audit"]});
+    bind(&client, "p1", spec, binding).await?;
+    let answer = client.post(MAPS, &map("m")).await?;
+    assert_eq!(answer.status, 201);
+    let warning =
+        "299 - \"Validation failed for ValidatingAdmissionPolicy 'p1' with binding 'p1': ww\"";
+    assert_eq!(answer.header("warning"), warning);
+    let event: Value = serde_json::from_str(&log.event(answer.header("audit-id")).await?)?;
+    let noted = &event["annotations"];
+    assert_eq!(noted["p1/k"], "v-m");
+    let failure = r#"[{"message":"ww","policy":"p1","binding":"p1","expressionIndex":0,"validationActions":["Warn","Audit"]}]"#;
+    assert_eq!(
+        noted["validation.policy.admission.k8s.io/validation_failure"],
+        failure
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_authorizer_answers_for_the_space_of_the_request() -> anyhow::Result<()> {
+    let (server, client) = tenant().await?;
+    let expression =
+        "authorizer.group('').resource('secrets').namespace('default').check('delete').allowed()";
+    bind(&client, "p1", valid(expression), json!({})).await?;
+    assert_eq!(client.post(MAPS, &map("m")).await?.status, 201);
+    let role = json!({"metadata": {"name": "writer"}, "rules": [
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]},
+    ]});
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    client.post(&format!("{rbac}/clusterroles"), &role).await?;
+    let binding = json!({
+        "metadata": {"name": "writer"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "writer"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": "default"}],
+    });
+    client
+        .post(&format!("{rbac}/clusterrolebindings"), &binding)
+        .await?;
+    let token = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    let token = client.post(token, &json!({"spec": {}})).await?.json();
+    let account = server
+        .client(token["status"]["token"].as_str().unwrap())
+        .await?;
+    let answer = account.post(MAPS, &map("n")).await?;
+    assert_eq!(answer.status, 422, "{}", answer.text());
+    Ok(())
+}
+
+#[tokio::test]
+async fn policies_of_one_tenant_are_nothing_to_another() -> anyhow::Result<()> {
+    let (server, client) = tenant().await?;
+    let (other, system) = (server.tenant("t2").await?, server.system().await?);
+    bind(&client, "p1", valid("false"), json!({})).await?;
+    for neighbour in [&other, &system] {
+        assert_eq!(neighbour.post(MAPS, &map("m")).await?.status, 201);
+    }
+    // The system's are nothing to tenants, unless they say so.
+    bind(&system, "s1", valid("object.data.a != 'b'"), json!({})).await?;
+    assert_eq!(other.post(MAPS, &map("n")).await?.status, 201);
+    let path = format!("{HOOKS}/validatingadmissionpolicies/s1");
+    let admit =
+        json!({"metadata": {"annotations": {"multi-tenancy.k8s.io/admit-tenants": "true"}}});
+    assert_eq!(system.patch(&path, "merge", &admit).await?.status, 200);
+    let answer = other.post(MAPS, &map("o")).await?;
+    let why = "configmaps \"o\" is forbidden: ValidatingAdmissionPolicy 's1' with binding 's1' denied request: not like this";
+    refused(&answer, 422, "Invalid", why);
+    Ok(())
+}
+
+#[tokio::test]
+async fn policies_come_before_webhooks_and_after_changes() -> anyhow::Result<()> {
+    let patch = json!([{"op": "add", "path": "/data/a", "value": "patched"}]);
+    let webhook = FakeWebhook::start(Reply::Patch(patch)).await?;
+    let (_server, client) = hooked("mutating", &webhook, json!({})).await?;
+    let judge = FakeWebhook::start(Reply::Allow).await?;
+    let hook = super::hook(&judge, "j.ex.io", json!({}));
+    super::configure(&client, "validating", "j", &[hook]).await?;
+    bind(
+        &client,
+        "p1",
+        valid("object.data.a != 'patched'"),
+        json!({}),
+    )
+    .await?;
+    assert_eq!(client.post(MAPS, &map("m")).await?.status, 422);
+    assert_eq!((webhook.calls(), judge.calls()), (1, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_webhooks_conditions_are_asked_before_it_is() -> anyhow::Result<()> {
+    let webhook = FakeWebhook::start(Reply::Deny(json!({"message": "no"}))).await?;
+    let conditions = json!({"matchConditions": [
+        {"name": "c", "expression": "object.metadata.name.startsWith('x')"},
+    ]});
+    let (_server, client) = hooked("validating", &webhook, conditions).await?;
+    assert_eq!(client.post(MAPS, &map("m")).await?.status, 201);
+    assert_eq!(client.post(MAPS, &map("x")).await?.status, 400);
+    assert_eq!(webhook.calls(), 1);
+    let answer = client.delete(&format!("{MAPS}/m")).await?;
+    let why = "configmaps \"m\" is forbidden: expression 'object.metadata.name.startsWith('x')' resulted in error: no such key: metadata";
+    assert_eq!(answer.status, 403, "{}", answer.text());
+    assert_eq!(answer.message(), why);
+    Ok(())
+}
