@@ -8,8 +8,10 @@ use super::print;
 use super::props::Props;
 use crate::embedded;
 use crate::prune;
-use crate::structural::{NodeId, Schema};
-use crate::validate::{MAX_CHECKS, judge_value};
+use crate::structural::{CompileError, NodeId, Schema};
+use crate::validate::{MAX_CHECKS, judge_value, rule};
+
+const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 
 /// Judges all defaults of a structural schema.
 pub(super) fn judge(schema: Props<'_>, place: Place<'_>) -> Report {
@@ -17,28 +19,48 @@ pub(super) fn judge(schema: Props<'_>, place: Place<'_>) -> Report {
     if !schema.any(|schema| schema.has("default")) {
         return report;
     }
-    // Where an integer or a string is wanted, Kubernetes does not ask defaults for their type.
+    let (compiled, untyped) = match compile(schema) {
+        Ok(compiled) => compiled,
+        Err(why) => {
+            report.invalid_text(place, "", &why.to_string());
+            return report;
+        }
+    };
+    let mut walk = Walk {
+        schema: &compiled,
+        untyped: untyped.as_ref().unwrap_or(&compiled),
+        checks: MAX_CHECKS,
+        cost: rule::WRITE,
+        spent: false,
+        report: &mut report,
+    };
+    walk.node(schema, NodeId::ROOT, place, Around::root(NodeId::ROOT));
+    report
+}
+
+/// The schema, and how it judges values, if that differs: where an integer or a string is
+/// wanted, Kubernetes does not ask defaults for their type.
+fn compile(schema: Props<'_>) -> Result<(Schema, Option<Schema>), CompileError> {
+    let compiled = Schema::compile(schema.value())?;
+    if !schema.any(|schema| schema.flag(INT_OR_STRING)) {
+        return Ok((compiled, None));
+    }
     let mut untyped = schema.value().clone();
     forget_int_or_string(&mut untyped);
-    match Schema::compile(&untyped) {
-        Ok(compiled) => {
-            let mut walk = Walk {
-                schema: &compiled,
-                checks: MAX_CHECKS,
-                report: &mut report,
-            };
-            walk.node(schema, NodeId::ROOT, place, Around::root(NodeId::ROOT));
-        }
-        Err(why) => report.invalid_text(place, "", &why.to_string()),
-    }
-    report
+    Ok((compiled, Some(Schema::compile(&untyped)?)))
 }
 
 struct Walk<'a> {
     schema: &'a Schema,
+    /// The same with the same numbers, for values.
+    untyped: &'a Schema,
     /// How many checks may still be made. Defaults can stand at all levels, and each holds
     /// what all below it hold.
     checks: u64,
+    /// What rules may still cost.
+    cost: u64,
+    /// Whether rules have cost more than they may: nothing more is judged.
+    spent: bool,
     report: &'a mut Report,
 }
 
@@ -92,6 +114,9 @@ impl<'a> Around<'a> {
 
 impl Walk<'_> {
     fn node(&mut self, schema: Props<'_>, id: NodeId, place: Place<'_>, around: Around<'_>) {
+        if self.spent {
+            return;
+        }
         let node = self.schema.node(id);
         let around = if node.embedded {
             Around::root(id)
@@ -167,14 +192,34 @@ impl Walk<'_> {
         self.value(default, id, place);
     }
 
-    /// The value is one that the schema allows.
+    /// The value is one that the schema allows, and its rules.
     fn value(&mut self, value: &Value, id: NodeId, place: Place<'_>) {
-        for mut error in judge_value(self.schema, id, value, &mut self.checks) {
+        let errors = judge_value(self.untyped, id, value, &mut self.checks);
+        if errors.is_empty() {
+            return self.rules(value, id, place);
+        }
+        for mut error in errors {
             // An item of a list is named as if it were a field.
             if error.field.starts_with('[') {
                 error.field.insert(0, '.');
             }
             self.push(error, place);
+        }
+    }
+
+    /// The rules allow the value where it was there before, and where nothing was.
+    fn rules(&mut self, value: &Value, id: NodeId, place: Place<'_>) {
+        let budget = self.cost;
+        for old in [Some(value), None] {
+            let (mut left, mut errors) = (budget, Vec::new());
+            let done = rule::ask_value(self.schema, id, value, old, &mut left, &mut errors);
+            self.cost = self.cost.min(left);
+            self.spent |= !done;
+            let wrong = !errors.is_empty();
+            errors.into_iter().for_each(|error| self.push(error, place));
+            if wrong {
+                return;
+            }
         }
     }
 
@@ -209,7 +254,7 @@ fn forget_int_or_string(schema: &mut Value) {
     let Value::Object(members) = schema else {
         return;
     };
-    members.remove("x-kubernetes-int-or-string");
+    members.remove(INT_OR_STRING);
     for name in ["items", "additionalProperties"] {
         if let Some(below) = members.get_mut(name) {
             forget_int_or_string(below);
