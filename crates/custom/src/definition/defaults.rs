@@ -5,16 +5,17 @@ use serde_json::json;
 
 use super::place::{Place, Report};
 use super::print;
-use super::props::Props;
+use super::props::{Props, SchemaOrBool};
+use super::terms::Terms;
 use crate::embedded;
 use crate::prune;
-use crate::structural::{CompileError, NodeId, Schema};
+use crate::structural::{Additional, CompileError, NodeId, Schema};
 use crate::validate::{MAX_CHECKS, judge_value, rule};
 
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 
 /// Judges all defaults of a structural schema.
-pub(super) fn judge(schema: Props<'_>, place: Place<'_>) -> Report {
+pub(super) fn judge(schema: Props<'_>, place: Place<'_>, terms: &Terms<'_>) -> Report {
     let mut report = Report::default();
     if !schema.any(|schema| schema.has("default")) {
         return report;
@@ -32,10 +33,47 @@ pub(super) fn judge(schema: Props<'_>, place: Place<'_>) -> Report {
         checks: MAX_CHECKS,
         cost: rule::WRITE,
         spent: false,
+        terms,
         report: &mut report,
     };
     walk.node(schema, NodeId::ROOT, place, Around::root(NodeId::ROOT));
     report
+}
+
+/// Whether any default of a structural schema has what the schema does not know.
+pub(super) fn has_unpruned(schema: Props<'_>) -> bool {
+    let defaults = schema.any(|schema| schema.has("default"));
+    let compiled = Schema::compile(schema.value()).ok().filter(|_| defaults);
+    compiled.is_some_and(|compiled| unpruned_below(schema, &compiled, NodeId::ROOT))
+}
+
+fn unpruned_below(schema: Props<'_>, compiled: &Schema, id: NodeId) -> bool {
+    let default = schema.get("default");
+    if default.is_some_and(|default| !is_pruned(compiled, id, default)) {
+        return true;
+    }
+    let node = compiled.node(id);
+    let values = match (
+        schema.schema_or_bool("additionalProperties"),
+        node.additional,
+    ) {
+        (SchemaOrBool::Schema(values), Additional::Each(id)) => Some((values, id)),
+        _ => None,
+    };
+    let items = schema.item().zip(node.items);
+    let properties = schema.entries("properties");
+    let properties = properties.filter_map(|(name, below)| Some((below, node.property(name)?)));
+    let mut below = items.into_iter().chain(values).chain(properties);
+    below.any(|(below, id)| unpruned_below(below, compiled, id))
+}
+
+fn is_pruned(schema: &Schema, id: NodeId, default: &Value) -> bool {
+    let mut value = default.clone();
+    match &mut value {
+        Value::Object(object) if id == NodeId::ROOT => schema.prune(object, &mut Vec::new()),
+        other => prune::value(schema, id, other),
+    }
+    &value == default
 }
 
 /// The schema, and how it judges values, if that differs: where an integer or a string is
@@ -61,6 +99,7 @@ struct Walk<'a> {
     cost: u64,
     /// Whether rules have cost more than they may: nothing more is judged.
     spent: bool,
+    terms: &'a Terms<'a>,
     report: &'a mut Report,
 }
 
@@ -153,9 +192,7 @@ impl Walk<'_> {
 
     fn default(&mut self, default: &Value, id: NodeId, place: Place<'_>) {
         let whole = is_whole(id, self.schema.node(id).embedded);
-        let mut value = default.clone();
-        self.prune(&mut value, id);
-        if &value != default {
+        if !is_pruned(self.schema, id, default) && self.terms.pruned_defaults() {
             let detail = "must not have unknown fields";
             self.report
                 .invalid_as(place, || print::json(Some(default)), detail);
@@ -220,15 +257,6 @@ impl Walk<'_> {
             if wrong {
                 return;
             }
-        }
-    }
-
-    fn prune(&self, value: &mut Value, id: NodeId) {
-        match value {
-            Value::Object(object) if id == NodeId::ROOT => {
-                self.schema.prune(object, &mut Vec::new());
-            }
-            other => prune::value(self.schema, id, other),
         }
     }
 
