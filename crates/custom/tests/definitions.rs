@@ -233,3 +233,25 @@ fn what_is_deeper_than_a_request_can_be_is_refused() {
     let got: Vec<_> = verdict.errors.iter().map(ToString::to_string).collect();
     assert_eq!(got, ["spec: Forbidden: exceeded max depth"]);
 }
+
+#[test]
+fn certificates_that_nobody_can_read_are_known() {
+    let key = "-----BEGIN KEY-----\nAAAA\n-----END KEY-----\n";
+    let cases = [("", true), ("eHg=", false), (&base64(key), false)];
+    for (bundle, sound) in cases {
+        let mut body = of_schema(&json!({"type": "object"}));
+        body["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
+            "conversionReviewVersions": ["v1"],
+            "clientConfig": {"url": "https://x", "caBundle": bundle},
+        }});
+        let object = body.as_object().cloned().unwrap();
+        assert_eq!(definition::has_sound_ca(&object), sound, "{bundle}");
+        // A new definition may have them all the same.
+        assert_eq!(judge(&body).errors, []);
+    }
+}
+
+fn base64(text: &str) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
