@@ -205,7 +205,7 @@ impl Checker<'_> {
         for (at, element) in elements.iter_mut().enumerate() {
             self.check(element);
             let of = self.get(element.id);
-            let of = if optional.contains(&at) {
+            let of = if optional.binary_search(&at).is_ok() {
                 self.unwrapped(element.id, &of)
             } else {
                 of

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::function::{Function, function};
 use crate::types::{Field, ObjectType, Type};
 
-/// Variables, types and functions. It is cheap to clone.
+/// Variables, types and functions.
 ///
 /// The functions are those of Kubernetes' base environment, which include the ones on an authorizer:
 /// without the variable `authorizer` there is nothing to call them on.
@@ -142,4 +142,100 @@ fn type_named(name: &str) -> Option<Type> {
         "google.protobuf.Struct" => Type::map(Type::String, Type::Dyn),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Program;
+
+    fn output(environment: &Environment, source: &str) -> Result<String, String> {
+        let program = Program::compile(environment, source);
+        program.map(|it| it.output().to_string()).map_err(|issues| {
+            let first = issues.iter().next().map(|issue| issue.message.clone());
+            first.unwrap_or_default()
+        })
+    }
+
+    #[test]
+    fn only_policies_that_change_objects_make_objects_and_patches() {
+        let plain = Environment::new();
+        let mutation = Environment::new().with_mutation();
+        let undeclared = |name: &str| {
+            Err(format!(
+                "undeclared reference to '{name}' (in container '')"
+            ))
+        };
+        for (source, expected) in [
+            (
+                "Object{spec: Object.spec{replicas: 3}}",
+                Ok("Object".to_owned()),
+            ),
+            (
+                "Object.spec{any: 1, thing: 'a'}",
+                Ok("Object.spec".to_owned()),
+            ),
+            ("Object{}.anything", Ok("dyn".to_owned())),
+            (
+                "[JSONPatch{op: 'add', path: '/a', value: 1}]",
+                Ok("list(JSONPatch)".to_owned()),
+            ),
+            (
+                "JSONPatch{op: 1}",
+                Err(
+                    "expected type of field 'op' is 'string' but provided type is 'int'".to_owned(),
+                ),
+            ),
+            ("JSONPatch{zz: 1}", Err("undefined field 'zz'".to_owned())),
+            ("Objects{}", undeclared("Objects")),
+            ("int{}", Err("'int' is not a message type".to_owned())),
+            ("jsonpatch.escapeKey('a/b')", Ok("string".to_owned())),
+        ] {
+            assert_eq!(output(&mutation, source), expected, "{source}");
+        }
+        assert_eq!(output(&plain, "Object{}"), undeclared("Object"));
+        assert_eq!(output(&plain, "JSONPatch{}"), undeclared("JSONPatch"));
+        assert_eq!(
+            output(&plain, "jsonpatch.escapeKey('a')"),
+            undeclared("jsonpatch")
+        );
+    }
+
+    #[test]
+    fn a_variable_may_have_a_qualified_name() {
+        let opaque = |name: &str| Type::Opaque(format!("kubernetes.authorization.{name}").into());
+        let environment = Environment::new()
+            .with("authorizer", opaque("Authorizer"))
+            .with("authorizer.requestResource", opaque("ResourceCheck"));
+        for (source, expected) in [
+            (
+                "authorizer.group('apps').resource('pods').check('get').allowed()",
+                "bool",
+            ),
+            ("authorizer.requestResource.check('get').reason()", "string"),
+            (
+                "authorizer.requestResource",
+                "kubernetes.authorization.ResourceCheck",
+            ),
+        ] {
+            assert_eq!(
+                output(&environment, source).as_deref(),
+                Ok(expected),
+                "{source}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_variable_of_a_loop_hides_one_of_the_environment() {
+        let environment = Environment::new().with("x", Type::String);
+        assert_eq!(
+            output(&environment, "[1].map(x, x)").as_deref(),
+            Ok("list(int)")
+        );
+        assert_eq!(
+            output(&environment, "[x].map(y, x)").as_deref(),
+            Ok("list(string)")
+        );
+    }
 }

@@ -82,7 +82,6 @@ impl Issues {
     }
 
     /// The complaints one by one.
-    #[must_use]
     pub fn iter(&self) -> std::slice::Iter<'_, Issue> {
         self.issues.iter()
     }

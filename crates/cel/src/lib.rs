@@ -3,11 +3,13 @@
 //! ```text
 //! parse      text -> Expr, macros expanded
 //! check      Expr + Environment -> Program: every node has a type, every call its overloads
-//! estimate   Program + how large values can be -> the most it can cost
+//! declare    a node of a schema -> Type and Extent
+//! estimate   Program + Extent -> the most it can cost
 //! evaluate   Program + values + budget -> a value, and what it did cost
 //! ```
 //!
-//! Nothing here knows a schema, a request or a store.
+//! A schema is known only to `declare`, which makes types and extents of it. Nothing here knows a
+//! request or a store.
 
 mod ast;
 mod budget;
@@ -21,6 +23,7 @@ mod function;
 mod issue;
 mod library;
 mod parse;
+pub mod pattern;
 mod program;
 mod types;
 mod value;
@@ -38,6 +41,6 @@ pub use library::{
 pub use program::Program;
 pub use types::{Field, ObjectType, Type};
 pub use value::{
-    Duration, Entries, Fields, Key, List, Listing, Map, Opaque, Plain, Property, Shape, Struct,
-    Text, Timestamp, Value,
+    Duration, Entries, Key, List, Listing, Map, Opaque, Plain, Property, Shape, Struct, Text,
+    Timestamp, Value,
 };

@@ -6,7 +6,7 @@
 //! recover   what to say about a word that does not fit, and where to go on
 //! expand    macros -> loops
 //! build     numbers and places of nodes
-//! literal   what a quoted text stands for
+//! literal   what a literal stands for
 //! ```
 
 mod build;
@@ -15,6 +15,8 @@ mod grammar;
 mod lexer;
 mod literal;
 mod recover;
+#[cfg(test)]
+mod tests;
 mod token;
 
 use crate::ast::Expr;

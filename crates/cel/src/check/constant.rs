@@ -6,6 +6,7 @@
 
 use super::moment;
 use crate::ast::{Expr, Literal, Node};
+use crate::pattern;
 use crate::program::Checked;
 use crate::types::Type;
 
@@ -31,6 +32,9 @@ fn constant(expr: &Expr, checked: &Checked) -> Result<Option<Literal>, String> {
             let mut constants = Vec::with_capacity(args.len());
             for arg in args {
                 constants.push(constant(arg, checked)?);
+            }
+            if let Some(Literal::String(text)) = searched(function, target.is_some(), &constants) {
+                pattern::check(&text).map_err(|fault| fault.to_string())?;
             }
             if let (None, [Some(literal)]) = (target, constants.as_slice()) {
                 return convert(function, literal);
@@ -58,6 +62,14 @@ fn constant(expr: &Expr, checked: &Checked) -> Result<Option<Literal>, String> {
         }
     };
     Ok(None)
+}
+
+/// The regular expression that a function searches for, if it is a constant.
+fn searched(function: &str, member: bool, args: &[Option<Literal>]) -> Option<Literal> {
+    if !matches!(function, "matches" | "find" | "findAll") {
+        return None;
+    }
+    args.get(usize::from(!member)).cloned().flatten()
 }
 
 /// Two names of types can be looked up, but stand for no value.

@@ -3,6 +3,7 @@
 use super::{format, moment};
 use crate::ast::{Entry, Expr, Id, Literal, Node};
 use crate::issue::Issue;
+use crate::pattern;
 use crate::program::Checked;
 use crate::types::Type;
 
@@ -26,7 +27,8 @@ struct Validator<'a> {
 }
 
 impl Validator<'_> {
-    /// Inside of `format`, lists may be of several types.
+    /// Complains about what is inside before what is around it. Inside of `format`, lists may be of
+    /// several types.
     fn visit(&mut self, expr: &Expr, exempt: bool) {
         match &expr.node {
             Node::Literal(_) | Node::Ident(_) => {}
@@ -36,33 +38,33 @@ impl Validator<'_> {
                 function,
                 args,
             } => {
-                self.call(expr.id, target.as_deref(), function, args);
-                let exempt = exempt || &**function == "format";
+                let inside = exempt || &**function == "format";
                 for part in target.as_deref().into_iter().chain(args) {
-                    self.visit(part, exempt);
+                    self.visit(part, inside);
                 }
+                self.call(expr.id, target.as_deref(), function, args);
             }
             Node::List { elements, optional } => {
-                if !exempt {
-                    self.list(elements, optional);
-                }
                 elements
                     .iter()
                     .for_each(|element| self.visit(element, exempt));
+                if !exempt {
+                    self.list(elements, optional);
+                }
             }
             Node::Map(entries) => {
-                if !exempt {
-                    self.map(entries);
-                }
                 for entry in entries {
                     self.visit(&entry.key, exempt);
                     self.visit(&entry.value, exempt);
                 }
+                if !exempt {
+                    self.map(entries);
+                }
             }
             Node::Struct { entries, .. } => {
-                entries
-                    .iter()
-                    .for_each(|entry| self.visit(&entry.value, exempt));
+                for entry in entries {
+                    self.visit(&entry.value, exempt);
+                }
             }
             Node::Comprehension(it) => {
                 for part in [&it.range, &it.init, &it.condition, &it.step, &it.result] {
@@ -89,7 +91,7 @@ impl Validator<'_> {
             ("duration", Literal::Int(_)) => false,
             ("timestamp", Literal::String(text)) => moment::is_timestamp(text),
             ("timestamp", Literal::Int(seconds)) => moment::is_moment(*seconds),
-            ("matches", Literal::String(text)) => regex::Regex::new(text).is_ok(),
+            ("matches", Literal::String(text)) => pattern::check(text).is_ok(),
             _ => true,
         };
         if !valid {
@@ -118,7 +120,7 @@ impl Validator<'_> {
     fn list(&mut self, elements: &[Expr], optional: &[usize]) {
         let mut first: Option<Type> = None;
         for (at, element) in elements.iter().enumerate() {
-            let of = self.type_of(element.id, optional.contains(&at));
+            let of = self.type_of(element.id, optional.binary_search(&at).is_ok());
             match &first {
                 None => first = Some(of),
                 Some(expected) if *expected != of => {

@@ -4,7 +4,7 @@ use super::step::Fold;
 use super::{EvalError, Evaluator, Outcome, Slot};
 use crate::value::{List, Map, Value};
 
-impl<'a> Evaluator<'a, '_> {
+impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
     pub(super) fn fold(&mut self, fold: &'a Fold) -> Outcome<'a> {
         let range = self.eval(&fold.range)?;
         self.slots[fold.accumulator] = Slot::Pending(&fold.init);

@@ -29,17 +29,23 @@ pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
     })
 }
 
-/// What a list holds, or what a map is found by.
-fn elements<'a>(value: &Value<'a>) -> Result<Vec<Value<'a>>, EvalError> {
-    match value {
-        Value::List(list) => list.iter().collect(),
-        Value::Map(map) => Ok(map.keys()),
-        _ => Err(EvalError::no_such_overload()),
+/// What a list holds, if the first of it is of a type that the function takes.
+fn elements<'a>(
+    function: &str,
+    value: &Value<'a>,
+    takes: fn(&Value<'a>) -> bool,
+) -> Result<Vec<Value<'a>>, EvalError> {
+    let Value::List(list) = value else {
+        return Err(no_overload(function, &[value]));
+    };
+    match list.get(0) {
+        Some(Ok(first)) if !takes(&first) => Err(no_overload(function, &[value])),
+        _ => list.iter().collect(),
     }
 }
 
 fn is_sorted<'a>(_: &mut Scope, list: Value<'a>) -> Outcome<'a> {
-    let values = elements(&list)?;
+    let values = elements("isSorted", &list, Value::is_ordered)?;
     if !values.iter().all(Value::is_ordered) {
         return Err(EvalError::no_such_overload());
     }
@@ -61,16 +67,23 @@ pub(super) fn sum_of(overload: Option<&str>) -> Body {
 }
 
 fn sum<'a>(scope: &mut Scope, list: Value<'a>, nothing: Value<'a>) -> Outcome<'a> {
-    let mut values = elements(&list)?.into_iter();
+    let mut values = elements("sum", &list, is_summable)?.into_iter();
     let Some(first) = values.next() else {
         return Ok(nothing);
     };
     values.try_fold(first, |sum, value| super::operators::add(scope, sum, value))
 }
 
+fn is_summable(value: &Value<'_>) -> bool {
+    matches!(
+        value,
+        Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::Duration(_)
+    )
+}
+
 fn extreme<'a>(function: &str, list: Value<'a>, worse: Ordering) -> Outcome<'a> {
     let mut best: Option<Value<'a>> = None;
-    for value in elements(&list)? {
+    for value in elements(function, &list, Value::is_ordered)? {
         if !value.is_ordered() {
             return Err(EvalError::no_such_overload());
         }

@@ -46,13 +46,23 @@ fn duration<'a>(nanos: Option<i64>) -> Outcome<'a> {
     Ok(Value::Duration(Duration { nanos }))
 }
 
-/// The error of an operator: one that the left value knows but not with the right one says
-/// less than one that it does not know at all.
-fn unsupported(operator: &str, known: bool) -> EvalError {
+/// The error of an operator that the left value knows, but not with the right one.
+fn mismatch(operator: &str, one: &Value<'_>, known: bool) -> EvalError {
     if known {
         EvalError::no_such_overload()
     } else {
-        EvalError::new(format!("no such overload: {operator}"))
+        unknown(operator, one)
+    }
+}
+
+/// The error of an operator that the value does not know. Values with functions of their own
+/// are asked for it first, and they say less.
+fn unknown(operator: &str, one: &Value<'_>) -> EvalError {
+    match one {
+        Value::String(_) | Value::Timestamp(_) | Value::Duration(_) => {
+            EvalError::no_such_overload()
+        }
+        _ => EvalError::new(format!("no such overload: {operator}")),
     }
 }
 
@@ -74,16 +84,15 @@ pub(super) fn add<'a>(scope: &mut Scope, one: Value<'a>, two: Value<'a>) -> Outc
         (Value::Timestamp(one), Value::Duration(two)) => one.plus(two).map(Value::Timestamp),
         (one, _) => {
             let known = one.is_ordered() && !matches!(one, Value::Bool(_));
-            Err(unsupported("_+_", known || matches!(one, Value::List(_))))
+            let known = known || matches!(one, Value::List(_));
+            Err(mismatch("_+_", &one, known))
         }
     }
 }
 
-/// A set or a list with keys is copied when something is added to it, which must be paid for.
+/// Adding costs one unit, however much must be copied for it.
 fn join<'a>(scope: &mut Scope, one: List<'a>, two: List<'a>) -> Outcome<'a> {
-    scope
-        .meter
-        .work((two.len() + if one.is_typed() { one.len() } else { 0 }) as u64)?;
+    scope.meter.work(one.copied(&two) as u64)?;
     one.plus(two).map(Value::List)
 }
 
@@ -101,7 +110,7 @@ fn subtract<'a>(_: &mut Scope, one: Value<'a>, two: Value<'a>) -> Outcome<'a> {
         }
         (one, _) => {
             let known = is_number(&one) || matches!(one, Value::Duration(_) | Value::Timestamp(_));
-            Err(unsupported("_-_", known))
+            Err(mismatch("_-_", &one, known))
         }
     }
 }
@@ -111,7 +120,7 @@ fn multiply<'a>(_: &mut Scope, one: Value<'a>, two: Value<'a>) -> Outcome<'a> {
         (Value::Int(one), Value::Int(two)) => int(one.checked_mul(two)),
         (Value::Uint(one), Value::Uint(two)) => uint(one.checked_mul(two)),
         (Value::Double(one), Value::Double(two)) => Ok(Value::Double(one * two)),
-        (one, _) => Err(unsupported("_*_", is_number(&one))),
+        (one, _) => Err(mismatch("_*_", &one, is_number(&one))),
     }
 }
 
@@ -123,7 +132,7 @@ fn divide<'a>(_: &mut Scope, one: Value<'a>, two: Value<'a>) -> Outcome<'a> {
         (Value::Int(one), Value::Int(two)) => int(one.checked_div(two)),
         (Value::Uint(one), Value::Uint(two)) => uint(one.checked_div(two)),
         (Value::Double(one), Value::Double(two)) => Ok(Value::Double(one / two)),
-        (one, _) => Err(unsupported("_/_", is_number(&one))),
+        (one, _) => Err(mismatch("_/_", &one, is_number(&one))),
     }
 }
 
@@ -136,7 +145,7 @@ fn modulo<'a>(_: &mut Scope, one: Value<'a>, two: Value<'a>) -> Outcome<'a> {
         (Value::Uint(one), Value::Uint(two)) => uint(one.checked_rem(two)),
         (one, _) => {
             let known = matches!(one, Value::Int(_) | Value::Uint(_));
-            Err(unsupported("_%_", known))
+            Err(mismatch("_%_", &one, known))
         }
     }
 }
@@ -151,7 +160,7 @@ fn negate<'a>(_: &mut Scope, value: Value<'a>) -> Outcome<'a> {
         Value::Double(value) => Ok(Value::Double(-value)),
         Value::Duration(value) => duration(value.nanos.checked_neg()),
         Value::Bool(_) => Err(EvalError::no_such_overload()),
-        _ => Err(unsupported("-_", false)),
+        other => Err(unknown("-_", &other)),
     }
 }
 
@@ -169,7 +178,7 @@ fn order<'a>(
     wanted: fn(Ordering) -> bool,
 ) -> Outcome<'a> {
     if !one.is_ordered() {
-        return Err(unsupported(operator, false));
+        return Err(unknown(operator, one));
     }
     Ok(Value::Bool(wanted(one.order(two)?)))
 }
@@ -191,7 +200,7 @@ fn contains<'a>(scope: &mut Scope, value: Value<'a>, aggregate: Value<'a>) -> Ou
 fn size<'a>(_: &mut Scope, value: Value<'a>) -> Outcome<'a> {
     match value.size() {
         Some(size) => Ok(Value::Int(size as i64)),
-        None => Err(unsupported("size", false)),
+        None => Err(unknown("size", &value)),
     }
 }
 

@@ -42,8 +42,10 @@ fn has_value<'a>(_: &mut Scope, value: Value<'a>) -> Outcome<'a> {
 }
 
 fn unwrap<'a>(function: &str, value: Value<'a>) -> Outcome<'a> {
-    let Value::List(list) = &value else {
-        return Err(no_overload(function, &[&value]));
+    let first = |list: &List<'a>| matches!(list.get(0), None | Some(Ok(Value::Optional(_))));
+    let list = match &value {
+        Value::List(list) if first(list) => list,
+        _ => return Err(no_overload(function, &[&value])),
     };
     let mut values = Vec::new();
     for value in list.iter() {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use regex::{Regex, RegexBuilder};
 
 use super::{Body, EvalError, Outcome, Scope, no_overload};
+use crate::pattern;
 use crate::value::{Text, Value};
 
 /// The memory that a compiled expression may take.
@@ -21,16 +22,19 @@ const KEPT: usize = 16;
 
 /// Why a text is no regular expression, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("error parsing regexp: {0}")]
-pub struct RegexError(pub(super) String);
+#[error("{0}")]
+pub struct RegexError(String);
 
 /// Compiles a regular expression.
-pub fn compile(pattern: &str) -> Result<Regex, RegexError> {
-    let translated = syntax::translate(pattern).map_err(RegexError)?;
-    let compiled = RegexBuilder::new(&translated).size_limit(SIZE).build();
-    compiled.map_err(|error| match error {
-        regex::Error::CompiledTooBig(_) => RegexError("expression too large".to_owned()),
-        _ => RegexError(format!("invalid or unsupported syntax: `{pattern}`")),
+pub fn compile(text: &str) -> Result<Regex, RegexError> {
+    pattern::check(text).map_err(|fault| RegexError(fault.to_string()))?;
+    let compiled = RegexBuilder::new(&syntax::translate(text))
+        .size_limit(SIZE)
+        .build();
+    compiled.map_err(|_| {
+        RegexError(format!(
+            "error parsing regexp: expression too large: `{text}`"
+        ))
     })
 }
 
@@ -78,7 +82,10 @@ impl Pattern {
     }
 
     pub(crate) fn apply<'a>(&self, _: &mut Scope, arguments: Vec<Value<'a>>) -> Outcome<'a> {
-        run(self.kind, &self.regex, &arguments)
+        match arguments.first() {
+            Some(Value::String(_)) => run(self.kind, &self.regex, &arguments),
+            _ => Err(EvalError::no_such_overload()),
+        }
     }
 }
 

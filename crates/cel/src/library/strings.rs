@@ -12,7 +12,7 @@ pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
         ("endsWith", 2) => Body::Two(|_, one, two| test(&one, &two, |one, two| one.ends_with(two))),
         ("charAt", 2) => Body::Two(char_at),
         ("format", 2) => Body::Two(format_text),
-        ("join", 1) => Body::One(|scope, list| join(scope, list, Value::from(""))),
+        ("join", 1) => Body::One(join_all),
         ("join", 2) => Body::Two(join),
         ("lowerAscii", 1) => {
             Body::One(|_, value| map_text("lowerAscii", value, str::to_ascii_lowercase))
@@ -104,8 +104,9 @@ fn trim<'a>(_: &mut Scope, value: Value<'a>) -> Outcome<'a> {
 }
 
 fn join<'a>(scope: &mut Scope, list: Value<'a>, separator: Value<'a>) -> Outcome<'a> {
-    let (Value::List(list), Value::String(separator)) = (&list, &separator) else {
-        return Err(no_overload("join", &[&list, &separator]));
+    let (list, separator) = match (&list, &separator) {
+        (Value::List(list), Value::String(separator)) if texts(list) => (list, separator),
+        _ => return Err(no_overload("join", &[&list, &separator])),
     };
     let mut joined = String::new();
     for (at, value) in list.iter().enumerate() {
@@ -122,6 +123,20 @@ fn join<'a>(scope: &mut Scope, list: Value<'a>, separator: Value<'a>) -> Outcome
         }
     }
     made(joined)
+}
+
+fn join_all<'a>(scope: &mut Scope, list: Value<'a>) -> Outcome<'a> {
+    let is_list = matches!(&list, Value::List(list) if texts(list));
+    if is_list {
+        join(scope, list, Value::from(""))
+    } else {
+        Err(no_overload("join", &[&list]))
+    }
+}
+
+/// Whether it is a list of texts: only the first element is looked at.
+fn texts(list: &List<'_>) -> bool {
+    matches!(list.get(0), None | Some(Ok(Value::String(_))))
 }
 
 fn replace<'a>(_: &mut Scope, arguments: Vec<Value<'a>>) -> Outcome<'a> {

@@ -14,15 +14,16 @@
 //! Nodes are numbered in the order in which the reference implementation visits them. Numbers of
 //! states name the places at which a rule can fail; they only have to differ.
 
+mod primary;
+
 use std::sync::Arc;
 
 use super::Parsed;
 use super::build::{Builder, balance};
 use super::expand::{Expansion, expand};
-use super::literal::unquote;
 use super::recover::{Flaw, Words};
 use super::token::{Kind, Set, Token};
-use crate::ast::{Entry, Expr, Id, Literal, Node};
+use crate::ast::{Expr, Id, Literal, Node};
 use crate::issue::Issue;
 
 /// How deep a rule may be inside itself, and how deep the tree may be.
@@ -98,6 +99,16 @@ struct Part {
     height: usize,
 }
 
+impl Part {
+    /// A piece around others. One that is too deep is refused in the end, so that nothing is kept of
+    /// it: to drop a tree goes as deep as it is.
+    fn around(expr: Expr, height: usize) -> Self {
+        let height = height + 1;
+        let expr = if height > DEEPEST { nothing() } else { expr };
+        Self { expr, height }
+    }
+}
+
 type Rule = Result<Part, Flaw>;
 
 impl<'a> Parser<'a> {
@@ -158,12 +169,9 @@ impl<'a> Parser<'a> {
         let then = self.logic(Kind::Or, Set::of(&[Kind::Colon]), 5)?;
         self.words.take(Kind::Colon, EXPR, 6)?;
         let otherwise = self.expr(NOTHING, 7)?;
-        let height = 1 + condition.height.max(then.height).max(otherwise.height);
+        let height = condition.height.max(then.height).max(otherwise.height);
         let args = vec![condition.expr, then.expr, otherwise.expr];
-        Ok(Part {
-            expr: call(id, "_?_:_", args),
-            height,
-        })
+        Ok(Part::around(call(id, "_?_:_", args), height))
     }
 
     /// `or` and `and`, which differ in their operator and in what they join.
@@ -313,7 +321,7 @@ impl<'a> Parser<'a> {
     }
 
     fn signed(&mut self, first: Token, count: usize, function: &str) -> Rule {
-        if count % 2 == 0 {
+        if count.is_multiple_of(2) {
             return self.member(19);
         }
         let id = self.build.id(first.start);
@@ -373,10 +381,10 @@ impl<'a> Parser<'a> {
         }
         let begin = self.words.ahead(0).start;
         let name = self.name(SUFFIX.or_nothing(), 22)?;
-        let height = operand.height + 1;
+        let height = operand.height;
         let Some((place, name)) = name else {
             let expr = self.build.complain(begin, "unsupported ident kind");
-            return Ok(Part { expr, height });
+            return Ok(Part::around(expr, height));
         };
         let expr = if optional {
             let field = self.node(place, Node::Literal(Literal::String(name)));
@@ -392,7 +400,7 @@ impl<'a> Parser<'a> {
                 },
             )
         };
-        Ok(Part { expr, height })
+        Ok(Part::around(expr, height))
     }
 
     fn member_call(&mut self, operand: Part) -> Rule {
@@ -401,10 +409,10 @@ impl<'a> Parser<'a> {
         let open = self.words.take_any();
         let id = self.build.id(open.start);
         let (args, height) = self.arguments(23)?;
-        let height = 1 + operand.height.max(height);
+        let height = operand.height.max(height);
         let function = self.words.text_of(name);
         let expr = self.call_or_macro(id, &function, Some(operand.expr), args);
-        Ok(Part { expr, height })
+        Ok(Part::around(expr, height))
     }
 
     fn index(&mut self, operand: Part) -> Rule {
@@ -418,12 +426,12 @@ impl<'a> Parser<'a> {
         let index = self.expr(Set::of(&[Kind::RightBracket]), 25)?;
         self.words
             .take(Kind::RightBracket, SUFFIX.or_nothing(), 26)?;
-        let height = 1 + operand.height.max(index.height);
+        let height = operand.height.max(index.height);
         let function = if optional { "_[?_]" } else { "_[_]" };
-        Ok(Part {
-            expr: call(id, function, vec![operand.expr, index.expr]),
+        Ok(Part::around(
+            call(id, function, vec![operand.expr, index.expr]),
             height,
-        })
+        ))
     }
 
     /// What is between parentheses, the closing one included.
@@ -483,317 +491,6 @@ impl<'a> Parser<'a> {
         Ok(Some((token.start, self.words.text_of(token).into())))
     }
 
-    fn primary(&mut self, site: u8) -> Rule {
-        self.words.enter(SUFFIX.or_nothing());
-        let result = self.primary_body();
-        self.finish(result, site)
-    }
-
-    fn primary_body(&mut self) -> Rule {
-        self.words.sync(MEMBER, 31)?;
-        let first = self.words.ahead(0);
-        match first.kind {
-            Kind::Ident => self.named(0),
-            Kind::Dot => {
-                let second = self.words.ahead(1);
-                if second.kind != Kind::Ident {
-                    return Err(Flaw::NoViable {
-                        first,
-                        offending: second,
-                    });
-                }
-                self.named(1)
-            }
-            Kind::LeftParen => self.nested(),
-            Kind::LeftBracket => self.list(),
-            Kind::LeftBrace => self.map(),
-            Kind::Minus => {
-                let second = self.words.ahead(1);
-                if !matches!(second.kind, Kind::Int | Kind::Float) {
-                    return Err(Flaw::NoViable {
-                        first,
-                        offending: second,
-                    });
-                }
-                Ok(self.literal())
-            }
-            kind if LITERAL.has(kind) => Ok(self.literal()),
-            _ => Err(Flaw::NoViable {
-                first,
-                offending: first,
-            }),
-        }
-    }
-
-    /// What begins with a name, which is `dots` words ahead.
-    fn named(&mut self, dots: usize) -> Rule {
-        let first = self.words.ahead(0);
-        if self.is_struct(dots) {
-            return self.structure(dots);
-        }
-        if dots > 0 {
-            self.words.take_any();
-        }
-        let token = self.words.take_any();
-        let name = self.words.text_of(token);
-        let reserved = RESERVED.contains(&name.as_str());
-        let qualified = if dots > 0 {
-            format!(".{name}")
-        } else {
-            name.clone()
-        };
-        if self.words.kind() == Kind::LeftParen {
-            let open = self.words.take_any();
-            let id = if reserved {
-                0
-            } else {
-                self.build.id(open.start)
-            };
-            let (args, height) = self.arguments(32)?;
-            let expr = match reserved {
-                true => self.reserved(first, &name),
-                false => self.call_or_macro(id, &qualified, None, args),
-            };
-            return Ok(Part { expr, height });
-        }
-        let expr = match reserved {
-            true => self.reserved(first, &name),
-            false => self.node(token.start, Node::Ident(qualified.into())),
-        };
-        Ok(Part { expr, height: 0 })
-    }
-
-    fn reserved(&mut self, first: Token, name: &str) -> Expr {
-        self.build
-            .complain(first.start, format!("reserved identifier: {name}"))
-    }
-
-    fn is_struct(&mut self, dots: usize) -> bool {
-        let mut at = dots + 1;
-        while self.words.ahead(at).kind == Kind::Dot && self.words.ahead(at + 1).kind == Kind::Ident
-        {
-            at += 2;
-        }
-        self.words.ahead(at).kind == Kind::LeftBrace
-    }
-
-    fn structure(&mut self, dots: usize) -> Rule {
-        let mut name = String::new();
-        if dots > 0 {
-            self.words.take_any();
-            name.push('.');
-        }
-        while self.words.kind() != Kind::LeftBrace {
-            let token = self.words.take_any();
-            name.push_str(&self.words.text_of(token));
-        }
-        let open = self.words.take_any();
-        let id = self.build.id(open.start);
-        let mut found = (Vec::new(), 0);
-        let begin = NAME.or(Set::of(&[Kind::Question]));
-        self.words
-            .sync(begin.or(Set::of(&[Kind::Comma, Kind::RightBrace])), 33)?;
-        if begin.has(self.words.kind()) {
-            self.words.enter(Set::of(&[Kind::Comma, Kind::RightBrace]));
-            let result = self.fields(begin, &mut found);
-            self.words.leave(result.err(), 34)?;
-        }
-        self.close(Kind::RightBrace, 35)?;
-        let node = Node::Struct {
-            name: name.into(),
-            entries: found.0,
-        };
-        Ok(Part {
-            expr: Expr { id, node },
-            height: found.1,
-        })
-    }
-
-    fn fields(&mut self, begin: Set, found: &mut (Vec<Entry>, usize)) -> Result<(), Flaw> {
-        loop {
-            self.words.enter(Set::of(&[Kind::Colon]));
-            let optional = self.words.kind() == Kind::Question;
-            if optional {
-                self.words.take_any();
-            }
-            let result = self.name(NOTHING, 36);
-            let (name, flaw) = match result {
-                Ok(name) => (name, None),
-                Err(flaw) => (None, Some(flaw)),
-            };
-            self.words.leave(flaw, 37)?;
-            let colon = self.words.take(Kind::Colon, EXPR, 38)?;
-            let id = self.build.id(colon.start);
-            let value = self.expr(Set::of(&[Kind::Comma]).or_nothing(), 39)?;
-            found.1 = found.1.max(value.height);
-            let name = name.map_or_else(|| "".into(), |(_, name)| name);
-            let key = Expr {
-                id,
-                node: Node::Literal(Literal::String(name)),
-            };
-            found.0.push(Entry {
-                id,
-                key,
-                value: value.expr,
-                optional,
-            });
-            if !self.another(begin) {
-                return Ok(());
-            }
-        }
-    }
-
-    fn nested(&mut self) -> Rule {
-        self.words.take_any();
-        let part = self.expr(Set::of(&[Kind::RightParen]), 40)?;
-        self.words.take(Kind::RightParen, NOTHING, 41)?;
-        Ok(part)
-    }
-
-    fn list(&mut self) -> Rule {
-        let open = self.words.take_any();
-        let id = self.build.id(open.start);
-        self.words
-            .sync(OPT_EXPR.or(Set::of(&[Kind::Comma, Kind::RightBracket])), 42)?;
-        let mut found = Elements::default();
-        if OPT_EXPR.has(self.words.kind()) {
-            self.words
-                .enter(Set::of(&[Kind::Comma, Kind::RightBracket]));
-            let result = self.elements(&mut found);
-            self.words.leave(result.err(), 43)?;
-        }
-        self.close(Kind::RightBracket, 44)?;
-        let Elements {
-            elements,
-            optional,
-            height,
-        } = found;
-        Ok(Part {
-            expr: Expr {
-                id,
-                node: Node::List { elements, optional },
-            },
-            height,
-        })
-    }
-
-    fn elements(&mut self, found: &mut Elements) -> Result<(), Flaw> {
-        loop {
-            let (part, optional) = self.opt_expr(Set::of(&[Kind::Comma]).or_nothing(), 45)?;
-            if optional {
-                found.optional.push(found.elements.len());
-            }
-            found.elements.push(part.expr);
-            found.height = found.height.max(part.height);
-            if !self.another(OPT_EXPR) {
-                return Ok(());
-            }
-        }
-    }
-
-    fn map(&mut self) -> Rule {
-        let open = self.words.take_any();
-        let id = self.build.id(open.start);
-        let mut found = (Vec::new(), 0);
-        self.words
-            .sync(OPT_EXPR.or(Set::of(&[Kind::Comma, Kind::RightBrace])), 46)?;
-        if OPT_EXPR.has(self.words.kind()) {
-            self.words.enter(Set::of(&[Kind::Comma, Kind::RightBrace]));
-            let result = self.entries(&mut found);
-            self.words.leave(result.err(), 47)?;
-        }
-        self.close(Kind::RightBrace, 48)?;
-        Ok(Part {
-            expr: Expr {
-                id,
-                node: Node::Map(found.0),
-            },
-            height: found.1,
-        })
-    }
-
-    fn entries(&mut self, found: &mut (Vec<Entry>, usize)) -> Result<(), Flaw> {
-        loop {
-            // The member is numbered before its key, though its place is the colon's.
-            let id = self.build.id(0);
-            let (key, optional) = self.opt_expr(Set::of(&[Kind::Colon]), 49)?;
-            let colon = self.words.take(Kind::Colon, EXPR, 50)?;
-            self.build.settle(id, colon.start);
-            let value = self.expr(Set::of(&[Kind::Comma]).or_nothing(), 51)?;
-            found.1 = found.1.max(key.height).max(value.height);
-            found.0.push(Entry {
-                id,
-                key: key.expr,
-                value: value.expr,
-                optional,
-            });
-            if !self.another(OPT_EXPR) {
-                return Ok(());
-            }
-        }
-    }
-
-    fn opt_expr(&mut self, follow: Set, site: u8) -> Result<(Part, bool), Flaw> {
-        self.words.enter(follow);
-        let optional = self.words.sync(OPT_EXPR, 52).map(|()| {
-            let optional = self.words.kind() == Kind::Question;
-            if optional {
-                self.words.take_any();
-            }
-            optional
-        });
-        let (optional, result) = match optional {
-            Ok(optional) => (optional, self.expr(NOTHING, 53)),
-            Err(flaw) => (false, Err(flaw)),
-        };
-        Ok((self.finish(result, site)?, optional))
-    }
-
-    /// Goes past a comma after which there is another of these.
-    fn another(&mut self, begin: Set) -> bool {
-        let more = self.words.kind() == Kind::Comma && begin.has(self.words.ahead(1).kind);
-        if more {
-            self.words.take_any();
-        }
-        more
-    }
-
-    /// Goes past what ends a list, with or without a comma before it.
-    fn close(&mut self, kind: Kind, state: u8) -> Result<(), Flaw> {
-        self.words.sync(Set::of(&[Kind::Comma, kind]), state)?;
-        if self.words.kind() == Kind::Comma {
-            self.words.take_any();
-        }
-        self.words.take(kind, NOTHING, 54).map(|_| ())
-    }
-
-    fn literal(&mut self) -> Part {
-        let first = self.words.take_any();
-        let negative = first.kind == Kind::Minus;
-        let token = if negative {
-            self.words.take_any()
-        } else {
-            first
-        };
-        let text = self.words.text_of(token);
-        let value = match token.kind {
-            Kind::True => Ok(Literal::Bool(true)),
-            Kind::False => Ok(Literal::Bool(false)),
-            Kind::Int => integer(&text, negative).ok_or("invalid int literal"),
-            Kind::Uint => unsigned(&text).ok_or("invalid uint literal"),
-            Kind::Float => double(&text, negative).ok_or("invalid double literal"),
-            Kind::String => unquote(&text, false)
-                .map(|bytes| Literal::String(String::from_utf8_lossy(&bytes).into_owned().into())),
-            Kind::Bytes => unquote(&text[1..], true).map(|bytes| Literal::Bytes(bytes.into())),
-            _ => Ok(Literal::Null),
-        };
-        let expr = match value {
-            Ok(value) => self.node(first.start, Node::Literal(value)),
-            Err(message) => self.build.complain(first.start, message),
-        };
-        Part { expr, height: 0 }
-    }
-
     fn call_or_macro(
         &mut self,
         id: Id,
@@ -847,22 +544,12 @@ impl<'a> Parser<'a> {
             Err(flaw) => {
                 self.words.leave(Some(flaw), site)?;
                 Ok(Part {
-                    expr: Expr {
-                        id: 0,
-                        node: Node::Literal(Literal::Null),
-                    },
+                    expr: nothing(),
                     height: 0,
                 })
             }
         }
     }
-}
-
-#[derive(Default)]
-struct Elements {
-    elements: Vec<Expr>,
-    optional: Vec<usize>,
-    height: usize,
 }
 
 fn overall(message: &str) -> Issue {
@@ -884,40 +571,15 @@ fn call(id: Id, function: &str, args: Vec<Expr>) -> Expr {
 }
 
 fn binary(id: Id, operator: Token, left: Part, right: Part) -> Part {
-    let height = 1 + left.height.max(right.height);
+    let height = left.height.max(right.height);
     let function = operator.kind.operator().unwrap_or_default();
-    Part {
-        expr: call(id, function, vec![left.expr, right.expr]),
-        height,
+    Part::around(call(id, function, vec![left.expr, right.expr]), height)
+}
+
+/// What stands for an expression that could not be read.
+fn nothing() -> Expr {
+    Expr {
+        id: 0,
+        node: Node::Literal(Literal::Null),
     }
-}
-
-fn integer(text: &str, negative: bool) -> Option<Literal> {
-    let magnitude = match text.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16).ok()?,
-        None => text.parse().ok()?,
-    };
-    let value = if negative {
-        0i64.checked_sub_unsigned(magnitude)
-    } else {
-        magnitude.try_into().ok()
-    };
-    value.map(Literal::Int)
-}
-
-fn unsigned(text: &str) -> Option<Literal> {
-    let digits = &text[..text.len() - 1];
-    let value = match digits.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16),
-        None => digits.parse(),
-    };
-    value.ok().map(Literal::Uint)
-}
-
-fn double(text: &str, negative: bool) -> Option<Literal> {
-    let value: f64 = text.parse().ok()?;
-    // A number that is too large is none, rather than infinite.
-    value
-        .is_finite()
-        .then_some(Literal::Double(if negative { -value } else { value }))
 }

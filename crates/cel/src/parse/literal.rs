@@ -1,4 +1,6 @@
-//! What a quoted text stands for.
+//! What a literal stands for.
+
+use crate::ast::Literal;
 
 /// The bytes that a string or bytes literal stands for, its quotes, prefix `r` and escapes removed.
 /// In a string, escapes by number are characters; in bytes they are bytes.
@@ -19,6 +21,39 @@ pub(crate) fn unquote(literal: &str, bytes: bool) -> Result<Vec<u8>, &'static st
         return Ok(content.as_bytes().to_vec());
     }
     unescape(content, bytes)
+}
+
+/// A whole number.
+pub(crate) fn integer(text: &str, negative: bool) -> Option<Literal> {
+    let magnitude = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok()?,
+        None => text.parse().ok()?,
+    };
+    let value = if negative {
+        0i64.checked_sub_unsigned(magnitude)
+    } else {
+        magnitude.try_into().ok()
+    };
+    value.map(Literal::Int)
+}
+
+/// A whole number with a `u` behind it.
+pub(crate) fn unsigned(text: &str) -> Option<Literal> {
+    let digits = &text[..text.len() - 1];
+    let value = match digits.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => digits.parse(),
+    };
+    value.ok().map(Literal::Uint)
+}
+
+/// A number with a fraction or an exponent.
+pub(crate) fn double(text: &str, negative: bool) -> Option<Literal> {
+    let value: f64 = text.parse().ok()?;
+    // A number that is too large is none, rather than infinite.
+    value
+        .is_finite()
+        .then_some(Literal::Double(if negative { -value } else { value }))
 }
 
 fn unescape(content: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {

@@ -83,6 +83,15 @@ impl<'a> Words<'a> {
             {
                 return *last;
             }
+            if self.halted {
+                let end = self.text.len();
+                self.tokens.push(Token {
+                    kind: Kind::End,
+                    start: end,
+                    end,
+                });
+                continue;
+            }
             match self.lexer.next() {
                 Ok(token) => self.tokens.push(token),
                 Err(unreadable) => {

@@ -98,6 +98,18 @@ impl<'a> List<'a> {
         }
     }
 
+    /// How many elements are copied if the other is added.
+    pub(crate) fn copied(&self, other: &Self) -> usize {
+        match self.listing() {
+            Some(Listing::Set(_) | Listing::Keyed(..)) => self.len() + other.len(),
+            _ if self.depth().max(other.depth()) == JOINTS => self.len() + other.len(),
+            _ => match self {
+                Self::Made(values) if Arc::strong_count(values) == 1 => other.len(),
+                _ => 0,
+            },
+        }
+    }
+
     fn append(mut self, other: Self) -> Result<Self, EvalError> {
         // A list that nobody else holds grows in place: loops make theirs element by element.
         if let Self::Made(values) = &mut self

@@ -116,6 +116,9 @@ impl Compiler {
         self.structure(json, place, &mut node)?;
         node.checks = self.checks(json, &node);
         node.junctors = self.junctors(json, place)?.map(Box::new);
+        node.embeds = node.embedded || self.below(&node).any(|node| node.embeds);
+        let unique = node.list != ListKind::Atomic;
+        node.unique = unique || self.below(&node).any(|node| node.unique);
         if !place.junctor {
             self.rules(whole, &mut node, place);
         }

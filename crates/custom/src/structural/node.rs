@@ -27,6 +27,10 @@ pub(crate) struct Node {
     pub list: ListKind,
     /// Whether rules in CEL are here or below, where they count.
     pub ruled: bool,
+    /// Whether embedded resources are here or below.
+    pub embeds: bool,
+    /// Whether lists that are sets or maps are here or below.
+    pub unique: bool,
     /// Sorted by name.
     pub properties: Box<[(Arc<str>, NodeId)]>,
     pub additional: Additional,
