@@ -237,7 +237,16 @@ fn what_is_deeper_than_a_request_can_be_is_refused() {
 #[test]
 fn certificates_that_nobody_can_read_are_known() {
     let key = "-----BEGIN KEY-----\nAAAA\n-----END KEY-----\n";
-    let cases = [("", true), ("eHg=", false), (&base64(key), false)];
+    let ca = include_str!("data/ca.pem");
+    let both = format!("{key}{ca}");
+    let cases = [
+        (String::new(), true),
+        ("eHg=".to_owned(), false),
+        (base64(key), false),
+        (base64(ca), true),
+        (base64(&both), true),
+        (base64(&ca.replace("MII", "AAA")), false),
+    ];
     for (bundle, sound) in cases {
         let mut body = of_schema(&json!({"type": "object"}));
         body["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
