@@ -22,7 +22,7 @@ pub enum Act {
 }
 
 /// Groups that are the server's own, with everything below them.
-const OURS: [&str; 2] = ["multi-tenancy.k8s.io", "insula.io"];
+const OURS: [&str; 3] = ["multi-tenancy.k8s.io", "insula.dev", "insula.io"];
 
 /// Why something cannot be done to an object that is not stored: it is not there, or it is
 /// the system's.
@@ -197,6 +197,7 @@ mod tests {
             "x.multi-tenancy.k8s.io",
             "insula.io",
             "a.b.insula.io",
+            "x.insula.dev",
         ] {
             assert_eq!(refused(group), Err(403), "{group}");
         }
