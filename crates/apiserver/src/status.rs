@@ -20,6 +20,8 @@ pub struct Refusal {
     pub retry_after: Option<u32>,
     /// The body is this text instead of a `Status`.
     pub plain: Option<&'static str>,
+    /// What the caller should know beside.
+    pub warnings: Box<[String]>,
 }
 
 /// What handlers answer.
@@ -47,6 +49,14 @@ impl Refusal {
             status["details"] = details.as_ref().clone();
         }
         status
+    }
+
+    /// With what the caller should know beside: first this, then what is there already.
+    #[must_use]
+    pub fn warned(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
+        let before = std::mem::take(&mut self.warnings).into_vec();
+        self.warnings = warnings.into_iter().chain(before).collect();
+        self
     }
 
     /// The message.
@@ -416,6 +426,7 @@ impl Refusal {
             proceed: None,
             retry_after: None,
             plain: None,
+            warnings: Box::default(),
         }
     }
 

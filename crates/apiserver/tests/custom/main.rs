@@ -1,6 +1,18 @@
 //! Kinds that users define, as a space serves them.
 
+mod conversion;
+mod ends;
+mod golden;
+mod names;
+mod paths;
+mod reading;
+mod rights;
+mod samples;
+mod schemas;
 mod serving;
+mod spaces;
+mod subresources;
+mod writing;
 
 use serde_json::{Value, json};
 

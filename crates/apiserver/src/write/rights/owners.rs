@@ -2,11 +2,13 @@
 //! from being deleted: both need the right to do so directly.
 
 use insula_access::rbac::ResourceAct;
+use insula_core::Space;
 use insula_kinds::{Kind, Object, Value, kinds};
 
 use super::Change;
 use crate::authorize::Granted;
 use crate::registry::Registry;
+use crate::served::Served;
 use crate::status::{Refusal, Result};
 
 /// Refuses references to owners that give the caller more than its rights.
@@ -34,12 +36,12 @@ pub async fn check(registry: &Registry, by: &Granted, change: Change<'_>) -> Res
         if !blocks(owner) || old.iter().any(|was| blocks(was) && same(was, owner)) {
             continue;
         }
-        let Some(of) = kind_of(owner) else {
+        let Some(of) = kind_of(registry, &address.space, owner) else {
             let why = "cannot set blockOwnerDeletion in this case because nothing is known of \
                        the owner's kind";
             return Err(Refusal::not_allowed(kind, &address.name, why));
         };
-        if !may_hold(registry, by, change, owner, of).await? {
+        if !may_hold(registry, by, change, owner, &of).await? {
             let why = "cannot set blockOwnerDeletion if an ownerReference refers to a resource \
                        you can't set finalizers on";
             return Err(Refusal::not_allowed(kind, &address.name, why));
@@ -70,14 +72,18 @@ async fn may_hold(
 }
 
 /// The kind of an owner. One that nobody knows may come to be known, and be held then.
-fn kind_of(owner: &Value) -> Option<&'static Kind> {
+fn kind_of(registry: &Registry, space: &Space, owner: &Value) -> Option<Served> {
     let text = |member: &str| owner.get(member).and_then(Value::as_str).unwrap_or("");
     let version = text("apiVersion");
     let (group, version) = version.split_once('/').unwrap_or(("", version));
     let found = kinds().iter().find(|(_, kind)| {
         kind.group == group && kind.version == version && kind.kind == text("kind")
     });
-    found.map(|(_, kind)| kind)
+    let defined = || {
+        let apis = registry.apis(space)?;
+        apis.of_kind(group, version, text("kind"))
+    };
+    found.map(|(id, _)| id.into()).or_else(defined)
 }
 
 fn owners(object: Option<&Object>) -> &[Value] {
