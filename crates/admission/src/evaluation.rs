@@ -67,14 +67,13 @@ pub(crate) fn run<'a>(
 
 /// With the variables; one that does not compile any more has no value.
 fn composed<'a>(activation: Activation<'a>, variables: &'a [Variable]) -> Activation<'a> {
-    variables
-        .iter()
-        .fold(activation, |activation, (name, expression)| {
-            match &expression.plan {
-                Ok(plan) => activation.with_composed(name, plan, Budget::CALL),
-                Err(_) => activation,
-            }
-        })
+    variables.iter().fold(
+        activation,
+        |activation, (name, expression)| match &expression.plan {
+            Ok(plan) => activation.with_composed(name, plan, Budget::CALL),
+            Err(_) => activation,
+        },
+    )
 }
 
 fn all(

@@ -186,38 +186,58 @@ where
         Target::Resource(resource) => {
             let judged = authorize(registry, principal, spaces, resource, query).await;
             let granted = record.judged(judged, Granted::reason)?;
-            let custom = granted.path().kind.custom().is_some();
-            let accepted = match custom {
-                true => negotiate::accepted_custom(&parts.headers, query)?,
-                false => negotiate::accepted(&parts.headers, query)?,
-            };
-            if granted.path().verb.reads() {
-                return take_turns(app, &granted, query, accepted).await;
+            let told = deprecation(&granted);
+            match of_resource(app, &granted, parts, query, record, body).await {
+                Ok(answer) => Ok(answer.warned(told)),
+                Err(refusal) => Err(refusal.warned(told)),
             }
-            let payer = &granted.principal().home;
-            // A seat for the work is taken when the body is there: who sends slowly must not
-            // sit on one.
-            let most = MAX_BODY as u64;
-            let bytes = body
-                .size_hint()
-                .upper()
-                .map_or(most, |bytes| bytes.min(most));
-            let _room = app.shares.enter(payer, Work::Receive { bytes }).await?;
-            record.reading();
-            let body = receive(body, &app.limits).await?;
-            let work = Work::of(&app.registry, &granted, query);
-            let errand = granted.errand();
-            errand.asked(query.get("fieldManager"), query.get("fieldValidation"));
-            errand.sit(&app.shares, payer, work).await?;
-            let written = write(app, &granted, parts, query, accepted, record, body).await;
-            errand.stand_up().await;
-            record.annotated(errand.take_annotations());
-            // Others may have something to say to whoever is refused, too.
-            let warnings = errand.take_warnings();
-            let answer = written.map_err(|refusal| refusal.warned(warnings.clone()))?;
-            let answer = answer.warned(warnings).warned(deprecation(&granted));
-            Ok(answer.paced(app.shares.turns(payer)))
         }
+    }
+}
+
+/// The stages that are left once it is granted what is asked of objects.
+async fn of_resource<B>(
+    app: &App,
+    granted: &Granted,
+    parts: &Parts,
+    query: &Query,
+    record: &mut Record<'_>,
+    body: B,
+) -> Result<Answer>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let accepted = match granted.path().kind.custom().is_some() {
+        true => negotiate::accepted_custom(&parts.headers, query)?,
+        false => negotiate::accepted(&parts.headers, query)?,
+    };
+    if granted.path().verb.reads() {
+        return take_turns(app, granted, query, accepted).await;
+    }
+    let payer = &granted.principal().home;
+    // A seat for the work is taken when the body is there: who sends slowly must not sit on
+    // one.
+    let most = MAX_BODY as u64;
+    let bytes = body
+        .size_hint()
+        .upper()
+        .map_or(most, |bytes| bytes.min(most));
+    let _room = app.shares.enter(payer, Work::Receive { bytes }).await?;
+    record.reading();
+    let body = receive(body, &app.limits).await?;
+    let work = Work::of(&app.registry, granted, query);
+    let errand = granted.errand();
+    errand.asked(query.get("fieldManager"), query.get("fieldValidation"));
+    errand.sit(&app.shares, payer, work).await?;
+    let written = write(app, granted, parts, query, accepted, record, body).await;
+    errand.stand_up().await;
+    record.annotated(errand.take_annotations());
+    // Others may have something to say to whoever is refused, too.
+    let warnings = errand.take_warnings();
+    match written {
+        Ok(answer) => Ok(answer.warned(warnings).paced(app.shares.turns(payer))),
+        Err(refusal) => Err(refusal.warned(warnings)),
     }
 }
 
@@ -283,8 +303,7 @@ async fn take_turns(
         read::await_named(&app.registry, query).await?;
     }
     let _seat = shares.enter(payer, work).await?;
-    let answer = read(app, granted, query, accepted).await?;
-    let mut answer = answer.warned(deprecation(granted));
+    let mut answer = read(app, granted, query, accepted).await?;
     if work.is_heavy() || !watches {
         answer = answer.paced(shares.turns(payer));
     }

@@ -115,10 +115,13 @@ async fn change(
                 return Err(Refusal::modified(kind, &address.name));
             }
         }
-        let replicas = replicas(&wanted, &address.name)?;
         match paths(kind) {
+            // It is judged with the object that it is put into.
             Some(paths) => paths.put(&mut object, &wanted).map_err(refuse)?,
-            None => prepare::apply_scale(kind, &mut object, replicas),
+            None => {
+                let replicas = replicas(&wanted, &address.name)?;
+                prepare::apply_scale(kind, &mut object, replicas);
+            }
         }
         Ok(Modified { object, warnings })
     })

@@ -446,7 +446,7 @@ fn mark(kind: &Kind, object: &mut Object, options: &DeleteOptions) -> Mark {
     };
     let held = grace > 0
         || metadata::finalizers(object).next().is_some()
-        || metadata::spec_finalizers(object).next().is_some() && holds_by_spec(kind);
+        || metadata::held_by_spec(kind, object).next().is_some();
     if !held {
         return Mark::Remove;
     }
@@ -463,7 +463,7 @@ fn mark(kind: &Kind, object: &mut Object, options: &DeleteOptions) -> Mark {
     }
     let of = metadata::of(object);
     of.insert("deletionTimestamp".to_owned(), after(grace).into());
-    if !holds_by_spec(kind) {
+    if !metadata::holds_by_spec(kind) {
         of.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
     }
     if let Some(generation) = of
@@ -473,18 +473,13 @@ fn mark(kind: &Kind, object: &mut Object, options: &DeleteOptions) -> Mark {
     {
         of.insert("generation".to_owned(), (generation + 1).into());
     }
-    if holds_by_spec(kind) {
+    if metadata::holds_by_spec(kind) {
         let status = object.entry("status").or_insert_with(|| json!({}));
         if let Some(status) = status.as_object_mut() {
             status.insert("phase".to_owned(), "Terminating".into());
         }
     }
     Mark::Changed
-}
-
-/// Namespaces and tenants wait for their content, which `spec.finalizers` stands for.
-fn holds_by_spec(kind: &Kind) -> bool {
-    kind.group.is_empty() && matches!(kind.kind.as_str(), "Namespace" | "Tenant")
 }
 
 /// How long a pod has to end: as long as was said, or as it says itself; a pod that runs

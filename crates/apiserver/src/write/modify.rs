@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use insula_admission::Operation;
 use insula_core::Revision;
-use insula_kinds::{FieldError, Object, time};
+use insula_kinds::{FieldError, Kind, Object, time};
 use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
@@ -129,6 +129,14 @@ enum Attempt {
 }
 
 impl Attempt {
+    /// With what the caller should know, too.
+    fn warned(mut self, warnings: Vec<String>) -> Self {
+        if let Self::Done(done) | Self::Unchanged(done) = &mut self {
+            done.warnings.splice(0..0, warnings);
+        }
+        self
+    }
+
     fn done(self) -> Option<Done> {
         match self {
             Self::Done(done) | Self::Unchanged(done) => Some(done),
@@ -143,17 +151,34 @@ async fn attempt(
     current: &Arc<Stored>,
     make: &mut impl FnMut(&Object) -> Result<Modified>,
 ) -> Result<Attempt> {
-    let (kind, name) = (request.kind, &request.address.name);
+    let kind = request.kind;
     let judged = rules::judged_as(kind);
     let shown = rules::shown(registry, kind, current).await?;
-    let mut old = match judged == *kind {
+    let old = match judged == *kind {
         true => shown.clone(),
         false => current.tree(),
     };
     let Modified {
-        object: mut new,
-        mut warnings,
+        object: new,
+        warnings,
     } = make(&shown)?;
+    let done = settle(registry, request, current, &judged, old, new).await;
+    match done {
+        Ok(attempt) => Ok(attempt.warned(warnings)),
+        Err(refusal) => Err(refusal.warned(warnings)),
+    }
+}
+
+/// Makes what was asked for what there is, if nothing speaks against it.
+async fn settle(
+    registry: &Registry,
+    request: &Modify<'_>,
+    current: &Arc<Stored>,
+    judged: &Served,
+    mut old: Object,
+    mut new: Object,
+) -> Result<Attempt> {
+    let (kind, name) = (request.kind, &request.address.name);
     check_preconditions(registry, request, current, &old, &new)?;
     rules::fill(kind, &mut new)?;
     settle_metadata(request, &old, &mut new)?;
@@ -163,7 +188,7 @@ async fn attempt(
     {
         settle_metadata(request, &old, &mut new)?;
     }
-    rules::prepare_changed(&judged, request.subresource, &old, &mut new, &time::now());
+    rules::prepare_changed(judged, request.subresource, &old, &mut new, &time::now());
     allocate::for_update(registry, request.address, &mut new);
     let change = rights::Change {
         address: request.address,
@@ -172,11 +197,11 @@ async fn attempt(
         new: &new,
     };
     rights::check(registry, request.by, change).await?;
-    let verdict = rules::judge_change(&judged, request.subresource, &old, &new)?;
+    let verdict = rules::judge_change(judged, request.subresource, &old, &new)?;
+    let warnings = verdict.warnings;
     if !verdict.errors.is_empty() {
-        return Err(Refusal::invalid(kind, name, &verdict.errors));
+        return Err(Refusal::invalid(kind, name, &verdict.errors).warned(warnings));
     }
-    warnings.extend(verdict.warnings);
     if let Some(act) = &act {
         admit::validate(act, Some(&new), Some(&old)).await?;
     }
@@ -192,7 +217,7 @@ async fn attempt(
         created: false,
         warnings,
     };
-    if is_released(&new) {
+    if is_released(kind, &new) {
         // The last finalizer is gone: so is the object. Watchers see it as it was before.
         let last = Stored::new(Arc::clone(&current.key), current.revision, &value);
         if !request.dry_run {
@@ -305,7 +330,7 @@ fn settle_metadata(request: &Modify<'_>, old: &Object, new: &mut Object) -> Resu
 }
 
 /// Whether an object that is being deleted has nothing left to wait for.
-fn is_released(object: &Object) -> bool {
+fn is_released(kind: &Kind, object: &Object) -> bool {
     let deleting = metadata::text(object, "deletionTimestamp").is_some();
     let grace = object
         .get("metadata")
@@ -314,5 +339,5 @@ fn is_released(object: &Object) -> bool {
     deleting
         && !waits
         && metadata::finalizers(object).next().is_none()
-        && metadata::spec_finalizers(object).next().is_none()
+        && metadata::held_by_spec(kind, object).next().is_none()
 }

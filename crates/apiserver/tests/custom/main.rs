@@ -1,11 +1,23 @@
 //! Kinds that users define, as a space serves them.
 
+mod conversion;
 mod deleted;
+mod ends;
 mod everywhere;
+mod golden;
+mod names;
+mod paths;
 mod published;
 mod published_watch;
+mod reading;
+mod rights;
+mod samples;
+mod schemas;
 mod serving;
+mod spaces;
+mod subresources;
 mod withdrawn;
+mod writing;
 
 use insula_testkit::server::{Client, DEFINITIONS};
 use serde_json::{Value, json};
