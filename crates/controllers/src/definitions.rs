@@ -109,10 +109,16 @@ async fn introduce(registry: &Registry, address: &Address, definition: &Object) 
     Ok(obstacle.is_none())
 }
 
-/// What keeps a tenant's definition from being served: objects of the published one of that
-/// name, which are not of its kind.
+/// What keeps a definition from being served: a webhook that nobody could trust, or, in a
+/// tenant, objects of the published one of that name, which are not of its kind.
 fn obstacle(registry: &Registry, address: &Address, definition: &Object) -> Option<Condition> {
-    if address.space.is_system() || condition::holds(definition, condition::ESTABLISHED) {
+    if condition::holds(definition, condition::ESTABLISHED) {
+        return None;
+    }
+    if !insula_custom::definition::has_sound_ca(definition) {
+        return Some(Condition::invalid_ca_bundle());
+    }
+    if address.space.is_system() {
         return None;
     }
     let (resource, group) = address.name.split_once('.')?;
