@@ -2,6 +2,7 @@
 
 mod deleted;
 mod everywhere;
+mod left;
 mod published;
 mod published_watch;
 mod serving;
