@@ -88,7 +88,8 @@ fn space_of(object: &Stored) -> Option<Space> {
         #[serde(borrow)]
         tenant: Option<Cow<'a, str>>,
     }
-    let top: Top<'_> = serde_json::from_slice(&object.body).ok()?;
+    let body = &object.body;
+    let top: Top<'_> = serde_json::from_slice(body).ok()?;
     match top.metadata.tenant.as_deref() {
         None | Some("") => Some(Space::System),
         Some(tenant) => Space::parse(tenant).ok(),

@@ -1,5 +1,6 @@
 //! Kinds that users define, as a space serves them.
 
+mod apart;
 mod deleted;
 mod everywhere;
 mod left;
