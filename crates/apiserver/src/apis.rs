@@ -284,30 +284,33 @@ impl Cache {
                 continue;
             };
             if gone {
-                self.clear(group, resource, space, revision);
+                self.give_up(group, resource, space, revision);
             }
             let withdrawn = gone || !is_published(&event.object);
             if shared && withdrawn && was.is_some_and(is_published) {
-                self.withdraw(event.object.name(), gone, revision);
+                self.withdraw(group, resource, event.object.name(), revision);
             }
         }
     }
 
-    /// Ends the watches of tenants on what the system publishes no more. If it is still
-    /// there, objects are kept that came about at the last moment: they have it published
-    /// again.
-    fn withdraw(&self, name: &str, gone: bool, revision: Revision) {
-        let Some((resource, group)) = name.split_once('.') else {
-            return;
-        };
-        let mark = Shelfmark::Custom { group, resource };
-        for (space, objects) in self.everywhere(mark) {
+    /// Ends the watches of tenants on what the system publishes no more.
+    fn withdraw(&self, group: &str, resource: &str, name: &str, revision: Revision) {
+        for (space, _) in self.everywhere(Shelfmark::Custom { group, resource }) {
             let own = self.find(definitions(), &space);
             let own = own.is_some_and(|own| own.get(name).is_some());
-            let over = gone || objects.count("", 1) == 0;
-            if !space.is_system() && !own && over {
-                self.clear(group, resource, &space, revision);
+            if !space.is_system() && !own {
+                self.give_up(group, resource, &space, revision);
             }
+        }
+    }
+
+    /// Gives up the objects of a kind that a space serves no more, if there are none. There
+    /// may be: of a definition whose own hold was taken off, and of one that is withdrawn at
+    /// the very moment. Those are the store's, and are seen again with the next definition.
+    fn give_up(&self, group: &str, resource: &str, space: &Space, revision: Revision) {
+        let objects = self.find(Shelfmark::Custom { group, resource }, space);
+        if objects.is_none_or(|objects| objects.count("", 1) == 0) {
+            self.clear(group, resource, space, revision);
         }
     }
 }

@@ -121,6 +121,8 @@ fn obstacle(registry: &Registry, address: &Address, definition: &Object) -> Opti
     if address.space.is_system() {
         return None;
     }
+    let systems = registry.cached(&apis::definition_address(&Space::System, &address.name));
+    systems.filter(|definition| apis::is_published(definition))?;
     let (resource, group) = address.name.split_once('.')?;
     let mark = Shelfmark::Custom { group, resource };
     let collection = registry.cache().find(mark, &address.space)?;

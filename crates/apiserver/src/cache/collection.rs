@@ -465,3 +465,90 @@ pub fn frame(change: Change, object: &[u8]) -> Bytes {
     line.extend_from_slice(b"}\n");
     line.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(key: &str, revision: u64) -> Put {
+        let json = format!(r#"{{"metadata":{{"name":"{key}","uid":"u"}}}}"#);
+        let revision = Revision::new(revision);
+        Put::Object(Stored::new(key.into(), revision, json.as_bytes()))
+    }
+
+    /// `a` at 1, `b` at 2, `a` anew at 3, `b` gone at 4, `c` at 5.
+    fn collection() -> Collection {
+        let collection = Collection::new(Revision::ZERO);
+        let changes = [
+            put("a", 1),
+            put("b", 2),
+            put("a", 3),
+            Put::Gone("b".into()),
+            put("c", 5),
+        ];
+        for (change, revision) in changes.into_iter().zip(1..) {
+            collection.apply(vec![change], Revision::new(revision));
+        }
+        collection
+    }
+
+    const STATES: [&[(&str, u64)]; 6] = [
+        &[],
+        &[("a", 1)],
+        &[("a", 1), ("b", 2)],
+        &[("a", 3), ("b", 2)],
+        &[("a", 3)],
+        &[("a", 3), ("c", 5)],
+    ];
+
+    #[test]
+    fn the_log_remembers_every_state() {
+        let collection = collection();
+        for (revision, wanted) in (0..).zip(STATES) {
+            let at = Revision::new(revision);
+            let found = collection.at(at).unwrap();
+            let found: Vec<_> = found
+                .iter()
+                .map(|object| (&*object.key, object.revision.get()))
+                .collect();
+            assert_eq!(found, wanted, "{revision}");
+            for key in ["a", "b", "c", "d"] {
+                let found = collection.get_at(key, at).unwrap();
+                let found = found.map(|object| object.revision.get());
+                let wanted = wanted.iter().find(|(of, _)| *of == key);
+                assert_eq!(found, wanted.map(|(_, at)| *at), "{key} at {revision}");
+            }
+        }
+        collection.forget(Instant::now() + std::time::Duration::from_secs(1));
+        let passed = Lost::Passed(Revision::new(5));
+        assert_eq!(collection.at(Revision::new(4)).unwrap_err(), passed);
+        assert_eq!(
+            collection.get_at("a", Revision::new(4)).unwrap_err(),
+            passed
+        );
+        assert_eq!(collection.at(Revision::new(5)).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_log_is_read_up_to_a_revision_and_to_its_end_after_it_is_closed() {
+        let collection = collection();
+        let (mut cursor, mut events) = (collection.after(Revision::new(1)).unwrap(), Vec::new());
+        let until = Revision::new(3);
+        collection
+            .read_until(&mut cursor, until, &mut events)
+            .unwrap();
+        collection
+            .read_until(&mut cursor, until, &mut events)
+            .unwrap();
+        collection.close();
+        let end = Revision::new(9);
+        collection
+            .read_until(&mut cursor, end, &mut events)
+            .unwrap();
+        let told: Vec<_> = events.iter().map(|event| event.revision.get()).collect();
+        assert_eq!(told, [2, 3, 4, 5]);
+        let closed = collection.read_on(&mut cursor, 1, &mut events);
+        assert_eq!(closed, Err(Lost::Closed));
+        assert_eq!(collection.after(end), Err(Lost::Closed));
+    }
+}

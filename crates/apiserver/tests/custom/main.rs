@@ -1,10 +1,12 @@
 //! Kinds that users define, as a space serves them.
 
+mod apart;
 mod conversion;
 mod deleted;
 mod ends;
 mod everywhere;
 mod golden;
+mod left;
 mod names;
 mod paths;
 mod published;
