@@ -48,8 +48,8 @@ pub async fn tend(registry: &Registry, address: &Address) -> Result<bool> {
 async fn tend_waiting(registry: &Registry, address: &Address) -> Result<bool> {
     let mut finished = true;
     for other in group_of(registry, address) {
-        let waits = memmem::find(&other.body(), br#""status":"False""#).is_some();
-        if waits && other.name() != address.name && !is_terminating(&other) {
+        let waits = || memmem::find(&other.body(), br#""status":"False""#).is_some();
+        if other.name() != address.name && waits() && !is_terminating(&other) {
             let other_address = apis::definition_address(&address.space, other.name());
             finished &= introduce(registry, &other_address, &other.tree()).await?;
         }
@@ -229,13 +229,20 @@ async fn release(registry: &Registry, address: &Address, definition: &Object) ->
         .map(drop)
 }
 
-/// Writes what `change` makes of the status, if that is something else.
+/// Writes what `change` makes of the status, if that is something else. If what was seen is
+/// not what is there any more, that is told by a log.
 async fn write_status(
     registry: &Registry,
     address: &Address,
     definition: &Object,
     change: impl Fn(&mut Object),
 ) -> Result<()> {
+    let seen = definition.get("status").and_then(Value::as_object);
+    let mut wanted = seen.cloned().unwrap_or_default();
+    change(&mut wanted);
+    if seen == Some(&wanted) {
+        return Ok(());
+    }
     let of = uid(definition);
     let make = |current: &Object| {
         let mut object = current.clone();
