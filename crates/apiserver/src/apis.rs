@@ -48,6 +48,8 @@ pub struct Offer {
     pub source: Space,
     /// Whether the definition is being deleted.
     pub terminating: bool,
+    /// The revision of the definition.
+    revision: Revision,
 }
 
 /// The kind of what defines kinds.
@@ -128,18 +130,23 @@ impl Apis {
         })
     }
 
-    fn of(registry: &Registry, space: &Space, at: Revision) -> Self {
+    /// Of what was there `before` only what changed is read again.
+    fn of(registry: &Registry, space: &Space, at: Revision, before: Option<&Self>) -> Self {
         let cache = registry.cache();
+        let offer = |source: &Space, definition: &Arc<Stored>| {
+            let known = before.and_then(|before| before.known(source, definition));
+            known.or_else(|| Offer::of(registry, source, definition))
+        };
         let own = cache.find(definitions(), space);
         let own = own.map(|own| own.snapshot("", None).objects);
         let own = own.unwrap_or_default();
         let mut offers: Vec<Offer> = own
             .iter()
-            .filter_map(|definition| Offer::of(registry, space, definition))
+            .filter_map(|definition| offer(space, definition))
             .collect();
         if !space.is_system() {
             for definition in published(cache) {
-                let offer = Offer::of(registry, &Space::System, &definition);
+                let offer = offer(&Space::System, &definition);
                 offers.extend(offer.filter(|offer| !offers.iter().any(|own| own.meets(offer))));
             }
         }
@@ -149,6 +156,16 @@ impl Apis {
             offers,
             asked: AtomicBool::new(true),
         }
+    }
+
+    /// What a definition makes its space serve, if it was so before.
+    fn known(&self, source: &Space, definition: &Stored) -> Option<Offer> {
+        let same = |offer: &&Offer| {
+            offer.revision == definition.revision
+                && offer.source == *source
+                && offer.name() == definition.name()
+        };
+        self.offers.iter().find(same).cloned()
     }
 }
 
@@ -168,6 +185,7 @@ impl Offer {
             defined: defined.ok()?,
             source: source.clone(),
             terminating: is_terminating(definition),
+            revision: definition.revision,
         })
     }
 
@@ -246,7 +264,7 @@ impl Registry {
         if held.is_none() {
             self.cache().note_compiled(&life);
         }
-        let apis = Arc::new(Apis::of(self, space, at));
+        let apis = Arc::new(Apis::of(self, space, at, held.as_deref()));
         *held = Some(Arc::clone(&apis));
         Some(apis)
     }
@@ -286,8 +304,8 @@ impl Cache {
             if gone {
                 self.give_up(group, resource, space, revision);
             }
-            let withdrawn = gone || !is_published(&event.object);
-            if shared && withdrawn && was.is_some_and(is_published) {
+            let withdrawn = || gone || !is_published(&event.object);
+            if shared && withdrawn() && was.is_some_and(is_published) {
                 self.withdraw(group, resource, event.object.name(), revision);
             }
         }

@@ -58,9 +58,9 @@ pub fn last_change(cache: &Cache, name: &str) -> Revision {
 async fn tend_waiting(registry: &Registry, address: &Address, space: &Space) -> Result<bool> {
     let mut finished = true;
     for other in group_of(registry, address, space) {
-        let waits = memmem::find(&other.body(), br#""status":"False""#).is_some();
+        let waits = || memmem::find(&other.body(), br#""status":"False""#).is_some();
         let same = other.name() == address.name && *space == address.space;
-        if waits && !same && !is_terminating(&other) {
+        if !same && waits() && !is_terminating(&other) {
             let other_address = apis::definition_address(space, other.name());
             finished &= introduce(registry, &other_address, &other.tree()).await?;
         }
@@ -278,13 +278,20 @@ async fn write_condition(
     .await
 }
 
-/// Writes what `change` makes of the status, if that is something else.
+/// Writes what `change` makes of the status, if that is something else. If what was seen is
+/// not what is there any more, that is told by a log.
 async fn write_status(
     registry: &Registry,
     address: &Address,
     definition: &Object,
     change: impl Fn(&mut Object),
 ) -> Result<()> {
+    let seen = definition.get("status").and_then(Value::as_object);
+    let mut wanted = seen.cloned().unwrap_or_default();
+    change(&mut wanted);
+    if seen == Some(&wanted) {
+        return Ok(());
+    }
     let of = uid(definition);
     let make = |current: &Object| {
         let mut object = current.clone();

@@ -11,7 +11,7 @@ use insula_kinds::{Kind, Object};
 use insula_store::Expect;
 use memchr::memmem;
 use serde::Deserialize;
-use serde::de::{self, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::pool::Pool;
 use super::text::Text;
@@ -148,8 +148,14 @@ impl Stored {
         // Most objects have no such text anywhere.
         let body = self.body();
         memmem::find(&body, name.as_bytes())?;
-        let mut annotations = read_metadata(&body).annotations;
+        let mut annotations = read_metadata::<Annotated>(&body).annotations;
         annotations.remove(name).map(String::from)
+    }
+
+    /// The tenant whose it is, as it says itself; none if it is the system's.
+    pub fn tenant(&self) -> Option<Box<str>> {
+        let tenant = read_metadata::<Owned>(&self.body()).tenant;
+        tenant.filter(|tenant| !tenant.is_empty())
     }
 
     /// Its UID. Every stored object has one, near its beginning.
@@ -228,47 +234,54 @@ pub fn without_revision(json: &[u8]) -> Bytes {
 
 /// Reads the labels and stops: what comes after the metadata is not looked at.
 fn read_labels(json: &[u8]) -> Labels {
-    read_metadata(json).labels.into_iter().collect()
+    let labels = read_metadata::<Labelled>(json).labels;
+    labels.into_iter().collect()
 }
 
-fn read_metadata(json: &[u8]) -> Metadata {
+fn read_metadata<'de, M: Deserialize<'de> + Default>(json: &'de [u8]) -> M {
     let mut reader = serde_json::Deserializer::from_slice(json);
-    Top::deserialize(&mut reader).map_or_else(|_| Metadata::default(), |top| top.0)
+    let mut metadata = M::default();
+    // Whoever stops before the end is told so, and has what they wanted.
+    reader.deserialize_map(Members(&mut metadata)).ok();
+    metadata
 }
 
 #[derive(Default, Deserialize)]
-struct Metadata {
+struct Labelled {
     #[serde(default)]
     labels: BTreeMap<Box<str>, Box<str>>,
+}
+
+#[derive(Default, Deserialize)]
+struct Annotated {
     #[serde(default)]
     annotations: BTreeMap<Box<str>, Box<str>>,
 }
 
-struct Top(Metadata);
+#[derive(Default, Deserialize)]
+struct Owned {
+    tenant: Option<Box<str>>,
+}
 
-impl<'de> Deserialize<'de> for Top {
-    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-        impl<'de> Visitor<'de> for Members {
-            type Value = Top;
+/// Puts there what the metadata says.
+struct Members<'a, M>(&'a mut M);
 
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
+impl<'de, M: Deserialize<'de>> Visitor<'de> for Members<'_, M> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(member) = map.next_key::<&str>()? {
+            if member == "metadata" {
+                *self.0 = map.next_value()?;
+                return Ok(());
             }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Top, A::Error> {
-                let mut metadata = Metadata::default();
-                while let Some(member) = map.next_key::<&str>()? {
-                    if member == "metadata" {
-                        metadata = map.next_value()?;
-                    } else {
-                        map.next_value::<IgnoredAny>()?;
-                    }
-                }
-                Ok(Top(metadata))
-            }
+            map.next_value::<IgnoredAny>()?;
         }
-        deserializer.deserialize_map(Members)
+        Ok(())
     }
 }
 
@@ -311,6 +324,16 @@ mod tests {
         stored().write_item(kind, &mut item);
         assert!(item.starts_with(br#""metadata":{"name":"a""#), "{item:?}");
         assert_eq!(stored().item_length(kind), item.len());
+    }
+
+    #[test]
+    fn what_comes_after_the_metadata_is_not_looked_at() {
+        let json = r#"{"kind":"K","metadata":{"uid":"u","annotations":{"a":"1"},"tenant":"t1"},"#;
+        let stored = Stored::new("a".into(), Revision::new(7), json.as_bytes());
+        assert_eq!(stored.tenant().as_deref(), Some("t1"));
+        assert_eq!(stored.annotation("a").as_deref(), Some("1"));
+        let cut = Stored::new("a".into(), Revision::new(7), &json.as_bytes()[..50]);
+        assert_eq!((cut.tenant(), cut.label("a")), (None, None));
     }
 
     #[test]
