@@ -15,6 +15,7 @@ use crate::apis;
 use crate::authorize::Granted;
 use crate::built_in;
 use crate::cache::Stored;
+use crate::form;
 use crate::intake::{self, Expected, Sent};
 use crate::negotiate::Media;
 use crate::query::{self, FieldValidation, Query};
@@ -193,6 +194,8 @@ pub async fn delete_collection(
     listing
         .objects
         .retain(|object| !built_in::is_one(&stored, &object.key));
+    // What cannot be shown is not deleted.
+    form::prepare(registry, kind, listing.objects.iter()).await?;
     let addresses = listing.objects.iter().map(|object| Address {
         kind: stored.clone(),
         space: space.clone(),
