@@ -163,7 +163,10 @@ where
         let defined = defined(registry, &principal, parts, query);
         defined.unwrap_or(Err(refusal))
     }) {
-        Ok(route) => route,
+        Ok(route) => {
+            record.routed(&route);
+            route
+        }
         Err(refusal) => {
             nothing_there(app, &principal, parts, query, record).await?;
             return Err(refusal);
@@ -394,7 +397,9 @@ async fn write(
         Verb::Delete => {
             let mut deleted = write::delete(registry, granted, query, &sent).await?;
             let warnings = std::mem::take(&mut deleted.warnings);
-            form::prepare(registry, &path.kind, std::iter::once(&deleted.object)).await?;
+            if shows_object(path, &deleted) {
+                form::prepare(registry, &path.kind, std::iter::once(&deleted.object)).await?;
+            }
             let body = deleted_body(&view, path, deleted)?;
             Ok(Answer::new(StatusCode::OK, body)
                 .of(accepted)
@@ -402,7 +407,6 @@ async fn write(
         }
         _ => {
             let listing = write::delete_collection(registry, granted, query, &sent, &view).await?;
-            form::prepare(registry, &path.kind, listing.objects.iter()).await?;
             let body = view.list(listing.objects, &listing.meta)?;
             Ok(Answer::new(StatusCode::OK, body).of(accepted))
         }
@@ -412,7 +416,7 @@ async fn write(
 /// What a deletion is answered with: the object, or that it is gone.
 fn deleted_body(view: &View, path: &ResourcePath, deleted: Deleted) -> Result<Body> {
     let kind = path.of();
-    if !deleted.gone || kind.delete_returns_object {
+    if shows_object(path, &deleted) {
         return view.object(&deleted.object);
     }
     let tree = deleted.object.tree();
@@ -423,6 +427,10 @@ fn deleted_body(view: &View, path: &ResourcePath, deleted: Deleted) -> Result<Bo
         .clone()
         .whole()
         .success(kind, deleted.object.name(), uid))
+}
+
+fn shows_object(path: &ResourcePath, deleted: &Deleted) -> bool {
+    !deleted.gone || path.of().delete_returns_object
 }
 
 /// Reads what nobody wanted to read, if it is not much.

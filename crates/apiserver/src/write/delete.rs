@@ -17,6 +17,7 @@ use crate::apis;
 use crate::authorize::Granted;
 use crate::built_in;
 use crate::cache::Stored;
+use crate::form;
 use crate::intake::{self, Expected, Sent};
 use crate::negotiate::Media;
 use crate::publish::{self, absent};
@@ -211,6 +212,8 @@ pub async fn delete_collection(
         let own = |object: &Arc<Stored>| publish::is_own(registry, space, object);
         listing.objects.retain(own);
     }
+    // What cannot be shown is not deleted.
+    form::prepare(registry, kind, listing.objects.iter()).await?;
     let addresses = listing.objects.iter().map(|object| Address {
         kind: stored.clone(),
         space: space.clone(),

@@ -1,6 +1,6 @@
 //! Who may do what with custom kinds.
 
-use insula_testkit::server::{Client, DEFINITIONS, Setup, TestServer, rule};
+use insula_testkit::server::{Audit, AuditLog, Client, DEFINITIONS, Setup, TestServer, rule};
 use serde_json::{Value, json};
 
 use super::samples::{at, foos_with_all, make, names};
@@ -208,4 +208,62 @@ async fn roles_for_custom_kinds_are_aggregated() -> anyhow::Result<()> {
         ],
     )
     .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_done_with_custom_objects_is_written_down() -> anyhow::Result<()> {
+    let log = AuditLog::default();
+    let setup = Setup {
+        audit: Some(Audit::Memory(log.clone())),
+        ..Setup::with_controllers()
+    };
+    let server = TestServer::start_with(setup).await?;
+    let admin = server.tenant("t1").await?;
+    admin.define(&foos_with_all()).await?;
+    let about = |name: Option<&str>, below: Option<&str>| {
+        let mut about = json!({
+            "resource": "foos", "namespace": "default", "apiGroup": "ex.io", "apiVersion": "v1",
+        });
+        for (member, value) in [("name", name), ("subresource", below)] {
+            if let Some(value) = value {
+                about[member] = value.into();
+            }
+        }
+        about
+    };
+    let scale = format!("{}/scale", at("a"));
+    let patch = json!({"spec": {"replicas": 2}});
+    for (answer, verb, wanted) in [
+        (
+            admin.post(FOOS, &foo("a", json!({"replicas": 1}))).await?,
+            "create",
+            about(Some("a"), None),
+        ),
+        (admin.get(FOOS).await?, "list", about(None, None)),
+        (
+            admin.patch(&scale, "merge", &patch).await?,
+            "patch",
+            about(Some("a"), Some("scale")),
+        ),
+        (
+            admin.get(&at("none")).await?,
+            "get",
+            about(Some("none"), None),
+        ),
+        (
+            admin.delete(FOOS).await?,
+            "deletecollection",
+            about(None, None),
+        ),
+    ] {
+        let event = log.event(answer.header("audit-id")).await?;
+        let event: Value = serde_json::from_str(&event)?;
+        assert_eq!(
+            (&event["verb"], &event["objectRef"]),
+            (&json!(verb), &wanted),
+            "{event}"
+        );
+        assert_eq!(event["annotations"]["insula.dev/space"], "t1");
+    }
+    Ok(())
 }

@@ -559,3 +559,76 @@ async fn custom_objects_own_others() -> anyhow::Result<()> {
     );
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn odd_names_of_finalizers_are_told_when_they_are_new() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    client.define(&foos()).await?;
+    let mut sent = foo("a", json!({}));
+    sent["metadata"]["finalizers"] = json!(["orphan", "ex.io/fine", "ex.io", "bare"]);
+    let made = client.post(FOOS, &sent).await?;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let bare = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other \
+                finalizer writers";
+    let path = "prefer a domain-qualified finalizer name including a path (/) to avoid accidental \
+                conflicts with other finalizer writers";
+    assert_eq!(
+        warnings(&made),
+        [
+            format!(r#"299 - "metadata.finalizers: \"bare\": {bare}""#),
+            format!(r#"299 - "metadata.finalizers: \"ex.io\": {path}""#),
+        ]
+    );
+    let patch = json!({"metadata": {"finalizers": ["bare", "other"]}});
+    let patched = client.patch(&at("a"), "merge", &patch).await?;
+    assert_eq!(
+        warnings(&patched),
+        [format!(r#"299 - "metadata.finalizers: \"other\": {bare}""#)]
+    );
+    Ok(())
+}
+
+/// Nothing that is sent is too deep for what reads it later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn depth_is_bounded_however_it_comes_about() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    client.define(&various()).await?;
+    let deep = |depth: usize| format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
+    let body = |depth: usize| {
+        let (free, head) = (deep(depth), r#"{"apiVersion":"ex.io/v1","kind":"Foo""#);
+        format!(r#"{head},"metadata":{{"name":"d{depth}"}},"spec":{{"free":{free}}}}}"#)
+    };
+    let json = [("content-type", "application/json")];
+    for (media, depth, code) in [
+        ("json", 100, 201),
+        ("json", 1000, 400),
+        ("json", 100_000, 400),
+        ("yaml", 50, 201),
+        ("yaml", 1000, 400),
+        ("yaml", 100_000, 400),
+    ] {
+        let media = format!("application/{media}");
+        let headers = [("content-type", media.as_str())];
+        let path = format!("{FOOS}?dryRun=All");
+        let made = client
+            .send(Method::POST, &path, &headers, body(depth))
+            .await?;
+        assert_eq!(made.status, code, "{depth} {media}: {}", made.text());
+    }
+    let made = client.send(Method::POST, FOOS, &json, body(100)).await?;
+    assert_eq!(made.status, 201, "{}", made.text());
+    // Deeper and deeper, a piece at a time.
+    let mut end = format!("/spec/free{}", "/a".repeat(100));
+    for _ in 0..4 {
+        let value: Value = serde_json::from_str(&deep(60))?;
+        let patch = json!([{"op": "replace", "path": end, "value": value}]);
+        client.patch(&at("d100"), "json", &patch).await?;
+        end.push_str(&"/a".repeat(60));
+    }
+    let read = client.get(&at("d100")).await?.json();
+    assert_eq!(read["spec"]["size"], 3);
+    assert_eq!(read["metadata"]["name"], "d100");
+    Ok(())
+}
