@@ -216,8 +216,8 @@ async fn a_definition_that_ends_waits_for_its_objects_and_takes_no_new_ones() ->
     );
     let progress = json!([
         "True",
-        "InstanceDeletionInProgress",
-        "CustomResource deletion is in progress"
+        "InstanceDeletionCheck",
+        "could not confirm zero CustomResources remaining: some have finalizers and wait for them"
     ]);
     until_said(&client, "foos.ex.io", "Terminating", &progress).await?;
     client.until_gone(&at("free")).await?;
