@@ -18,6 +18,7 @@ use crate::cache::{Stored, without_revision};
 use crate::registry::{Address, Registry};
 use crate::served::Served;
 use crate::status::{Refusal, Result};
+use crate::subresource::{current_scale, put_scale};
 
 /// What is to be changed, and how.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +53,12 @@ impl<'a> Modify<'a> {
 }
 
 impl<'a> Modify<'a> {
-    /// As those see it who admit it; nothing if it is the server itself.
+    /// As those see it who admit it; nothing if it is the server itself, or was admitted
+    /// before as something else.
     fn act(&self, registry: &'a Registry) -> Option<Act<'a>> {
+        if self.subresource == Some("binding") {
+            return None;
+        }
         let mut act = Act::new(
             registry,
             self.by?,
@@ -63,7 +68,8 @@ impl<'a> Modify<'a> {
         );
         act.subresource = self.subresource;
         act.dry_run = self.dry_run;
-        Some(act)
+        act.body = (self.subresource == Some("scale")).then_some(admit::Body::SCALE);
+        act.concerns_anybody().then_some(act)
     }
 }
 
@@ -158,7 +164,7 @@ async fn attempt(
     settle_metadata(request, &old, &mut new)?;
     let act = request.act(registry);
     if let Some(act) = &act
-        && admit::mutate(act, Some(&mut new), Some(&old)).await?
+        && mutate(act, &old, &mut new).await?
     {
         settle_metadata(request, &old, &mut new)?;
     }
@@ -177,7 +183,7 @@ async fn attempt(
     }
     warnings.extend(verdict.warnings);
     if let Some(act) = &act {
-        admit::validate(act, Some(&new), Some(&old)).await?;
+        validate(act, &old, &new).await?;
     }
     metadata::of(&mut new).remove("resourceVersion");
     metadata::of(&mut old).remove("resourceVersion");
@@ -221,6 +227,30 @@ async fn attempt(
         }
         Outcome::Conflict(conflict) => Ok(Attempt::Lost(conflict.revision)),
     }
+}
+
+/// Lets others change it who may. Of something that is scaled they see the scale.
+async fn mutate(act: &Act<'_>, old: &Object, new: &mut Object) -> Result<bool> {
+    if act.body.is_none() {
+        return admit::mutate(act, Some(new), Some(old)).await;
+    }
+    let before = current_scale(act.kind, old)?;
+    let mut scale = current_scale(act.kind, new)?;
+    let changed = admit::mutate(act, Some(&mut scale), Some(&before)).await?;
+    if changed {
+        put_scale(act.kind, new, &scale, act.name)?;
+    }
+    Ok(changed)
+}
+
+/// Lets others judge it.
+async fn validate(act: &Act<'_>, old: &Object, new: &Object) -> Result<()> {
+    if act.body.is_none() {
+        return admit::validate(act, Some(new), Some(old)).await;
+    }
+    let before = current_scale(act.kind, old)?;
+    let scale = current_scale(act.kind, new)?;
+    admit::validate(act, Some(&scale), Some(&before)).await
 }
 
 /// Whether the object is the one, and in the version, that the caller means.
