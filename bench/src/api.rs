@@ -2,6 +2,9 @@
 
 mod access;
 mod client;
+mod customs;
+mod definition;
+mod discovery;
 mod floor;
 mod kubeconfig;
 mod lists;
@@ -66,6 +69,8 @@ pub enum Part {
     Watches,
     Tenants,
     Access,
+    Customs,
+    Discovery,
     Floor,
 }
 
@@ -79,6 +84,8 @@ pub struct Sizes {
     watches: [Watch; 2],
     tenants: tenants::Size,
     access: access::Size,
+    customs: customs::Size,
+    discovery: discovery::Size,
 }
 
 /// So many changes to so many watchers.
@@ -123,6 +130,15 @@ impl Sizes {
             roles: 200,
             bindings: 1_000,
         },
+        customs: customs::Size {
+            tenants: 10_000,
+            operations: 10_000,
+            checks: 20_000,
+        },
+        discovery: discovery::Size {
+            definitions: 50,
+            operations: 2_000,
+        },
     };
     /// As a test can wait for.
     const QUICK: Self = Self {
@@ -155,6 +171,15 @@ impl Sizes {
             roles: 10,
             bindings: 20,
         },
+        customs: customs::Size {
+            tenants: 20,
+            operations: 100,
+            checks: 200,
+        },
+        discovery: discovery::Size {
+            definitions: 3,
+            operations: 20,
+        },
     };
 
     fn lists(&self) -> lists::Size {
@@ -179,6 +204,8 @@ impl Sizes {
             }
             Part::Tenants => self.tenants.tenants >= full.tenants.tenants,
             Part::Access => is_long && self.access.tenants >= full.access.tenants,
+            Part::Customs => is_long && self.customs.tenants >= full.customs.tenants,
+            Part::Discovery => is_long && self.discovery.definitions >= full.discovery.definitions,
         }
     }
 }
@@ -194,6 +221,8 @@ impl Args {
         sizes.tenants.tenants = self.tenants;
         sizes.access.operations = sizes.tenants.operations;
         sizes.access.tenants = self.tenants;
+        sizes.customs.operations = sizes.tenants.operations;
+        sizes.customs.tenants = self.tenants;
         sizes
     }
 
@@ -245,6 +274,16 @@ async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Result<Figur
         let server = program.start()?;
         let measured = access::measure(&server, sizes.access).await;
         figures = figures.and(measured.context("of access")?.under("access"));
+        server.stop()?;
+    }
+    if args.wants(Part::Customs) {
+        let measure = async |subject: &Subject| customs::measure(subject, sizes.customs).await;
+        figures = figures.and(on_new(program, measure).await.context("of custom kinds")?);
+    }
+    if args.wants(Part::Discovery) {
+        let server = program.start()?;
+        let measured = discovery::measure(&server, sizes.discovery).await;
+        figures = figures.and(measured.context("of discovery")?.under("told"));
         server.stop()?;
     }
     Ok(figures)

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use h2::RecvStream;
 use h2::client::SendRequest;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
-use http::{Method, Request, StatusCode};
+use http::{HeaderValue, Method, Request, StatusCode};
 use memchr::memmem;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -83,6 +83,14 @@ impl Client {
 
     pub fn prepare(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Prepared> {
         self.sender(0)?.prepare(method, path, body)
+    }
+
+    /// A read of something that comes in several forms.
+    pub fn prepare_accepting(&self, path: &str, form: &'static str) -> Result<Prepared> {
+        let mut prepared = self.prepare(Method::GET, path, None)?;
+        let headers = prepared.request.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static(form));
+        Ok(prepared)
     }
 
     /// One request whose time does not count.

@@ -1,6 +1,6 @@
 //! The tables, from the figures of the server and of the floor.
 
-use super::{Sizes, lists, server::Program, tenants, writes};
+use super::{Sizes, customs, definition, lists, server::Program, tenants, writes};
 use crate::figures::Figures;
 use crate::report::{Unit, grouped, table, text};
 
@@ -56,6 +56,16 @@ impl Results {
         self.tenants();
         self.inside(sizes);
         self.access(sizes);
+        self.customs();
+        let objects = format!(
+            "Objects of a kind that a tenant defines, 4 KB, {} of each, among {} tenants that \
+             define the same",
+            grouped(sizes.customs.operations),
+            grouped(sizes.customs.tenants)
+        );
+        self.operations(&objects, &customs::OPERATIONS);
+        self.checks(sizes);
+        self.discovery(sizes);
     }
 
     /// Insula, and the floor where it was measured.
@@ -247,6 +257,91 @@ impl Results {
         );
         let columns = ["what", &among(tenants::FEW), &among(size.tenants)];
         print(&title, &columns, rows.collect());
+    }
+
+    /// Many tenants that define the same.
+    fn customs(&self) {
+        const CELLS: [Cell; 9] = [
+            ("tenants", Unit::Count),
+            ("definition rate", Unit::Count),
+            ("served after", Unit::Time),
+            ("definition cpu", Unit::Time),
+            ("definition p99", Unit::Time),
+            ("grown", Unit::Kibibytes),
+            ("definition grown", Unit::Kibibytes),
+            ("resident", Unit::Bytes),
+            ("most", Unit::Bytes),
+        ];
+        let rows = self.insula.get("customs tenants").into_iter();
+        let rows = rows.map(|_| row(&[], &self.insula, "customs", &CELLS));
+        let length = definition::applied(definition::PLURAL, definition::GROUP).len();
+        let title = format!(
+            "Tenants that each define the same kind: a schema of {} lines, {} KB as kubectl apply \
+             sends it",
+            grouped(definition::lines(&definition::schema())),
+            length / 1000
+        );
+        print(
+            &title,
+            &[
+                "tenants",
+                "served each second",
+                "all served after",
+                "CPU for each",
+                "p99 of a creation",
+                "memory for each more",
+                "of it for the definition",
+                "memory",
+                "most until then",
+            ],
+            rows.collect(),
+        );
+    }
+
+    /// What is left if there is neither a network nor a store.
+    fn checks(&self, sizes: &Sizes) {
+        const LINES: [(&str, &str); 2] = [
+            ("validate", "check cpu"),
+            ("copy, prune and fill in defaults", "fill cpu"),
+        ];
+        let rows = LINES.iter().filter_map(|(what, figure)| {
+            let value = self.insula.get(figure)?;
+            Some(vec![(*what).to_owned(), Unit::Time.format(value)])
+        });
+        let title = format!(
+            "The same object and its schema, as calls of a library, {} of each",
+            grouped(sizes.customs.checks)
+        );
+        print(&title, &["what", "CPU"], rows.collect());
+    }
+
+    fn discovery(&self, sizes: &Sizes) {
+        const CELLS: [Cell; 6] = [
+            ("discovery length", Unit::Bytes),
+            ("discovery cpu", Unit::Time),
+            ("discovery p50", Unit::Time),
+            ("discovery p99", Unit::Time),
+            ("discovery max", Unit::Time),
+            ("definition rate", Unit::Count),
+        ];
+        let rows = self.insula.get("told discovery cpu").into_iter();
+        let rows = rows.map(|_| row(&[], &self.insula, "told", &CELLS));
+        let title = format!(
+            "Discovery in a tenant with {} definitions of its own, one at a time",
+            sizes.discovery.definitions
+        );
+        print(
+            &title,
+            &[
+                "answer",
+                "CPU of the server",
+                "p50",
+                "p99",
+                "max",
+                "definitions created each second",
+            ],
+            rows.collect(),
+        );
     }
 
     /// The same in one tenant, with few others and with many.

@@ -97,6 +97,33 @@ const TARGETS: &[Target] = &[
         unit: Unit::Kibibytes,
         other: None,
     },
+    Target {
+        what: "tenants that are served a kind they define, in a second",
+        figure: "customs definition rate",
+        part: Part::Customs,
+        bound: Bound::AtLeast(100.0),
+        unit: Unit::Count,
+        other: None,
+    },
+    Target {
+        what: "memory of a tenant with such a definition",
+        figure: "customs grown",
+        part: Part::Customs,
+        bound: Bound::AtMost(48.0 * 1024.0),
+        unit: Unit::Kibibytes,
+        other: None,
+    },
+    Target::call(
+        "validation of an object of 4 KB",
+        "check cpu",
+        150.0 * MICRO,
+    ),
+    Target::call(
+        "discovery with 50 definitions, p50",
+        "told discovery p50",
+        MILLI,
+    )
+    .of(Part::Discovery),
 ];
 
 pub fn print(insula: &Figures, floor: &Figures, sizes: &Sizes) {
@@ -134,6 +161,15 @@ impl Target {
             part: Part::Access,
             other: None,
             ..Self::time(what, figure, 20.0 * MICRO, 0.0)
+        }
+    }
+
+    /// Of custom kinds.
+    const fn call(what: &'static str, figure: &'static str, bound: f64) -> Self {
+        Self {
+            part: Part::Customs,
+            other: None,
+            ..Self::time(what, figure, bound, 0.0)
         }
     }
 

@@ -116,7 +116,7 @@ impl Conditions {
         let all: Vec<_> = self.expressions.iter().map(Some).collect();
         let mut left = CONDITIONS;
         let activation = context.activation(params);
-        let outcomes = match evaluation::run(&all, variables, &activation, &mut left) {
+        let outcomes = match evaluation::run(&all, variables, activation, &mut left) {
             Ok(outcomes) => outcomes,
             Err(why) => return self.failed(why),
         };

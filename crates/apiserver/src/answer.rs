@@ -75,10 +75,10 @@ impl Answer {
         self
     }
 
-    /// With what the caller should know.
+    /// With what the caller should know: first this, then what is there already.
     #[must_use]
     pub fn warned(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
-        self.warnings.extend(warnings);
+        self.warnings.splice(0..0, warnings);
         self
     }
 

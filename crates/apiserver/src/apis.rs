@@ -22,7 +22,7 @@ pub use defined::{Defined, Definitions};
 
 use crate::cache::{Cache, Change, Event, Life, Stored};
 use crate::registry::{Address, Registry, is_terminating};
-use crate::served::{Custom, Served};
+use crate::served::{Custom, Served, Shelfmark};
 
 /// The annotation of a definition of the system that all tenants are to be served.
 pub const PUBLISHED: &str = "multi-tenancy.k8s.io/published";
@@ -48,6 +48,8 @@ pub struct Offer {
     pub source: Space,
     /// Whether the definition is being deleted.
     pub terminating: bool,
+    /// The revision of the definition.
+    revision: Revision,
 }
 
 /// The kind of what defines kinds.
@@ -128,18 +130,23 @@ impl Apis {
         })
     }
 
-    fn of(registry: &Registry, space: &Space, at: Revision) -> Self {
+    /// Of what was there `before` only what changed is read again.
+    fn of(registry: &Registry, space: &Space, at: Revision, before: Option<&Self>) -> Self {
         let cache = registry.cache();
+        let offer = |source: &Space, definition: &Arc<Stored>| {
+            let known = before.and_then(|before| before.known(source, definition));
+            known.or_else(|| Offer::of(registry, source, definition))
+        };
         let own = cache.find(definitions(), space);
         let own = own.map(|own| own.snapshot("", None).objects);
         let own = own.unwrap_or_default();
         let mut offers: Vec<Offer> = own
             .iter()
-            .filter_map(|definition| Offer::of(registry, space, definition))
+            .filter_map(|definition| offer(space, definition))
             .collect();
         if !space.is_system() {
             for definition in published(cache) {
-                let offer = Offer::of(registry, &Space::System, &definition);
+                let offer = offer(&Space::System, &definition);
                 offers.extend(offer.filter(|offer| !offers.iter().any(|own| own.meets(offer))));
             }
         }
@@ -149,6 +156,16 @@ impl Apis {
             offers,
             asked: AtomicBool::new(true),
         }
+    }
+
+    /// What a definition makes its space serve, if it was so before.
+    fn known(&self, source: &Space, definition: &Stored) -> Option<Offer> {
+        let same = |offer: &&Offer| {
+            offer.revision == definition.revision
+                && offer.source == *source
+                && offer.name() == definition.name()
+        };
+        self.offers.iter().find(same).cloned()
     }
 }
 
@@ -168,6 +185,7 @@ impl Offer {
             defined: defined.ok()?,
             source: source.clone(),
             terminating: is_terminating(definition),
+            revision: definition.revision,
         })
     }
 
@@ -246,7 +264,7 @@ impl Registry {
         if held.is_none() {
             self.cache().note_compiled(&life);
         }
-        let apis = Arc::new(Apis::of(self, space, at));
+        let apis = Arc::new(Apis::of(self, space, at, held.as_deref()));
         *held = Some(Arc::clone(&apis));
         Some(apis)
     }
@@ -284,10 +302,10 @@ impl Cache {
                 continue;
             };
             if gone {
-                self.clear(group, resource, space, revision);
+                self.give_up(group, resource, space, revision);
             }
-            let withdrawn = gone || !is_published(&event.object);
-            if shared && withdrawn && was.is_some_and(is_published) {
+            let withdrawn = || gone || !is_published(&event.object);
+            if shared && withdrawn() && was.is_some_and(is_published) {
                 self.withdraw(group, resource, event.object.name(), revision);
             }
         }
@@ -295,13 +313,22 @@ impl Cache {
 
     /// Ends the watches of tenants on what the system publishes no more.
     fn withdraw(&self, group: &str, resource: &str, name: &str, revision: Revision) {
-        let mark = crate::served::Shelfmark::Custom { group, resource };
-        for (space, _) in self.everywhere(mark) {
+        for (space, _) in self.everywhere(Shelfmark::Custom { group, resource }) {
             let own = self.find(definitions(), &space);
             let own = own.is_some_and(|own| own.get(name).is_some());
             if !space.is_system() && !own {
-                self.clear(group, resource, &space, revision);
+                self.give_up(group, resource, &space, revision);
             }
+        }
+    }
+
+    /// Gives up the objects of a kind that a space serves no more, if there are none. There
+    /// may be: of a definition whose own hold was taken off, and of one that is withdrawn at
+    /// the very moment. Those are the store's, and are seen again with the next definition.
+    fn give_up(&self, group: &str, resource: &str, space: &Space, revision: Revision) {
+        let objects = self.find(Shelfmark::Custom { group, resource }, space);
+        if objects.is_none_or(|objects| objects.count("", 1) == 0) {
+            self.clear(group, resource, space, revision);
         }
     }
 }

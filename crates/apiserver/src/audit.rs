@@ -127,6 +127,11 @@ impl<'a> Record<'a> {
         });
     }
 
+    /// What the request is about is known only now: a kind that users define.
+    pub fn routed(&mut self, route: &Route) {
+        self.note(|notes| notes.path = route.target.path().cloned());
+    }
+
     /// Which spaces the request is about is known.
     pub fn located(&mut self, spaces: &Spaces) {
         self.note(|notes| notes.spaces = Some(spaces.clone()));

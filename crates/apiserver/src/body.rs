@@ -136,7 +136,7 @@ impl List {
     /// `head`, the items without their kinds, `tail`.
     pub fn new(kind: &Served, head: Bytes, items: Vec<Arc<Stored>>, tail: Bytes) -> Self {
         let commas = items.len().saturating_sub(1);
-        let bodies: usize = items.iter().map(|item| item.item(kind).len() + 1).sum();
+        let bodies: usize = items.iter().map(|item| item.item_length(kind) + 1).sum();
         let left = (head.len() + bodies + commas + tail.len()) as u64;
         Self {
             kind: kind.clone(),
@@ -164,7 +164,7 @@ impl List {
             };
             piece.put_slice(if self.first { b"{" } else { b",{" });
             self.first = false;
-            piece.put_slice(&object.item(&self.kind));
+            object.write_item(&self.kind, &mut piece);
         }
         self.left = self.left.saturating_sub(piece.len() as u64);
         Some(piece.freeze())

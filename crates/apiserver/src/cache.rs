@@ -8,6 +8,8 @@ mod collection;
 mod entry;
 mod feed;
 mod life;
+mod pool;
+mod text;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +24,7 @@ pub use collection::{Change, Collection, Cursor, Event, Lost, Snapshot, frame};
 pub use entry::{Stored, with_revision, without_revision};
 pub use feed::{Feed, load};
 pub use life::Life;
+pub use pool::Pool;
 
 use crate::served::{Shelfmark, Shelved};
 
@@ -32,6 +35,8 @@ pub struct Cache {
     shelves: Vec<Arc<Shelf>>,
     /// Those of kinds that users define: by group and plural.
     customs: RwLock<HashMap<Box<str>, Group>>,
+    /// What large objects of many spaces have in common.
+    pool: Arc<Pool>,
     /// The revision at which a collection of such a kind was last given up.
     cleared: AtomicU64,
     /// Everything that happened after it is told to watchers.
@@ -80,6 +85,7 @@ impl Cache {
             layout,
             shelves: kinds().iter().map(|_| Shelf::new(at)).collect(),
             customs: RwLock::default(),
+            pool: Arc::default(),
             cleared: AtomicU64::new(0),
             start: at,
             lives: RwLock::default(),

@@ -121,18 +121,16 @@ impl Custom {
     /// left out.
     pub fn settle(&self, tree: &mut Object) {
         if let Ok(schema) = self.schema() {
-            let mut unknown = Vec::new();
             schema.fill(tree);
-            schema.prune(tree, &mut unknown);
-            // What was stored was judged when it was written.
-            schema.coerce_embedded(tree, &mut unknown).ok();
+            schema.prune(tree, &mut Vec::new());
+            schema.repair_embedded(tree);
         }
     }
 
     fn keep<'a>(&self, object: &'a Stored, mut tree: Object) -> Shown<'a> {
         self.settle(&mut tree);
         let body = encoded(&tree);
-        if body == object.body {
+        if body == **object.body() {
             let forms = object.forms();
             forms.as_stored.store(self.form(), Ordering::Release);
             return Shown::AsStored(object);

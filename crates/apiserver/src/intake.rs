@@ -103,16 +103,39 @@ fn read_custom(sent: &Sent, custom: &Custom, validation: FieldValidation) -> Res
         Ok(decoded) => decoded,
         Err(error) => return Err(refuse(sent, expected, &error)),
     };
-    check_custom(&decoded.object, sent, expected)?;
-    settle_custom(custom, &mut decoded)?;
+    check_said(&decoded.object, sent, expected)?;
+    settle_said(custom, &mut decoded)?;
     let warnings = settle(decoded.problems, validation).map_err(|problems| {
         let error = DecodeError::Type(format!("strict decoding error: {problems}"));
         unhandled(expected, &error)
     })?;
-    Ok(Written {
-        object: decoded.object,
-        warnings,
-    })
+    match check_custom(&decoded.object, expected) {
+        Ok(()) => Ok(Written {
+            object: decoded.object,
+            warnings,
+        }),
+        Err(refusal) => Err(refusal.warned(warnings)),
+    }
+}
+
+/// Leaves out what the version that the object says it is in does not know.
+fn settle_said(custom: &Custom, decoded: &mut Decoded) -> Result<()> {
+    let kind = &custom.version().kind;
+    let text = |member: &str| decoded.object.get(member).and_then(Value::as_str);
+    let (version, said) = (text("apiVersion").unwrap_or(""), text("kind"));
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    if group != kind.group || said != Some(&kind.kind) {
+        // Nothing is known of it.
+        return Ok(());
+    }
+    if let Some(named) = custom.named(version) {
+        return settle_custom(&named, decoded);
+    }
+    let known = |member: &String| ["apiVersion", "kind", "metadata"].contains(&member.as_str());
+    let unknown = decoded.object.keys().filter(|member| !known(member));
+    let unknown = unknown.map(|member| format!("unknown field \"{member}\""));
+    decoded.problems.extend(unknown);
+    Ok(())
 }
 
 /// Leaves out what the schema does not know, and says so.
@@ -134,39 +157,51 @@ pub fn settle_custom(custom: &Custom, decoded: &mut Decoded) -> Result<()> {
 }
 
 /// Objects of kinds that users define say what they are: nothing is assumed.
-fn check_custom(object: &Object, sent: &Sent, expected: Expected<'_>) -> Result<()> {
+fn check_said(object: &Object, sent: &Sent, expected: Expected<'_>) -> Result<()> {
+    let Some(called) = unsaid(object) else {
+        return Ok(());
+    };
+    let body = String::from_utf8_lossy(&sent.body);
+    Err(Refusal::bad_request(format!(
+        "the object provided is unrecognized (must be of type {}): Object '{called}' is missing \
+         in '{body}' ({})",
+        expected.kind,
+        decode::excerpt(&sent.body),
+    )))
+}
+
+/// What an object does not say of what it is.
+pub fn unsaid(object: &Object) -> Option<&'static str> {
     let text = |member: &str| object.get(member).and_then(Value::as_str).unwrap_or("");
-    for (member, called) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
-        if text(member).is_empty() {
-            let body = String::from_utf8_lossy(&sent.body);
-            return Err(Refusal::bad_request(format!(
-                "the object provided is unrecognized (must be of type {}): Object '{called}' is \
-                 missing in '{body}' ({})",
-                expected.kind,
-                decode::excerpt(&sent.body),
-            )));
-        }
-    }
-    let (given, wanted) = (text("apiVersion"), expected.api_version);
+    let members = [("kind", "Kind"), ("apiVersion", "apiVersion")];
+    let missing = members.iter().find(|(member, _)| text(member).is_empty());
+    missing.map(|(_, called)| *called)
+}
+
+/// Whether it is what the path names.
+fn check_custom(object: &Object, expected: Expected<'_>) -> Result<()> {
+    let version = object.get("apiVersion").and_then(Value::as_str);
+    let (given, wanted) = (version.unwrap_or(""), expected.api_version);
     if given != wanted {
         return Err(Refusal::bad_request(format!(
             "the API version in the data ({given}) does not match the expected API version \
              ({wanted})"
         )));
     }
-    if text("kind") != expected.kind {
-        let why = format!("must be {}", expected.kind);
-        let error = FieldError::invalid_text("kind", text("kind"), &why);
-        let name = object.get("metadata").and_then(|of| of.get("name"));
-        let name = name.and_then(Value::as_str).unwrap_or("");
-        return Err(Refusal::invalid_named(
-            text("kind"),
-            expected.group,
-            name,
-            &[error],
-        ));
+    check_custom_kind(object, expected)
+}
+
+/// Whether it is of the kind that the path names.
+pub fn check_custom_kind(object: &Object, expected: Expected<'_>) -> Result<()> {
+    let kind = object.get("kind").and_then(Value::as_str).unwrap_or("");
+    if kind == expected.kind {
+        return Ok(());
     }
-    Ok(())
+    let why = format!("must be {}", expected.kind);
+    let error = FieldError::invalid_text("kind", kind, &why);
+    let name = object.get("metadata").and_then(|of| of.get("name"));
+    let name = name.and_then(Value::as_str).unwrap_or("");
+    Err(Refusal::invalid_named(kind, expected.group, name, &[error]))
 }
 
 /// What is to be done about unknown and duplicate fields: warnings, or a refusal with all

@@ -31,6 +31,7 @@ mod names;
 pub mod negotiate;
 pub mod oidc;
 pub mod policy;
+mod publish;
 pub mod query;
 pub mod read;
 mod receive;

@@ -164,7 +164,7 @@ impl Compiled {
     }
 
     fn put(&mut self, kind: RbacKind, object: &Stored) {
-        match RbacObject::parse(kind, &object.body) {
+        match RbacObject::parse(kind, &object.body()) {
             Ok(parsed) => self.policy.put(parsed),
             // It was validated when it was written. Without it less is allowed, not more.
             Err(error) => {

@@ -278,7 +278,7 @@ pub fn is_terminating(object: &Stored) -> bool {
     // Names and uids cannot hold this text, and what comes before the metadata's end is
     // the server's own writing but for labels and annotations, which come after it.
     const MARK: &[u8] = br#","deletionTimestamp":""#;
-    let head = &object.body[..object.body.len().min(1024)];
+    let head = object.beginning(1024);
     head.windows(MARK.len()).any(|window| window == MARK)
         && object
             .tree()

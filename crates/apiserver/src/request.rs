@@ -163,7 +163,10 @@ where
         let defined = defined(registry, &principal, parts, query);
         defined.unwrap_or(Err(refusal))
     }) {
-        Ok(route) => route,
+        Ok(route) => {
+            record.routed(&route);
+            route
+        }
         Err(refusal) => {
             nothing_there(app, &principal, parts, query, record).await?;
             return Err(refusal);
@@ -186,38 +189,58 @@ where
         Target::Resource(resource) => {
             let judged = authorize(registry, principal, spaces, resource, query).await;
             let granted = record.judged(judged, Granted::reason)?;
-            let custom = granted.path().kind.custom().is_some();
-            let accepted = match custom {
-                true => negotiate::accepted_custom(&parts.headers, query)?,
-                false => negotiate::accepted(&parts.headers, query)?,
-            };
-            if granted.path().verb.reads() {
-                return take_turns(app, &granted, query, accepted).await;
+            let told = deprecation(&granted);
+            match of_resource(app, &granted, parts, query, record, body).await {
+                Ok(answer) => Ok(answer.warned(told)),
+                Err(refusal) => Err(refusal.warned(told)),
             }
-            let payer = &granted.principal().home;
-            // A seat for the work is taken when the body is there: who sends slowly must not
-            // sit on one.
-            let most = MAX_BODY as u64;
-            let bytes = body
-                .size_hint()
-                .upper()
-                .map_or(most, |bytes| bytes.min(most));
-            let _room = app.shares.enter(payer, Work::Receive { bytes }).await?;
-            record.reading();
-            let body = receive(body, &app.limits).await?;
-            let work = Work::of(&app.registry, &granted, query);
-            let errand = granted.errand();
-            errand.asked(query.get("fieldManager"), query.get("fieldValidation"));
-            errand.sit(&app.shares, payer, work).await?;
-            let written = write(app, &granted, parts, query, accepted, record, body).await;
-            errand.stand_up().await;
-            record.annotated(errand.take_annotations());
-            // Others may have something to say to whoever is refused, too.
-            let warnings = errand.take_warnings();
-            let answer = written.map_err(|refusal| refusal.warned(warnings.clone()))?;
-            let answer = answer.warned(warnings).warned(deprecation(&granted));
-            Ok(answer.paced(app.shares.turns(payer)))
         }
+    }
+}
+
+/// The stages that are left once it is granted what is asked of objects.
+async fn of_resource<B>(
+    app: &App,
+    granted: &Granted,
+    parts: &Parts,
+    query: &Query,
+    record: &mut Record<'_>,
+    body: B,
+) -> Result<Answer>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let accepted = match granted.path().kind.custom().is_some() {
+        true => negotiate::accepted_custom(&parts.headers, query)?,
+        false => negotiate::accepted(&parts.headers, query)?,
+    };
+    if granted.path().verb.reads() {
+        return take_turns(app, granted, query, accepted).await;
+    }
+    let payer = &granted.principal().home;
+    // A seat for the work is taken when the body is there: who sends slowly must not sit on
+    // one.
+    let most = MAX_BODY as u64;
+    let bytes = body
+        .size_hint()
+        .upper()
+        .map_or(most, |bytes| bytes.min(most));
+    let _room = app.shares.enter(payer, Work::Receive { bytes }).await?;
+    record.reading();
+    let body = receive(body, &app.limits).await?;
+    let work = Work::of(&app.registry, granted, query);
+    let errand = granted.errand();
+    errand.asked(query.get("fieldManager"), query.get("fieldValidation"));
+    errand.sit(&app.shares, payer, work).await?;
+    let written = write(app, granted, parts, query, accepted, record, body).await;
+    errand.stand_up().await;
+    record.annotated(errand.take_annotations());
+    // Others may have something to say to whoever is refused, too.
+    let warnings = errand.take_warnings();
+    match written {
+        Ok(answer) => Ok(answer.warned(warnings).paced(app.shares.turns(payer))),
+        Err(refusal) => Err(refusal.warned(warnings)),
     }
 }
 
@@ -283,8 +306,7 @@ async fn take_turns(
         read::await_named(&app.registry, query).await?;
     }
     let _seat = shares.enter(payer, work).await?;
-    let answer = read(app, granted, query, accepted).await?;
-    let mut answer = answer.warned(deprecation(granted));
+    let mut answer = read(app, granted, query, accepted).await?;
     if work.is_heavy() || !watches {
         answer = answer.paced(shares.turns(payer));
     }
@@ -373,13 +395,18 @@ async fn write(
             Ok(Answer::done(&view, done)?.of(accepted))
         }
         Verb::Delete => {
-            let deleted = write::delete(registry, granted, query, &sent).await?;
-            form::prepare(registry, &path.kind, std::iter::once(&deleted.object)).await?;
-            Ok(Answer::new(StatusCode::OK, deleted_body(&view, path, deleted)?).of(accepted))
+            let mut deleted = write::delete(registry, granted, query, &sent).await?;
+            let warnings = std::mem::take(&mut deleted.warnings);
+            if shows_object(path, &deleted) {
+                form::prepare(registry, &path.kind, std::iter::once(&deleted.object)).await?;
+            }
+            let body = deleted_body(&view, path, deleted)?;
+            Ok(Answer::new(StatusCode::OK, body)
+                .of(accepted)
+                .warned(warnings))
         }
         _ => {
             let listing = write::delete_collection(registry, granted, query, &sent, &view).await?;
-            form::prepare(registry, &path.kind, listing.objects.iter()).await?;
             let body = view.list(listing.objects, &listing.meta)?;
             Ok(Answer::new(StatusCode::OK, body).of(accepted))
         }
@@ -389,7 +416,7 @@ async fn write(
 /// What a deletion is answered with: the object, or that it is gone.
 fn deleted_body(view: &View, path: &ResourcePath, deleted: Deleted) -> Result<Body> {
     let kind = path.of();
-    if !deleted.gone || kind.delete_returns_object {
+    if shows_object(path, &deleted) {
         return view.object(&deleted.object);
     }
     let tree = deleted.object.tree();
@@ -400,6 +427,10 @@ fn deleted_body(view: &View, path: &ResourcePath, deleted: Deleted) -> Result<Bo
         .clone()
         .whole()
         .success(kind, deleted.object.name(), uid))
+}
+
+fn shows_object(path: &ResourcePath, deleted: &Deleted) -> bool {
+    !deleted.gone || path.of().delete_returns_object
 }
 
 /// Reads what nobody wanted to read, if it is not much.

@@ -82,11 +82,14 @@ impl Refusal {
         self.others.as_ref().map_or(&[], |others| &others.warnings)
     }
 
-    /// With what others want the caller to know.
+    /// With what the caller should know beside: first this, then what is there already.
     #[must_use]
-    pub fn warned(mut self, warnings: Vec<String>) -> Self {
+    pub fn warned(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
+        let mut warnings: Vec<String> = warnings.into_iter().collect();
         if !warnings.is_empty() {
-            self.others.get_or_insert_default().warnings = warnings;
+            let others = self.others.get_or_insert_default();
+            warnings.append(&mut others.warnings);
+            others.warnings = warnings;
         }
         self
     }

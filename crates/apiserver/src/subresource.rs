@@ -52,7 +52,9 @@ pub async fn write(
     let path = granted.path();
     let kind = path.of();
     let name = path.subresource.as_deref();
-    let answer = match (kind.kind.as_str(), name, path.verb) {
+    // Users may call a kind of theirs as they like.
+    let called = (!kind.is_custom()).then_some(kind.kind.as_str());
+    let answer = match (called.unwrap_or(""), name, path.verb) {
         ("Binding", None, Verb::Create) | ("Pod", Some("binding"), Verb::Create) => {
             pod::bind(app, granted, query, accepted, sent).await?
         }

@@ -167,7 +167,7 @@ impl View {
             && change == event.change
             && std::ptr::eq(object, &raw const *event.object);
         if untouched {
-            return event.frame().clone();
+            return event.frame();
         }
         self.event_of(change, object, first)
     }
@@ -267,10 +267,10 @@ impl View {
 
     fn whole_object(&self, object: &Stored) -> Bytes {
         if let Some(custom) = self.kind.custom() {
-            return custom.show(object).body.clone();
+            return custom.show(object).body().into_owned();
         }
         if self.is_compact_json() {
-            return object.body.clone();
+            return object.body().into_owned();
         }
         let of = &self.kind;
         self.encoded(of.api_version(), &of.kind, of.type_id(), &self.tree(object))
@@ -314,7 +314,7 @@ impl View {
             }
             if self.kind.custom().is_some() || self.kind == self.stored {
                 out.push(b'{');
-                out.extend_from_slice(&object.item(&self.kind));
+                object.write_item(&self.kind, &mut out);
             } else {
                 encode::nested(self.kind.type_id(), &self.tree(object), &mut out);
             }
@@ -341,7 +341,8 @@ impl View {
             );
         }
         let version = self.meta_version();
-        let metadata = metadata_text(object);
+        let body = object.body();
+        let metadata = metadata_text(&body);
         format!(
             r#"{{"kind":"PartialObjectMetadata","apiVersion":"{version}","metadata":{metadata}}}"#
         )
@@ -472,13 +473,13 @@ fn meta_of(object: &Stored) -> String {
 }
 
 /// The text of the object's metadata, as it is.
-fn metadata_text(object: &Stored) -> &str {
+fn metadata_text(body: &[u8]) -> &str {
     #[derive(serde::Deserialize)]
     struct Top<'a> {
         #[serde(borrow)]
         metadata: &'a RawValue,
     }
-    let top: Result<Top<'_>, _> = serde_json::from_slice(&object.body);
+    let top: Result<Top<'_>, _> = serde_json::from_slice(body);
     top.map_or("{}", |top| top.metadata.get())
 }
 

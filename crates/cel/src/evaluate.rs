@@ -59,26 +59,39 @@ impl EvalError {
 pub(crate) type Outcome<'a> = Result<Value<'a>, EvalError>;
 
 /// Evaluates the plan. `Budget` is the most that it may cost.
-pub fn evaluate<'a>(plan: &'a Plan, activation: &Activation<'a>, budget: Budget) -> Evaluation<'a> {
-    // Steps lie in each other as deep as the expression is.
-    with_room(plan.depth, || run(plan, activation, budget))
+pub fn evaluate<'a, 'd: 'a>(
+    plan: &'a Plan,
+    activation: &Activation<'d>,
+    budget: Budget,
+) -> Evaluation<'a> {
+    evaluate_with(plan, activation, activation.composed(), budget)
 }
 
-fn run<'a>(plan: &'a Plan, activation: &Activation<'a>, budget: Budget) -> Evaluation<'a> {
-    let mut evaluator = Evaluator {
-        activation,
-        slots: Vec::new(),
-        scope: Scope {
-            meter: Meter::new(budget),
-            regexes: Regexes::default(),
-        },
-    };
-    evaluator.slots.resize_with(plan.slots, || Slot::Empty);
-    let result = evaluator.eval(&plan.root);
-    Evaluation {
-        result,
-        cost: evaluator.scope.meter.cost(),
-    }
+/// Evaluates the plan with the first so many of the composed variables.
+fn evaluate_with<'a, 'd: 'a>(
+    plan: &'a Plan,
+    activation: &Activation<'d>,
+    visible: usize,
+    budget: Budget,
+) -> Evaluation<'a> {
+    // Steps lie in each other as deep as the expression is.
+    with_room(plan.depth, || {
+        let mut evaluator = Evaluator {
+            activation,
+            visible,
+            slots: Vec::new(),
+            scope: Scope {
+                meter: Meter::new(budget),
+                regexes: Regexes::default(),
+            },
+        };
+        evaluator.slots.resize_with(plan.slots, || Slot::Empty);
+        let result = evaluator.eval(&plan.root);
+        Evaluation {
+            result,
+            cost: evaluator.scope.meter.cost(),
+        }
+    })
 }
 
 /// What functions may use beside their arguments.
@@ -87,8 +100,11 @@ pub(crate) struct Scope {
     pub(crate) regexes: Regexes,
 }
 
-struct Evaluator<'a, 'v> {
-    activation: &'v Activation<'a>,
+/// What is computed lives as long as the plan, what is given lives longer.
+struct Evaluator<'a, 'd, 'v> {
+    activation: &'v Activation<'d>,
+    /// How many of the composed variables can be seen.
+    visible: usize,
     slots: Vec<Slot<'a>>,
     scope: Scope,
 }
@@ -101,7 +117,7 @@ enum Slot<'a> {
     Ready(Outcome<'a>),
 }
 
-impl<'a> Evaluator<'a, '_> {
+impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
     fn eval(&mut self, step: &'a Step) -> Outcome<'a> {
         match step {
             Step::Constant(value) => Ok(borrow(value)),
@@ -138,6 +154,7 @@ impl<'a> Evaluator<'a, '_> {
                 self.paid(made, step::STRUCT_COST)
             }
             Step::Fold(fold) => self.fold(fold),
+            Step::Grow(grow) => self.grow(grow),
         }
     }
 

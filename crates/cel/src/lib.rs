@@ -41,6 +41,6 @@ pub use library::{
 pub use program::Program;
 pub use types::{Field, ObjectType, Type};
 pub use value::{
-    Duration, Entries, Fields, Key, List, Listing, Map, Opaque, Plain, Property, Shape, Struct,
-    Text, Timestamp, Value,
+    Duration, Entries, Key, List, Listing, Map, Opaque, Plain, Property, Shape, Struct, Text,
+    Timestamp, Value,
 };

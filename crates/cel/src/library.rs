@@ -123,3 +123,40 @@ fn made<'a>(text: String) -> Outcome<'a> {
     }
     Ok(text.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::function::function;
+
+    /// What the planner makes itself of these.
+    const OPERATORS: [&str; 12] = [
+        "_&&_",
+        "_||_",
+        "_?_:_",
+        "_==_",
+        "_!=_",
+        "_[_]",
+        "_[?_]",
+        "_?._",
+        "@not_strictly_false",
+        "__not_strictly_false__",
+        "or",
+        "orValue",
+    ];
+
+    #[test]
+    fn every_overload_that_can_be_checked_can_be_called() {
+        let mut seen = 0;
+        for line in include_str!("../tests/data/functions.txt").lines() {
+            let known = function(line).expect(line);
+            for overload in &known.overloads {
+                seen += 1;
+                let found = body(line, overload.args.len(), Some(overload.id));
+                let made = OPERATORS.contains(&line);
+                assert!(found.is_some() || made, "{line} {}", overload.id);
+            }
+        }
+        assert!(seen > 300, "only {seen} overloads");
+    }
+}

@@ -23,7 +23,7 @@ use crate::library::{Amount, Authorization, Cidr, Format, Semver, Url};
 
 pub use list::List;
 pub(crate) use map::unsupported;
-pub use map::{Entries, Fields, Key, Map, Plain};
+pub use map::{Entries, Key, Map, Plain};
 pub(crate) use number::{double_to_int, double_to_uint};
 pub use shape::{Listing, Property, Shape};
 pub use text::Text;
@@ -105,11 +105,6 @@ impl<'a> Value<'a> {
         shape::read_dynamic(json)
     }
 
-    /// A map whose values are computed when they are asked for.
-    pub fn lazy(fields: &'a dyn Fields) -> Self {
-        Self::Map(Map::Lazy(fields))
-    }
-
     /// A text.
     pub fn text(text: impl Into<Text<'a>>) -> Self {
         Self::String(text.into())
@@ -138,7 +133,7 @@ impl<'a> Value<'a> {
             Self::String(_) => "string",
             Self::Bytes(_) => "bytes",
             Self::List(_) => "list",
-            Self::Map(map) => map.type_name(),
+            Self::Map(_) => "map",
             Self::Type(_) => "type",
             Self::Timestamp(_) => "google.protobuf.Timestamp",
             Self::Duration(_) => "google.protobuf.Duration",
@@ -171,8 +166,8 @@ impl<'a> Value<'a> {
             Self::Bytes(bytes) => bytes.is_empty(),
             // What a schema types is never taken for nothing, only what an expression or
             // untyped JSON made.
-            Self::List(list) => !list.is_typed() && list.len() == 0,
-            Self::Map(map) => !map.is_typed() && map.len() == 0,
+            Self::List(list) => !list.is_typed() && list.is_empty(),
+            Self::Map(map) => !map.is_typed() && map.is_empty(),
             Self::Timestamp(time) => time.is_zero(),
             Self::Duration(duration) => duration.nanos == 0,
             Self::Struct(made) => made.fields.is_empty(),

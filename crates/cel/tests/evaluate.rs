@@ -180,3 +180,125 @@ fn every_function_answers_fails_and_costs_as_in_kubernetes() {
     );
     assert!(seen > 800, "only {seen} expressions");
 }
+
+#[test]
+fn values_of_a_schema_look_as_in_kubernetes() {
+    let mut lines = include_str!("data/shapes.jsonl").lines();
+    let parse = |line: &str| serde_json::from_str::<Json>(line).expect("a line of JSON");
+    let first = parse(lines.next().expect("the schema and the object"));
+    let declared = declare::of(&first["schema"], "self").expect("a declaration");
+    let shape = Shape::of(&first["schema"]);
+    let environment = Environment::rule(&declared.of, OldSelf::Required);
+    let mut wrong = Vec::new();
+    for row in lines.map(parse) {
+        let rule = row["rule"].as_str().expect("a rule");
+        let wanted = (
+            row["cost"].as_u64().unwrap_or(0),
+            row["result"].as_str().unwrap_or(""),
+        );
+        let program = Program::compile(&environment, rule).expect(rule);
+        let plan = Plan::new(&program).expect(rule);
+        let activation = Activation::new().with_json("self", &first["value"], &shape);
+        let evaluation = evaluate(&plan, &activation, Budget::CALL);
+        let got = match &evaluation.result {
+            Ok(value) => value.to_string(),
+            Err(error) => error.to_string(),
+        };
+        if (evaluation.cost, &*got) != wanted {
+            wrong.push(format!(
+                "{rule}: {} {got}, wanted {wanted:?}",
+                evaluation.cost
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_value_makes_an_expression_panic_or_exceed_its_budget() {
+    let parse = |line: &str| serde_json::from_str::<Json>(line).expect("a line of JSON");
+    let mut lines = include_str!("data/library.jsonl").lines().map(parse);
+    let object = lines.next().expect("the object")["object"].clone();
+    let names: Vec<_> = object
+        .as_object()
+        .expect("fields")
+        .keys()
+        .cloned()
+        .collect();
+    // Every field with the value of another one.
+    let objects: Vec<Json> = (1..names.len())
+        .map(|by| {
+            let value = |at: usize| object[&names[(at + by) % names.len()]].clone();
+            let fields = names.iter().enumerate();
+            Json::Object(fields.map(|(at, name)| (name.clone(), value(at))).collect())
+        })
+        .collect();
+    let environment = Environment::new().with("object", insula_cel::Type::Dyn);
+    for row in lines {
+        let expression = row["expr"].as_str().expect("an expression");
+        let Ok(program) = Program::compile(&environment, expression) else {
+            continue;
+        };
+        let Ok(plan) = Plan::new(&program) else {
+            continue;
+        };
+        for object in &objects {
+            let activation = Activation::new().with("object", Value::dynamic(object));
+            let evaluation = evaluate(&plan, &activation, Budget(10_000));
+            let spent = evaluation.result.as_ref().err() == Some(&insula_cel::EvalError::Cancelled);
+            assert!(spent || evaluation.cost <= 10_000, "{expression}");
+            if let Ok(value) = evaluation.result {
+                value.to_json().expect(expression);
+            }
+        }
+    }
+}
+
+#[test]
+fn json_that_does_not_have_its_shape_is_an_error_when_it_is_looked_at() {
+    let schema = serde_json::json!({"type": "object", "properties": {
+        "s": {"type": "string"}, "i": {"type": "integer"}, "b": {"type": "boolean"},
+        "f": {"type": "number"}, "l": {"type": "array", "items": {"type": "integer"}},
+        "m": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "d": {"type": "string", "format": "date-time"}, "u": {"type": "string", "format": "duration"},
+        "y": {"type": "string", "format": "byte"}, "t": {"type": "string", "format": "date"},
+    }});
+    let object = serde_json::json!({
+        "s": 1, "i": 1.5, "b": "x", "f": true, "l": {}, "m": [], "d": "x", "u": "x", "y": "!", "t": "x"
+    });
+    let declared = declare::of(&schema, "self").expect("a declaration");
+    let shape = Shape::of(&schema);
+    let environment = Environment::rule(&declared.of, OldSelf::Required);
+    for (rule, wanted) in [
+        ("self.s == 'x'", "invalid data, expected string, got int64"),
+        ("self.i == 1", "invalid data, expected int, got float64"),
+        ("self.b", "invalid data, expected bool, got string"),
+        ("self.f == 1.0", "invalid data, expected float, got bool"),
+        (
+            "self.l.size() == 0",
+            "invalid data, expected an array for the provided schema with type=array",
+        ),
+        (
+            "self.m.size() == 0",
+            "invalid data, expected a map for the provided schema with type=object",
+        ),
+        ("self.d == self.d", "Invalid date-time formatted string x"),
+        (
+            "self.u == self.u",
+            "Invalid duration x: unable to parse x as duration",
+        ),
+        ("self.y == b''", "Invalid byte formatted string !"),
+        ("self.t == self.t", "Invalid date formatted string x"),
+        ("has(self.s)", "invalid data, expected string, got int64"),
+    ] {
+        let program = Program::compile(&environment, rule).expect(rule);
+        let plan = Plan::new(&program).expect(rule);
+        let activation = Activation::new().with_json("self", &object, &shape);
+        let error = evaluate(&plan, &activation, Budget::CALL).result.err();
+        assert_eq!(
+            error.map(|error| error.to_string()).as_deref(),
+            Some(wanted),
+            "{rule}"
+        );
+    }
+}

@@ -27,12 +27,12 @@ const AGGREGATION: &str = "aggregationRule";
 /// Whether a role may be made of others, or others of it: a role without labels is found by
 /// nobody but by who looks for that, and such a role takes part itself.
 pub fn takes_part(role: &Stored) -> bool {
-    is_marked(role) || memmem::find(&role.body, br#""labels":{"#).is_some()
+    is_marked(role) || memmem::find(&role.body(), br#""labels":{"#).is_some()
 }
 
 /// Whether a role may be made of others.
 fn is_marked(role: &Stored) -> bool {
-    memmem::find(&role.body, br#""aggregationRule":{"#).is_some()
+    memmem::find(&role.body(), br#""aggregationRule":{"#).is_some()
 }
 
 /// Writes every aggregated role of the space that shows other rules than it has. Says

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use insula_apiserver::Registry;
 use insula_apiserver::apis::{self, Offer};
-use insula_apiserver::cache::Stored;
+use insula_apiserver::cache::{Cache, Stored};
 use insula_apiserver::registry::{Address, is_terminating};
 use insula_apiserver::served::Shelfmark;
 use insula_apiserver::status::Result;
 use insula_apiserver::write::{Modified, Modify, modify};
-use insula_core::Space;
+use insula_core::{Revision, Space};
 use insula_custom::condition::{self, Condition};
 use insula_custom::names::{Names, accept};
 use insula_custom::{approval, set_condition};
@@ -39,22 +39,44 @@ pub async fn tend(registry: &Registry, address: &Address) -> Result<bool> {
         }
     }
     if names_moved {
-        finished &= tend_waiting(registry, address).await?;
+        finished &= tend_waiting(registry, address, &address.space).await?;
+        if address.space.is_system() {
+            tend_tenants(registry, address).await?;
+        }
     }
     Ok(finished)
 }
 
-/// Those of the same group whose names were in use.
-async fn tend_waiting(registry: &Registry, address: &Address) -> Result<bool> {
+/// When something last happened, in any space, to objects of what a definition defines.
+pub fn last_change(cache: &Cache, name: &str) -> Revision {
+    let mark = name.split_once('.');
+    let mark = mark.map(|(resource, group)| Shelfmark::Custom { group, resource });
+    mark.map_or(Revision::ZERO, |mark| cache.last_of_all(mark))
+}
+
+/// Those of the same group in a space whose names were in use.
+async fn tend_waiting(registry: &Registry, address: &Address, space: &Space) -> Result<bool> {
     let mut finished = true;
-    for other in group_of(registry, address) {
-        let waits = memmem::find(&other.body, br#""status":"False""#).is_some();
-        if waits && other.name() != address.name && !is_terminating(&other) {
-            let other_address = apis::definition_address(&address.space, other.name());
+    for other in group_of(registry, address, space) {
+        let waits = || memmem::find(&other.body(), br#""status":"False""#).is_some();
+        let same = other.name() == address.name && *space == address.space;
+        if !same && waits() && !is_terminating(&other) {
+            let other_address = apis::definition_address(space, other.name());
             finished &= introduce(registry, &other_address, &other.tree()).await?;
         }
     }
     Ok(finished)
+}
+
+/// Those of tenants that could not have the names of what the system publishes. What else
+/// they wait for, they wait for by themselves.
+async fn tend_tenants(registry: &Registry, address: &Address) -> Result<()> {
+    for (space, _) in registry.cache().everywhere(apis::definitions()) {
+        if !space.is_system() {
+            tend_waiting(registry, address, &space).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Decides about the names, and serves the kind once they are its own.
@@ -74,26 +96,33 @@ async fn introduce(registry: &Registry, address: &Address, definition: &Object) 
     let now = time::now();
     write_status(registry, address, definition, |status| {
         status.insert("acceptedNames".to_owned(), accepted.names.to_value());
-        for condition in [
+        let conditions = [
             Some(&accepted.condition),
             established.as_ref(),
             approved.as_ref(),
-        ] {
-            if let Some(condition) = condition {
-                set_condition(status, condition, &now);
-            }
+        ];
+        for condition in conditions.into_iter().flatten() {
+            set_condition(status, condition, &now);
         }
     })
     .await?;
     Ok(obstacle.is_none())
 }
 
-/// What keeps a tenant's definition from being served: objects of the published one of that
-/// name, which are not of its kind.
+/// What keeps a definition from being served: a webhook that nobody could trust, or, in a
+/// tenant, objects of the published one of that name, which are not of its kind.
 fn obstacle(registry: &Registry, address: &Address, definition: &Object) -> Option<Condition> {
-    if address.space.is_system() || condition::holds(definition, condition::ESTABLISHED) {
+    if condition::holds(definition, condition::ESTABLISHED) {
         return None;
     }
+    if !insula_custom::definition::has_sound_ca(definition) {
+        return Some(Condition::invalid_ca_bundle());
+    }
+    if address.space.is_system() {
+        return None;
+    }
+    let systems = registry.cached(&apis::definition_address(&Space::System, &address.name));
+    systems.filter(|definition| apis::is_published(definition))?;
     let (resource, group) = address.name.split_once('.')?;
     let mark = Shelfmark::Custom { group, resource };
     let collection = registry.cache().find(mark, &address.space)?;
@@ -112,12 +141,12 @@ fn obstacle(registry: &Registry, address: &Address, definition: &Object) -> Opti
     })
 }
 
-/// The definitions of the same group in the same space.
-fn group_of(registry: &Registry, address: &Address) -> Vec<Arc<Stored>> {
+/// The definitions of the same group in a space.
+fn group_of(registry: &Registry, address: &Address, space: &Space) -> Vec<Arc<Stored>> {
     let Some((_, group)) = address.name.split_once('.') else {
         return Vec::new();
     };
-    let all = registry.cache().find(apis::definitions(), &address.space);
+    let all = registry.cache().find(apis::definitions(), space);
     let all = all.map(|all| all.snapshot("", None).objects);
     let mut all = all.unwrap_or_default();
     all.retain(|other| is_in(other, group));
@@ -132,7 +161,7 @@ fn is_in(definition: &Stored, group: &str) -> bool {
 /// The names that others of the group have: those of the space, and those that the system
 /// publishes to it.
 fn names_of_others(registry: &Registry, address: &Address) -> Vec<Names> {
-    let mut others = group_of(registry, address);
+    let mut others = group_of(registry, address, &address.space);
     if !address.space.is_system() {
         let group = address.name.split_once('.').map_or("", |(_, group)| group);
         let own = |definition: &Arc<Stored>| others.iter().any(|own| own.key == definition.key);
@@ -150,13 +179,15 @@ async fn terminate(registry: &Registry, address: &Address, definition: &Object) 
     if !finalizers(definition, "metadata").any(|name| name == condition::FINALIZER) {
         return Ok(true);
     }
-    let now = time::now();
     if condition::holds(definition, condition::ESTABLISHED) {
-        write_status(registry, address, definition, |status| {
-            set_condition(status, &Condition::deletion_in_progress(), &now);
-        })
-        .await?;
+        if !is_waiting(definition) {
+            let begun = Condition::deletion_in_progress();
+            write_condition(registry, address, definition, &begun).await?;
+        }
         if !remove_objects(registry, address).await? {
+            // All tenants read it of what is published: it does not say whose objects.
+            let waits = Condition::deletion_unconfirmed("some have finalizers and wait for them");
+            write_condition(registry, address, definition, &waits).await?;
             return Ok(false);
         }
     }
@@ -164,10 +195,7 @@ async fn terminate(registry: &Registry, address: &Address, definition: &Object) 
         true => Condition::deletion_completed(),
         false => Condition::never_established(),
     };
-    write_status(registry, address, definition, |status| {
-        set_condition(status, &end, &now);
-    })
-    .await?;
+    write_condition(registry, address, definition, &end).await?;
     release(registry, address, definition).await?;
     Ok(true)
 }
@@ -229,13 +257,41 @@ async fn release(registry: &Registry, address: &Address, definition: &Object) ->
         .map(drop)
 }
 
-/// Writes what `change` makes of the status, if that is something else.
+/// Whether it is known that objects wait for their finalizers.
+fn is_waiting(definition: &Object) -> bool {
+    let conditions = definition.get("status").and_then(|of| of.get("conditions"));
+    let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
+    let known = Condition::deletion_unconfirmed("");
+    conditions.any(|one| one["type"] == known.kind && one["reason"] == known.reason)
+}
+
+async fn write_condition(
+    registry: &Registry,
+    address: &Address,
+    definition: &Object,
+    condition: &Condition,
+) -> Result<()> {
+    let now = time::now();
+    write_status(registry, address, definition, |status| {
+        set_condition(status, condition, &now);
+    })
+    .await
+}
+
+/// Writes what `change` makes of the status, if that is something else. If what was seen is
+/// not what is there any more, that is told by a log.
 async fn write_status(
     registry: &Registry,
     address: &Address,
     definition: &Object,
     change: impl Fn(&mut Object),
 ) -> Result<()> {
+    let seen = definition.get("status").and_then(Value::as_object);
+    let mut wanted = seen.cloned().unwrap_or_default();
+    change(&mut wanted);
+    if seen == Some(&wanted) {
+        return Ok(());
+    }
     let of = uid(definition);
     let make = |current: &Object| {
         let mut object = current.clone();

@@ -116,7 +116,7 @@ fn is_told(task: Task, event: &Event) -> bool {
 /// every one is asked.
 fn concerns(task: Task, object: &Stored) -> bool {
     match task {
-        Task::Certificate => memmem::find(&object.body, br#""Approved""#).is_some(),
+        Task::Certificate => memmem::find(&object.body(), br#""Approved""#).is_some(),
         Task::TokenSecret => tokens::is_kept_in(object),
         Task::Roles => aggregation::takes_part(object),
         Task::Definition => true,
@@ -142,10 +142,8 @@ fn item(task: Task, space: Option<Space>, object: &Stored) -> Option<Item> {
 
 /// The space of an object, which the object itself says.
 fn space_of(object: &Stored) -> Option<Space> {
-    let tree = object.tree();
-    let tenant = tree.get("metadata").and_then(|of| of.get("tenant"));
-    match tenant.and_then(|tenant| tenant.as_str()) {
-        None | Some("") => Some(Space::System),
-        Some(tenant) => Space::parse(tenant).ok(),
+    match object.tenant() {
+        None => Some(Space::System),
+        Some(tenant) => Space::parse(&tenant).ok(),
     }
 }

@@ -213,6 +213,9 @@ impl Controllers {
     /// Whether anything changed in the item's space after `seen`.
     fn has_changed(&self, item: &Item, seen: Revision) -> bool {
         let cache = self.registry.cache();
+        if item.task == Task::Definition && definitions::last_change(cache, &item.key) > seen {
+            return true;
+        }
         cache.applied() > seen
             && terminate::kinds_in(&self.registry, &item.space).any(|kind| {
                 let collection = cache.find(&kind, &item.space);

@@ -6,11 +6,12 @@
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::{is_terminating, tenant_address};
-use insula_apiserver::served::Served;
+use insula_apiserver::served::{Served, Shelfmark};
 use insula_apiserver::status::Result;
-use insula_core::Space;
+use insula_core::{Place, ResourceName, Space};
 use insula_kinds::Kind;
 use insula_kinds::prepare::TENANT_FINALIZER;
+use insula_store::Transaction;
 
 use crate::conditions;
 use crate::terminate::{Extent, Left, finalize, finalizers, kinds_in, uid};
@@ -40,6 +41,9 @@ pub async fn terminate(registry: &Registry, name: &str) -> Result<bool> {
         namespace: None,
     };
     let left = empty(&extent).await?;
+    if left.is_nothing() {
+        sweep(&extent).await?;
+    }
     let held = finalizers(&tree, "spec").any(|finalizer| finalizer != TENANT_FINALIZER)
         || finalizers(&tree, "metadata").next().is_some();
     if held || !left.is_nothing() {
@@ -64,6 +68,35 @@ async fn empty(extent: &Extent<'_>) -> Result<Left> {
     }
     Ok(left)
 }
+
+/// Removes what no definition is left of: it cannot be read any more, so that nobody can let
+/// go of it, and must not be there for the next tenant of the name.
+async fn sweep(extent: &Extent<'_>) -> Result<()> {
+    let (cache, layout) = (extent.registry.cache(), extent.registry.layout());
+    for (group, resource) in cache.customs_of(extent.space) {
+        let (group, resource) = (&*group, &*resource);
+        let Some(objects) = cache.find(Shelfmark::Custom { group, resource }, extent.space) else {
+            continue;
+        };
+        let objects = objects.snapshot("", None).objects;
+        for batch in objects.chunks(SWEPT) {
+            let keys = batch.iter().map(|object| {
+                let place = Place {
+                    space: extent.space.clone(),
+                    namespace: object.namespace(),
+                    name: object.name(),
+                };
+                layout.key(ResourceName { group, resource }, &place)
+            });
+            let removal = keys.fold(Transaction::new(), |all, key| all.delete(key));
+            extent.registry.commit(removal).await?;
+        }
+    }
+    Ok(())
+}
+
+/// How many objects one transaction removes: less than what a store takes.
+const SWEPT: usize = 100;
 
 /// What goes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -222,7 +222,7 @@ async fn latest(writes: Vec<impl Future<Output = Result<Revision>>>) -> Result<R
 /// The finalizers that an object waits for. What the control plane itself holds it by is
 /// not among them: pods are gone before volumes go, and content before namespaces.
 fn holding(doomed: &Doomed) -> Vec<String> {
-    if memmem::find(&doomed.object.body, br#""finalizers":["#).is_none() {
+    if memmem::find(&doomed.object.body(), br#""finalizers":["#).is_none() {
         return Vec::new();
     }
     let tree = doomed.object.tree();

@@ -48,7 +48,7 @@ const NAMESPACE: &str = "namespace";
 
 /// Whether a secret may be one that keeps a token.
 pub fn is_kept_in(secret: &Stored) -> bool {
-    memmem::find(&secret.body, TYPE.as_bytes()).is_some()
+    memmem::find(&secret.body(), TYPE.as_bytes()).is_some()
 }
 
 impl Keeper<'_> {

@@ -94,6 +94,12 @@ pub fn update_status(old: &Object, new: &Object) -> Verdict {
     verdict(report, Vec::new)
 }
 
+/// Whether the certificates of the definition's webhook can be read, if it has any. A new
+/// definition may have others, but is not established with them.
+pub fn has_sound_ca(object: &Object) -> bool {
+    !conversion::has_unsound_ca(Form::of(object).spec)
+}
+
 /// What is asked of every definition after its specification.
 fn judge_rest(old: Option<&Object>, new: &Object, form: &Form<'_>, report: &mut Report) {
     status::judge_names(new, report);

@@ -73,6 +73,9 @@ impl Coercer<'_> {
         node: &Node,
         path: &Path<'_>,
     ) -> Result<(), FieldError> {
+        if !node.embeds {
+            return Ok(());
+        }
         if node.embedded {
             self.identity(object, path)?;
             self.metadata(object, path)?;
@@ -180,6 +183,9 @@ fn members(
     path: &Path<'_>,
     errors: &mut Vec<FieldError>,
 ) {
+    if !node.embeds {
+        return;
+    }
     if node.embedded {
         resource(object, path, errors);
     }

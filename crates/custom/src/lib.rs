@@ -16,7 +16,13 @@
 //! table        custom objects as rows, by paths (path) into them
 //! scale        how many of them there are to be
 //! openapi      what clients are told of their schemas
+//! number       numbers as they are stored
 //! ```
+//!
+//! A write goes through [`Schema::prune`], [`Schema::fill`] and [`Schema::coerce_embedded`] in
+//! this order, then through whatever may change the object, then [`Schema::validate`], and
+//! before it is stored through [`settle_numbers`]. What is read goes through `fill` and `prune`
+//! and [`Schema::repair_embedded`], unless [`Schema::is_settled`].
 
 pub mod approval;
 pub mod condition;

@@ -9,7 +9,7 @@ mod number;
 mod path;
 pub(crate) mod print;
 mod ratchet;
-mod rule;
+pub(crate) mod rule;
 mod scale;
 mod text;
 mod value;

@@ -8,6 +8,7 @@ use insula_custom::{Change, Schema};
 use insula_kinds::{FieldError, Object};
 use serde_json::{Value, json};
 
+/// The cases that are kept, or those in the folder that `ORACLE` names.
 fn cases(file: &str) -> Vec<Value> {
     let path = match std::env::var("ORACLE") {
         Ok(folder) => format!("{folder}/{file}"),

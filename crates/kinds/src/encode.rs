@@ -32,21 +32,14 @@ pub fn custom(api_version: &str, kind: &str, object: &Object, out: &mut Vec<u8>)
     text::string(kind, out);
     out.extend_from_slice(b",\"apiVersion\":");
     text::string(api_version, out);
-    custom_members(object, true, out);
+    custom_members(object, out);
     out.push(b'}');
 }
 
-/// The same without the kind, as items of lists are written.
-pub fn custom_item(object: &Object, out: &mut Vec<u8>) {
-    out.push(b'{');
-    custom_members(object, false, out);
-    out.push(b'}');
-}
-
-fn custom_members(object: &Object, mut begun: bool, out: &mut Vec<u8>) {
+fn custom_members(object: &Object, out: &mut Vec<u8>) {
     let empty = Object::new();
     let metadata = object.get("metadata").and_then(Value::as_object);
-    name("metadata", &mut begun, out);
+    name("metadata", &mut true, out);
     nested(*METADATA, metadata.unwrap_or(&empty), out);
     let rest = object
         .iter()

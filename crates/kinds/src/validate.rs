@@ -104,6 +104,26 @@ pub fn update_metadata(old: &Object, new: &Object) -> Vec<FieldError> {
     errors
 }
 
+/// What is odd about the name of a finalizer of a kind that users define. It is taken all the
+/// same.
+pub fn odd_finalizer(name: &str) -> Vec<String> {
+    let told = |why: &str| format!("metadata.finalizers: {}: {why}", crate::field::quote(name));
+    let faults = text::qualified_name(name);
+    let mut odd: Vec<String> = faults.iter().map(|fault| told(fault)).collect();
+    let standard = ["foregroundDeletion", "kubernetes", "orphan"].contains(&name);
+    if !name.contains('/') && !standard {
+        let path = match name.contains('.') {
+            true => " including a path (/)",
+            false => "",
+        };
+        odd.push(told(&format!(
+            "prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with \
+             other finalizer writers"
+        )));
+    }
+    odd
+}
+
 /// What is wrong with a Scale, which stands for the size of any workload.
 pub fn scale(scale: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();

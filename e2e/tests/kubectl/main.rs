@@ -10,6 +10,7 @@ mod cast;
 mod change;
 mod create;
 mod credentials;
+mod custom;
 mod describe;
 mod impersonation;
 mod manifests;

@@ -255,7 +255,7 @@ impl Policy {
             .collect();
         let activation = context.activation(params);
         let mut left = EXPRESSIONS;
-        let outcomes = evaluation::run(&all, &self.variables, &activation, &mut left);
+        let outcomes = evaluation::run(&all, &self.variables, activation, &mut left);
         let outcomes = match outcomes {
             Ok(outcomes) => outcomes,
             Err(why) => {
@@ -274,7 +274,8 @@ impl Policy {
             .iter()
             .map(|one| one.says.as_ref())
             .collect();
-        let messages = evaluation::run(&says, &self.variables, &activation, &mut left);
+        let activation = context.activation(params);
+        let messages = evaluation::run(&says, &self.variables, activation, &mut left);
         let decide = |(index, outcome): (usize, Option<Result<Outcome, String>>)| {
             let decision = match (outcome?, &messages) {
                 (Err(why), _) => self.failed(why),
@@ -303,7 +304,7 @@ impl Policy {
         let all: Vec<_> = self.audits.iter().map(|(_, one)| Some(one)).collect();
         let activation = context.activation(params);
         let mut left = EXPRESSIONS;
-        let outcomes = evaluation::run(&all, &self.variables, &activation, &mut left);
+        let outcomes = evaluation::run(&all, &self.variables, activation, &mut left);
         *spent += EXPRESSIONS - left;
         let outcomes = outcomes?;
         let mut audits = Vec::new();

@@ -162,6 +162,35 @@ impl Collection {
         )
     }
 
+    /// The objects as they were right after `revision`, in key order.
+    pub fn at(&self, revision: Revision) -> Result<Vec<Arc<Stored>>, Lost> {
+        let state = self.read();
+        let later = state.later(revision)?;
+        if later == state.log.len() {
+            return Ok(state.objects.values().cloned().collect());
+        }
+        let mut objects = state.objects.clone();
+        for event in state.log.range(later..).rev() {
+            let key = &event.object.key;
+            match event.stored_before() {
+                Some(before) => objects.insert(Arc::clone(key), Arc::clone(before)),
+                None => objects.remove(key),
+            };
+        }
+        Ok(objects.into_values().collect())
+    }
+
+    /// The object at `key` as it was right after `revision`.
+    pub fn get_at(&self, key: &str, revision: Revision) -> Result<Option<Arc<Stored>>, Lost> {
+        let state = self.read();
+        let later = state.later(revision)?;
+        let mut events = state.log.range(later..);
+        Ok(match events.find(|event| *event.object.key == *key) {
+            Some(event) => event.stored_before().cloned(),
+            None => state.objects.get(key).cloned(),
+        })
+    }
+
     /// How many keys begin with `prefix`, counted up to `most`.
     pub fn count(&self, prefix: &str, most: usize) -> usize {
         self.read().range(prefix, None).take(most).count()
@@ -178,13 +207,7 @@ impl Collection {
         if state.closed {
             return Err(Lost::Closed);
         }
-        if revision < state.floor {
-            return Err(Lost::Passed(state.floor));
-        }
-        let known = state
-            .log
-            .partition_point(|event| event.revision <= revision);
-        Ok(Cursor(state.first + known as u64))
+        Ok(Cursor(state.first + state.later(revision)? as u64))
     }
 
     /// Moves what happened since `cursor` to `events`, which is at most `limit`.
@@ -195,14 +218,25 @@ impl Collection {
         events: &mut Vec<Arc<Event>>,
     ) -> Result<(), Lost> {
         let state = self.read();
-        if state.closed {
-            return Err(Lost::Closed);
-        }
-        let Some(skip) = cursor.0.checked_sub(state.first) else {
-            return Err(Lost::Passed(state.floor));
-        };
+        let skip = state.unread(*cursor)?;
         let before = events.len();
-        events.extend(state.log.iter().skip(skip as usize).take(limit).cloned());
+        events.extend(state.log.iter().skip(skip).take(limit).cloned());
+        cursor.0 += (events.len() - before) as u64;
+        Ok(())
+    }
+
+    /// The same for what happened up to a revision, however much it is.
+    pub fn read_until(
+        &self,
+        cursor: &mut Cursor,
+        until: Revision,
+        events: &mut Vec<Arc<Event>>,
+    ) -> Result<(), Lost> {
+        let state = self.read();
+        let skip = state.unread(*cursor)?;
+        let before = events.len();
+        let unread = state.log.iter().skip(skip);
+        events.extend(unread.take_while(|event| event.revision <= until).cloned());
         cursor.0 += (events.len() - before) as u64;
         Ok(())
     }
@@ -312,6 +346,24 @@ impl State {
         Cursor(self.first + self.log.len() as u64)
     }
 
+    /// How many events were read. What happened before it was closed is told to the end.
+    fn unread(&self, cursor: Cursor) -> Result<usize, Lost> {
+        let read = cursor.0.checked_sub(self.first);
+        let read = read.ok_or(Lost::Passed(self.floor))? as usize;
+        match self.closed && read >= self.log.len() {
+            true => Err(Lost::Closed),
+            false => Ok(read),
+        }
+    }
+
+    /// The place of the first event after `revision`.
+    fn later(&self, revision: Revision) -> Result<usize, Lost> {
+        if revision < self.floor {
+            return Err(Lost::Passed(self.floor));
+        }
+        Ok(self.log.partition_point(|event| event.revision <= revision))
+    }
+
     fn put(&mut self, object: Arc<Stored>, built_in: Option<Arc<Stored>>) -> Event {
         let before = self
             .objects
@@ -350,7 +402,8 @@ impl State {
 }
 
 impl Event {
-    fn new(
+    /// Something that happened to an object.
+    pub(crate) fn new(
         revision: Revision,
         change: Change,
         object: Arc<Stored>,
@@ -366,17 +419,29 @@ impl Event {
         }
     }
 
-    /// The event as a line of a JSON watch, made once for all watchers.
-    pub fn frame(&self) -> &Bytes {
-        self.frame
-            .get_or_init(|| frame(self.change, &self.object.body))
+    /// The event as a line of a JSON watch, made once for all watchers. One of what is shared
+    /// is made for each: kept, it would be a whole copy after all.
+    pub fn frame(&self) -> Bytes {
+        let make = || frame(self.change, &self.object.body());
+        match self.object.is_shared() {
+            true => make(),
+            false => self.frame.get_or_init(make).clone(),
+        }
+    }
+
+    fn stored_before(&self) -> Option<&Arc<Stored>> {
+        self.before.as_ref().filter(|before| !before.built_in)
     }
 
     fn weight(&self) -> usize {
         // The state before is the previous event's or nobody's: it is held by this one. The
         // line for watchers is another copy, once there is one.
         let before = self.before.as_ref().map_or(0, |before| before.weight());
-        self.object.weight() + self.object.body.len() + before
+        let line = match self.object.is_shared() {
+            true => 0,
+            false => self.object.weight(),
+        };
+        self.object.weight() + line + before
     }
 }
 
@@ -399,4 +464,91 @@ pub fn frame(change: Change, object: &[u8]) -> Bytes {
     line.extend_from_slice(object);
     line.extend_from_slice(b"}\n");
     line.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(key: &str, revision: u64) -> Put {
+        let json = format!(r#"{{"metadata":{{"name":"{key}","uid":"u"}}}}"#);
+        let revision = Revision::new(revision);
+        Put::Object(Stored::new(key.into(), revision, json.as_bytes()))
+    }
+
+    /// `a` at 1, `b` at 2, `a` anew at 3, `b` gone at 4, `c` at 5.
+    fn collection() -> Collection {
+        let collection = Collection::new(Revision::ZERO);
+        let changes = [
+            put("a", 1),
+            put("b", 2),
+            put("a", 3),
+            Put::Gone("b".into()),
+            put("c", 5),
+        ];
+        for (change, revision) in changes.into_iter().zip(1..) {
+            collection.apply(vec![change], Revision::new(revision));
+        }
+        collection
+    }
+
+    const STATES: [&[(&str, u64)]; 6] = [
+        &[],
+        &[("a", 1)],
+        &[("a", 1), ("b", 2)],
+        &[("a", 3), ("b", 2)],
+        &[("a", 3)],
+        &[("a", 3), ("c", 5)],
+    ];
+
+    #[test]
+    fn the_log_remembers_every_state() {
+        let collection = collection();
+        for (revision, wanted) in (0..).zip(STATES) {
+            let at = Revision::new(revision);
+            let found = collection.at(at).unwrap();
+            let found: Vec<_> = found
+                .iter()
+                .map(|object| (&*object.key, object.revision.get()))
+                .collect();
+            assert_eq!(found, wanted, "{revision}");
+            for key in ["a", "b", "c", "d"] {
+                let found = collection.get_at(key, at).unwrap();
+                let found = found.map(|object| object.revision.get());
+                let wanted = wanted.iter().find(|(of, _)| *of == key);
+                assert_eq!(found, wanted.map(|(_, at)| *at), "{key} at {revision}");
+            }
+        }
+        collection.forget(Instant::now() + std::time::Duration::from_secs(1));
+        let passed = Lost::Passed(Revision::new(5));
+        assert_eq!(collection.at(Revision::new(4)).unwrap_err(), passed);
+        assert_eq!(
+            collection.get_at("a", Revision::new(4)).unwrap_err(),
+            passed
+        );
+        assert_eq!(collection.at(Revision::new(5)).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_log_is_read_up_to_a_revision_and_to_its_end_after_it_is_closed() {
+        let collection = collection();
+        let (mut cursor, mut events) = (collection.after(Revision::new(1)).unwrap(), Vec::new());
+        let until = Revision::new(3);
+        collection
+            .read_until(&mut cursor, until, &mut events)
+            .unwrap();
+        collection
+            .read_until(&mut cursor, until, &mut events)
+            .unwrap();
+        collection.close();
+        let end = Revision::new(9);
+        collection
+            .read_until(&mut cursor, end, &mut events)
+            .unwrap();
+        let told: Vec<_> = events.iter().map(|event| event.revision.get()).collect();
+        assert_eq!(told, [2, 3, 4, 5]);
+        let closed = collection.read_on(&mut cursor, 1, &mut events);
+        assert_eq!(closed, Err(Lost::Closed));
+        assert_eq!(collection.after(end), Err(Lost::Closed));
+    }
 }

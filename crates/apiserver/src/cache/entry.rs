@@ -1,18 +1,21 @@
 //! One object in the cache: its bytes, once.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use insula_core::Revision;
 use insula_kinds::{Kind, Object};
 use insula_store::Expect;
 use memchr::memmem;
 use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
+use super::pool::Pool;
+use super::text::Text;
 use crate::form::Forms;
-use serde::de::{self, IgnoredAny, MapAccess, Visitor};
 
 /// An object as it is sent, with its resourceVersion in it.
 #[derive(Debug)]
@@ -22,7 +25,7 @@ pub struct Stored {
     /// The revision of its last change.
     pub revision: Revision,
     /// The JSON, beginning with `{"kind":"…","apiVersion":"…",`.
-    pub body: Bytes,
+    text: Text,
     /// Whether it is in every space and in no store: see [`built_in`](crate::built_in).
     pub built_in: bool,
     labels: OnceLock<Labels>,
@@ -36,22 +39,24 @@ pub type Labels = Box<[(Box<str>, Box<str>)]>;
 impl Stored {
     /// The object that the store holds as `value`, as of `revision`.
     pub fn new(key: Arc<str>, revision: Revision, value: &[u8]) -> Self {
-        Self {
-            key,
-            revision,
-            body: with_revision(value, revision),
-            built_in: false,
-            labels: OnceLock::new(),
-            forms: OnceLock::new(),
-        }
+        Self::of(key, revision, Text::whole(value, revision))
+    }
+
+    /// The same, of which large parts may be what others have too.
+    pub fn shared(key: Arc<str>, revision: Revision, value: &[u8], pool: &Arc<Pool>) -> Self {
+        Self::of(key, revision, Text::shared(value, revision, pool))
     }
 
     /// An object that was not stored, and so has no resourceVersion.
     pub const fn unsaved(key: Arc<str>, body: Bytes) -> Self {
+        Self::of(key, Revision::ZERO, Text::Whole(body))
+    }
+
+    const fn of(key: Arc<str>, revision: Revision, text: Text) -> Self {
         Self {
             key,
-            revision: Revision::ZERO,
-            body,
+            revision,
+            text,
             built_in: false,
             labels: OnceLock::new(),
             forms: OnceLock::new(),
@@ -89,8 +94,23 @@ impl Stored {
 
     /// The same object as it was last seen, at the revision of its deletion.
     pub fn deleted(&self, revision: Revision) -> Self {
-        let without = without_revision(&self.body);
-        Self::new(Arc::clone(&self.key), revision, &without)
+        Self::of(Arc::clone(&self.key), revision, self.text.at(revision))
+    }
+
+    /// The JSON as it is sent. It costs nothing, but for what is
+    /// [shared](Self::is_shared), which is put together.
+    pub fn body(&self) -> Cow<'_, Bytes> {
+        self.text.bytes()
+    }
+
+    /// How the JSON begins, at most so many bytes of it.
+    pub fn beginning(&self, most: usize) -> Cow<'_, [u8]> {
+        self.text.beginning(most)
+    }
+
+    /// Whether its JSON is in pieces, which others have too.
+    pub const fn is_shared(&self) -> bool {
+        self.text.is_shared()
     }
 
     /// Its namespace; `None` where there are no namespaces.
@@ -103,15 +123,20 @@ impl Stored {
         self.key.rsplit('/').next().unwrap_or(&self.key)
     }
 
-    /// The JSON without `kind` and `apiVersion`, as items of lists are: what comes after
-    /// the opening brace.
-    pub fn item(&self, kind: &Kind) -> Bytes {
-        self.body.slice(head_length(kind).min(self.body.len())..)
+    /// Writes the JSON without `kind` and `apiVersion`, as items of lists are: what comes
+    /// after the opening brace.
+    pub fn write_item(&self, kind: &Kind, out: &mut impl BufMut) {
+        self.text.write(head_length(kind), out);
+    }
+
+    /// How long that is.
+    pub fn item_length(&self, kind: &Kind) -> usize {
+        self.text.length().saturating_sub(head_length(kind))
     }
 
     /// The value of a label. Labels are read once, when somebody first selects by them.
     pub fn label(&self, name: &str) -> Option<&str> {
-        let labels = self.labels.get_or_init(|| read_labels(&self.body));
+        let labels = self.labels.get_or_init(|| read_labels(&self.body()));
         let found = labels
             .binary_search_by(|(key, _)| key.as_ref().cmp(name))
             .ok()?;
@@ -121,14 +146,22 @@ impl Stored {
     /// The value of an annotation.
     pub fn annotation(&self, name: &str) -> Option<String> {
         // Most objects have no such text anywhere.
-        memmem::find(&self.body, name.as_bytes())?;
-        let mut annotations = read_metadata(&self.body).annotations;
+        let body = self.body();
+        memmem::find(&body, name.as_bytes())?;
+        let mut annotations = read_metadata::<Annotated>(&body).annotations;
         annotations.remove(name).map(String::from)
+    }
+
+    /// The tenant whose it is, as it says itself; none if it is the system's.
+    pub fn tenant(&self) -> Option<Box<str>> {
+        let tenant = read_metadata::<Owned>(&self.body()).tenant;
+        tenant.filter(|tenant| !tenant.is_empty())
     }
 
     /// Its UID. Every stored object has one, near its beginning.
     pub fn uid(&self) -> Option<&str> {
-        std::str::from_utf8(&self.body[uid(&self.body)?]).ok()
+        let head = self.text.head();
+        std::str::from_utf8(&head[uid(head)?]).ok()
     }
 
     /// When it was created, in seconds since 1970.
@@ -141,17 +174,21 @@ impl Stored {
 
     /// The whole object as a tree.
     pub fn tree(&self) -> Object {
-        serde_json::from_slice(&self.body).unwrap_or_default()
+        serde_json::from_slice(&self.body()).unwrap_or_default()
     }
 
-    /// How much memory it holds, roughly.
+    /// How much memory it takes, roughly: of what is shared, what was not there before.
     pub fn weight(&self) -> usize {
-        self.body.len() + self.key.len() + size_of::<Self>()
+        self.text.weight() + self.key.len() + size_of::<Self>()
     }
 }
 
-/// How many bytes `{"kind":"…","apiVersion":"…",` has.
+/// How many bytes `{"kind":"…","apiVersion":"…",` has. Items of kinds that users define keep
+/// it: what the list is called need not say what they are.
 fn head_length(kind: &Kind) -> usize {
+    if kind.is_custom() {
+        return 1;
+    }
     r#"{"kind":"","apiVersion":"","#.len() + kind.kind.len() + kind.api_version().len()
 }
 
@@ -165,7 +202,7 @@ fn uid(json: &[u8]) -> Option<Range<usize>> {
 }
 
 /// Where the resourceVersion goes: right after the uid.
-fn after_uid(json: &[u8]) -> Option<usize> {
+pub(super) fn after_uid(json: &[u8]) -> Option<usize> {
     uid(json).map(|uid| uid.end + 1)
 }
 
@@ -197,47 +234,54 @@ pub fn without_revision(json: &[u8]) -> Bytes {
 
 /// Reads the labels and stops: what comes after the metadata is not looked at.
 fn read_labels(json: &[u8]) -> Labels {
-    read_metadata(json).labels.into_iter().collect()
+    let labels = read_metadata::<Labelled>(json).labels;
+    labels.into_iter().collect()
 }
 
-fn read_metadata(json: &[u8]) -> Metadata {
+fn read_metadata<'de, M: Deserialize<'de> + Default>(json: &'de [u8]) -> M {
     let mut reader = serde_json::Deserializer::from_slice(json);
-    Top::deserialize(&mut reader).map_or_else(|_| Metadata::default(), |top| top.0)
+    let mut metadata = M::default();
+    // Whoever stops before the end is told so, and has what they wanted.
+    reader.deserialize_map(Members(&mut metadata)).ok();
+    metadata
 }
 
 #[derive(Default, Deserialize)]
-struct Metadata {
+struct Labelled {
     #[serde(default)]
     labels: BTreeMap<Box<str>, Box<str>>,
+}
+
+#[derive(Default, Deserialize)]
+struct Annotated {
     #[serde(default)]
     annotations: BTreeMap<Box<str>, Box<str>>,
 }
 
-struct Top(Metadata);
+#[derive(Default, Deserialize)]
+struct Owned {
+    tenant: Option<Box<str>>,
+}
 
-impl<'de> Deserialize<'de> for Top {
-    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-        impl<'de> Visitor<'de> for Members {
-            type Value = Top;
+/// Puts there what the metadata says.
+struct Members<'a, M>(&'a mut M);
 
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
+impl<'de, M: Deserialize<'de>> Visitor<'de> for Members<'_, M> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(member) = map.next_key::<&str>()? {
+            if member == "metadata" {
+                *self.0 = map.next_value()?;
+                return Ok(());
             }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Top, A::Error> {
-                let mut metadata = Metadata::default();
-                while let Some(member) = map.next_key::<&str>()? {
-                    if member == "metadata" {
-                        metadata = map.next_value()?;
-                    } else {
-                        map.next_value::<IgnoredAny>()?;
-                    }
-                }
-                Ok(Top(metadata))
-            }
+            map.next_value::<IgnoredAny>()?;
         }
-        deserializer.deserialize_map(Members)
+        Ok(())
     }
 }
 
@@ -254,7 +298,8 @@ mod tests {
 
     #[test]
     fn the_resource_version_comes_right_after_the_uid() {
-        let body = stored().body;
+        let stored = stored();
+        let body = stored.body();
         let text = std::str::from_utf8(&body).unwrap();
         assert!(
             text.contains(r#""uid":"u-1","resourceVersion":"7","labels""#),
@@ -266,15 +311,29 @@ mod tests {
     #[test]
     fn a_deletion_shows_the_last_state_at_its_own_revision() {
         let deleted = stored().deleted(Revision::new(9));
-        let text = std::str::from_utf8(&deleted.body).unwrap();
+        let body = deleted.body();
+        let text = std::str::from_utf8(&body).unwrap();
         assert!(text.contains(r#""resourceVersion":"9""#) && !text.contains(r#":"7""#));
     }
 
     #[test]
     fn an_item_of_a_list_has_no_kind() {
         let id = kinds().find("", "v1", "configmaps").unwrap();
-        let item = stored().item(kinds().get(id));
+        let kind = kinds().get(id);
+        let mut item = Vec::new();
+        stored().write_item(kind, &mut item);
         assert!(item.starts_with(br#""metadata":{"name":"a""#), "{item:?}");
+        assert_eq!(stored().item_length(kind), item.len());
+    }
+
+    #[test]
+    fn what_comes_after_the_metadata_is_not_looked_at() {
+        let json = r#"{"kind":"K","metadata":{"uid":"u","annotations":{"a":"1"},"tenant":"t1"},"#;
+        let stored = Stored::new("a".into(), Revision::new(7), json.as_bytes());
+        assert_eq!(stored.tenant().as_deref(), Some("t1"));
+        assert_eq!(stored.annotation("a").as_deref(), Some("1"));
+        let cut = Stored::new("a".into(), Revision::new(7), &json.as_bytes()[..50]);
+        assert_eq!((cut.tenant(), cut.label("a")), (None, None));
     }
 
     #[test]

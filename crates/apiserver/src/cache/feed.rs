@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use insula_core::{Layout, Place, ResourceName, Revision, Space};
 use insula_kinds::{KindId, kinds};
-use insula_store::{At, Changed, Error, KeyRange, Result, Store, Watch, WatchItem};
+use insula_store::{At, Changed, Entry, Error, KeyRange, Result, Store, Watch, WatchItem};
 
 use super::Cache;
 use super::collection::{Collection, Put};
@@ -45,7 +45,7 @@ pub async fn load(store: &Arc<dyn Store>, layout: Layout) -> Result<(Arc<Cache>,
             let Some(found) = cache.parse(&entry.key) else {
                 continue;
             };
-            let object = Stored::new(found.key.into(), entry.modified, &entry.value);
+            let object = cache.stored(&found, entry);
             cache.collection(found.shelf, &found.space).load(object);
         }
         let last = page.entries.last().map(|entry| entry.key.clone());
@@ -138,7 +138,7 @@ impl Feed {
         for (found, change) in &found {
             let put = match change {
                 Changed::Put(entry) => {
-                    let object = Stored::new(found.key.into(), entry.modified, &entry.value);
+                    let object = cache.stored(found, entry);
                     match shadowed(&cache, found, &object) {
                         Some(of) => Put::Shadow(object, of),
                         None => Put::Object(object),
@@ -291,6 +291,15 @@ impl Cache {
         let length = namespace.map_or(0, |namespace| namespace.len() + 1) + name.len();
         let key = &whole[whole.len() - length..];
         Some(Found { shelf, space, key })
+    }
+
+    /// An entry as it is kept. Many spaces have the same definitions, and they are large.
+    fn stored(&self, found: &Found<'_>, entry: &Entry) -> Stored {
+        let (key, revision) = (found.key.into(), entry.modified);
+        match found.shelf == Shelfmark::BuiltIn(apis::definitions()) {
+            true => Stored::shared(key, revision, &entry.value, &self.pool),
+            false => Stored::new(key, revision, &entry.value),
+        }
     }
 
     /// Where an object is of a kind that users define: each space says for itself whether it

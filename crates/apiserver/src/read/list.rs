@@ -13,6 +13,7 @@ use crate::body::Body;
 use crate::built_in;
 use crate::cache::Stored;
 use crate::form;
+use crate::publish::{self, Sharing};
 use crate::query::{self, Query};
 use crate::registry::Registry;
 use crate::status::{Refusal, Result};
@@ -277,6 +278,9 @@ fn cached(registry: &Registry, ask: Ask<'_>, until: Option<Revision>) -> Option<
     if built_in::are_some(&kind) {
         return with_built_in(registry, ask, space, &prefix, until);
     }
+    if publish::concerns(&kind, space) {
+        return with_published(registry, ask, space, &prefix, until);
+    }
     let Some(collection) = cache.find(&kind, space) else {
         // Nothing has been there as long as the cache looks, or as the space exists.
         let last = cache.first_of(space);
@@ -336,6 +340,21 @@ fn with_built_in(
     Some(choose(ask, placed(ask, all), last))
 }
 
+/// The same of definitions, of which the system publishes some.
+fn with_published(
+    registry: &Registry,
+    ask: Ask<'_>,
+    space: &Space,
+    prefix: &str,
+    until: Option<Revision>,
+) -> Option<Found> {
+    let cache = registry.cache();
+    let revision = until.unwrap_or_else(|| cache.applied());
+    let mut all = publish::at(cache, space, revision).ok()?;
+    all.retain(|definition| definition.key.starts_with(prefix));
+    Some(choose(ask, placed(ask, all), revision))
+}
+
 /// Adds to what is stored what every space has.
 pub(super) fn complete(
     registry: &Registry,
@@ -373,15 +392,22 @@ fn cached_everywhere(
     until: Option<Revision>,
 ) -> Option<Found> {
     let (kind, cache) = (ask.list.kind.storage(), registry.cache());
+    let applied = cache.applied();
     for _ in 0..PANORAMAS {
         if until.is_some_and(|until| cache.last_of_all(&kind) > until) {
             return None;
         }
-        let Some(panorama) = cache.panorama(&kind, prefix) else {
+        let Some(mut panorama) = cache.panorama(&kind, prefix) else {
             continue;
         };
         if until.is_some_and(|until| panorama.last > until) {
             return None;
+        }
+        let revision = until.unwrap_or(panorama.last.max(applied));
+        if let Some(sharing) = Sharing::of(cache, ask.list.kind, ask.list.spaces) {
+            let shared =
+                sharing.retain(&mut panorama.objects, revision, |(space, _)| space.clone());
+            shared.ok()?;
         }
         let objects = panorama.objects.into_iter().map(|(space, object)| Placed {
             order: Order {
@@ -391,7 +417,7 @@ fn cached_everywhere(
             object,
         });
         let rest = objects.skip_while(|one| ask.after.is_some_and(|after| one.order <= *after));
-        return Some(choose(ask, rest, panorama.last));
+        return Some(choose(ask, rest, revision));
     }
     None
 }

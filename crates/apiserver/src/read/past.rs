@@ -10,6 +10,7 @@ use insula_store::{At, Entry, Error, Key, KeyRange};
 use super::list::{Ask, Found, Left, Order, Placed, choose, complete, placed};
 use crate::built_in;
 use crate::cache::Stored;
+use crate::publish::{self, Sharing};
 use crate::registry::Registry;
 use crate::served::Served;
 
@@ -35,6 +36,11 @@ async fn in_one(
     space: &Space,
     revision: Revision,
 ) -> Result<Found, Error> {
+    if publish::concerns(&ask.list.kind.storage(), space) {
+        // What the system's looked like is to be read among the keys of all tenants only;
+        // the cache remembers it for as long as it remembers anything.
+        return Err(passed(registry));
+    }
     let mut entries = Entries::of(registry, ask, revision);
     if built_in::are_some(&ask.list.kind.storage()) {
         let mut stored = Vec::new();
@@ -89,11 +95,23 @@ async fn everywhere(registry: &Registry, ask: Ask<'_>, revision: Revision) -> Re
     while let Some(page) = entries.next().await? {
         objects.extend(page);
     }
+    if let Some(sharing) = Sharing::of(registry.cache(), ask.list.kind, ask.list.spaces) {
+        let space = |one: &Placed| one.order.space.clone().unwrap_or(Space::System);
+        let shared = sharing.retain(&mut objects, revision, space);
+        shared.map_err(|_| passed(registry))?;
+    }
     objects.sort_by(|one, other| one.order.cmp(&other.order));
     let rest = objects
         .into_iter()
         .skip_while(|one| ask.after.is_some_and(|after| one.order <= *after));
     Ok(choose(ask, rest, revision))
+}
+
+/// The cache does not remember it any more.
+fn passed(registry: &Registry) -> Error {
+    Error::Compacted {
+        floor: registry.cache().applied(),
+    }
 }
 
 /// The entries of a list, page by page.

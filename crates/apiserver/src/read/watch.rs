@@ -1,5 +1,8 @@
 //! Objects as they change.
 
+mod begin;
+mod start;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,37 +10,23 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use insula_core::{Revision, Space, Spaces};
-use insula_kinds::FieldError;
-use serde_json::json;
+use tokio::sync::futures::Notified;
 use tokio::time::{Instant, Sleep};
 
-use super::list::{Ask, complete};
-use super::{PANORAMAS, Selection, not_older, past};
+use begin::begin;
+use start::{Start, start};
+
+use super::Selection;
+use crate::apis::Offer;
 use crate::authorize::Granted;
 use crate::body::Body;
-use crate::built_in;
 use crate::cache::{Change, Collection, Cursor, Event, Life, Lost, Stored};
 use crate::form;
-use crate::query::{self, Query};
+use crate::publish::{Overlay, Sharing};
+use crate::query::Query;
 use crate::registry::Registry;
 use crate::status::{Refusal, Result};
-use crate::token::Listed;
 use crate::view::View;
-
-/// How a watch begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
-    /// With everything that is there, as of now or not older than this revision; `marked`
-    /// says where that ends.
-    State {
-        at_least: Option<Revision>,
-        marked: bool,
-    },
-    /// With what happens from now on.
-    Now,
-    /// With what happened after this revision.
-    After(Revision),
-}
 
 /// One watch: a cursor on a log.
 struct Watcher {
@@ -50,6 +39,8 @@ struct Watcher {
     defined_in: Option<Arc<Life>>,
     collection: Arc<Collection>,
     cursor: Cursor,
+    /// What the system publishes beside it, if it can.
+    published: Option<Overlay>,
     /// Events up to this one are not told.
     after: Revision,
     /// Everything up to it was looked at.
@@ -130,6 +121,7 @@ pub async fn watch(
         defined_in: defined_in(registry, granted),
         collection: begun.collection,
         cursor: begun.cursor,
+        published: begun.published,
         after: begun.after,
         seen: begun.revision,
         view,
@@ -160,122 +152,6 @@ fn defined_in(registry: &Registry, granted: &Granted) -> Option<Arc<Life>> {
     registry.cache().life(space)
 }
 
-/// Where a watch begins.
-struct Begun {
-    collection: Arc<Collection>,
-    cursor: Cursor,
-    objects: Vec<Arc<Stored>>,
-    /// The revision that the objects are of.
-    revision: Revision,
-    after: Revision,
-}
-
-async fn begin(
-    registry: &Registry,
-    granted: &Granted,
-    start: Start,
-    selection: &Selection,
-    view: &View,
-) -> Result<Begun> {
-    match start {
-        Start::State { at_least: None, .. } | Start::Now => {
-            registry.catch_up().await?;
-        }
-        Start::State {
-            at_least: Some(revision),
-            ..
-        } => not_older(registry, revision).await?,
-        Start::After(_) => {}
-    }
-    let (kind, cache) = (granted.path().kind.storage(), registry.cache());
-    let applied = cache.applied();
-    let collection = match granted.spaces() {
-        Spaces::One(space) => cache.collection(&kind, space),
-        Spaces::All => cache.log_of_all(&kind),
-    };
-    let after = match start {
-        Start::After(revision) => revision,
-        Start::Now | Start::State { .. } => applied,
-    };
-    if !matches!(start, Start::State { .. }) {
-        let lost = |lost| too_old(lost, after);
-        let cursor = collection.after(after).map_err(lost)?;
-        return Ok(Begun {
-            collection,
-            cursor,
-            objects: Vec::new(),
-            revision: after,
-            after,
-        });
-    }
-    let namespace = granted.path().namespace.as_deref();
-    let ask = Ask {
-        list: Listed {
-            kind: &granted.path().kind,
-            spaces: granted.spaces(),
-            // No token is made of it.
-            life: "",
-            namespace,
-        },
-        selection,
-        view,
-        after: None,
-        left: None,
-        limit: 0,
-    };
-    if *granted.spaces() == Spaces::All {
-        return everywhere(registry, ask, collection, applied).await;
-    }
-    let snapshot = collection.snapshot(&selection.prefix(namespace), None);
-    let revision = applied.max(snapshot.last);
-    let objects = match granted.spaces() {
-        Spaces::One(space) if built_in::are_some(&kind) => {
-            complete(registry, ask, space, snapshot.objects)
-        }
-        _ => snapshot.objects,
-    };
-    Ok(Begun {
-        collection,
-        cursor: snapshot.cursor,
-        objects,
-        revision,
-        // The cursor alone says what is new: it is the place of this very snapshot.
-        after: Revision::ZERO,
-    })
-}
-
-/// All spaces as of one moment: the cache's view of them, or the store's if the cache
-/// changes too fast.
-async fn everywhere(
-    registry: &Registry,
-    ask: Ask<'_>,
-    collection: Arc<Collection>,
-    applied: Revision,
-) -> Result<Begun> {
-    let prefix = ask.selection.prefix(ask.list.namespace);
-    let kind = ask.list.kind.storage();
-    let panorama = (0..PANORAMAS).find_map(|_| registry.cache().panorama(&kind, &prefix));
-    if let Some(panorama) = panorama {
-        let objects = panorama.objects.into_iter().map(|(_, object)| object);
-        return Ok(Begun {
-            collection,
-            cursor: panorama.cursor,
-            objects: objects.collect(),
-            revision: applied.max(panorama.last),
-            after: Revision::ZERO,
-        });
-    }
-    let found = past::read(registry, ask, applied).await?;
-    let cursor = collection.after(applied);
-    Ok(Begun {
-        collection,
-        cursor: cursor.map_err(|lost| too_old(lost, applied))?,
-        objects: found.objects.into_iter().map(|one| one.object).collect(),
-        revision: applied,
-        after: applied,
-    })
-}
-
 fn too_old(lost: Lost, asked: Revision) -> Refusal {
     match lost {
         Lost::Passed(floor) => {
@@ -283,60 +159,6 @@ fn too_old(lost: Lost, asked: Revision) -> Refusal {
         }
         Lost::Closed => Refusal::expired("the space that was watched is gone"),
     }
-}
-
-/// Where the parameters say that it begins.
-fn start(query: &Query) -> Result<Start> {
-    let text = query.get("resourceVersion");
-    let matching = query.get("resourceVersionMatch");
-    let initial = query.choice("sendInitialEvents");
-    let mut errors = Vec::new();
-    let mut forbid = |why: &str| errors.push(FieldError::forbidden("resourceVersionMatch", why));
-    if initial.is_some() && matching != Some("NotOlderThan") {
-        forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
-    }
-    if let Some(matching) = matching {
-        if initial.is_none() {
-            forbid(
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            );
-        }
-        if matching != "NotOlderThan" {
-            let (value, known) = (json!(matching), ["NotOlderThan"]);
-            let error = FieldError::not_supported("resourceVersionMatch", &value, &known);
-            errors.push(error);
-        }
-        if query.get("continue").is_some() {
-            let why = "resourceVersionMatch is forbidden when continue is provided";
-            errors.push(FieldError::forbidden("resourceVersionMatch", why));
-        }
-    }
-    if !errors.is_empty() {
-        return Err(Refusal::invalid_options("ListOptions", &errors));
-    }
-    let revision = text
-        .map(query::revision)
-        .transpose()
-        .map_err(Refusal::plain_error)?;
-    let given = revision.filter(|revision| *revision > Revision::ZERO);
-    Ok(match (initial, revision) {
-        (Some(true), _) => Start::State {
-            at_least: given,
-            marked: true,
-        },
-        (Some(false), _) => given.map_or(Start::Now, Start::After),
-        (None, None) => Start::State {
-            at_least: None,
-            marked: false,
-        },
-        (None, Some(_)) => match given {
-            Some(revision) => Start::After(revision),
-            None => Start::State {
-                at_least: Some(Revision::ZERO),
-                marked: false,
-            },
-        },
-    })
 }
 
 /// What was asked for, or half an hour to an hour: not all at the same moment.
@@ -353,6 +175,14 @@ fn timeout(query: &Query) -> Result<Duration> {
             Duration::from_secs(1800 + spread as u64)
         }
     })
+}
+
+/// Waits for it, or for ever if it is nothing.
+async fn any(told: Option<Notified<'_>>) {
+    match told {
+        Some(told) => told.await,
+        None => std::future::pending().await,
+    }
 }
 
 fn bookmark_due(now: Instant, deadline: Instant) -> Instant {
@@ -375,13 +205,19 @@ impl Watcher {
             let rights_changed = rights.changed().notified();
             let defined_in = self.defined_in.clone();
             let redefined = defined_in.as_ref().map(|life| life.changed().notified());
-            let redefined = async {
-                match redefined {
-                    Some(redefined) => redefined.await,
-                    None => std::future::pending().await,
-                }
-            };
+            let system = self.published.as_ref().map(|of| Arc::clone(of.system()));
+            let system_changed = system.as_ref().map(|system| system.changed().notified());
             if let Err(refusal) = self.may_go_on() {
+                self.over = true;
+                return Some(self.view.error(&refusal));
+            }
+            if let Err(refusal) = self.is_served() {
+                // What happened before its kind was gone is told first.
+                if self.is_withdrawn()
+                    && let Ok(Some(piece)) = self.events().await
+                {
+                    return Some(piece);
+                }
                 self.over = true;
                 return Some(self.view.error(&refusal));
             }
@@ -396,7 +232,8 @@ impl Watcher {
             let changed = collection.changed().notified();
             let registry = Arc::clone(&self.registry);
             let closing = registry.closing().told().notified();
-            let applied = self.registry.cache().applied();
+            let advanced = registry.cache().advanced().notified();
+            let applied = registry.cache().applied();
             match self.events().await {
                 Err(refusal) => {
                     self.over = true;
@@ -413,11 +250,17 @@ impl Watcher {
                 return Some(bookmark);
             }
             self.set_timer();
+            let ahead = self
+                .published
+                .as_ref()
+                .is_some_and(|of| of.is_ahead(applied));
             tokio::select! {
                 () = changed => {}
+                () = any(system_changed) => {}
+                () = any(ahead.then_some(advanced)) => {}
                 () = closing => {}
                 () = rights_changed => {}
-                () = redefined => {}
+                () = any(redefined) => {}
                 () = self.timer.as_mut() => {}
             }
         }
@@ -430,7 +273,6 @@ impl Watcher {
         if self.rights.is_over() {
             return Err(too_old(Lost::Closed, self.seen));
         }
-        self.is_served()?;
         if now > self.asked {
             self.asked = now;
             let still = self.granted.still(&self.registry);
@@ -445,24 +287,32 @@ impl Watcher {
     /// Whether what is watched is still defined as it was: clients begin again, and see it as
     /// it is now.
     fn is_served(&self) -> Result<()> {
-        let path = self.granted.path();
-        let Some(custom) = path.kind.custom() else {
+        let Some(custom) = self.granted.path().kind.custom() else {
             return Ok(());
         };
-        let space = match self.granted.spaces() {
-            Spaces::One(space) => space,
-            Spaces::All => &Space::System,
-        };
-        let apis = self.registry.apis(space);
-        let offer = apis
-            .as_ref()
-            .and_then(|apis| apis.offer(&path.kind.group, &path.kind.resource));
+        let offer = self.offer();
         match offer.is_some_and(|offer| offer.defined.id() == custom.defined().id()) {
             true => Ok(()),
             false => Err(Refusal::expired(
                 "what is watched is defined anew, or no more",
             )),
         }
+    }
+
+    /// Whether what is watched is served no more.
+    fn is_withdrawn(&self) -> bool {
+        self.offer().is_none()
+    }
+
+    /// What is watched, as its space serves it by now.
+    fn offer(&self) -> Option<Offer> {
+        let kind = &self.granted.path().kind;
+        let space = match self.granted.spaces() {
+            Spaces::One(space) => space,
+            Spaces::All => &Space::System,
+        };
+        let apis = self.registry.apis(space)?;
+        apis.offer(&kind.group, &kind.resource).cloned()
     }
 
     /// Whether rights go because the tenant that gave them does: nobody took them away.
@@ -506,13 +356,16 @@ impl Watcher {
     async fn events(&mut self) -> Result<Option<Bytes>> {
         loop {
             let mut events = Vec::new();
-            let read = self
-                .collection
-                .read_on(&mut self.cursor, BATCH, &mut events);
+            let (cache, cursor) = (self.registry.cache(), &mut self.cursor);
+            let read = match &mut self.published {
+                Some(published) => published.read_on(cursor, cache.applied(), &mut events),
+                None => self.collection.read_on(cursor, BATCH, &mut events),
+            };
             read.map_err(|lost| too_old(lost, self.seen))?;
             if events.is_empty() {
                 return Ok(None);
             }
+            self.keep_shared(&mut events)?;
             let before = events.iter().filter_map(|event| event.before.as_ref());
             let objects = events.iter().map(|event| &event.object).chain(before);
             form::prepare(&self.registry, &self.granted.path().kind, objects).await?;
@@ -527,6 +380,23 @@ impl Watcher {
                 _ => return Ok(Some(lines.concat().into())),
             }
         }
+    }
+
+    /// Leaves out what happened in spaces that call something else so.
+    fn keep_shared(&self, events: &mut Vec<Arc<Event>>) -> Result<()> {
+        let (kind, spaces) = (&self.granted.path().kind, self.granted.spaces());
+        let Some(sharing) = Sharing::of(self.registry.cache(), kind, spaces) else {
+            return Ok(());
+        };
+        let mut kept = Vec::with_capacity(events.len());
+        for event in events.drain(..) {
+            let shared = sharing.includes_object(&event.object);
+            if shared.map_err(|lost| too_old(lost, self.seen))? {
+                kept.push(event);
+            }
+        }
+        *events = kept;
+        Ok(())
     }
 
     /// The event as this watcher sees it: who enters its selection is added, who leaves it

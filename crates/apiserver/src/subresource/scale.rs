@@ -146,10 +146,13 @@ fn paths(kind: &Served) -> Option<&ScalePaths> {
 
 /// Makes something as large as the scale says.
 pub fn put_scale(kind: &Served, object: &mut Object, scale: &Object, name: &str) -> Result<()> {
-    let replicas = replicas(scale, name)?;
     match paths(kind) {
+        // It is judged with the object that it is put into.
         Some(paths) => paths.put(object, scale).map_err(refuse)?,
-        None => prepare::apply_scale(kind, object, replicas),
+        None => {
+            let replicas = replicas(scale, name)?;
+            prepare::apply_scale(kind, object, replicas);
+        }
     }
     Ok(())
 }

@@ -19,6 +19,7 @@ use crate::built_in;
 use crate::cache::Stored;
 use crate::intake::{self, Sent};
 use crate::names;
+use crate::publish;
 use crate::query::{Query, WriteOptions};
 use crate::registry::{
     Address, Registry, core_kind, is_terminating, namespace_address, no_such_tenant, tenant_address,
@@ -59,9 +60,13 @@ pub async fn create(
         by: Some(granted),
         dry_run: options.dry_run,
     };
-    let mut done = draft.create(registry).await?;
-    done.warnings.splice(0..0, written.warnings);
-    Ok(done)
+    match draft.create(registry).await {
+        Ok(mut done) => {
+            done.warnings.splice(0..0, written.warnings);
+            Ok(done)
+        }
+        Err(refusal) => Err(refusal.warned(written.warnings)),
+    }
 }
 
 /// Creates an object of `kind`, as it was read.
@@ -110,7 +115,9 @@ impl Draft<'_> {
         stamp(&mut self.object, &now);
         self.mutate(registry).await?;
         let stored = kind.storage();
-        if stored.kind == "LimitRange" && metadata::text(&self.object, "generateName").is_none() {
+        if stored.is(core_kind("limitranges"))
+            && metadata::text(&self.object, "generateName").is_none()
+        {
             // The one kind that needs no name: it is looked for in its namespace only.
             let metadata = metadata::of(&mut self.object);
             let name = metadata.entry("name").or_insert_with(|| "".into());
@@ -191,6 +198,7 @@ impl Draft<'_> {
         }
         let mut object = self.object.clone();
         metadata::place(&mut object, kind, address)?;
+        publish::admit(registry, address, &object).await?;
         let gate = Gate::open(registry, kind, address).await?;
         admission::admit_pod(registry, address, &mut object).await?;
         complete(registry, kind, address, &mut object, now);
@@ -212,7 +220,7 @@ impl Draft<'_> {
             errors.push(FieldError::too_long("metadata.name", LONGEST_NAME));
         }
         if !errors.is_empty() {
-            return Err(Refusal::invalid(kind, &address.name, &errors));
+            return Err(Refusal::invalid(kind, &address.name, &errors).warned(warnings));
         }
         if let Some(by) = self.by {
             let mut act = Act::new(registry, by, Operation::Create, kind, address);

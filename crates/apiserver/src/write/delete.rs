@@ -17,8 +17,10 @@ use crate::apis;
 use crate::authorize::Granted;
 use crate::built_in;
 use crate::cache::Stored;
+use crate::form;
 use crate::intake::{self, Expected, Sent};
 use crate::negotiate::Media;
+use crate::publish::{self, absent};
 use crate::query::{self, FieldValidation, Query};
 use crate::read::{Listing, collect};
 use crate::registry::{Address, Registry, core_kind};
@@ -49,6 +51,8 @@ pub struct Deleted {
     pub object: Arc<Stored>,
     /// Whether it is gone.
     pub gone: bool,
+    /// What the caller should know.
+    pub warnings: Vec<String>,
 }
 
 impl DeleteOptions {
@@ -177,9 +181,13 @@ pub async fn delete(
     let path = granted.path();
     let kind = path.of();
     let address = granted.address()?;
+    let warning = publish::deletion_warning(registry, &address).await?;
     let act = Act::new(registry, granted, Operation::Delete, &path.kind, &address);
     let deleted = remove_for(registry, kind, &address, &options, Some(act)).await?;
-    deleted.ok_or_else(|| Refusal::not_found(kind, &address.name))
+    let gone = || absent(registry, kind, &address, publish::Act::Delete);
+    let mut deleted = deleted.ok_or_else(gone)?;
+    deleted.warnings.extend(warning);
+    Ok(deleted)
 }
 
 /// Deletes the objects that path and selectors choose, and says which they were.
@@ -199,6 +207,13 @@ pub async fn delete_collection(
     listing
         .objects
         .retain(|object| !built_in::is_one(&stored, &object.key));
+    // Nor is what the system publishes.
+    if publish::concerns(&stored, space) {
+        let own = |object: &Arc<Stored>| publish::is_own(registry, space, object);
+        listing.objects.retain(own);
+    }
+    // What cannot be shown is not deleted.
+    form::prepare(registry, kind, listing.objects.iter()).await?;
     let addresses = listing.objects.iter().map(|object| Address {
         kind: stored.clone(),
         space: space.clone(),
@@ -331,6 +346,7 @@ async fn attempt(
             return Ok(Attempt::Unchanged(Deleted {
                 object: Arc::clone(current),
                 gone: false,
+                warnings: Vec::new(),
             }));
         }
         Mark::Changed => {
@@ -341,6 +357,7 @@ async fn attempt(
                 Attempt::Done(Deleted {
                     object: Arc::new(object),
                     gone: false,
+                    warnings: Vec::new(),
                 })
             };
             if options.dry_run {
@@ -356,6 +373,7 @@ async fn attempt(
     let gone = Deleted {
         object: Arc::clone(current),
         gone: true,
+        warnings: Vec::new(),
     };
     if options.dry_run {
         return Ok(Attempt::Done(gone));
@@ -431,7 +449,7 @@ fn mark(kind: &Kind, object: &mut Object, options: &DeleteOptions) -> Mark {
     };
     let held = grace > 0
         || metadata::finalizers(object).next().is_some()
-        || metadata::spec_finalizers(object).next().is_some() && holds_by_spec(kind);
+        || metadata::held_by_spec(kind, object).next().is_some();
     if !held {
         return Mark::Remove;
     }
@@ -448,7 +466,7 @@ fn mark(kind: &Kind, object: &mut Object, options: &DeleteOptions) -> Mark {
     }
     let of = metadata::of(object);
     of.insert("deletionTimestamp".to_owned(), after(grace).into());
-    if !holds_by_spec(kind) {
+    if !metadata::holds_by_spec(kind) {
         of.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
     }
     if let Some(generation) = of
@@ -458,18 +476,13 @@ fn mark(kind: &Kind, object: &mut Object, options: &DeleteOptions) -> Mark {
     {
         of.insert("generation".to_owned(), (generation + 1).into());
     }
-    if holds_by_spec(kind) {
+    if metadata::holds_by_spec(kind) {
         let status = object.entry("status").or_insert_with(|| json!({}));
         if let Some(status) = status.as_object_mut() {
             status.insert("phase".to_owned(), "Terminating".into());
         }
     }
     Mark::Changed
-}
-
-/// Namespaces and tenants wait for their content, which `spec.finalizers` stands for.
-fn holds_by_spec(kind: &Kind) -> bool {
-    kind.group.is_empty() && matches!(kind.kind.as_str(), "Namespace" | "Tenant")
 }
 
 /// How long a pod has to end: as long as was said, or as it says itself; a pod that runs

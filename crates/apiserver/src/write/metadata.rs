@@ -93,10 +93,16 @@ pub fn finalizers(object: &Object) -> impl Iterator<Item = &str> {
     strings(list)
 }
 
+/// Namespaces and tenants wait for their content, which `spec.finalizers` stands for. In
+/// other kinds it is a field like any other.
+pub fn holds_by_spec(kind: &Kind) -> bool {
+    kind.group.is_empty() && matches!(kind.kind.as_str(), "Namespace" | "Tenant")
+}
+
 /// The finalizers in the specification of a namespace or a tenant.
-pub fn spec_finalizers(object: &Object) -> impl Iterator<Item = &str> {
-    let list = object.get("spec").and_then(|spec| spec.get("finalizers"));
-    strings(list)
+pub fn held_by_spec<'a>(kind: &Kind, object: &'a Object) -> impl Iterator<Item = &'a str> {
+    let spec = object.get("spec").filter(|_| holds_by_spec(kind));
+    strings(spec.and_then(|spec| spec.get("finalizers")))
 }
 
 fn strings(list: Option<&Value>) -> impl Iterator<Item = &str> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use insula_admission::Operation;
 use insula_core::Revision;
-use insula_kinds::{FieldError, Object, time};
+use insula_kinds::{FieldError, Kind, Object, time};
 use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
@@ -15,6 +15,7 @@ use crate::admit::{self, Act};
 use crate::allocate;
 use crate::authorize::Granted;
 use crate::cache::{Stored, without_revision};
+use crate::publish;
 use crate::registry::{Address, Registry};
 use crate::served::Served;
 use crate::status::{Refusal, Result};
@@ -134,6 +135,14 @@ enum Attempt {
 }
 
 impl Attempt {
+    /// With what the caller should know, too.
+    fn warned(mut self, warnings: Vec<String>) -> Self {
+        if let Self::Done(done) | Self::Unchanged(done) = &mut self {
+            done.warnings.splice(0..0, warnings);
+        }
+        self
+    }
+
     fn done(self) -> Option<Done> {
         match self {
             Self::Done(done) | Self::Unchanged(done) => Some(done),
@@ -148,17 +157,34 @@ async fn attempt(
     current: &Arc<Stored>,
     make: &mut impl FnMut(&Object) -> Result<Modified>,
 ) -> Result<Attempt> {
-    let (kind, name) = (request.kind, &request.address.name);
+    let kind = request.kind;
     let judged = rules::judged_as(kind);
     let shown = rules::shown(registry, kind, current).await?;
-    let mut old = match judged == *kind {
+    let old = match judged == *kind {
         true => shown.clone(),
         false => current.tree(),
     };
     let Modified {
-        object: mut new,
-        mut warnings,
+        object: new,
+        warnings,
     } = make(&shown)?;
+    let done = settle(registry, request, current, &judged, old, new).await;
+    match done {
+        Ok(attempt) => Ok(attempt.warned(warnings)),
+        Err(refusal) => Err(refusal.warned(warnings)),
+    }
+}
+
+/// Makes what was asked for what there is, if nothing speaks against it.
+async fn settle(
+    registry: &Registry,
+    request: &Modify<'_>,
+    current: &Arc<Stored>,
+    judged: &Served,
+    mut old: Object,
+    mut new: Object,
+) -> Result<Attempt> {
+    let (kind, name) = (request.kind, &request.address.name);
     check_preconditions(registry, request, current, &old, &new)?;
     rules::fill(kind, &mut new)?;
     settle_metadata(request, &old, &mut new)?;
@@ -168,7 +194,7 @@ async fn attempt(
     {
         settle_metadata(request, &old, &mut new)?;
     }
-    rules::prepare_changed(&judged, request.subresource, &old, &mut new, &time::now());
+    rules::prepare_changed(judged, request.subresource, &old, &mut new, &time::now());
     allocate::for_update(registry, request.address, &mut new);
     let change = rights::Change {
         address: request.address,
@@ -177,13 +203,17 @@ async fn attempt(
         new: &new,
     };
     rights::check(registry, request.by, change).await?;
-    let verdict = rules::judge_change(&judged, request.subresource, &old, &new)?;
+    let verdict = rules::judge_change(judged, request.subresource, &old, &new)?;
+    let warnings = verdict.warnings;
     if !verdict.errors.is_empty() {
-        return Err(Refusal::invalid(kind, name, &verdict.errors));
+        return Err(Refusal::invalid(kind, name, &verdict.errors).warned(warnings));
     }
-    warnings.extend(verdict.warnings);
     if let Some(act) = &act {
         validate(act, &old, &new).await?;
+    }
+    let withdraws = publish::is_withdrawal(request.address, &old, &new);
+    if withdraws {
+        publish::check_withdrawal(registry, request.address).await?;
     }
     metadata::of(&mut new).remove("resourceVersion");
     metadata::of(&mut old).remove("resourceVersion");
@@ -193,7 +223,7 @@ async fn attempt(
         created: false,
         warnings,
     };
-    if is_released(&new) {
+    if is_released(kind, &new) {
         // The last finalizer is gone: so is the object. Watchers see it as it was before.
         let last = Stored::new(Arc::clone(&current.key), current.revision, &value);
         if !request.dry_run {
@@ -205,7 +235,7 @@ async fn attempt(
         }
         return Ok(Attempt::Done(done(Arc::new(last))));
     }
-    if value == without_revision(&current.body) {
+    if value == without_revision(&current.body()) {
         return Ok(Attempt::Unchanged(done(Arc::clone(current))));
     }
     if request.dry_run {
@@ -222,6 +252,9 @@ async fn attempt(
     let transaction = transaction.put(key, value.clone());
     match registry.commit(transaction).await? {
         Outcome::Committed(revision) | Outcome::Unchanged(revision) => {
+            if withdraws {
+                publish::confirm_withdrawal(registry, request.address, current, revision).await?;
+            }
             let object = Stored::new(Arc::clone(&current.key), revision, &value);
             Ok(Attempt::Done(done(Arc::new(object))))
         }
@@ -327,7 +360,7 @@ fn settle_metadata(request: &Modify<'_>, old: &Object, new: &mut Object) -> Resu
 }
 
 /// Whether an object that is being deleted has nothing left to wait for.
-fn is_released(object: &Object) -> bool {
+fn is_released(kind: &Kind, object: &Object) -> bool {
     let deleting = metadata::text(object, "deletionTimestamp").is_some();
     let grace = object
         .get("metadata")
@@ -336,5 +369,5 @@ fn is_released(object: &Object) -> bool {
     deleting
         && !waits
         && metadata::finalizers(object).next().is_none()
-        && metadata::spec_finalizers(object).next().is_none()
+        && metadata::held_by_spec(kind, object).next().is_none()
 }

@@ -7,10 +7,11 @@ use insula_kinds::{FieldError, Kind, Object, TypeId, Value};
 
 use super::{Done, Modified, Modify, metadata, modify};
 use crate::authorize::Granted;
-use crate::intake;
+use crate::intake::{self, Expected};
+use crate::publish::{Act, absent};
 use crate::query::{FieldValidation, Query, WriteOptions};
 use crate::registry::{Address, Registry};
-use crate::served::Served;
+use crate::served::{Custom, Served};
 use crate::status::{Refusal, Result};
 
 /// How a patch is written.
@@ -63,7 +64,7 @@ pub async fn patch(
         Ok(modified)
     };
     let done = modify(registry, request, make).await?;
-    done.ok_or_else(|| Refusal::not_found(kind, &address.name))
+    done.ok_or_else(|| absent(registry, kind, &address, Act::Change))
 }
 
 /// The options of a patch.
@@ -94,9 +95,31 @@ fn patched_kind(
     let read = |tree| {
         let mut decoded =
             decode::custom_value(Value::Object(tree)).map_err(|error| error.to_string())?;
-        Ok((intake::settle_custom(custom, &mut decoded), decoded))
+        check_said(custom, &decoded.object)?;
+        let settled = intake::settle_custom(custom, &mut decoded);
+        let checked = settled.and_then(|()| {
+            let expected = Expected::from(&**kind);
+            intake::check_custom_kind(&decoded.object, expected)
+        });
+        Ok((checked, decoded))
     };
     finish(tree, problems, validation, read)
+}
+
+/// A patch leaves an object in the version that it was asked in.
+fn check_said(custom: &Custom, object: &Object) -> Result<(), String> {
+    if let Some(called) = intake::unsaid(object) {
+        let object = Value::Object(object.clone());
+        return Err(format!("Object '{called}' is missing in '{object}'"));
+    }
+    let version = object.get("apiVersion").and_then(Value::as_str);
+    let version = version.unwrap_or("");
+    if version == custom.version().kind.api_version() {
+        return Ok(());
+    }
+    Err(format!(
+        "request to convert CR from an invalid group/version: {version}"
+    ))
 }
 
 /// What a patch makes of an object of this type.

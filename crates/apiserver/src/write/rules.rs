@@ -5,6 +5,7 @@
 //! define are judged in the version that the caller speaks, and converted at the end.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use insula_admission::validate as admission;
 use insula_custom::{Change, Verdict, definition, settle_numbers};
 use insula_kinds::{FieldError, Kind, Object, convert, defaults, encode, prepare, validate};
 
+use super::metadata;
 use crate::apis;
 use crate::cache::Stored;
 use crate::form;
@@ -102,11 +104,12 @@ pub fn judge_new(kind: &Served, object: &Object) -> Result<Verdict> {
         Served::BuiltIn(_) => only(validate::create(&stored, object)),
         Served::Custom(custom) => {
             let known = validate::create_metadata(kind, object);
-            custom.schema()?.validate(Change {
+            let verdict = custom.schema()?.validate(Change {
                 known: &known,
                 scale: scale(custom),
                 ..Change::create(object)
-            })
+            });
+            with_odd_finalizers(verdict, None, object)
         }
     })
 }
@@ -129,12 +132,13 @@ pub fn judge_change(
         Served::BuiltIn(_) => only(validate::update(kind, subresource, old, new)),
         Served::Custom(custom) => {
             let known = validate::update_metadata(old, new);
-            custom.schema()?.validate(Change {
+            let verdict = custom.schema()?.validate(Change {
                 known: &known,
                 scale: scale(custom),
                 status_only: subresource == Some("status"),
                 ..Change::update(new, old)
-            })
+            });
+            with_odd_finalizers(verdict, Some(old), new)
         }
     })
 }
@@ -192,6 +196,16 @@ fn scale(custom: &Custom) -> Option<insula_custom::Scale<'_>> {
         status: paths.status.text(),
         selector: paths.selector.as_ref().map(|path| path.text()),
     })
+}
+
+/// Says of new finalizers that they had better be called otherwise.
+fn with_odd_finalizers(mut verdict: Verdict, old: Option<&Object>, new: &Object) -> Verdict {
+    let before: BTreeSet<&str> = old.into_iter().flat_map(metadata::finalizers).collect();
+    let after: BTreeSet<&str> = metadata::finalizers(new).collect();
+    let odd = after.difference(&before);
+    let odd = odd.flat_map(|name| validate::odd_finalizer(name));
+    verdict.warnings.extend(odd);
+    verdict
 }
 
 fn of(verdict: definition::Verdict) -> Verdict {

@@ -6,6 +6,7 @@ use insula_kinds::Object;
 use super::{Done, Modified, Modify, create_object, metadata, modify};
 use crate::authorize::Granted;
 use crate::intake::{self, Sent};
+use crate::publish::{Act, absent};
 use crate::query::{Query, WriteOptions};
 use crate::registry::{Address, Registry};
 use crate::status::{Refusal, Result};
@@ -41,7 +42,7 @@ pub async fn update(
             return Ok(done);
         }
         if !kind.create_on_update || path.subresource.is_some() {
-            return Err(Refusal::not_found(kind, &address.name));
+            return Err(absent(registry, kind, &address, Act::Change));
         }
         may_create(registry, granted, &address).await?;
         let created = create_instead(registry, granted, &address, &written, options.dry_run).await;

@@ -1,7 +1,27 @@
 //! Kinds that users define, as a space serves them.
 
+mod apart;
+mod conversion;
+mod deleted;
+mod ends;
+mod everywhere;
+mod golden;
+mod left;
+mod names;
+mod paths;
+mod published;
+mod published_watch;
+mod reading;
+mod rights;
+mod samples;
+mod schemas;
 mod serving;
+mod spaces;
+mod subresources;
+mod withdrawn;
+mod writing;
 
+use insula_testkit::server::{Client, DEFINITIONS};
 use serde_json::{Value, json};
 
 const FOOS: &str = "/apis/ex.io/v1/namespaces/default/foos";
@@ -17,4 +37,40 @@ fn foos() -> Value {
 
 fn foo(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": name}, "spec": spec})
+}
+
+const PUBLISHED: &str = "multi-tenancy.k8s.io/published";
+
+/// The path of a definition.
+fn path(name: &str) -> String {
+    format!("{DEFINITIONS}/{name}")
+}
+
+/// The same definition, published.
+fn published(mut definition: Value) -> Value {
+    definition["metadata"]["annotations"][PUBLISHED] = "true".into();
+    definition
+}
+
+/// The same definition, with a field of `spec` that others do not have: the tenant's own.
+fn own(mut definition: Value, field: &str) -> Value {
+    let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    schema["properties"]["spec"]["properties"][field] = json!({"type": "string"});
+    definition
+}
+
+/// Creates `foos` with these names.
+async fn make_foos(client: &Client, names: &[&str]) -> anyhow::Result<()> {
+    for name in names {
+        let made = client.post(FOOS, &foo(name, json!({}))).await?;
+        anyhow::ensure!(made.status == 201, "{}", made.text());
+    }
+    Ok(())
+}
+
+/// The names in a list, each once.
+fn names(list: &Value) -> Vec<String> {
+    let items = list["items"].as_array().into_iter().flatten();
+    let name = |item: &Value| item["metadata"]["name"].as_str().unwrap_or("").to_owned();
+    items.map(name).collect()
 }

@@ -2,12 +2,21 @@
 //!
 //! `self.a.b` is one thing with one price for the variable and one for each selection.
 
+use super::activation::COMPOSED;
 use super::step::{Attribute, By, Qualifier, Root, Step};
 use super::{EvalError, Evaluator, Outcome, Slot};
 use crate::value::{List, Value, double_to_int};
 
-impl<'a> Evaluator<'a, '_> {
+impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
     pub(super) fn attribute(&mut self, attribute: &'a Attribute) -> Outcome<'a> {
+        // Loops look at their variables all the time.
+        if let (Root::Slot(slot) | Root::Accumulator { slot, take: false }, []) =
+            (&attribute.root, &attribute.qualifiers[..])
+            && let Slot::Ready(value) = &self.slots[*slot]
+        {
+            self.scope.meter.charge(1)?;
+            return value.clone();
+        }
         let value = self.resolve(attribute);
         let choice = matches!(attribute.root, Root::Choice { .. });
         // What is only tested gets its price back, and a choice has none: together they
@@ -26,11 +35,38 @@ impl<'a> Evaluator<'a, '_> {
     /// The value, without the price of the whole: so are the branches of a choice and the
     /// keys of an index.
     pub(super) fn resolve(&mut self, attribute: &'a Attribute) -> Outcome<'a> {
+        if let (Root::Variable(name), [first, rest @ ..]) =
+            (&attribute.root, &attribute.qualifiers[..])
+            && let By::Name(field) = &first.by
+            && **name == *COMPOSED
+            && self.visible > 0
+        {
+            return self.composed(field, first, rest);
+        }
         let value = self.root(&attribute.root)?;
         if attribute.qualifiers.is_empty() {
             return Ok(value);
         }
-        self.qualify(value, &attribute.qualifiers)
+        let (value, optional) = match value {
+            Value::Optional(None) => return Ok(Value::NONE),
+            Value::Optional(Some(held)) => ((*held).clone(), true),
+            value => (value, false),
+        };
+        self.qualify(value, &attribute.qualifiers, optional)
+    }
+
+    /// `variables.name` and what is selected of it: there is no value `variables`.
+    fn composed(&mut self, name: &str, first: &'a Qualifier, rest: &'a [Qualifier]) -> Outcome<'a> {
+        let found = self.activation.compose(name, self.visible);
+        if found.is_none() && first.optional {
+            return Ok(Value::NONE);
+        }
+        self.scope.meter.charge(1)?;
+        if first.test {
+            return Ok(Value::Bool(found.is_some()));
+        }
+        let value = found.unwrap_or_else(|| Err(EvalError::new(format!("no such key: {name}"))))?;
+        self.qualify(value, rest, first.optional)
     }
 
     fn root(&mut self, root: &'a Root) -> Outcome<'a> {
@@ -81,12 +117,12 @@ impl<'a> Evaluator<'a, '_> {
         }
     }
 
-    fn qualify(&mut self, value: Value<'a>, qualifiers: &'a [Qualifier]) -> Outcome<'a> {
-        let (mut value, mut optional) = match value {
-            Value::Optional(None) => return Ok(Value::NONE),
-            Value::Optional(Some(held)) => ((*held).clone(), true),
-            value => (value, false),
-        };
+    fn qualify(
+        &mut self,
+        mut value: Value<'a>,
+        qualifiers: &'a [Qualifier],
+        mut optional: bool,
+    ) -> Outcome<'a> {
         for qualifier in qualifiers {
             optional |= qualifier.optional;
             let found = self.select(&value, qualifier, optional);

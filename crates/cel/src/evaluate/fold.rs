@@ -1,10 +1,10 @@
 //! Loops.
 
-use super::step::Fold;
+use super::step::{Fold, Grow, LIST_COST};
 use super::{EvalError, Evaluator, Outcome, Slot};
 use crate::value::{List, Map, Value};
 
-impl<'a> Evaluator<'a, '_> {
+impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
     pub(super) fn fold(&mut self, fold: &'a Fold) -> Outcome<'a> {
         let range = self.eval(&fold.range)?;
         self.slots[fold.accumulator] = Slot::Pending(&fold.init);
@@ -68,6 +68,24 @@ impl<'a> Evaluator<'a, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Adds an element to the list that a loop makes, for the price of a list and a sum.
+    pub(super) fn grow(&mut self, grow: &'a Grow) -> Outcome<'a> {
+        let list = self.attribute(&grow.accumulator);
+        if matches!(list, Err(EvalError::Cancelled)) {
+            return list;
+        }
+        let element = self.argument(&grow.element)?;
+        self.scope.meter.charge(LIST_COST)?;
+        self.scope.meter.charge(1)?;
+        match (list?, element?) {
+            (Value::List(list), element) => list.push(element).map(Value::List),
+            (list, _) => Err(EvalError::new(match list {
+                Value::Bool(_) | Value::Null | Value::Map(_) => "no such overload: _+_",
+                _ => "no such overload",
+            })),
+        }
     }
 
     /// One round; whether there is another.

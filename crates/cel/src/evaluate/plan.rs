@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::step::{
-    Attribute, By, Call, Entry, Fold, List, Map, Member, Qualifier, Root, Step, Structure,
+    Attribute, By, Call, Entry, Fold, Grow, List, Map, Member, Qualifier, Root, Step, Structure,
 };
 use super::{Activation, EvalError, evaluate};
 use crate::ast::{Comprehension, Expr, Id, Literal, Node};
@@ -261,12 +261,31 @@ impl Planner<'_> {
 fn let_grow(step: &mut Step, accumulator: usize) {
     match step {
         Step::Call(call) if matches!(&*call.function, "_+_" | "cel.@mapInsert") => {
-            if let Some(Step::Attribute(attribute)) = call.arguments.first_mut()
-                && attribute.qualifiers.is_empty()
-                && let Root::Accumulator { slot, take } = &mut attribute.root
-                && *slot == accumulator
-            {
-                *take = true;
+            let Some(Step::Attribute(attribute)) = call.arguments.first_mut() else {
+                return;
+            };
+            match &mut attribute.root {
+                Root::Accumulator { slot, take }
+                    if *slot == accumulator && attribute.qualifiers.is_empty() =>
+                {
+                    *take = true;
+                }
+                _ => return,
+            }
+            if let Some(element) = single(call.arguments.get_mut(1)) {
+                let root = Root::Accumulator {
+                    slot: accumulator,
+                    take: true,
+                };
+                let accumulator = Attribute {
+                    root,
+                    qualifiers: Vec::new(),
+                    test: false,
+                };
+                *step = Step::Grow(Box::new(Grow {
+                    accumulator,
+                    element,
+                }));
             }
         }
         Step::Attribute(attribute) if attribute.qualifiers.is_empty() => {
@@ -279,6 +298,17 @@ fn let_grow(step: &mut Step, accumulator: usize) {
             }
         }
         _ => {}
+    }
+}
+
+/// Takes the element out of a list that has no other.
+fn single(step: Option<&mut Step>) -> Option<Step> {
+    let Some(Step::List(list)) = step else {
+        return None;
+    };
+    match &mut list.elements[..] {
+        [(element, false)] => Some(std::mem::replace(element, Step::Constant(Value::Null))),
+        _ => None,
     }
 }
 

@@ -31,6 +31,8 @@ pub(super) enum Step {
     Map(Box<Map>),
     Struct(Box<Structure>),
     Fold(Box<Fold>),
+    /// `accumulator + [element]`, of a loop whose accumulator nobody else looks at.
+    Grow(Box<Grow>),
 }
 
 #[derive(Debug)]
@@ -135,6 +137,12 @@ impl Entry {
             ))),
         }
     }
+}
+
+#[derive(Debug)]
+pub(super) struct Grow {
+    pub(super) accumulator: Attribute,
+    pub(super) element: Step,
 }
 
 #[derive(Debug)]

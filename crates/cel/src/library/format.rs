@@ -118,7 +118,7 @@ fn refuse(what: &str, value: &Value<'_>) -> EvalError {
 fn plain(value: &Value<'_>) -> Formatted {
     match value {
         Value::List(list) => list_text(list),
-        Value::Map(map) if value.type_name() == "map" => map_text(map),
+        Value::Map(map) => map_text(map),
         Value::Bytes(bytes) if std::str::from_utf8(bytes).is_err() => Err(EvalError::new(
             "could not convert argument \"invalid UTF-8 in bytes, cannot convert to string\" to string",
         )),

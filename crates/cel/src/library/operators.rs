@@ -90,11 +90,9 @@ pub(super) fn add<'a>(scope: &mut Scope, one: Value<'a>, two: Value<'a>) -> Outc
     }
 }
 
-/// A set or a list with keys is copied when something is added to it, which must be paid for.
+/// Adding costs one unit, however much must be copied for it.
 fn join<'a>(scope: &mut Scope, one: List<'a>, two: List<'a>) -> Outcome<'a> {
-    scope
-        .meter
-        .work((two.len() + if one.is_typed() { one.len() } else { 0 }) as u64)?;
+    scope.meter.work(one.copied(&two) as u64)?;
     one.plus(two).map(Value::List)
 }
 

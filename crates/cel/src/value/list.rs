@@ -98,6 +98,29 @@ impl<'a> List<'a> {
         }
     }
 
+    /// It with one more element.
+    pub(crate) fn push(mut self, element: Value<'a>) -> Result<Self, EvalError> {
+        if let Self::Made(values) = &mut self
+            && let Some(values) = Arc::get_mut(values)
+        {
+            values.push(element);
+            return Ok(self);
+        }
+        self.plus(vec![element].into())
+    }
+
+    /// How many elements are copied if the other is added.
+    pub(crate) fn copied(&self, other: &Self) -> usize {
+        match self.listing() {
+            Some(Listing::Set(_) | Listing::Keyed(..)) => self.len() + other.len(),
+            _ if self.depth().max(other.depth()) == JOINTS => self.len() + other.len(),
+            _ => match self {
+                Self::Made(values) if Arc::strong_count(values) == 1 => other.len(),
+                _ => 0,
+            },
+        }
+    }
+
     fn append(mut self, other: Self) -> Result<Self, EvalError> {
         // A list that nobody else holds grows in place: loops make theirs element by element.
         if let Self::Made(values) = &mut self

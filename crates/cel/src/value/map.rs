@@ -1,4 +1,4 @@
-//! Maps: of JSON, computed, or computed on demand. Objects with a schema are maps that show
+//! Maps: of JSON, or computed. Objects with a schema are maps that show
 //! only the fields of the schema.
 
 use std::cmp::Ordering;
@@ -27,23 +27,6 @@ pub enum Map<'a> {
     Object(&'a Members, &'a BTreeMap<String, Property>),
     /// Values that were computed.
     Made(Arc<Entries<'a>>),
-    /// Values that will be computed.
-    Lazy(&'a dyn Fields),
-}
-
-/// Values that are computed when they are asked for.
-pub trait Fields: Sync {
-    /// The value of that name, or why it has none; none if there is no such name. Asked
-    /// twice it must answer the same.
-    fn field(&self, name: &str) -> Option<Result<Value<'_>, EvalError>>;
-
-    /// What its type is called.
-    fn type_name(&self) -> &str {
-        "kubernetes.variables"
-    }
-
-    /// The names.
-    fn names(&self) -> Vec<&str>;
 }
 
 /// Members that were computed. Names are apart from other keys, so that they can be found by
@@ -84,7 +67,6 @@ impl<'a> Map<'a> {
                 members.len()
             }
             Self::Made(entries) => entries.len(),
-            Self::Lazy(fields) => fields.names().len(),
         }
     }
 
@@ -93,15 +75,8 @@ impl<'a> Map<'a> {
         self.len() == 0
     }
 
-    pub(super) fn type_name(&self) -> &str {
-        match self {
-            Self::Lazy(fields) => fields.type_name(),
-            _ => "map",
-        }
-    }
-
     pub(crate) fn is_typed(&self) -> bool {
-        matches!(self, Self::Typed(..) | Self::Object(..) | Self::Lazy(_))
+        matches!(self, Self::Typed(..) | Self::Object(..))
     }
 
     /// The value of a name.
@@ -116,7 +91,6 @@ impl<'a> Map<'a> {
                 (!json.is_null()).then(|| read(json, &property.shape))
             }
             Self::Made(entries) => entries.named.get(name).cloned().map(Ok),
-            Self::Lazy(fields) => fields.field(name),
         }
     }
 
@@ -141,7 +115,6 @@ impl<'a> Map<'a> {
                 .map(|(escaped, _)| Value::from(&**escaped))
                 .collect(),
             Self::Made(entries) => entries.iter().map(|(key, _)| key.into()).collect(),
-            Self::Lazy(fields) => fields.names().into_iter().map(Value::from).collect(),
         }
     }
 
@@ -313,7 +286,6 @@ impl fmt::Debug for Map<'_> {
                 members.fmt(f)
             }
             Self::Made(entries) => entries.fmt(f),
-            Self::Lazy(fields) => fields.names().fmt(f),
         }
     }
 }

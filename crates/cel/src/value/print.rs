@@ -91,7 +91,7 @@ fn write_double(value: f64, f: &mut Formatter<'_>) -> fmt::Result {
     let scientific = format!("{value:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    if exponent < -4 || exponent >= 6 {
+    if !(-4..6).contains(&exponent) {
         let sign = if exponent < 0 { '-' } else { '+' };
         return write!(f, "{digits}e{sign}{:02}", exponent.abs());
     }

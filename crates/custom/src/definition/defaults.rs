@@ -5,40 +5,101 @@ use serde_json::json;
 
 use super::place::{Place, Report};
 use super::print;
-use super::props::Props;
+use super::props::{Props, SchemaOrBool};
+use super::terms::Terms;
 use crate::embedded;
 use crate::prune;
-use crate::structural::{NodeId, Schema};
-use crate::validate::{MAX_CHECKS, judge_value};
+use crate::structural::{Additional, CompileError, NodeId, Schema};
+use crate::validate::{MAX_CHECKS, judge_value, rule};
+
+const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 
 /// Judges all defaults of a structural schema.
-pub(super) fn judge(schema: Props<'_>, place: Place<'_>) -> Report {
+pub(super) fn judge(schema: Props<'_>, place: Place<'_>, terms: &Terms<'_>) -> Report {
     let mut report = Report::default();
     if !schema.any(|schema| schema.has("default")) {
         return report;
     }
-    // Where an integer or a string is wanted, Kubernetes does not ask defaults for their type.
+    let (compiled, untyped) = match compile(schema) {
+        Ok(compiled) => compiled,
+        Err(why) => {
+            report.invalid_text(place, "", &why.to_string());
+            return report;
+        }
+    };
+    let mut walk = Walk {
+        schema: &compiled,
+        untyped: untyped.as_ref().unwrap_or(&compiled),
+        checks: MAX_CHECKS,
+        cost: rule::WRITE,
+        spent: false,
+        terms,
+        report: &mut report,
+    };
+    walk.node(schema, NodeId::ROOT, place, Around::root(NodeId::ROOT));
+    report
+}
+
+/// Whether any default of a structural schema has what the schema does not know.
+pub(super) fn has_unpruned(schema: Props<'_>) -> bool {
+    let defaults = schema.any(|schema| schema.has("default"));
+    let compiled = Schema::compile(schema.value()).ok().filter(|_| defaults);
+    compiled.is_some_and(|compiled| unpruned_below(schema, &compiled, NodeId::ROOT))
+}
+
+fn unpruned_below(schema: Props<'_>, compiled: &Schema, id: NodeId) -> bool {
+    let default = schema.get("default");
+    if default.is_some_and(|default| !is_pruned(compiled, id, default)) {
+        return true;
+    }
+    let node = compiled.node(id);
+    let values = match (
+        schema.schema_or_bool("additionalProperties"),
+        node.additional,
+    ) {
+        (SchemaOrBool::Schema(values), Additional::Each(id)) => Some((values, id)),
+        _ => None,
+    };
+    let items = schema.item().zip(node.items);
+    let properties = schema.entries("properties");
+    let properties = properties.filter_map(|(name, below)| Some((below, node.property(name)?)));
+    let mut below = items.into_iter().chain(values).chain(properties);
+    below.any(|(below, id)| unpruned_below(below, compiled, id))
+}
+
+fn is_pruned(schema: &Schema, id: NodeId, default: &Value) -> bool {
+    let mut value = default.clone();
+    match &mut value {
+        Value::Object(object) if id == NodeId::ROOT => schema.prune(object, &mut Vec::new()),
+        other => prune::value(schema, id, other),
+    }
+    &value == default
+}
+
+/// The schema, and how it judges values, if that differs: where an integer or a string is
+/// wanted, Kubernetes does not ask defaults for their type.
+fn compile(schema: Props<'_>) -> Result<(Schema, Option<Schema>), CompileError> {
+    let compiled = Schema::compile(schema.value())?;
+    if !schema.any(|schema| schema.flag(INT_OR_STRING)) {
+        return Ok((compiled, None));
+    }
     let mut untyped = schema.value().clone();
     forget_int_or_string(&mut untyped);
-    match Schema::compile(&untyped) {
-        Ok(compiled) => {
-            let mut walk = Walk {
-                schema: &compiled,
-                checks: MAX_CHECKS,
-                report: &mut report,
-            };
-            walk.node(schema, NodeId::ROOT, place, Around::root(NodeId::ROOT));
-        }
-        Err(why) => report.invalid_text(place, "", &why.to_string()),
-    }
-    report
+    Ok((compiled, Some(Schema::compile(&untyped)?)))
 }
 
 struct Walk<'a> {
     schema: &'a Schema,
+    /// The same with the same numbers, for values.
+    untyped: &'a Schema,
     /// How many checks may still be made. Defaults can stand at all levels, and each holds
     /// what all below it hold.
     checks: u64,
+    /// What rules may still cost.
+    cost: u64,
+    /// Whether rules have cost more than they may: nothing more is judged.
+    spent: bool,
+    terms: &'a Terms<'a>,
     report: &'a mut Report,
 }
 
@@ -92,6 +153,9 @@ impl<'a> Around<'a> {
 
 impl Walk<'_> {
     fn node(&mut self, schema: Props<'_>, id: NodeId, place: Place<'_>, around: Around<'_>) {
+        if self.spent {
+            return;
+        }
         let node = self.schema.node(id);
         let around = if node.embedded {
             Around::root(id)
@@ -128,9 +192,7 @@ impl Walk<'_> {
 
     fn default(&mut self, default: &Value, id: NodeId, place: Place<'_>) {
         let whole = is_whole(id, self.schema.node(id).embedded);
-        let mut value = default.clone();
-        self.prune(&mut value, id);
-        if &value != default {
+        if !is_pruned(self.schema, id, default) && self.terms.pruned_defaults() {
             let detail = "must not have unknown fields";
             self.report
                 .invalid_as(place, || print::json(Some(default)), detail);
@@ -167,9 +229,13 @@ impl Walk<'_> {
         self.value(default, id, place);
     }
 
-    /// The value is one that the schema allows.
+    /// The value is one that the schema allows, and its rules.
     fn value(&mut self, value: &Value, id: NodeId, place: Place<'_>) {
-        for mut error in judge_value(self.schema, id, value, &mut self.checks) {
+        let errors = judge_value(self.untyped, id, value, &mut self.checks);
+        if errors.is_empty() {
+            return self.rules(value, id, place);
+        }
+        for mut error in errors {
             // An item of a list is named as if it were a field.
             if error.field.starts_with('[') {
                 error.field.insert(0, '.');
@@ -178,12 +244,19 @@ impl Walk<'_> {
         }
     }
 
-    fn prune(&self, value: &mut Value, id: NodeId) {
-        match value {
-            Value::Object(object) if id == NodeId::ROOT => {
-                self.schema.prune(object, &mut Vec::new());
+    /// The rules allow the value where it was there before, and where nothing was.
+    fn rules(&mut self, value: &Value, id: NodeId, place: Place<'_>) {
+        let budget = self.cost;
+        for old in [Some(value), None] {
+            let (mut left, mut errors) = (budget, Vec::new());
+            let done = rule::ask_value(self.schema, id, value, old, &mut left, &mut errors);
+            self.cost = self.cost.min(left);
+            self.spent |= !done;
+            let wrong = !errors.is_empty();
+            errors.into_iter().for_each(|error| self.push(error, place));
+            if wrong {
+                return;
             }
-            other => prune::value(self.schema, id, other),
         }
     }
 
@@ -209,7 +282,7 @@ fn forget_int_or_string(schema: &mut Value) {
     let Value::Object(members) = schema else {
         return;
     };
-    members.remove("x-kubernetes-int-or-string");
+    members.remove(INT_OR_STRING);
     for name in ["items", "additionalProperties"] {
         if let Some(below) = members.get_mut(name) {
             forget_int_or_string(below);

@@ -69,3 +69,92 @@ fn store_version(definition: &mut Object) {
         other => *other = Value::Array(vec![stored.into()]),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object(value: Value) -> Object {
+        value.as_object().cloned().unwrap_or_default()
+    }
+
+    fn definition(status: Value) -> Object {
+        object(json!({
+            "metadata": {"name": "foos.ex.io", "labels": {"a": "b"}},
+            "spec": {"versions": [
+                {"name": "v1", "storage": false},
+                {"name": "v2", "storage": true},
+            ]},
+            "status": status,
+        }))
+    }
+
+    #[test]
+    fn what_a_client_leaves_out_is_filled_in() {
+        let mut sent = object(json!({"spec": {
+            "names": {"plural": "foos", "kind": "FooBar"},
+            "versions": [{"name": "v1", "storage": true}],
+        }}));
+        default(&mut sent);
+        let wanted = json!({
+            "spec": {
+                "names": {"plural": "foos", "kind": "FooBar", "singular": "foobar",
+                          "listKind": "FooBarList"},
+                "conversion": {"strategy": "None"},
+                "versions": [{"name": "v1", "storage": true}],
+            },
+            "status": {"storedVersions": ["v1"]},
+        });
+        assert_eq!(Value::Object(sent), wanted);
+        let service = json!({"name": "a", "namespace": "b"});
+        let mut sent = object(json!({"spec": {"conversion": {
+            "strategy": "Webhook", "webhook": {"clientConfig": {"service": service}},
+        }}}));
+        default(&mut sent);
+        let service = &sent["spec"]["conversion"]["webhook"]["clientConfig"]["service"];
+        assert_eq!(service["port"], 443);
+    }
+
+    #[test]
+    fn a_new_definition_has_no_status_but_the_version_that_is_stored() {
+        let mut sent = definition(json!({"conditions": [{}], "storedVersions": ["v1"]}));
+        prepare_create(&mut sent);
+        assert_eq!(sent["status"], json!({"storedVersions": ["v2"]}));
+    }
+
+    #[test]
+    fn an_update_keeps_the_status_and_adds_the_version_that_is_stored() {
+        let cases = [
+            (json!(["v1"]), json!(["v1", "v2"])),
+            (json!(["v2", "v1"]), json!(["v2", "v1"])),
+            (Value::Null, json!(["v2"])),
+        ];
+        for (before, after) in cases {
+            let old = definition(json!({"conditions": [1], "storedVersions": before}));
+            let mut new = definition(json!({"conditions": [2], "storedVersions": ["v9"]}));
+            prepare_update(&old, &mut new);
+            let wanted = json!({"conditions": [1], "storedVersions": after});
+            assert_eq!(new["status"], wanted);
+        }
+    }
+
+    #[test]
+    fn a_write_to_the_status_changes_nothing_else() {
+        let old = definition(json!({"storedVersions": ["v1", "v2"]}));
+        let mut new = object(json!({
+            "metadata": {"name": "foos.ex.io", "labels": {"a": "c"}, "resourceVersion": "7",
+                         "managedFields": [{"manager": "m"}]},
+            "spec": {"versions": []},
+            "status": {"storedVersions": ["v2"]},
+        }));
+        prepare_status(&old, &mut new);
+        let wanted = json!({
+            "metadata": {"name": "foos.ex.io", "labels": {"a": "b"}, "resourceVersion": "7",
+                         "managedFields": [{"manager": "m"}]},
+            "spec": old["spec"],
+            "status": {"storedVersions": ["v2"]},
+        });
+        assert_eq!(Value::Object(new), wanted);
+    }
+}

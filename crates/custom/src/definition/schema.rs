@@ -73,7 +73,7 @@ pub(super) fn judge(
     if demands.structural && unsupported.is_none() {
         let faults = structural::judge(schema, place);
         let faults = if faults.is_empty() {
-            defaults::judge(schema, place)
+            defaults::judge(schema, place, terms)
         } else {
             faults
         };

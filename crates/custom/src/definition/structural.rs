@@ -204,7 +204,8 @@ fn metadata(schema: Props<'_>, level: Level, place: Place<'_>, report: &mut Repo
 fn only_names(metadata: Props<'_>) -> bool {
     let known = |name: &str| matches!(name, "name" | "generateName");
     let names = metadata.entries("properties").all(|(name, _)| known(name));
-    names && says_only(metadata, &["type", "default", "properties"])
+    let open = metadata.has("additionalProperties");
+    names && !open && says_only(metadata, &["type", "default", "properties"])
 }
 
 /// Whether the schema says nothing but what these members say.

@@ -1,11 +1,13 @@
 //! On which terms a definition is judged: a new one by all rules, a change so that what
 //! was wrong before may stay.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
 use insula_kinds::{Object, Value};
 
 use super::conversion;
+use super::defaults;
 use super::form::{Form, Shared, same_part};
 use super::lists;
 use super::openapi;
@@ -38,6 +40,10 @@ pub(super) struct Terms<'a> {
     many_fields: HashSet<&'a str>,
     /// Whether all versions together may.
     many_shared_fields: bool,
+    /// The definition from before.
+    before: Option<Form<'a>>,
+    /// Whether its defaults had what its schemas do not know, once somebody asked.
+    unpruned: OnceCell<bool>,
 }
 
 impl<'a> Terms<'a> {
@@ -55,6 +61,8 @@ impl<'a> Terms<'a> {
             unchanged: HashSet::new(),
             many_fields: HashSet::new(),
             many_shared_fields: false,
+            before: None,
+            unpruned: OnceCell::new(),
         }
     }
 
@@ -80,7 +88,18 @@ impl<'a> Terms<'a> {
                 let fields = before.top(Shared::SelectableFields);
                 many(fields) && same_part(fields, new.top(Shared::SelectableFields))
             },
+            before: Some(before),
+            unpruned: OnceCell::new(),
         }
+    }
+
+    /// Whether defaults must not have what the schema does not know.
+    pub fn pruned_defaults(&self) -> bool {
+        let unpruned = || {
+            let mut schemas = self.before.iter().flat_map(Form::schemas);
+            schemas.any(|schema| is_structural(schema) && defaults::has_unpruned(schema))
+        };
+        !*self.unpruned.get_or_init(unpruned)
     }
 
     /// Whether the rules of this version may cost what they like.

@@ -32,12 +32,38 @@ pub(super) fn schema(json: &Value) -> Result<Schema, CompileError> {
     Ok(schema)
 }
 
+/// What bounds a value.
+const CHECKS: [&str; 15] = [
+    "enum",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "pattern",
+    "required",
+];
+
+/// The patterns of one schema that are kept compiled: some megabytes at most. The largest
+/// schemas that are in use come to a tenth of this.
+const MAX_WEIGHT: u64 = 500_000;
+
 /// The nodes so far, and what they share.
 #[derive(Default)]
 struct Compiler {
     nodes: Vec<Node>,
     names: HashSet<Arc<str>>,
     patterns: HashMap<Box<str>, Arc<Pattern>>,
+    checks: HashMap<String, Arc<Checks>>,
+    /// The weight of all patterns that are kept.
+    weight: u64,
     shapes: Shapes,
     /// The nodes whose defaults may have what the schema does not know.
     unpruned: Vec<NodeId>,
@@ -88,8 +114,11 @@ impl Compiler {
         self.nodes.push(Node::default());
         let mut node = self.generic(json);
         self.structure(json, place, &mut node)?;
-        node.checks = self.checks(json, &node).map(Box::new);
+        node.checks = self.checks(json, &node);
         node.junctors = self.junctors(json, place)?.map(Box::new);
+        node.embeds = node.embedded || self.below(&node).any(|node| node.embeds);
+        let unique = node.list != ListKind::Atomic;
+        node.unique = unique || self.below(&node).any(|node| node.unique);
         if !place.junctor {
             self.rules(whole, &mut node, place);
         }
@@ -182,10 +211,24 @@ impl Compiler {
         Ok(())
     }
 
-    fn checks(&mut self, json: &Map<String, Value>, node: &Node) -> Option<Checks> {
+    /// The bounds of a node; nodes with the same bounds share them.
+    fn checks(&mut self, json: &Map<String, Value>, node: &Node) -> Option<Arc<Checks>> {
         let kind = node.kind.filter(|_| !node.int_or_string);
+        let mut identity = String::new();
+        for name in CHECKS {
+            if let Some(value) = json.get(name) {
+                identity.push_str(&format!("{name}:{value},"));
+            }
+        }
+        if identity.is_empty() {
+            return None;
+        }
+        identity.push_str(kind.map_or("", Type::name));
+        if let Some(known) = self.checks.get(&identity) {
+            return Some(Arc::clone(known));
+        }
         let format = Format::of(kind.map(Type::name), text(json, "format"));
-        let checks = Checks {
+        let checks = Arc::new(Checks {
             format,
             maximum: number(json, "maximum"),
             exclusive_maximum: flag(json, "exclusiveMaximum"),
@@ -201,8 +244,9 @@ impl Compiler {
             min_properties: count(json, "minProperties"),
             allowed: list(json, "enum").into(),
             required: self.names(json, "required"),
-        };
-        (!checks.are_empty()).then_some(checks)
+        });
+        self.checks.insert(identity, Arc::clone(&checks));
+        Some(checks)
     }
 
     fn junctors(
@@ -237,7 +281,13 @@ impl Compiler {
         if let Some(known) = self.patterns.get(text) {
             return Some(Arc::clone(known));
         }
-        let pattern = Arc::new(Pattern::new(text));
+        let mut pattern = Pattern::unkept(text);
+        let weight = self.weight.saturating_add(pattern.weight());
+        if weight <= MAX_WEIGHT {
+            self.weight = weight;
+            pattern = Pattern::new(text);
+        }
+        let pattern = Arc::new(pattern);
         self.patterns.insert(text.into(), Arc::clone(&pattern));
         Some(pattern)
     }
@@ -254,26 +304,6 @@ impl Compiler {
         let name: Arc<str> = name.into();
         self.names.insert(Arc::clone(&name));
         name
-    }
-}
-
-impl Checks {
-    fn are_empty(&self) -> bool {
-        let bounds = [self.maximum, self.minimum, self.multiple_of];
-        let counts = [
-            self.max_length,
-            self.min_length,
-            self.max_items,
-            self.min_items,
-            self.max_properties,
-            self.min_properties,
-        ];
-        self.format.is_none()
-            && self.pattern.is_none()
-            && bounds.iter().all(Option::is_none)
-            && counts.iter().all(Option::is_none)
-            && self.allowed.is_empty()
-            && self.required.is_empty()
     }
 }
 

@@ -27,6 +27,10 @@ pub(crate) struct Node {
     pub list: ListKind,
     /// Whether rules in CEL are here or below, where they count.
     pub ruled: bool,
+    /// Whether embedded resources are here or below.
+    pub embeds: bool,
+    /// Whether lists that are sets or maps are here or below.
+    pub unique: bool,
     /// Sorted by name.
     pub properties: Box<[(Arc<str>, NodeId)]>,
     pub additional: Additional,
@@ -34,7 +38,7 @@ pub(crate) struct Node {
     pub default: Option<Box<Value>>,
     /// `x-kubernetes-list-map-keys`
     pub keys: Box<[Arc<str>]>,
-    pub checks: Option<Box<Checks>>,
+    pub checks: Option<Arc<Checks>>,
     pub junctors: Option<Box<Junctors>>,
     pub rules: Option<Box<Rules>>,
 }
@@ -154,7 +158,11 @@ impl Node {
 
     /// How many bytes it takes beside its own place in the list.
     pub(super) fn size(&self) -> usize {
-        let checks = self.checks.as_deref().map_or(0, Checks::size);
+        // What is shared counts for each its part.
+        let checks = self
+            .checks
+            .as_ref()
+            .map_or(0, |checks| checks.size() / Arc::strong_count(checks));
         let junctors = self.junctors.as_deref().map_or(0, |junctors| {
             let branches = junctors.all.len() + junctors.any.len() + junctors.one.len();
             size_of::<Junctors>() + branches * size_of::<NodeId>()

@@ -47,6 +47,9 @@ fn value(
     path: &Path<'_>,
     errors: &mut Vec<FieldError>,
 ) {
+    if !node.unique {
+        return;
+    }
     match value_ {
         Value::Object(object) => members(schema, node, object, path, errors),
         Value::Array(items) => {
@@ -67,8 +70,9 @@ fn value(
 }
 
 fn set(items: &[Value], path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    let unique = |index: usize| Identity(vec![items.get(index)]);
-    for index in repeated(items.len(), unique) {
+    let identity = |index: usize| print(items.get(index));
+    let same = |one: usize, other: usize| items.get(one) == items.get(other);
+    for index in repeated(items.len(), same, identity) {
         let place = path.child(Step::Index(index)).print(Style::Field);
         let printed = print::value(&items[index]);
         errors.push(FieldError::duplicate_printed(place, &printed));
@@ -84,51 +88,49 @@ fn map(node: &Node, items: &[Value], path: &Path<'_>, errors: &mut Vec<FieldErro
         errors.push(FieldError::invalid_printed(place, &printed, detail));
         return;
     }
-    let key = |index: usize| {
-        let keys = node.keys.iter();
-        Identity(keys.map(|key| items.get(index)?.get(&**key)).collect())
+    let part = |index: usize, key: &str| items.get(index)?.get(key);
+    let same = |one: usize, other: usize| {
+        let mut keys = node.keys.iter();
+        keys.all(|key| part(one, key) == part(other, key))
     };
-    for index in repeated(items.len(), key) {
+    let identity = |index: usize| {
+        let parts = node.keys.iter().map(|key| print(part(index, key)));
+        parts.collect::<Vec<_>>().join("\0")
+    };
+    for index in repeated(items.len(), same, identity) {
         let place = path.child(Step::Index(index)).print(Style::Field);
-        let parts = node.keys.iter().zip(key(index).0);
-        let parts = parts.filter_map(|(key, part)| Some((key.to_string(), part?.clone())));
+        let parts = node.keys.iter();
+        let parts = parts.filter_map(|key| Some((key.to_string(), part(index, key)?.clone())));
         let printed = print::json(&Value::Object(parts.collect()));
         errors.push(FieldError::duplicate_printed(place, &printed));
     }
 }
 
-/// What makes an item the same as another; parts may be missing.
-#[derive(PartialEq)]
-struct Identity<'a>(Vec<Option<&'a Value>>);
-
-impl Identity<'_> {
-    fn print(&self) -> String {
-        let parts = self.0.iter().map(|part| match part {
-            None => "-".to_owned(),
-            // Go tells the integer from the float by its type.
-            Some(Value::Number(number)) if number.is_f64() => format!("f{number}"),
-            Some(part) => print::json(part),
-        });
-        parts.collect::<Vec<_>>().join("\0")
+/// What tells a value from others; it may be missing.
+fn print(value: Option<&Value>) -> String {
+    match value {
+        None => "-".to_owned(),
+        // Go tells the integer from the float by its type.
+        Some(Value::Number(number)) if number.is_f64() => format!("f{number}"),
+        Some(value) => print::json(value),
     }
 }
 
-/// Which items are the second of their kind, in order.
-fn repeated<'a>(length: usize, identity: impl Fn(usize) -> Identity<'a>) -> Vec<usize> {
-    if length <= 1 {
-        return Vec::new();
-    }
+/// Which items are the second of their kind, in order. Short lists are compared, which takes
+/// no memory.
+fn repeated(
+    length: usize,
+    same: impl Fn(usize, usize) -> bool,
+    identity: impl Fn(usize) -> String,
+) -> Vec<usize> {
     if length <= SHORT {
-        let same = |index: &usize| {
-            let own = identity(*index);
-            (0..*index).filter(|other| identity(*other) == own).count() == 1
-        };
-        return (0..length).filter(same).collect();
+        let earlier = |index: usize| (0..index).filter(|other| same(*other, index)).count();
+        return (1..length).filter(|index| earlier(*index) == 1).collect();
     }
     let mut seen = HashMap::with_capacity(length);
     let mut second = Vec::new();
     for index in 0..length {
-        let times = seen.entry(identity(index).print()).or_insert(0);
+        let times = seen.entry(identity(index)).or_insert(0);
         *times += 1;
         if *times == 2 {
             second.push(index);

@@ -12,10 +12,10 @@ use serde_json::Value;
 use super::path::{Path, Step, Style};
 use super::value::{MAX_ERRORS, Subject};
 use super::{Change, print, ratchet};
-use crate::structural::{Additional, Compiled, Node, Rule, Rules, Schema};
+use crate::structural::{Additional, Compiled, Node, NodeId, Rule, Rules, Schema};
 
 /// What all rules together may cost for one write.
-const WRITE: u64 = 10_000_000;
+pub(crate) const WRITE: u64 = 10_000_000;
 /// The longest message that is made by an expression, in bytes.
 const MAX_MESSAGE: usize = 5 << 10;
 
@@ -45,6 +45,32 @@ pub(super) fn ask(
     };
     // Whether the rules came to an end is of no interest after the last.
     let _ = asker.subject(root, new, old, before, &Path::ROOT);
+}
+
+/// Asks the rules at a node and below about a value by itself, which was `old` before. Nothing
+/// is forgiven. Says whether what could be spent sufficed.
+pub(crate) fn ask_value(
+    schema: &Schema,
+    id: NodeId,
+    value: &Value,
+    old: Option<&Value>,
+    left: &mut u64,
+    errors: &mut Vec<FieldError>,
+) -> bool {
+    let mut asker = Asker {
+        schema,
+        left: *left,
+        errors,
+        warnings: &mut Vec::new(),
+    };
+    let before = Before {
+        own: None,
+        above: None,
+    };
+    let (new, old) = (Subject::Value(value), old.map(Subject::Value));
+    let asked = asker.subject(schema.node(id), new, old, before, &Path::ROOT);
+    *left = asker.left;
+    asked.is_ok()
 }
 
 struct Asker<'a, 'o> {

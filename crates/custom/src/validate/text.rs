@@ -57,7 +57,7 @@ impl Judge<'_> {
                 wrong(format!("should be at least {least} chars long"))
             });
         } else if let Some(pattern) = &checks.pattern {
-            let work = (text.len() as u64 * pattern.text().len() as u64) >> 10;
+            let work = pattern.work(text);
             if self.left > work && !pattern.matches(text) {
                 let shown = match pattern.fault() {
                     Some(fault) => format!("{}, but pattern is invalid: {fault}", pattern.text()),

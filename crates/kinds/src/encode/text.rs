@@ -89,7 +89,11 @@ pub(crate) fn raw(value: &Value, out: &mut Vec<u8>) {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Bool(true) => out.extend_from_slice(b"true"),
         Value::Bool(false) => out.extend_from_slice(b"false"),
-        Value::Number(number) => print(number, out),
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            // `2.0` is read as a double and written as Go writes it: `2`.
+            Some(value) => float(value, out),
+            None => print(number, out),
+        },
         Value::String(text) => string(text, out),
         Value::Array(list) => {
             out.push(b'[');

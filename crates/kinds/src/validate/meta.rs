@@ -109,13 +109,15 @@ pub(super) fn update_again(
 /// The groups that are served by a part of Kubernetes which does not know the standard
 /// finalizers.
 fn lenient(kind: &Kind) -> bool {
-    matches!(
-        kind.group.as_str(),
-        "admissionregistration.k8s.io"
-            | "apiextensions.k8s.io"
-            | "apiregistration.k8s.io"
-            | "coordination.k8s.io"
-    ) || (kind.group == "policy" && kind.kind == "PodDisruptionBudget")
+    kind.is_custom()
+        || matches!(
+            kind.group.as_str(),
+            "admissionregistration.k8s.io"
+                | "apiextensions.k8s.io"
+                | "apiregistration.k8s.io"
+                | "coordination.k8s.io"
+        )
+        || (kind.group == "policy" && kind.kind == "PodDisruptionBudget")
 }
 
 fn names(kind: &Kind, object: &Node<'_>, meta: &Node<'_>, errors: &mut Vec<FieldError>) {

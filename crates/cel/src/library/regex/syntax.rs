@@ -122,6 +122,7 @@ impl Translator<'_> {
         !self.made.ends_with(['[', ']', '-'])
             || self.made.ends_with("\\]")
             || self.made.ends_with("\\[")
+            || self.made.ends_with("\\-")
     }
 }
 

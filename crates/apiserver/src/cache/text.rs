@@ -1,0 +1,208 @@
+//! The JSON of one object: whole, or in pieces that others have too.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes};
+use insula_core::Revision;
+
+use super::entry::{after_uid, with_revision, without_revision};
+use super::pool::{Piece, Pool};
+
+/// The JSON of one object.
+#[derive(Debug)]
+pub enum Text {
+    /// Of this object alone, as it is sent.
+    Whole(Bytes),
+    /// Large, and much the same in many spaces.
+    Shared(Box<Shared>),
+}
+
+/// A text in pieces.
+#[derive(Debug)]
+pub struct Shared {
+    /// Up to the resourceVersion: no other object has that.
+    head: Bytes,
+    pieces: Arc<[Arc<Piece>]>,
+    length: usize,
+    /// What it holds that nobody else held when it was made.
+    own: usize,
+}
+
+/// Smaller ones are not worth the pieces.
+const LARGE: usize = 8 << 10;
+
+impl Text {
+    /// What the store holds as `json`, as of `revision`.
+    pub fn whole(json: &[u8], revision: Revision) -> Self {
+        Self::Whole(with_revision(json, revision))
+    }
+
+    /// The same in pieces, if it is large.
+    pub fn shared(json: &[u8], revision: Revision, pool: &Arc<Pool>) -> Self {
+        let end = after_uid(json).filter(|_| json.len() >= LARGE);
+        let Some((head, rest)) = end.map(|end| json.split_at(end)) else {
+            return Self::whole(json, revision);
+        };
+        let head = with_revision(head, revision);
+        let cut = pool.cut(rest);
+        Self::Shared(Box::new(Shared {
+            length: head.len() + rest.len(),
+            own: head.len() + cut.new + size_of_val(&*cut.pieces),
+            head,
+            pieces: cut.pieces.into(),
+        }))
+    }
+
+    /// The same at another revision.
+    pub fn at(&self, revision: Revision) -> Self {
+        match self {
+            Self::Whole(json) => Self::whole(&without_revision(json), revision),
+            Self::Shared(shared) => {
+                let head = with_revision(&without_revision(&shared.head), revision);
+                Self::Shared(Box::new(Shared {
+                    length: shared.length + head.len() - shared.head.len(),
+                    own: head.len(),
+                    head,
+                    pieces: Arc::clone(&shared.pieces),
+                }))
+            }
+        }
+    }
+
+    /// All of it: put together, if it is in pieces.
+    pub fn bytes(&self) -> Cow<'_, Bytes> {
+        match self {
+            Self::Whole(json) => Cow::Borrowed(json),
+            Self::Shared(shared) => {
+                let mut json = Vec::with_capacity(shared.length);
+                self.write(0, &mut json);
+                Cow::Owned(json.into())
+            }
+        }
+    }
+
+    /// How it begins: as much as is at hand, and no more than `most`.
+    pub fn beginning(&self, most: usize) -> Cow<'_, [u8]> {
+        match self {
+            Self::Whole(json) => Cow::Borrowed(&json[..json.len().min(most)]),
+            Self::Shared(shared) => {
+                let mut json = shared.head.to_vec();
+                for piece in shared.pieces.iter() {
+                    if json.len() >= most {
+                        break;
+                    }
+                    json.extend_from_slice(piece.bytes());
+                }
+                json.truncate(most);
+                Cow::Owned(json)
+            }
+        }
+    }
+
+    /// Up to where its uid and its resourceVersion are, at least.
+    pub fn head(&self) -> &[u8] {
+        match self {
+            Self::Whole(json) => json,
+            Self::Shared(shared) => &shared.head,
+        }
+    }
+
+    /// Writes what comes after the first `from` bytes.
+    pub fn write(&self, from: usize, out: &mut impl BufMut) {
+        match self {
+            Self::Whole(json) => out.put_slice(&json[from.min(json.len())..]),
+            Self::Shared(shared) => {
+                let mut skip = from;
+                let pieces = shared.pieces.iter().map(|piece| piece.bytes());
+                for part in std::iter::once(&*shared.head).chain(pieces) {
+                    let skipped = skip.min(part.len());
+                    out.put_slice(&part[skipped..]);
+                    skip -= skipped;
+                }
+            }
+        }
+    }
+
+    /// How many bytes it has.
+    pub fn length(&self) -> usize {
+        match self {
+            Self::Whole(json) => json.len(),
+            Self::Shared(shared) => shared.length,
+        }
+    }
+
+    /// Whether it is in pieces.
+    pub const fn is_shared(&self) -> bool {
+        matches!(self, Self::Shared(_))
+    }
+
+    /// How much memory it takes that was not taken before it was made. Whoever has the same
+    /// later holds on to it too, but takes no more.
+    pub fn weight(&self) -> usize {
+        match self {
+            Self::Whole(json) => json.len(),
+            Self::Shared(shared) => shared.own,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(uid: &str, length: usize) -> Vec<u8> {
+        let lines: String = (0..length / 8).map(|n| format!("{n:08x}")).collect();
+        format!(r#"{{"kind":"K","metadata":{{"uid":"{uid}","x":1}},"spec":"{lines}"}}"#).into()
+    }
+
+    fn pair(json: &[u8], pool: &Arc<Pool>) -> [Text; 2] {
+        let at = Revision::new(7);
+        [Text::whole(json, at), Text::shared(json, at, pool)]
+    }
+
+    #[test]
+    fn a_text_in_pieces_reads_as_the_whole() {
+        let pool = Arc::new(Pool::default());
+        let [whole, shared] = pair(&object("u-1", 40_000), &pool);
+        assert!(shared.is_shared() && !whole.is_shared());
+        assert_eq!(shared.bytes(), whole.bytes());
+        assert_eq!(shared.length(), whole.length());
+        assert_eq!(shared.head(), &whole.head()[..shared.head().len()]);
+        for length in [0, 10, 60, 1024, 90_000] {
+            assert_eq!(
+                shared.beginning(length),
+                whole.beginning(length),
+                "{length}"
+            );
+            let (mut one, mut other) = (Vec::new(), Vec::new());
+            whole.write(length, &mut one);
+            shared.write(length, &mut other);
+            assert_eq!(one, other, "{length}");
+        }
+        let later = Revision::new(1234);
+        assert_eq!(shared.at(later).bytes(), whole.at(later).bytes());
+        assert_eq!(shared.at(later).length(), whole.at(later).length());
+    }
+
+    #[test]
+    fn what_is_small_or_has_no_uid_stays_whole() {
+        let pool = Arc::new(Pool::default());
+        let [_, small] = pair(&object("u-1", 4_000), &pool);
+        let [_, strange] = pair(&[b' '; 40_000], &pool);
+        assert!(!small.is_shared() && !strange.is_shared());
+        assert_eq!(pool.count(), 0);
+    }
+
+    #[test]
+    fn what_was_there_before_weighs_nothing() {
+        let pool = Arc::new(Pool::default());
+        let [whole, first] = pair(&object("u-1", 40_000), &pool);
+        assert!(first.weight() > whole.weight());
+        let [_, second] = pair(&object("u-2", 40_000), &pool);
+        assert!(second.weight() < 1_000, "{}", second.weight());
+        assert!(second.at(Revision::new(9)).weight() < 100);
+        drop((first, second));
+        assert_eq!(pool.count(), 0);
+    }
+}

@@ -1,0 +1,77 @@
+//! How a watch is to begin.
+
+use insula_core::Revision;
+use insula_kinds::FieldError;
+use serde_json::json;
+
+use crate::query::{self, Query};
+use crate::status::{Refusal, Result};
+
+/// How a watch begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// With everything that is there, as of now or not older than this revision; `marked`
+    /// says where that ends.
+    State {
+        at_least: Option<Revision>,
+        marked: bool,
+    },
+    /// With what happens from now on.
+    Now,
+    /// With what happened after this revision.
+    After(Revision),
+}
+
+/// Where the parameters say that it begins.
+pub(super) fn start(query: &Query) -> Result<Start> {
+    let text = query.get("resourceVersion");
+    let matching = query.get("resourceVersionMatch");
+    let initial = query.choice("sendInitialEvents");
+    let mut errors = Vec::new();
+    let mut forbid = |why: &str| errors.push(FieldError::forbidden("resourceVersionMatch", why));
+    if initial.is_some() && matching != Some("NotOlderThan") {
+        forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+    }
+    if let Some(matching) = matching {
+        if initial.is_none() {
+            forbid(
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            );
+        }
+        if matching != "NotOlderThan" {
+            let (value, known) = (json!(matching), ["NotOlderThan"]);
+            let error = FieldError::not_supported("resourceVersionMatch", &value, &known);
+            errors.push(error);
+        }
+        if query.get("continue").is_some() {
+            let why = "resourceVersionMatch is forbidden when continue is provided";
+            errors.push(FieldError::forbidden("resourceVersionMatch", why));
+        }
+    }
+    if !errors.is_empty() {
+        return Err(Refusal::invalid_options("ListOptions", &errors));
+    }
+    let revision = text
+        .map(query::revision)
+        .transpose()
+        .map_err(Refusal::plain_error)?;
+    let given = revision.filter(|revision| *revision > Revision::ZERO);
+    Ok(match (initial, revision) {
+        (Some(true), _) => Start::State {
+            at_least: given,
+            marked: true,
+        },
+        (Some(false), _) => given.map_or(Start::Now, Start::After),
+        (None, None) => Start::State {
+            at_least: None,
+            marked: false,
+        },
+        (None, Some(_)) => match given {
+            Some(revision) => Start::After(revision),
+            None => Start::State {
+                at_least: Some(Revision::ZERO),
+                marked: false,
+            },
+        },
+    })
+}

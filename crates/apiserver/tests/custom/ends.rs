@@ -1,0 +1,209 @@
+//! What is left of objects when what they were in is gone: nothing.
+
+use std::time::{Duration, Instant};
+
+use insula_testkit::server::{Client, DEFINITIONS, TestServer};
+use serde_json::{Value, json};
+
+use super::samples::{at, make, names};
+use super::{FOOS, foo, foos};
+
+/// Waits until no key of the tenant is in the store.
+async fn until_no_key(server: &TestServer, tenant: &str) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    loop {
+        let keys = server.keys().await?;
+        let left = keys
+            .iter()
+            .filter(|key| key.split('/').any(|part| part == tenant));
+        let left: Vec<_> = left.collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        anyhow::ensure!(begun.elapsed() < Duration::from_secs(20), "{left:?}");
+        tokio::task::yield_now().await;
+    }
+}
+
+fn widgets() -> Value {
+    let mut definition = insula_testkit::server::definition(
+        "ex.com",
+        "widgets",
+        "Widget",
+        json!({"type": "object"}),
+    );
+    definition["spec"]["scope"] = "Cluster".into();
+    definition
+}
+
+fn widget(name: &str) -> Value {
+    json!({"apiVersion": "ex.com/v1", "kind": "Widget", "metadata": {"name": name}})
+}
+
+const WIDGETS: &str = "/apis/ex.com/v1/widgets";
+
+/// A space with objects of two kinds of its own.
+async fn fill(client: &Client) -> anyhow::Result<()> {
+    client.define(&foos()).await?;
+    client.define(&widgets()).await?;
+    for name in ["a", "b", "c"] {
+        make(client, FOOS, &foo(name, json!({}))).await?;
+        make(client, WIDGETS, &widget(name)).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_left_of_a_tenant_with_kinds_of_its_own() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let (system, client) = (server.system().await?, server.tenant("t1").await?);
+    let other = server.tenant("t2").await?;
+    fill(&client).await?;
+    fill(&other).await?;
+    let page = client.get(&format!("{FOOS}?limit=1")).await?.json();
+    let token = page["metadata"]["continue"]
+        .as_str()
+        .unwrap_or("")
+        .to_owned();
+    let revision = page["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap_or("")
+        .to_owned();
+    let mut watch = client
+        .watch(&format!("{FOOS}?watch=true&resourceVersion={revision}"))
+        .await?;
+    assert_eq!(system.delete("/api/v1/tenants/t1").await?.status, 200);
+    let events = watch.rest().await?;
+    let deleted = events
+        .iter()
+        .filter(|event| event["type"] == "DELETED")
+        .count();
+    assert_eq!(deleted, 3, "{events:?}");
+    until_no_key(&server, "t1").await?;
+    assert_eq!(names(&other.get(FOOS).await?.json()), ["a", "b", "c"]);
+    // Another tenant of the name has nothing of it.
+    let client = server.tenant("t1").await?;
+    for path in [
+        FOOS.to_owned(),
+        WIDGETS.to_owned(),
+        at("a"),
+        "/apis/ex.io".into(),
+        "/apis/ex.com/v1".into(),
+        "/openapi/v3/apis/ex.io/v1".into(),
+    ] {
+        assert_eq!(client.get(&path).await?.status, 404, "{path}");
+    }
+    assert!(!client.get("/openapi/v2").await?.text().contains("ex.io"));
+    assert_eq!(client.get(DEFINITIONS).await?.json()["items"], json!([]));
+    client.define(&foos()).await?;
+    assert_eq!(names(&client.get(FOOS).await?.json()), Vec::<&str>::new());
+    let stale = client
+        .get(&format!("{FOOS}?limit=1&continue={token}"))
+        .await?;
+    assert!([400, 410].contains(&stale.status), "{}", stale.text());
+    let mut watch = client
+        .watch(&format!("{FOOS}?watch=true&resourceVersion={revision}"))
+        .await?;
+    let told = match watch.status {
+        200 => watch.next().await?.unwrap_or_default()["object"]["code"].clone(),
+        code => json!(code),
+    };
+    assert_eq!(told, 410);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_waits_for_a_finalizer_of_a_custom_object() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let (system, client) = (server.system().await?, server.tenant("t1").await?);
+    fill(&client).await?;
+    let mut held = foo("held", json!({}));
+    held["metadata"]["finalizers"] = json!(["ex.io/hold"]);
+    make(&client, FOOS, &held).await?;
+    let mut held = widget("held");
+    held["metadata"]["finalizers"] = json!(["ex.io/hold"]);
+    make(&client, WIDGETS, &held).await?;
+    assert_eq!(system.delete("/api/v1/tenants/t1").await?.status, 200);
+    client.until_gone(&at("a")).await?;
+    client.until_gone(&format!("{WIDGETS}/a")).await?;
+    let refused = client.post(FOOS, &foo("more", json!({}))).await?;
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    // The definition, its people and their rights are there as long as it takes.
+    assert_eq!(names(&client.get(FOOS).await?.json()), ["held"]);
+    assert_eq!(
+        client
+            .get(&format!("{DEFINITIONS}/foos.ex.io"))
+            .await?
+            .status,
+        200
+    );
+    let begun = Instant::now();
+    loop {
+        let tenant = system.get("/api/v1/tenants/t1").await?.text();
+        if tenant.contains("foos.ex.io has 1 resource instances")
+            && tenant.contains("ex.io/hold in 2 resource instances")
+        {
+            break;
+        }
+        anyhow::ensure!(begun.elapsed() < Duration::from_secs(20), "{tenant}");
+    }
+    let free = json!({"metadata": {"finalizers": null}});
+    assert_eq!(client.patch(&at("held"), "merge", &free).await?.status, 200);
+    assert_eq!(system.get("/api/v1/tenants/t1").await?.status, 200);
+    assert_eq!(
+        client
+            .patch(&format!("{WIDGETS}/held"), "merge", &free)
+            .await?
+            .status,
+        200
+    );
+    system.until_gone("/api/v1/tenants/t1").await?;
+    until_no_key(&server, "t1").await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_namespace_takes_its_custom_objects_along() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    fill(&client).await?;
+    make(
+        &client,
+        "/api/v1/namespaces",
+        &json!({"metadata": {"name": "n"}}),
+    )
+    .await?;
+    let within = FOOS.replace("default", "n");
+    make(&client, &within, &foo("free", json!({}))).await?;
+    let mut held = foo("held", json!({}));
+    held["metadata"]["finalizers"] = json!(["ex.io/hold"]);
+    make(&client, &within, &held).await?;
+    assert_eq!(client.delete("/api/v1/namespaces/n").await?.status, 200);
+    client.until_gone(&format!("{within}/free")).await?;
+    let refused = client.post(&within, &foo("more", json!({}))).await?;
+    assert_eq!(refused.status, 403);
+    assert_eq!(
+        refused.message(),
+        "foos.ex.io \"more\" is forbidden: unable to create new content in namespace n because it \
+         is being terminated"
+    );
+    let free = json!({"metadata": {"finalizers": null}});
+    assert_eq!(
+        client
+            .patch(&format!("{within}/held"), "merge", &free)
+            .await?
+            .status,
+        200
+    );
+    client.until_gone("/api/v1/namespaces/n").await?;
+    assert_eq!(names(&client.get(FOOS).await?.json()), ["a", "b", "c"]);
+    assert_eq!(names(&client.get(WIDGETS).await?.json()), ["a", "b", "c"]);
+    let keys = server.keys().await?;
+    assert!(!keys.iter().any(|key| key.contains("/t1/n/")), "{keys:?}");
+    let refused = client.post(&within, &foo("more", json!({}))).await?;
+    assert_eq!(
+        (refused.status, refused.message()),
+        (404, "namespaces \"n\" not found".to_owned())
+    );
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! Objects of all spaces: of those that share the system's definition, and of no others.
+
+use insula_testkit::server::TestServer;
+use serde_json::{Value, json};
+
+use super::{FOOS, PUBLISHED, foo, foos, make_foos, own, path, published};
+
+const ALL: &str = "/apis/ex.io/v1/tenants/all/foos";
+
+/// `tenant/name` of each object in a list.
+fn keys(list: &Value) -> Vec<String> {
+    let items = list["items"].as_array().into_iter().flatten();
+    items.map(key).collect()
+}
+
+fn key(object: &Value) -> String {
+    let text = |member: &str| object["metadata"][member].as_str().unwrap_or("").to_owned();
+    format!("{}/{}", text("tenant"), text("name"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_at_all_spaces_leaves_out_what_is_defined_otherwise() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let (system, one, two) = (
+        server.system().await?,
+        server.tenant("t1").await?,
+        server.tenant("t2").await?,
+    );
+    system.define(&foos()).await?;
+    two.define(&own(foos(), "mine")).await?;
+    make_foos(&two, &["c"]).await?;
+    make_foos(&system, &["s"]).await?;
+    // What is not published is the system's own.
+    assert_eq!(keys(&system.get(ALL).await?.json()), ["/s"]);
+    let publish = json!({"metadata": {"annotations": {PUBLISHED: "true"}}});
+    system.patch(&path("foos.ex.io"), "merge", &publish).await?;
+    make_foos(&one, &["a", "b"]).await?;
+    let list = system.get(ALL).await?.json();
+    assert_eq!(keys(&list), ["/s", "t1/a", "t1/b"]);
+    // In pages too, and in the past.
+    let first = system.get(&format!("{ALL}?limit=2")).await?.json();
+    assert_eq!(keys(&first), ["/s", "t1/a"]);
+    assert_eq!(first["metadata"]["remainingItemCount"], 1);
+    make_foos(&two, &["d"]).await?;
+    make_foos(&one, &["e"]).await?;
+    let token = first["metadata"]["continue"].as_str().unwrap_or("");
+    let second = system
+        .get(&format!("{ALL}?limit=2&continue={token}"))
+        .await?
+        .json();
+    assert_eq!(keys(&second), ["t1/b"]);
+    let at = list["metadata"]["resourceVersion"].as_str().unwrap_or("");
+    let past = format!("{ALL}?resourceVersion={at}&resourceVersionMatch=Exact");
+    assert_eq!(
+        keys(&system.get(&past).await?.json()),
+        ["/s", "t1/a", "t1/b"]
+    );
+    // A tenant is told nothing of it.
+    assert_eq!(one.get(ALL).await?.status, 403);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_of_all_spaces_tells_of_those_that_share_it() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let (system, one, two) = (
+        server.system().await?,
+        server.tenant("t1").await?,
+        server.tenant("t2").await?,
+    );
+    system.define(&published(foos())).await?;
+    two.define(&own(foos(), "mine")).await?;
+    make_foos(&two, &["hidden"]).await?;
+    make_foos(&one, &["a"]).await?;
+    let mut watch = system.watch(&format!("{ALL}?watch=1")).await?;
+    let first = watch.next().await?.unwrap_or_default();
+    assert_eq!(
+        (first["type"].as_str(), key(&first["object"]).as_str()),
+        (Some("ADDED"), "t1/a")
+    );
+    make_foos(&two, &["hidden-too"]).await?;
+    let patch = json!({"spec": {"color": "red"}});
+    two.patch(&format!("{FOOS}/hidden"), "merge", &patch)
+        .await?;
+    two.delete(&format!("{FOOS}/hidden")).await?;
+    make_foos(&system, &["s"]).await?;
+    let next = watch.next().await?.unwrap_or_default();
+    assert_eq!(
+        (next["type"].as_str(), key(&next["object"]).as_str()),
+        (Some("ADDED"), "/s")
+    );
+    // When the tenant gives up its own, it shares the system's.
+    two.delete(&path("foos.ex.io")).await?;
+    let begun = std::time::Instant::now();
+    while two.post(FOOS, &foo("mine", json!({}))).await?.status != 201 {
+        anyhow::ensure!(begun.elapsed().as_secs() < 20);
+    }
+    let next = watch.next().await?.unwrap_or_default();
+    assert_eq!(
+        (next["type"].as_str(), key(&next["object"]).as_str()),
+        (Some("ADDED"), "t2/mine")
+    );
+    // Whoever watches from the past is told the same.
+    let at = first["object"]["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap_or("");
+    let mut past = system
+        .watch(&format!("{ALL}?watch=1&resourceVersion={at}"))
+        .await?;
+    for wanted in ["/s", "t2/mine"] {
+        let event = past.next().await?.unwrap_or_default();
+        assert_eq!(key(&event["object"]), wanted);
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! Objects whose definition went without them: its own hold was taken off by hand.
+
+use std::sync::Arc;
+
+use insula_store::Store;
+use insula_store::memory::Memory;
+use insula_testkit::server::{Client, Setup, TestServer};
+use serde_json::json;
+
+use super::{FOOS, foo, foos, names, path};
+
+/// Leaves `foos` called `a` in the client's space, without a definition.
+async fn leave(client: &Client) -> anyhow::Result<()> {
+    client.define(&foos()).await?;
+    let mut held = foo("a", json!({}));
+    held["metadata"]["finalizers"] = json!(["ex.io/hold"]);
+    assert_eq!(client.post(FOOS, &held).await?.status, 201);
+    client.delete(&path("foos.ex.io")).await?;
+    let let_go = json!({"metadata": {"finalizers": null}});
+    let patched = client.patch(&path("foos.ex.io"), "merge", &let_go).await?;
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    client.until_gone(&path("foos.ex.io")).await?;
+    assert_eq!(client.get(FOOS).await?.status, 404);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn they_are_seen_again_with_the_next_definition() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let tenant = server.tenant("t1").await?;
+    leave(&tenant).await?;
+    tenant.define(&foos()).await?;
+    assert_eq!(names(&tenant.get(FOOS).await?.json()), ["a"]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn they_are_not_left_to_the_next_tenant_of_the_name() -> anyhow::Result<()> {
+    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let mut server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
+    leave(&server.tenant("t1").await?).await?;
+    let system = server.system().await?;
+    assert_eq!(system.delete("/api/v1/tenants/t1").await?.status, 200);
+    system.until_gone("/api/v1/tenants/t1").await?;
+    let keys = server.keys().await?;
+    let left: Vec<_> = keys.iter().filter(|key| key.contains("/t1")).collect();
+    assert_eq!(left, Vec::<&String>::new());
+    server.stop().await;
+    let server = TestServer::over(store, Setup::with_controllers()).await?;
+    let tenant = server.tenant("t1").await?;
+    tenant.define(&foos()).await?;
+    assert_eq!(names(&tenant.get(FOOS).await?.json()), Vec::<String>::new());
+    Ok(())
+}

@@ -1,0 +1,294 @@
+//! The life of a definition: names, conditions, the end.
+
+use std::time::{Duration, Instant};
+
+use insula_testkit::server::{Client, DEFINITIONS, TestServer, definition};
+use serde_json::{Value, json};
+
+use super::samples::{at, foos_with_all, make};
+use super::{FOOS, foo, foos};
+
+fn condition<'a>(definition: &'a Value, kind: &str) -> &'a Value {
+    let all = definition["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let mut all = all.filter(|one| one["type"] == kind);
+    all.next().unwrap_or(&Value::Null)
+}
+
+fn said(definition: &Value, kind: &str) -> Value {
+    let found = condition(definition, kind);
+    json!([found["status"], found["reason"], found["message"]])
+}
+
+/// Waits until a definition says this.
+async fn until_said(
+    client: &Client,
+    name: &str,
+    kind: &str,
+    wanted: &Value,
+) -> anyhow::Result<Value> {
+    let begun = Instant::now();
+    loop {
+        let found = client.get(&format!("{DEFINITIONS}/{name}")).await?.json();
+        if &said(&found, kind) == wanted {
+            return Ok(found);
+        }
+        anyhow::ensure!(begun.elapsed() < Duration::from_secs(20), "{found}");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_definition_is_named_and_then_established() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    let made = client.post(DEFINITIONS, &foos()).await?.json();
+    assert_eq!(
+        made["status"],
+        json!({
+            "conditions": null, "acceptedNames": {"plural": "", "kind": ""},
+            "storedVersions": ["v1"],
+        })
+    );
+    assert_eq!(made["spec"]["names"]["singular"], "foo");
+    assert_eq!(made["spec"]["names"]["listKind"], "FooList");
+    assert_eq!(made["spec"]["conversion"], json!({"strategy": "None"}));
+    let found = client
+        .until_defined("foos.ex.io", "Established", "True")
+        .await?;
+    let accepted =
+        json!({"plural": "foos", "singular": "foo", "kind": "Foo", "listKind": "FooList"});
+    assert_eq!(found["status"]["acceptedNames"], accepted);
+    assert_eq!(
+        said(&found, "NamesAccepted"),
+        json!(["True", "NoConflicts", "no conflicts found"])
+    );
+    assert_eq!(
+        said(&found, "Established"),
+        json!([
+            "True",
+            "InitialNamesAccepted",
+            "the initial names have been accepted"
+        ])
+    );
+    assert_eq!(found["metadata"]["generation"], 1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_with_one_name_the_second_waits_for_the_end_of_the_first() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let (client, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
+    let mut first = foos();
+    first["spec"]["names"]["shortNames"] = json!(["fo"]);
+    client.define(&first).await?;
+    let mut second = definition("ex.io", "bars", "Foo", json!({"type": "object"}));
+    second["spec"]["names"]["singular"] = "bar".into();
+    second["spec"]["names"]["shortNames"] = json!(["fo", "ba"]);
+    second["spec"]["names"]["categories"] = json!(["all"]);
+    assert_eq!(client.post(DEFINITIONS, &second).await?.status, 201);
+    let conflict = json!(["False", "ListKindConflict", "\"FooList\" is already in use"]);
+    let found = until_said(&client, "bars.ex.io", "NamesAccepted", &conflict).await?;
+    assert_eq!(
+        said(&found, "Established"),
+        json!(["False", "NotAccepted", "not all names are accepted"])
+    );
+    assert_eq!(
+        found["status"]["acceptedNames"],
+        json!({"plural": "bars", "singular": "bar", "kind": "", "categories": ["all"]})
+    );
+    let bars = FOOS.replace("foos", "bars");
+    assert_eq!(client.get(&bars).await?.status, 404);
+    // Another space, and another group, have names of their own.
+    other.define(&second).await?;
+    client
+        .define(&definition(
+            "ex.com",
+            "foos",
+            "Foo",
+            json!({"type": "object"}),
+        ))
+        .await?;
+    assert_eq!(
+        client
+            .delete(&format!("{DEFINITIONS}/foos.ex.io"))
+            .await?
+            .status,
+        200
+    );
+    let found = client
+        .until_defined("bars.ex.io", "Established", "True")
+        .await?;
+    assert_eq!(
+        found["status"]["acceptedNames"]["shortNames"],
+        json!(["fo", "ba"])
+    );
+    assert_eq!(client.get(&bars).await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_change_are_accepted_anew() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    client.define(&foos()).await?;
+    client
+        .define(&definition(
+            "ex.io",
+            "bars",
+            "Bar",
+            json!({"type": "object"}),
+        ))
+        .await?;
+    let path = format!("{DEFINITIONS}/bars.ex.io");
+    client
+        .patch(
+            &path,
+            "merge",
+            &json!({"spec": {"names": {"shortNames": ["foo"]}}}),
+        )
+        .await?;
+    let conflict = json!(["False", "ShortNamesConflict", "\"foo\" is already in use"]);
+    let found = until_said(&client, "bars.ex.io", "NamesAccepted", &conflict).await?;
+    // What is served once is served on.
+    assert_eq!(condition(&found, "Established")["status"], "True");
+    assert_eq!(client.get(&FOOS.replace("foos", "bars")).await?.status, 200);
+    client
+        .patch(
+            &path,
+            "merge",
+            &json!({"spec": {"names": {"shortNames": ["br"]}}}),
+        )
+        .await?;
+    let fine = json!(["True", "NoConflicts", "no conflicts found"]);
+    let found = until_said(&client, "bars.ex.io", "NamesAccepted", &fine).await?;
+    assert_eq!(
+        found["status"]["acceptedNames"]["shortNames"],
+        json!(["br"])
+    );
+    let resources = client.get("/apis/ex.io/v1").await?.json();
+    let bars = resources["resources"].as_array().into_iter().flatten();
+    let bars = bars
+        .filter(|one| one["name"] == "bars")
+        .map(|one| one["shortNames"].clone());
+    assert_eq!(bars.collect::<Vec<_>>(), [json!(["br"])]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_definition_that_ends_waits_for_its_objects_and_takes_no_new_ones() -> anyhow::Result<()>
+{
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    client.define(&foos_with_all()).await?;
+    let mut held = foo("held", json!({"replicas": 1}));
+    held["metadata"]["finalizers"] = json!(["ex.io/hold"]);
+    make(&client, FOOS, &held).await?;
+    make(&client, FOOS, &foo("free", json!({}))).await?;
+    let mut watch = client
+        .watch(&format!("{FOOS}?watch=true&resourceVersion=0"))
+        .await?;
+    let path = format!("{DEFINITIONS}/foos.ex.io");
+    let deleted = client.delete(&path).await?;
+    assert_eq!(deleted.status, 200, "{}", deleted.text());
+    let deleted = deleted.json();
+    assert_eq!(deleted["kind"], "CustomResourceDefinition", "{deleted}");
+    assert_eq!(
+        deleted["metadata"]["finalizers"],
+        json!(["customresourcecleanup.apiextensions.k8s.io"])
+    );
+    assert_eq!(
+        said(&deleted, "Terminating"),
+        json!([
+            "True",
+            "InstanceDeletionPending",
+            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+        ])
+    );
+    let refused = client.post(FOOS, &foo("more", json!({}))).await?;
+    assert_eq!(refused.status, 403);
+    assert_eq!(
+        refused.message(),
+        "foos.ex.io \"more\" is forbidden: create not allowed while custom resource definition is \
+         terminating"
+    );
+    let progress = json!([
+        "True",
+        "InstanceDeletionInProgress",
+        "CustomResource deletion is in progress"
+    ]);
+    until_said(&client, "foos.ex.io", "Terminating", &progress).await?;
+    client.until_gone(&at("free")).await?;
+    // Everything else goes on.
+    assert_eq!(
+        super::samples::names(&client.get(FOOS).await?.json()),
+        ["held"]
+    );
+    assert_eq!(
+        client.get(&format!("{}/scale", at("held"))).await?.status,
+        200
+    );
+    let patched = client
+        .patch(&at("held"), "merge", &json!({"spec": {"size": 4}}))
+        .await?;
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    let resources = client.get("/apis/ex.io/v1").await?.json();
+    assert_eq!(
+        resources["resources"][0]["verbs"],
+        json!(["delete", "deletecollection", "get", "list", "watch"]),
+        "{resources}"
+    );
+    let again = client.delete(&path).await?;
+    assert_eq!(again.status, 200, "{}", again.text());
+    let freed = json!({"metadata": {"finalizers": null}});
+    assert_eq!(
+        client.patch(&at("held"), "merge", &freed).await?.status,
+        200
+    );
+    client.until_gone(&path).await?;
+    assert_eq!(client.get(FOOS).await?.status, 404);
+    assert_eq!(client.get("/apis/ex.io").await?.status, 404);
+    let events = watch.rest().await?;
+    let told: Vec<Value> = events
+        .iter()
+        .map(|event| json!([event["type"], event["object"]["metadata"]["name"]]))
+        .collect();
+    let end = told.len() - 2;
+    // It is the last of it, and whoever asks again is told that there is no such kind.
+    assert_eq!(
+        told[end..],
+        [json!(["DELETED", "held"]), json!(["ERROR", null])]
+    );
+    assert_eq!(events[end + 1]["object"]["code"], 410);
+    let keys = server.keys().await?;
+    let left: Vec<_> = keys.iter().filter(|key| key.contains("foos")).collect();
+    assert_eq!(left, Vec::<&String>::new());
+    // The next of the name has nothing of the last.
+    client.define(&foos()).await?;
+    assert_eq!(
+        super::samples::names(&client.get(FOOS).await?.json()),
+        Vec::<&str>::new()
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_definition_that_was_never_served_goes_at_once() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    client.define(&foos()).await?;
+    make(&client, FOOS, &foo("a", json!({}))).await?;
+    let second = definition("ex.io", "bars", "Foo", json!({"type": "object"}));
+    client.post(DEFINITIONS, &second).await?;
+    client
+        .until_defined("bars.ex.io", "NamesAccepted", "False")
+        .await?;
+    client.delete(&format!("{DEFINITIONS}/bars.ex.io")).await?;
+    client
+        .until_gone(&format!("{DEFINITIONS}/bars.ex.io"))
+        .await?;
+    assert_eq!(client.get(&at("a")).await?.status, 200);
+    Ok(())
+}

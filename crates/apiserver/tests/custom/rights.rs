@@ -1,0 +1,269 @@
+//! Who may do what with custom kinds.
+
+use insula_testkit::server::{Audit, AuditLog, Client, DEFINITIONS, Setup, TestServer, rule};
+use serde_json::{Value, json};
+
+use super::samples::{at, foos_with_all, make, names};
+use super::{FOOS, foo};
+
+/// A server with foos in `t1`, its administrator, and a user without rights.
+async fn people() -> anyhow::Result<(TestServer, Client, Client)> {
+    let setup = Setup {
+        tokens: "alice,alice,7,\"dev,tenant:t1\"\n".to_owned(),
+        ..Setup::with_controllers()
+    };
+    let server = TestServer::start_with(setup).await?;
+    let admin = server.tenant("t1").await?;
+    admin.define(&foos_with_all()).await?;
+    for name in ["a", "b"] {
+        make(&admin, FOOS, &foo(name, json!({"replicas": 1}))).await?;
+    }
+    let alice = server.client("alice").await?;
+    Ok((server, admin, alice))
+}
+
+fn named(mut rule: Value, name: &str) -> Value {
+    rule["resourceNames"] = json!([name]);
+    rule
+}
+
+/// Asserts what each of these is answered with.
+async fn expect(client: &Client, rows: &[(&str, &str, u16)]) -> anyhow::Result<()> {
+    for (method, path, code) in rows {
+        let (content_type, body) = match *method {
+            "PATCH" => ("application/merge-patch+json", "{}".to_owned()),
+            "POST" => ("application/json", foo("new", json!({})).to_string()),
+            _ => ("application/json", String::new()),
+        };
+        let headers = [("content-type", content_type)];
+        let answer = client.send(method.parse()?, path, &headers, body).await?;
+        assert_eq!(answer.status, *code, "{method} {path}: {}", answer.text());
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_no_right_learns_nothing_of_a_kind() -> anyhow::Result<()> {
+    let (_server, _admin, alice) = people().await?;
+    let refused = alice.get(FOOS).await?;
+    assert_eq!(refused.status, 403);
+    assert_eq!(
+        refused.message(),
+        "foos.ex.io is forbidden: User \"alice\" cannot list resource \"foos\" in API group \
+         \"ex.io\" in the namespace \"default\""
+    );
+    // What is there, and what is not, is one to those who may not look.
+    for path in [
+        "/apis/ex.io/v1/namespaces/default/bars",
+        "/apis/ex.io/v9/namespaces/default/bars",
+    ] {
+        let other = alice.get(path).await?;
+        let seen = other.text().replace("bars", "foos");
+        assert_eq!((other.status, seen), (403, refused.text()), "{path}");
+    }
+    expect(
+        &alice,
+        &[
+            ("GET", &at("a"), 403),
+            ("GET", &at("none"), 403),
+            ("POST", FOOS, 403),
+            ("DELETE", FOOS, 403),
+            ("PATCH", &format!("{}/status", at("a")), 403),
+            ("GET", &format!("{}/scale", at("a")), 403),
+            ("GET", &format!("{FOOS}?watch=true"), 403),
+            ("GET", DEFINITIONS, 403),
+        ],
+    )
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn roles_name_objects_and_what_is_below_them() -> anyhow::Result<()> {
+    let (_server, admin, alice) = people().await?;
+    let one = named(rule("get,patch,delete,list,watch", "ex.io", "foos"), "a");
+    admin
+        .grant_in("default", "one", "User:alice", &[one])
+        .await?;
+    let (status, scale) = (format!("{}/status", at("a")), format!("{}/scale", at("a")));
+    let (only, other) = (
+        format!("{FOOS}?fieldSelector=metadata.name%3Da"),
+        format!("{FOOS}?fieldSelector=metadata.name%3Db"),
+    );
+    expect(
+        &alice,
+        &[
+            ("GET", &at("a"), 200),
+            ("PATCH", &at("a"), 200),
+            ("GET", &at("b"), 403),
+            ("GET", FOOS, 403),
+            ("GET", &only, 200),
+            ("GET", &other, 403),
+            ("GET", &status, 403),
+            ("PATCH", &status, 403),
+            ("GET", &scale, 403),
+            ("POST", FOOS, 403),
+        ],
+    )
+    .await?;
+    let below = [rule("get,patch", "ex.io", "foos/status,foos/scale")];
+    admin
+        .grant_in("default", "below", "User:alice", &below)
+        .await?;
+    expect(
+        &alice,
+        &[
+            ("PATCH", &status, 200),
+            ("PATCH", &scale, 200),
+            ("GET", &format!("{}/scale", at("b")), 200),
+            ("GET", &at("b"), 403),
+            ("PATCH", &at("b"), 403),
+            ("PUT", &scale, 403),
+        ],
+    )
+    .await?;
+    let all = [rule("*", "ex.io", "*")];
+    admin.grant_in("default", "all", "User:alice", &all).await?;
+    expect(
+        &alice,
+        &[
+            ("GET", FOOS, 200),
+            ("POST", FOOS, 201),
+            ("GET", "/apis/ex.io/v1/foos", 403),
+            ("GET", "/apis/ex.io/v1/namespaces/kube-system/foos", 403),
+            ("GET", "/apis/ex.io/v1/namespaces/default/bars", 404),
+            ("DELETE", FOOS, 200),
+        ],
+    )
+    .await?;
+    assert_eq!(names(&admin.get(FOOS).await?.json()), Vec::<&str>::new());
+    Ok(())
+}
+
+/// Who may hold an owner must be able to write its finalizers, also if users define it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blocking_a_custom_owner_needs_a_right_on_it() -> anyhow::Result<()> {
+    let (_server, admin, alice) = people().await?;
+    let owner = admin.get(&at("a")).await?.json();
+    admin
+        .grant_in(
+            "default",
+            "maps",
+            "User:alice",
+            &[rule("*", "", "configmaps")],
+        )
+        .await?;
+    let reference = json!([{
+        "apiVersion": "ex.io/v1", "kind": "Foo", "name": "a", "uid": owner["metadata"]["uid"],
+        "blockOwnerDeletion": true,
+    }]);
+    let map = json!({"metadata": {"name": "m", "ownerReferences": reference}});
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let refused = alice.post(maps, &map).await?;
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    assert!(
+        refused.message().ends_with("you can't set finalizers on"),
+        "{}",
+        refused.message()
+    );
+    let finalizers = [rule("update", "ex.io", "foos/finalizers")];
+    admin
+        .grant_in("default", "finalizers", "User:alice", &finalizers)
+        .await?;
+    let made = alice.post(maps, &map).await?;
+    assert_eq!(made.status, 201, "{}", made.text());
+    // Of a kind that is nobody's nothing is known.
+    let mut stray = map;
+    stray["metadata"]["name"] = "n".into();
+    stray["metadata"]["ownerReferences"][0]["kind"] = "Bar".into();
+    assert_eq!(alice.post(maps, &stray).await?.status, 403);
+    Ok(())
+}
+
+/// The roles that every space has say nothing of kinds that it defines; those that are
+/// aggregated take up what is labelled for them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn roles_for_custom_kinds_are_aggregated() -> anyhow::Result<()> {
+    let (_server, admin, alice) = people().await?;
+    admin.bind("viewer", "User:alice", "view").await?;
+    assert_eq!(alice.get(FOOS).await?.status, 403);
+    let role = json!({
+        "metadata": {
+            "name": "foos-view",
+            "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"},
+        },
+        "rules": [rule("get,list,watch", "ex.io", "foos")],
+    });
+    make(
+        &admin,
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        &role,
+    )
+    .await?;
+    expect(
+        &alice,
+        &[
+            ("GET", FOOS, 200),
+            ("GET", &at("a"), 200),
+            ("POST", FOOS, 403),
+        ],
+    )
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_done_with_custom_objects_is_written_down() -> anyhow::Result<()> {
+    let log = AuditLog::default();
+    let setup = Setup {
+        audit: Some(Audit::Memory(log.clone())),
+        ..Setup::with_controllers()
+    };
+    let server = TestServer::start_with(setup).await?;
+    let admin = server.tenant("t1").await?;
+    admin.define(&foos_with_all()).await?;
+    let about = |name: Option<&str>, below: Option<&str>| {
+        let mut about = json!({
+            "resource": "foos", "namespace": "default", "apiGroup": "ex.io", "apiVersion": "v1",
+        });
+        for (member, value) in [("name", name), ("subresource", below)] {
+            if let Some(value) = value {
+                about[member] = value.into();
+            }
+        }
+        about
+    };
+    let scale = format!("{}/scale", at("a"));
+    let patch = json!({"spec": {"replicas": 2}});
+    for (answer, verb, wanted) in [
+        (
+            admin.post(FOOS, &foo("a", json!({"replicas": 1}))).await?,
+            "create",
+            about(Some("a"), None),
+        ),
+        (admin.get(FOOS).await?, "list", about(None, None)),
+        (
+            admin.patch(&scale, "merge", &patch).await?,
+            "patch",
+            about(Some("a"), Some("scale")),
+        ),
+        (
+            admin.get(&at("none")).await?,
+            "get",
+            about(Some("none"), None),
+        ),
+        (
+            admin.delete(FOOS).await?,
+            "deletecollection",
+            about(None, None),
+        ),
+    ] {
+        let event = log.event(answer.header("audit-id")).await?;
+        let event: Value = serde_json::from_str(&event)?;
+        assert_eq!(
+            (&event["verb"], &event["objectRef"]),
+            (&json!(verb), &wanted),
+            "{event}"
+        );
+        assert_eq!(event["annotations"]["insula.dev/space"], "t1");
+    }
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! What tests of custom kinds are made of.
+
+use insula_testkit::server::{Answer, Client};
+use serde_json::{Value, json};
+
+use super::{FOOS, foos};
+
+/// The same with everything below an object that there can be.
+pub fn foos_with_all() -> Value {
+    let mut foos = foos();
+    let version = &mut foos["spec"]["versions"][0];
+    version["subresources"] = json!({
+        "status": {},
+        "scale": {
+            "specReplicasPath": ".spec.replicas",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        },
+    });
+    let properties = &mut version["schema"]["openAPIV3Schema"]["properties"];
+    properties["spec"]["properties"]["replicas"] = json!({"type": "integer"});
+    foos
+}
+
+/// Where one of them is.
+pub fn at(name: &str) -> String {
+    format!("{FOOS}/{name}")
+}
+
+/// Creates one, and says what became of it.
+pub async fn make(client: &Client, path: &str, object: &Value) -> anyhow::Result<Value> {
+    let made = client.post(path, object).await?;
+    anyhow::ensure!(made.status == 201, "{}", made.text());
+    Ok(made.json())
+}
+
+/// The texts of the warnings that came with an answer, as they were sent.
+pub fn warnings(answer: &Answer) -> Vec<String> {
+    let all = answer.headers.get_all("warning").iter();
+    all.map(|text| text.to_str().unwrap_or("").to_owned())
+        .collect()
+}
+
+pub fn names(list: &Value) -> Vec<&str> {
+    let items = list["items"].as_array().into_iter().flatten();
+    items
+        .filter_map(|item| item["metadata"]["name"].as_str())
+        .collect()
+}

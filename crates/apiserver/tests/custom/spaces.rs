@@ -1,0 +1,302 @@
+//! One name, defined differently in every space: all at once, and after a restart.
+
+use std::sync::Arc;
+
+use insula_store::Store;
+use insula_store::embedded::{self, Embedded};
+use insula_store::memory::Memory;
+use insula_testkit::server::{Client, DEFINITIONS, Setup, TestServer};
+use serde_json::{Value, json};
+
+use super::foo;
+use super::samples::{make, names};
+
+/// How one space defines `foos.ex.io`.
+struct Way {
+    token: &'static str,
+    scope: &'static str,
+    version: &'static str,
+    /// The one field that its specification has.
+    field: &'static str,
+    of: &'static str,
+}
+
+const WAYS: [Way; 3] = [
+    Way {
+        token: "t1",
+        scope: "Namespaced",
+        version: "v1",
+        field: "text",
+        of: "string",
+    },
+    Way {
+        token: "t2",
+        scope: "Cluster",
+        version: "v1",
+        field: "number",
+        of: "integer",
+    },
+    Way {
+        token: "system",
+        scope: "Namespaced",
+        version: "v2beta1",
+        field: "flag",
+        of: "boolean",
+    },
+];
+
+impl Way {
+    fn definition(&self) -> Value {
+        let mut definition = super::samples::foos_with_all();
+        definition["spec"]["scope"] = self.scope.into();
+        let version = &mut definition["spec"]["versions"][0];
+        version["name"] = self.version.into();
+        let spec = &mut version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+        *spec = json!({"replicas": {"type": "integer"}});
+        spec[self.field] = json!({"type": self.of, "description": format!("As {}.", self.token)});
+        version["additionalPrinterColumns"] = json!([{"name": self.field, "type": self.of, "jsonPath": format!(".spec.{}", self.field)}]);
+        definition
+    }
+
+    fn value(&self) -> Value {
+        match self.of {
+            "string" => json!("a"),
+            "integer" => json!(1),
+            _ => json!(true),
+        }
+    }
+
+    fn path(&self) -> String {
+        let namespace = if self.scope == "Cluster" {
+            ""
+        } else {
+            "namespaces/default/"
+        };
+        format!("/apis/ex.io/{}/{namespace}foos", self.version)
+    }
+
+    fn object(&self, name: &str) -> Value {
+        let mut object = foo(name, json!({self.field: self.value()}));
+        object["apiVersion"] = format!("ex.io/{}", self.version).into();
+        object
+    }
+
+    /// Everything that tells how the space sees its kind.
+    async fn check(&self, client: &Client, wanted: &[&str]) -> anyhow::Result<()> {
+        let who = self.token;
+        let list = client.get(&self.path()).await?.json();
+        assert_eq!(names(&list), wanted, "{who}: {list}");
+        for item in list["items"].as_array().into_iter().flatten() {
+            assert_eq!(item["spec"], json!({self.field: self.value()}), "{who}");
+        }
+        let group = client.get("/apis/ex.io").await?.json();
+        let versions = group["versions"].as_array().cloned().unwrap_or_default();
+        let versions: Vec<_> = versions.iter().map(|one| one["version"].clone()).collect();
+        assert_eq!(versions, [json!(self.version)], "{who}");
+        let resources = client
+            .get(&format!("/apis/ex.io/{}", self.version))
+            .await?
+            .json();
+        assert_eq!(
+            resources["resources"][0]["namespaced"],
+            self.scope != "Cluster",
+            "{who}"
+        );
+        let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        let all = client.accept("/apis", accept).await?.text();
+        let scope = if self.scope == "Cluster" {
+            "Cluster"
+        } else {
+            "Namespaced"
+        };
+        let group = all.split("\"name\":\"ex.io\"").nth(1).unwrap_or("");
+        assert!(
+            group.contains(&format!("\"version\":\"{}\"", self.version)),
+            "{who}: {group}"
+        );
+        assert!(
+            group.contains(&format!("\"scope\":\"{scope}\"")),
+            "{who}: {group}"
+        );
+        let table = client
+            .accept(&self.path(), "application/json;as=Table;v=v1;g=meta.k8s.io")
+            .await?;
+        assert_eq!(
+            table.json()["columnDefinitions"][1]["name"],
+            self.field,
+            "{who}"
+        );
+        let document = client
+            .get(&format!("/openapi/v3/apis/ex.io/{}", self.version))
+            .await?;
+        assert_eq!(document.status, 200, "{who}: {}", document.text());
+        let schemas = &document.json()["components"]["schemas"];
+        let schema = &schemas[format!("io.ex.{}.Foo", self.version)]["properties"]["spec"];
+        let described = &schema["properties"][self.field]["description"];
+        assert_eq!(described, &json!(format!("As {who}.")), "{who}: {schema}");
+        let second = client.get("/openapi/v2").await?.text();
+        for other in &WAYS {
+            let told = format!("As {}.", other.token);
+            assert_eq!(second.contains(&told), other.token == who, "{who}: {told}");
+            assert_eq!(
+                document.text().contains(&told),
+                other.token == who,
+                "{who}: {told}"
+            );
+        }
+        self.refuses_others(client).await
+    }
+
+    /// The kind of each other space is none here.
+    async fn refuses_others(&self, client: &Client) -> anyhow::Result<()> {
+        for other in WAYS.iter().filter(|other| other.token != self.token) {
+            let answer = client
+                .post(
+                    &format!("{}?dryRun=All&fieldValidation=Strict", other.path()),
+                    &other.object("z"),
+                )
+                .await?;
+            let wanted = if other.version == self.version {
+                [400, 404, 405]
+            } else {
+                [404; 3]
+            };
+            assert!(
+                wanted.contains(&answer.status),
+                "{}: {}",
+                self.token,
+                answer.text()
+            );
+            let one = client.get(&format!("{}/{}", other.path(), "a")).await?;
+            let same_place = other.version == self.version && other.scope == self.scope;
+            assert_eq!(
+                one.status == 404,
+                !same_place,
+                "{} {}",
+                self.token,
+                other.path()
+            );
+        }
+        Ok(())
+    }
+}
+
+async fn clients(server: &TestServer) -> anyhow::Result<Vec<Client>> {
+    server.tenant("t1").await?;
+    server.tenant("t2").await?;
+    let mut clients = Vec::new();
+    for way in &WAYS {
+        clients.push(server.client(way.token).await?);
+    }
+    Ok(clients)
+}
+
+/// Defines, uses, starts again, uses on, and takes one away.
+async fn live(
+    store: Arc<dyn Store>,
+    again: impl AsyncFnOnce(Arc<dyn Store>) -> anyhow::Result<Arc<dyn Store>>,
+) -> anyhow::Result<()> {
+    let mut server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
+    let all = clients(&server).await?;
+    let defined = WAYS.iter().zip(&all);
+    futures_util::future::try_join_all(
+        defined.map(|(way, client)| async { client.define(&way.definition()).await }),
+    )
+    .await?;
+    for (way, client) in WAYS.iter().zip(&all) {
+        make(client, &way.path(), &way.object("a")).await?;
+    }
+    for (way, client) in WAYS.iter().zip(&all) {
+        way.check(client, &["a"]).await?;
+    }
+    drop(all);
+    server.stop().await;
+    drop(server);
+    let store = again(store).await?;
+    let server = TestServer::over(store, Setup::with_controllers()).await?;
+    let all = clients(&server).await?;
+    for (way, client) in WAYS.iter().zip(&all) {
+        way.check(client, &["a"]).await?;
+        make(client, &way.path(), &way.object("b")).await?;
+        way.check(client, &["a", "b"]).await?;
+    }
+    // One goes; what the others have is theirs.
+    for gone in 0..WAYS.len() - 1 {
+        let path = format!("{DEFINITIONS}/foos.ex.io");
+        assert_eq!(all[gone].delete(&path).await?.status, 200);
+        all[gone].until_gone(&path).await?;
+        assert_eq!(all[gone].get(&WAYS[gone].path()).await?.status, 404);
+        assert_eq!(all[gone].get("/apis/ex.io").await?.status, 404);
+        for left in gone + 1..WAYS.len() {
+            WAYS[left].check(&all[left], &["a", "b"]).await?;
+        }
+    }
+    let keys = server.keys().await?;
+    let keys: Vec<_> = keys
+        .iter()
+        .filter(|key| key.starts_with("/registry/ex.io/"))
+        .collect();
+    assert_eq!(
+        keys,
+        [
+            "/registry/ex.io/foos/default/a",
+            "/registry/ex.io/foos/default/b"
+        ]
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn i15_one_name_is_defined_differently_in_every_space() -> anyhow::Result<()> {
+    live(Arc::new(Memory::new()), async |store| Ok(store)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn i15_the_same_on_disk_across_a_restart() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().to_owned();
+    let open = async || -> anyhow::Result<Arc<dyn Store>> {
+        let opened = Embedded::open(path.clone(), embedded::Options::default()).await?;
+        let store: Arc<dyn Store> = Arc::new(opened);
+        Ok(store)
+    };
+    live(open().await?, async |store| {
+        drop(store);
+        open().await
+    })
+    .await
+}
+
+/// What tenants define is known to the system where it asks for one space, and only there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_kinds_of_a_tenant_are_found_in_its_space() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let all = clients(&server).await?;
+    let system = &all[2];
+    for (way, client) in WAYS.iter().zip(&all).take(2) {
+        client.define(&way.definition()).await?;
+        make(client, &way.path(), &way.object("own")).await?;
+    }
+    for path in [
+        "/apis/ex.io/v1/tenants/all/foos",
+        "/apis/ex.io/v1/namespaces/default/foos",
+        "/apis/ex.io/v1/foos",
+        "/apis/ex.io",
+    ] {
+        assert_eq!(system.get(path).await?.status, 404, "{path}");
+    }
+    for (path, spec) in [
+        ("/apis/ex.io/v1/tenants/t2/foos", json!({"number": 1})),
+        ("/tenants/t2/apis/ex.io/v1/foos", json!({"number": 1})),
+        ("/tenants/t1/apis/ex.io/v1/foos", json!({"text": "a"})),
+        (
+            "/apis/ex.io/v1/tenants/t1/namespaces/default/foos",
+            json!({"text": "a"}),
+        ),
+    ] {
+        let list = system.get(path).await?.json();
+        assert_eq!(names(&list), ["own"], "{path}");
+        assert_eq!(list["items"][0]["spec"], spec, "{path}");
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! Definitions as large and as odd as a request can be are judged on a small stack, in
+//! bounded time and memory.
+
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+use std::time::{Duration, Instant};
+
+use insula_custom::definition;
+use insula_kinds::Object;
+use serde_json::{Value, json};
+
+/// What a thread of a server has at least.
+const STACK: usize = 2 << 20;
+/// A third of what a request can hold, because debug builds are slow.
+const REQUEST: usize = 1 << 20;
+/// In a debug build on a machine that does other things as well. Without bounds most of
+/// these take minutes, or all memory.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn definition(schema: Value) -> Value {
+    let mut definition = json!({
+        "metadata": {"name": "foos.ex.io"},
+        "spec": {
+            "group": "ex.io",
+            "scope": "Namespaced",
+            "names": {"plural": "foos", "singular": "foo", "kind": "Foo", "listKind": "FooList"},
+            "conversion": {"strategy": "None"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {}}],
+        },
+    });
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema;
+    definition
+}
+
+/// As many members as fit into a request, each made by `each`.
+fn fill(each: impl Fn(usize) -> (String, Value)) -> Value {
+    let (mut members, mut size, mut length) = (Object::new(), 0, 0);
+    for index in 0.. {
+        let (name, value) = each(index);
+        // Values are alike, so that the first tells the size of all.
+        if index == 0 {
+            length = value.to_string().len();
+        }
+        size += name.len() + length + 4;
+        if size > REQUEST {
+            break;
+        }
+        members.insert(name, value);
+    }
+    Value::Object(members)
+}
+
+/// A chain of objects as deep as a request can be, with `bottom` at its end.
+fn chain(name: &str, bottom: Value, around: impl Fn(Value) -> Value) -> Value {
+    (0..55).fold(bottom, |inner, _| around(holding(name, inner)))
+}
+
+/// An object with one property. It is not copied, which would take most of the time.
+fn holding(name: &str, property: Value) -> Value {
+    let mut schema = json!({"type": "object", "properties": {}});
+    schema["properties"][name] = property;
+    schema
+}
+
+fn with(mut schema: Value, name: &str, value: Value) -> Value {
+    schema[name] = value;
+    schema
+}
+
+/// Judges it as a new definition and as a change; says how many errors each had.
+fn judge(what: &str, body: Value) -> (usize, usize) {
+    let what = what.to_owned();
+    let judged = std::thread::Builder::new()
+        .stack_size(STACK)
+        .spawn(move || {
+            let began = Instant::now();
+            let mut object = body.as_object().cloned().unwrap_or_default();
+            definition::prepare_create(&mut object);
+            let created = definition::create(&object);
+            let mut changed = object.clone();
+            definition::prepare_update(&object, &mut changed);
+            let updated = definition::update(&object, &changed);
+            let size: usize = [&created, &updated]
+                .iter()
+                .flat_map(|verdict| &verdict.errors)
+                .map(|error| error.field.len() + error.body.len())
+                .sum();
+            assert!(size < 12 << 20, "{what}: {size} bytes of errors");
+            assert!(began.elapsed() < DEADLINE, "{what}: {:?}", began.elapsed());
+            (created.errors.len(), updated.errors.len())
+        });
+    judged.unwrap().join().unwrap()
+}
+
+#[test]
+fn wide_schemas_are_judged() {
+    let text = |_| json!({"type": "string"});
+    let wide = |each: &dyn Fn(usize) -> Value| {
+        let properties = fill(|index| (format!("p{index}"), each(index)));
+        with(json!({"type": "object"}), "properties", properties)
+    };
+    assert_eq!(judge("right", definition(wide(&text))), (0, 0));
+    let (errors, _) = judge("wrong", definition(wide(&|_| json!({}))));
+    assert!(errors > 1000, "{errors}");
+    let ruled = |_| json!({"type": "string", "maxLength": 1, "x-kubernetes-validations": [{"rule": "self == 'a'"}]});
+    assert_eq!(judge("rules", definition(wide(&ruled))), (0, 0));
+    let default = |_| json!({"type": "string", "default": "a"});
+    assert_eq!(judge("defaults", definition(wide(&default))), (0, 0));
+    let (errors, _) = judge(
+        "wrong defaults",
+        definition(wide(&|_| json!({"type": "string", "default": 1}))),
+    );
+    assert!(errors > 1000, "{errors}");
+}
+
+#[test]
+fn deep_schemas_are_judged() {
+    let wide = fill(|index| (format!("p{index}"), json!({"type": "string"})));
+    let wide = || with(json!({"type": "object"}), "properties", wide.clone());
+    let rules = json!([{"rule": "true"}]);
+    let ruled = |schema| with(schema, "x-kubernetes-validations", rules.clone());
+    for name in ["a", "a b"] {
+        let schema = chain(name, wide(), ruled);
+        judge(&format!("rules at every level, {name}"), definition(schema));
+    }
+    let defaulted = |schema| with(schema, "default", json!({}));
+    let schema = chain("a", wide(), defaulted);
+    judge("defaults at every level", definition(schema));
+    let broken = |schema| with(schema, "type", json!(""));
+    judge("nothing typed", definition(chain("a", wide(), broken)));
+    let junctors = |schema| {
+        with(
+            json!({"type": "object"}),
+            "allOf",
+            Value::Array(vec![schema]),
+        )
+    };
+    judge("junctors", definition(chain("a", wide(), junctors)));
+}
+
+#[test]
+fn long_names_are_not_repeated_without_end() {
+    let long = "a".repeat(1 << 20);
+    let wide = fill(|index| (format!("p{index}"), json!({})));
+    let mut members = wide.as_object().cloned().unwrap_or_default();
+    let half = members.len() / 2;
+    members = members.into_iter().take(half).collect();
+    let inner = json!({"type": "object", "properties": members});
+    let schema = json!({"type": "object", "properties": {long.clone(): inner}});
+    judge("wrong below a long name", definition(schema));
+    let wide: Object = members
+        .into_iter()
+        .map(|(name, _)| (name, json!({"type": "object"})))
+        .collect();
+    let inner = json!({"type": "object", "properties": wide});
+    let rules = json!([{"rule": "true"}]);
+    let schema =
+        json!({"type": "object", "properties": {long: inner}, "x-kubernetes-validations": rules});
+    judge("types below a long name", definition(schema));
+}
+
+#[test]
+fn long_lists_are_judged() {
+    let list =
+        |count: usize, each: &dyn Fn(usize) -> Value| -> Value { (0..count).map(each).collect() };
+    let schema = || json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    let mut many = definition(schema());
+    many["spec"]["versions"] = list(7_000, &|index| {
+        json!({"name": format!("v{index}"), "served": true, "storage": index == 0,
+               "schema": {"openAPIV3Schema": {"type": "object"}}})
+    });
+    assert_eq!(judge("versions", many.clone()), (0, 0));
+    many["spec"]["versions"] = list(7_000, &|index| {
+        json!({"name": "v1", "storage": true,
+               "schema": {"openAPIV3Schema": {"type": "object", "description": format!("{index}")}}})
+    });
+    judge("versions of one name", many);
+    let mut many = definition(schema());
+    many["spec"]["names"]["shortNames"] = list(100_000, &|_| json!("-"));
+    judge("short names", many);
+    let mut many = definition(schema());
+    many["spec"]["versions"][0]["selectableFields"] = list(30_000, &|_| json!({"jsonPath": ".a"}));
+    judge("selectable fields", many);
+    let keys = json!({"type": "object", "properties": {"a": {
+        "type": "array", "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": list(100_000, &|_| json!("z")),
+        "items": {"type": "object", "properties": {"k": {"type": "string"}}},
+    }}});
+    judge("keys", definition(keys));
+    let rules = with(
+        schema(),
+        "x-kubernetes-validations",
+        list(
+            30_000,
+            &|_| json!({"rule": "has(self.a)", "fieldPath": ".a", "messageExpression": "'a'"}),
+        ),
+    );
+    judge("rules", definition(rules));
+    let branches = json!({"type": "object", "properties": {"a": {
+        "type": "array", "default": list(1000, &|_| json!("a")),
+        "items": {"type": "string", "allOf": list(100_000, &|_| json!({"minLength": 1}))},
+    }}});
+    judge("branches", definition(branches));
+}
