@@ -56,6 +56,41 @@ pub struct Act<'a> {
     pub dry_run: bool,
     /// The options of a deletion, which has a body of its own.
     pub options: Option<&'a Object>,
+    /// What is written, if it is not the object or a part of it.
+    pub body: Option<Body>,
+}
+
+/// What is written to a subresource that takes something else than its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Body {
+    /// Its group.
+    pub group: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// Its kind.
+    pub kind: &'static str,
+}
+
+impl Body {
+    /// What says how large something is.
+    pub const SCALE: Self = Self::new("autoscaling", "v1", "Scale");
+
+    /// What removes a pod politely.
+    pub const EVICTION: Self = Self::new("policy", "v1", "Eviction");
+
+    /// What says where a pod runs.
+    pub const BINDING: Self = Self::new("", "v1", "Binding");
+
+    /// What asks for a token.
+    pub const TOKEN: Self = Self::new("authentication.k8s.io", "v1", "TokenRequest");
+
+    const fn new(group: &'static str, version: &'static str, kind: &'static str) -> Self {
+        Self {
+            group,
+            version,
+            kind,
+        }
+    }
 }
 
 /// A webhook, and the space whose configuration it is in.
@@ -116,6 +151,16 @@ pub async fn mutate(
         *object = mutated;
     }
     Ok(changed)
+}
+
+/// Asks everybody about something that is not stored: what is written below an object.
+///
+/// # Errors
+///
+/// If somebody does not admit the request, or cannot be asked and must be.
+pub async fn admit(act: &Act<'_>, body: &mut Object) -> Result<()> {
+    mutate(act, Some(body), None).await?;
+    validate(act, Some(body), None).await
 }
 
 /// Asks those who may only admit or refuse it.
@@ -181,6 +226,18 @@ impl<'a> Act<'a> {
             operation,
             dry_run: false,
             options: None,
+            body: None,
+        }
+    }
+
+    /// The same for what is written below it.
+    #[must_use]
+    pub fn below(self, subresource: &'a str, body: Body, dry_run: bool) -> Self {
+        Self {
+            subresource: Some(subresource),
+            body: Some(body),
+            dry_run,
+            ..self
         }
     }
 
@@ -239,10 +296,22 @@ impl<'a> Act<'a> {
                 groups: principal.groups.clone(),
                 extra: insula_extra(principal),
             },
-            target: target_of(self.kind),
+            target: self.target(),
             namespace: namespace.map(|namespace| namespace.tree()),
             options: self.options(),
         }
+    }
+
+    fn target(&self) -> Target {
+        let mut target = target_of(self.kind);
+        if let Some(body) = self.body {
+            target.kind = GroupVersionKind {
+                group: body.group.to_owned(),
+                version: body.version.to_owned(),
+                kind: body.kind.to_owned(),
+            };
+        }
+        target
     }
 
     fn options(&self) -> Value {
@@ -297,7 +366,7 @@ impl<'a> Act<'a> {
         versions: &Versions<'_>,
     ) -> Result<Option<Target>> {
         let request = self.request(frame);
-        let served = Equivalents(self.kind);
+        let served = Equivalents::of(self);
         let namespace = frame.namespace.as_ref();
         let matched = hook
             .webhook

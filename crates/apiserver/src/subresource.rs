@@ -10,6 +10,8 @@ mod scale;
 use bytes::Bytes;
 use insula_core::Verb;
 
+pub use scale::{current_scale, put_scale};
+
 use crate::answer::Answer;
 use crate::authorize::Granted;
 use crate::intake::Sent;

@@ -60,7 +60,7 @@ impl Asked<'_> {
         let request = self.act.request(self.frame);
         let subject = self.versions.judged();
         let namespace = self.frame.namespace.as_ref();
-        let served = Equivalents(self.act.kind);
+        let served = Equivalents::of(self.act);
         let matched = self.policy.matches(&request, subject, namespace, &served);
         let target = match matched {
             Ok(Some(target)) => target,

@@ -3,7 +3,7 @@
 use insula_admission::{GroupVersionResource, Served as ServedAs, Subject, Target};
 use insula_kinds::{Object, Value, convert, decode, kinds};
 
-use super::{Act, target_of};
+use super::{Act, Body, target_of};
 use crate::form;
 use crate::intake;
 use crate::registry::Registry;
@@ -18,6 +18,8 @@ pub(super) struct Versions<'a> {
     judged: Served,
     object: Option<Object>,
     old: Option<&'a Object>,
+    /// It is something else than an object of the kind.
+    body: Option<Body>,
 }
 
 /// What is written, in one version and in full.
@@ -27,18 +29,26 @@ pub(super) struct Shown {
 }
 
 /// As what else objects of a kind are served.
-pub(super) struct Equivalents<'a>(pub &'a Served);
+pub(super) struct Equivalents<'a>(Option<&'a Served>);
+
+impl<'a> Equivalents<'a> {
+    /// What is written below an object is known by one name only.
+    pub fn of(act: &Act<'a>) -> Self {
+        Self(Some(act.kind).filter(|_| act.body.is_none()))
+    }
+}
 
 impl ServedAs for Equivalents<'_> {
     fn equivalents(&self, _: &GroupVersionResource, _: &str) -> Vec<Target> {
         match self.0 {
-            Served::BuiltIn(id) => {
+            None => Vec::new(),
+            Some(Served::BuiltIn(id)) => {
                 let storage = kinds().get(*id).storage();
                 let all = kinds().iter().map(|(_, kind)| kind);
                 let same = all.filter(|kind| kind.storage() == storage);
                 same.map(target_of).collect()
             }
-            Served::Custom(custom) => {
+            Some(Served::Custom(custom)) => {
                 let versions = custom.defined().definition().versions.iter();
                 let served = versions.filter(|version| version.served);
                 served.map(|version| target_of(&version.kind)).collect()
@@ -68,6 +78,7 @@ impl<'a> Versions<'a> {
             judged: rules::judged_as(act.kind),
             object: object.cloned(),
             old,
+            body: act.body,
         }
     }
 
@@ -81,6 +92,13 @@ impl<'a> Versions<'a> {
 
     /// In another version, in full.
     pub async fn shown(&self, target: &Target) -> Result<Shown> {
+        if let Some(body) = self.body {
+            let whole = |object: &Object| named(body, object.clone());
+            return Ok(Shown {
+                object: self.object.as_ref().map(whole),
+                old: self.old.map(whole),
+            });
+        }
         let version = self.version(target)?;
         let mut shown = Shown {
             object: None,
@@ -97,6 +115,11 @@ impl<'a> Versions<'a> {
 
     /// Takes what somebody made of the object in that version. Says whether it changed.
     pub async fn take(&mut self, target: &Target, tree: Value) -> Result<bool> {
+        if let (Some(body), Value::Object(tree)) = (self.body, &tree) {
+            let before = self.object.replace(tree.clone());
+            let whole = before.map(|before| named(body, before));
+            return Ok(whole.as_ref() != Some(tree));
+        }
         let version = self.version(target)?;
         let object = read(&version, tree)?;
         let object = match (&version, &self.judged) {
@@ -145,6 +168,14 @@ impl<'a> Versions<'a> {
         // It was just written.
         serde_json::from_slice(&text).map_err(Refusal::internal)
     }
+}
+
+/// With what it is.
+fn named(body: Body, mut object: Object) -> Object {
+    let version = insula_kinds::api_version(body.group, body.version);
+    object.insert("apiVersion".to_owned(), version.into());
+    object.insert("kind".to_owned(), body.kind.into());
+    object
 }
 
 /// An object from its full form, with what is missing filled in.

@@ -1,11 +1,13 @@
 //! Asking for a token: `TokenRequest`.
 
 use http::StatusCode;
+use insula_admission::Operation;
 use insula_kinds::{FieldError, Object, TypeId, Value, kinds, types};
 use serde_json::json;
 use uuid::Uuid;
 
 use super::Issuer;
+use crate::admit::{self, Act, Body};
 use crate::answer::Answer;
 use crate::authorize::Granted;
 use crate::intake::{self, Expected, Sent};
@@ -40,6 +42,15 @@ pub async fn request(
     let mut written = intake::read(sent, expected(), options.validation)?;
     let issuer = app.accounts.as_ref().map(|accounts| &accounts.issuer);
     let issuer = issuer.ok_or_else(|| Refusal::internal("no service-account key is configured"))?;
+    let act = Act::new(
+        &app.registry,
+        granted,
+        Operation::Create,
+        &path.kind,
+        &address,
+    );
+    let act = act.below("token", Body::TOKEN, options.dry_run);
+    admit::admit(&act, &mut written.object).await?;
     check_names(&written.object, &address, uid)?;
     let mut wanted = Wanted::read(&written.object, issuer)?;
     if let Some(asked) = wanted.shorten() {

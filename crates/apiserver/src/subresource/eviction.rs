@@ -1,10 +1,12 @@
 //! What a drain does to pods: it deletes them, as far as their budgets allow.
 
+use insula_admission::Operation;
 use insula_kinds::selector::LabelSelector;
 use insula_kinds::{Kind, Object, Value, kinds, time, types};
 use serde_json::json;
 
 use super::pod::{pod_of, succeeded};
+use crate::admit::{self, Act, Body};
 use crate::answer::Answer;
 use crate::authorize::Granted;
 use crate::intake::{self, Expected, Sent};
@@ -27,8 +29,17 @@ pub async fn evict(
     sent: &Sent,
 ) -> Result<Answer> {
     let options = WriteOptions::read(query, "CreateOptions")?;
-    let written = intake::read(sent, expected(), options.validation)?;
+    let mut written = intake::read(sent, expected(), options.validation)?;
     let address = pod_of(granted, &written.object)?;
+    let act = Act::new(
+        &app.registry,
+        granted,
+        Operation::Create,
+        &address.kind,
+        &address,
+    );
+    let act = act.below("eviction", Body::EVICTION, options.dry_run);
+    admit::admit(&act, &mut written.object).await?;
     let mut delete = match written.object.get("deleteOptions") {
         Some(Value::Object(inner)) => DeleteOptions::read(
             &Query::default(),

@@ -1,9 +1,11 @@
 //! What a scheduler does to pods.
 
 use http::StatusCode;
+use insula_admission::Operation;
 use insula_kinds::{Object, Value, kinds, prepare, time};
 use serde_json::json;
 
+use crate::admit::{self, Act, Body};
 use crate::answer::Answer;
 use crate::authorize::Granted;
 use crate::intake::{self, Sent};
@@ -25,8 +27,17 @@ pub async fn bind(
 ) -> Result<Answer> {
     let options = WriteOptions::read(query, "CreateOptions")?;
     let binding = kinds().get(core_kind("bindings"));
-    let written = intake::read(sent, binding.into(), options.validation)?;
+    let mut written = intake::read(sent, binding.into(), options.validation)?;
     let address = pod_of(granted, &written.object)?;
+    let act = Act::new(
+        &app.registry,
+        granted,
+        Operation::Create,
+        &address.kind,
+        &address,
+    );
+    let act = act.below("binding", Body::BINDING, options.dry_run);
+    admit::admit(&act, &mut written.object).await?;
     let target = written
         .object
         .get("target")

@@ -115,14 +115,7 @@ async fn change(
                 return Err(Refusal::modified(kind, &address.name));
             }
         }
-        match paths(kind) {
-            // It is judged with the object that it is put into.
-            Some(paths) => paths.put(&mut object, &wanted).map_err(refuse)?,
-            None => {
-                let replicas = replicas(&wanted, &address.name)?;
-                prepare::apply_scale(kind, &mut object, replicas);
-            }
-        }
+        put_scale(kind, &mut object, &wanted, &address.name)?;
         Ok(Modified { object, warnings })
     })
     .await?;
@@ -151,8 +144,21 @@ fn paths(kind: &Served) -> Option<&ScalePaths> {
     kind.custom()?.version().scale.as_ref()
 }
 
+/// Makes something as large as the scale says.
+pub fn put_scale(kind: &Served, object: &mut Object, scale: &Object, name: &str) -> Result<()> {
+    match paths(kind) {
+        // It is judged with the object that it is put into.
+        Some(paths) => paths.put(object, scale).map_err(refuse)?,
+        None => {
+            let replicas = replicas(scale, name)?;
+            prepare::apply_scale(kind, object, replicas);
+        }
+    }
+    Ok(())
+}
+
 /// The scale that a change begins with.
-fn current_scale(kind: &Served, object: &Object) -> Result<Object> {
+pub fn current_scale(kind: &Served, object: &Object) -> Result<Object> {
     match paths(kind) {
         Some(paths) => paths.current(object).map_err(refuse),
         None => prepare::scale_of(kind, object).ok_or_else(Refusal::no_such_resource),

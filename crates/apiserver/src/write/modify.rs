@@ -19,6 +19,7 @@ use crate::publish;
 use crate::registry::{Address, Registry};
 use crate::served::Served;
 use crate::status::{Refusal, Result};
+use crate::subresource::{current_scale, put_scale};
 
 /// What is to be changed, and how.
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +54,12 @@ impl<'a> Modify<'a> {
 }
 
 impl<'a> Modify<'a> {
-    /// As those see it who admit it; nothing if it is the server itself.
+    /// As those see it who admit it; nothing if it is the server itself, or was admitted
+    /// before as something else.
     fn act(&self, registry: &'a Registry) -> Option<Act<'a>> {
+        if self.subresource == Some("binding") {
+            return None;
+        }
         let mut act = Act::new(
             registry,
             self.by?,
@@ -64,7 +69,8 @@ impl<'a> Modify<'a> {
         );
         act.subresource = self.subresource;
         act.dry_run = self.dry_run;
-        Some(act)
+        act.body = (self.subresource == Some("scale")).then_some(admit::Body::SCALE);
+        act.concerns_anybody().then_some(act)
     }
 }
 
@@ -184,7 +190,7 @@ async fn settle(
     settle_metadata(request, &old, &mut new)?;
     let act = request.act(registry);
     if let Some(act) = &act
-        && admit::mutate(act, Some(&mut new), Some(&old)).await?
+        && mutate(act, &old, &mut new).await?
     {
         settle_metadata(request, &old, &mut new)?;
     }
@@ -203,7 +209,7 @@ async fn settle(
         return Err(Refusal::invalid(kind, name, &verdict.errors).warned(warnings));
     }
     if let Some(act) = &act {
-        admit::validate(act, Some(&new), Some(&old)).await?;
+        validate(act, &old, &new).await?;
     }
     let withdraws = publish::is_withdrawal(request.address, &old, &new);
     if withdraws {
@@ -254,6 +260,30 @@ async fn settle(
         }
         Outcome::Conflict(conflict) => Ok(Attempt::Lost(conflict.revision)),
     }
+}
+
+/// Lets others change it who may. Of something that is scaled they see the scale.
+async fn mutate(act: &Act<'_>, old: &Object, new: &mut Object) -> Result<bool> {
+    if act.body.is_none() {
+        return admit::mutate(act, Some(new), Some(old)).await;
+    }
+    let before = current_scale(act.kind, old)?;
+    let mut scale = current_scale(act.kind, new)?;
+    let changed = admit::mutate(act, Some(&mut scale), Some(&before)).await?;
+    if changed {
+        put_scale(act.kind, new, &scale, act.name)?;
+    }
+    Ok(changed)
+}
+
+/// Lets others judge it.
+async fn validate(act: &Act<'_>, old: &Object, new: &Object) -> Result<()> {
+    if act.body.is_none() {
+        return admit::validate(act, Some(new), Some(old)).await;
+    }
+    let before = current_scale(act.kind, old)?;
+    let scale = current_scale(act.kind, new)?;
+    admit::validate(act, Some(&scale), Some(&before)).await
 }
 
 /// Whether the object is the one, and in the version, that the caller means.

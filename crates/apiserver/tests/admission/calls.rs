@@ -265,3 +265,83 @@ async fn a_service_of_the_space_is_called() -> anyhow::Result<()> {
     assert_eq!(webhook.heard()[0].path, "/p?timeout=10s");
     Ok(())
 }
+
+#[tokio::test]
+async fn what_is_written_below_an_object_is_shown_as_what_it_is() -> anyhow::Result<()> {
+    let webhook = FakeWebhook::start(Reply::Allow).await?;
+    let all = json!({"rules": [{
+        "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"],
+        "resources": ["deployments/scale", "pods/eviction", "pods/binding", "serviceaccounts/token"],
+    }]});
+    let (_server, client) = hooked("mutating", &webhook, all).await?;
+    let spec = json!({
+        "replicas": 1, "selector": {"matchLabels": {"a": "b"}},
+        "template": {
+            "metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        },
+    });
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let deployment = json!({"metadata": {"name": "d"}, "spec": spec});
+    assert_eq!(client.post(deployments, &deployment).await?.status, 201);
+    let path = format!("{deployments}/d/scale");
+    webhook.answer(Reply::Patch(json!([
+        {"op": "replace", "path": "/spec/replicas", "value": 7},
+    ])));
+    let scaled = client
+        .patch(&path, "merge", &json!({"spec": {"replicas": 3}}))
+        .await?;
+    assert_eq!(scaled.json()["spec"]["replicas"], 7, "{}", scaled.text());
+    webhook.answer(Reply::Allow);
+    let pods = "/api/v1/namespaces/default/pods";
+    for name in ["p", "q"] {
+        let pod = json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        assert_eq!(client.post(pods, &pod).await?.status, 201);
+    }
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+    assert_eq!(
+        client
+            .post(&format!("{pods}/p/binding"), &binding)
+            .await?
+            .status,
+        201
+    );
+    let eviction =
+        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "q"}});
+    assert_eq!(
+        client
+            .post(&format!("{pods}/q/eviction"), &eviction)
+            .await?
+            .status,
+        201
+    );
+    let token = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    assert_eq!(client.post(token, &json!({"spec": {}})).await?.status, 201);
+    let heard = webhook.heard();
+    let shown: Vec<_> = heard
+        .iter()
+        .map(|heard| {
+            let request = &heard.body["request"];
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            assert_eq!(request["object"]["kind"], request["kind"]["kind"]);
+            [
+                text(&request["operation"]),
+                text(&request["resource"]["resource"]),
+                text(&request["subResource"]),
+                text(&request["object"]["apiVersion"]),
+                text(&request["kind"]["kind"]),
+                text(&request["name"]),
+            ]
+            .join(" ")
+        })
+        .collect();
+    let expected = [
+        "UPDATE deployments scale autoscaling/v1 Scale d",
+        "CREATE pods binding v1 Binding p",
+        "CREATE pods eviction policy/v1 Eviction q",
+        "CREATE serviceaccounts token authentication.k8s.io/v1 TokenRequest default",
+    ];
+    assert_eq!(shown, expected);
+    assert_eq!(heard[0].body["request"]["oldObject"]["spec"]["replicas"], 1);
+    Ok(())
+}
