@@ -15,6 +15,7 @@ use insula_apiserver::status::Result;
 use insula_apiserver::write::{Modified, Modify, modify};
 use insula_core::Space;
 use insula_custom::condition::{self, Condition};
+use insula_custom::definition::has_unsound_ca;
 use insula_custom::names::{Names, accept};
 use insula_custom::{approval, set_condition};
 use insula_kinds::{Object, Value, time};
@@ -65,6 +66,7 @@ async fn introduce(registry: &Registry, address: &Address, definition: &Object) 
     let obstacle = obstacle(registry, address, definition);
     let named = accepted.condition.holds;
     let established = match (named, &obstacle) {
+        (true, None) if has_unsound_ca(definition) => Some(Condition::invalid_ca_bundle()),
         (true, None) => Some(Condition::established()),
         (true, Some(obstacle)) => Some(obstacle.clone()),
         (false, _) => condition::establishing(definition, false),

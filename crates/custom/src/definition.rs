@@ -42,6 +42,7 @@ use crate::approval::{self, ANNOTATION, Approval};
 use crate::condition::{ESTABLISHED, holds};
 use form::Form;
 use place::{Place, Report};
+use props::Props;
 use terms::Terms;
 
 /// How deep a definition may be, which is more than a request can be.
@@ -92,6 +93,12 @@ pub fn update_status(old: &Object, new: &Object) -> Verdict {
     metadata.into_iter().for_each(|error| report.push(error));
     status::judge_names(new, &mut report);
     verdict(report, Vec::new)
+}
+
+/// Whether the webhook of a definition has certificates that cannot be read: then nobody can be
+/// trusted to convert its objects.
+pub fn has_unsound_ca(definition: &Object) -> bool {
+    conversion::has_unsound_ca(Props::of(definition.get("spec")))
 }
 
 /// What is asked of every definition after its specification.
