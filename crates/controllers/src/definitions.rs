@@ -15,6 +15,7 @@ use insula_apiserver::status::Result;
 use insula_apiserver::write::{Modified, Modify, modify};
 use insula_core::{Revision, Space};
 use insula_custom::condition::{self, Condition};
+use insula_custom::definition::has_sound_ca;
 use insula_custom::names::{Names, accept};
 use insula_custom::{approval, set_condition};
 use insula_kinds::{Object, Value, time};
@@ -115,7 +116,7 @@ fn obstacle(registry: &Registry, address: &Address, definition: &Object) -> Opti
     if condition::holds(definition, condition::ESTABLISHED) {
         return None;
     }
-    if !insula_custom::definition::has_sound_ca(definition) {
+    if !has_sound_ca(definition) {
         return Some(Condition::invalid_ca_bundle());
     }
     if address.space.is_system() {

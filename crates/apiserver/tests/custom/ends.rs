@@ -1,8 +1,11 @@
 //! What is left of objects when what they were in is gone: nothing.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use insula_testkit::server::{Client, DEFINITIONS, TestServer};
+use insula_store::Store;
+use insula_store::memory::Memory;
+use insula_testkit::server::{Client, DEFINITIONS, Setup, TestServer};
 use serde_json::{Value, json};
 
 use super::samples::{at, make, names};
@@ -205,5 +208,98 @@ async fn a_namespace_takes_its_custom_objects_along() -> anyhow::Result<()> {
         (refused.status, refused.message()),
         (404, "namespaces \"n\" not found".to_owned())
     );
+    Ok(())
+}
+
+/// Creates until it is told that it cannot.
+async fn keep_creating(client: &Client, prefix: &str) -> anyhow::Result<u32> {
+    for number in 0.. {
+        let made = client
+            .post(FOOS, &foo(&format!("{prefix}{number}"), json!({})))
+            .await?;
+        match made.status {
+            201 => {}
+            403 | 404 => return Ok(number),
+            _ => anyhow::bail!("{}", made.text()),
+        }
+    }
+    Ok(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_comes_about_while_its_definition_goes() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    let other = server.tenant("t2").await?;
+    other.define(&foos()).await?;
+    make(&other, FOOS, &foo("kept", json!({}))).await?;
+    for _ in 0..3 {
+        client.define(&foos()).await?;
+        let definition = format!("{DEFINITIONS}/foos.ex.io");
+        let end = async {
+            while client.get(&at("a5")).await?.status != 200 {
+                tokio::task::yield_now().await;
+            }
+            client.delete(&definition).await
+        };
+        let (a, b, end) = tokio::try_join!(
+            keep_creating(&client, "a"),
+            keep_creating(&client, "b"),
+            end
+        )?;
+        assert!(
+            a > 5 && b > 0 && end.status == 200,
+            "{a} {b} {}",
+            end.text()
+        );
+        client.until_gone(&definition).await?;
+        let keys = server.keys().await?;
+        let left = keys
+            .iter()
+            .filter(|key| key.starts_with("/registry/ex.io/"));
+        assert_eq!(
+            left.collect::<Vec<_>>(),
+            ["/registry/ex.io/foos/t2/default/kept"]
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_going_goes_on_after_a_restart() -> anyhow::Result<()> {
+    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let mut server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
+    let client = server.tenant("t1").await?;
+    fill(&client).await?;
+    let mut held = foo("held", json!({}));
+    held["metadata"]["finalizers"] = json!(["ex.io/hold"]);
+    make(&client, FOOS, &held).await?;
+    let definition = format!("{DEFINITIONS}/foos.ex.io");
+    assert_eq!(client.delete(&definition).await?.status, 200);
+    // A second one waits for its names.
+    let mut heir =
+        insula_testkit::server::definition("ex.io", "bars", "Foo", json!({"type": "object"}));
+    heir["spec"]["names"]["singular"] = "bar".into();
+    assert_eq!(client.post(DEFINITIONS, &heir).await?.status, 201);
+    client
+        .until_defined("bars.ex.io", "NamesAccepted", "False")
+        .await?;
+    server.stop().await;
+    drop(server);
+    let server = TestServer::over(store, Setup::with_controllers()).await?;
+    let client = server.client("t1").await?;
+    client.until_gone(&at("a")).await?;
+    assert_eq!(names(&client.get(FOOS).await?.json()), ["held"]);
+    assert_eq!(
+        client.post(FOOS, &foo("more", json!({}))).await?.status,
+        403
+    );
+    let free = json!({"metadata": {"finalizers": null}});
+    assert_eq!(client.patch(&at("held"), "merge", &free).await?.status, 200);
+    client.until_gone(&definition).await?;
+    client
+        .until_defined("bars.ex.io", "Established", "True")
+        .await?;
+    assert_eq!(names(&client.get(WIDGETS).await?.json()), ["a", "b", "c"]);
     Ok(())
 }

@@ -292,3 +292,35 @@ async fn a_definition_that_was_never_served_goes_at_once() -> anyhow::Result<()>
     assert_eq!(client.get(&at("a")).await?.status, 200);
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_converts_must_be_somebody_that_can_be_trusted() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    let mut definition = foos();
+    let client_config = json!({"url": "https://ex.io/convert", "caBundle": "bm90IGEgY2VydA=="});
+    definition["spec"]["conversion"] = json!({
+        "strategy": "Webhook",
+        "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": client_config},
+    });
+    assert_eq!(client.post(DEFINITIONS, &definition).await?.status, 201);
+    let invalid = json!([
+        "False",
+        "InvalidCABundle",
+        "The conversion webhook CABundle is invalid"
+    ]);
+    until_said(&client, "foos.ex.io", "Established", &invalid).await?;
+    assert_eq!(client.get(FOOS).await?.status, 404);
+    let patch = json!({"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": null}}}}});
+    let path = format!("{DEFINITIONS}/foos.ex.io");
+    assert_eq!(client.patch(&path, "merge", &patch).await?.status, 200);
+    client
+        .until_defined("foos.ex.io", "Established", "True")
+        .await?;
+    assert_eq!(client.get(FOOS).await?.status, 200);
+    // From here on it is refused.
+    let patch = json!({"spec": {"conversion": {"webhook": {"clientConfig": client_config}}}});
+    let refused = client.patch(&path, "merge", &patch).await?;
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    Ok(())
+}
