@@ -164,7 +164,11 @@ fn what_was_wrong_before_may_stay_wrong() {
     let found = updated(VALIDATING, twice.clone(), hooks(&[old, changed]));
     assert_eq!(found.len(), 2, "{found:?}");
     let (right, wrong) = (hook(json!({})), hook(json!({"sideEffects": "Unknown"})));
-    let found = updated(VALIDATING, hooks(&[right]), hooks(std::slice::from_ref(&wrong)));
+    let found = updated(
+        VALIDATING,
+        hooks(&[right]),
+        hooks(std::slice::from_ref(&wrong)),
+    );
     let why = "webhooks[0].sideEffects: Unsupported value: \"Unknown\": supported values: \"None\", \"NoneOnDryRun\"";
     assert_eq!(found, [why]);
     let some = hook(json!({"sideEffects": "Other"}));
