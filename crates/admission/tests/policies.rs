@@ -302,7 +302,7 @@ fn variables_that_lie_too_deep_in_each_other_overflow_nothing() {
     for index in 1..250 {
         let below = index - 1;
         variables.push(json!({
-            "name": format!("v{index}"), "expression": format!("(((variables.v{below} + 1) - 1) + 1) - 1"),
+            "name": format!("v{index}"), "expression": (0..10).fold(format!("variables.v{below}"), |of, _| format!("[{of}][0]")),
         }));
     }
     let spec = json!({
