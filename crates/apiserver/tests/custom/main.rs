@@ -1,6 +1,7 @@
 //! Kinds that users define, as a space serves them.
 
 mod serving;
+mod sharing;
 
 use serde_json::{Value, json};
 
