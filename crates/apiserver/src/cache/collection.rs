@@ -469,6 +469,7 @@ pub fn frame(change: Change, object: &[u8]) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::Pool;
 
     fn put(key: &str, revision: u64) -> Put {
         let json = format!(r#"{{"metadata":{{"name":"{key}","uid":"u"}}}}"#);
@@ -550,5 +551,25 @@ mod tests {
         let closed = collection.read_on(&mut cursor, 1, &mut events);
         assert_eq!(closed, Err(Lost::Closed));
         assert_eq!(collection.after(end), Err(Lost::Closed));
+    }
+
+    #[test]
+    fn pieces_go_when_neither_an_object_nor_the_log_has_them() {
+        let pool = Arc::new(Pool::default());
+        let text: String = (0..8_000).map(|n| format!("{n:05}")).collect();
+        let json = format!(r#"{{"kind":"K","metadata":{{"uid":"u"}},"spec":"{text}"}}"#);
+        let collection = Collection::new(Revision::ZERO);
+        for revision in 1..=500 {
+            let at = Revision::new(revision);
+            let object = Stored::shared("a".into(), at, json.as_bytes(), &pool);
+            collection.apply(vec![Put::Object(object)], at);
+        }
+        // Five hundred copies would be too much to remember; what they share is not.
+        assert_eq!(collection.after(Revision::ZERO), Ok(Cursor(0)));
+        assert!(pool.count() < 80, "{}", pool.count());
+        collection.apply(vec![Put::Gone("a".into())], Revision::new(501));
+        assert!(pool.count() > 0, "watchers may still be told");
+        assert_eq!(collection.forget(Instant::now()), None);
+        assert_eq!(pool.count(), 0);
     }
 }

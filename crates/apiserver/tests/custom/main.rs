@@ -16,6 +16,7 @@ mod rights;
 mod samples;
 mod schemas;
 mod serving;
+mod sharing;
 mod spaces;
 mod subresources;
 mod withdrawn;
