@@ -4,6 +4,7 @@
 mod certificate;
 mod escalation;
 mod owners;
+mod params;
 
 use insula_core::MASTERS;
 use insula_kinds::Object;
@@ -33,5 +34,6 @@ pub async fn check(registry: &Registry, by: Option<&Granted>, change: Change<'_>
     };
     escalation::check(registry, by, change).await?;
     certificate::check(registry, by, change).await?;
-    owners::check(registry, by, change).await
+    owners::check(registry, by, change).await?;
+    params::check(registry, by, change).await
 }

@@ -1,6 +1,6 @@
 //! Policies in CEL.
 
-use insula_testkit::server::Client;
+use insula_testkit::server::{Client, TestServer, rule};
 use insula_testkit::webhook::{FakeWebhook, Reply};
 use serde_json::{Value, json};
 
@@ -222,5 +222,65 @@ async fn a_webhooks_conditions_are_asked_before_it_is() -> anyhow::Result<()> {
     let why = "configmaps \"m\" is forbidden: expression 'object.metadata.name.startsWith('x')' resulted in error: no such key: metadata";
     assert_eq!(answer.status, 403, "{}", answer.text());
     assert_eq!(answer.message(), why);
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_cannot_read_parameters_has_no_policy_read_them() -> anyhow::Result<()> {
+    let server = TestServer::with_tokens("dora,dora,d,\"tenant:t1\"\n").await?;
+    let admin = server.tenant("t1").await?;
+    let rules = [
+        rule("*", "admissionregistration.k8s.io", "*"),
+        rule("get", "", "configmaps"),
+    ];
+    admin.grant("policies", "User:dora", &rules).await?;
+    let dora = server.client("dora").await?;
+    let policy = |kind: &str| {
+        let mut spec = valid("params != null");
+        spec["matchConstraints"] = json!({"resourceRules": [{
+            "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
+            "operations": ["CREATE"],
+        }]});
+        spec["paramKind"] = json!({"apiVersion": "v1", "kind": kind});
+        json!({"metadata": {"name": kind.to_lowercase()}, "spec": spec})
+    };
+    let policies = format!("{HOOKS}/validatingadmissionpolicies");
+    let refused = dora.post(&policies, &policy("Secret")).await?;
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    let why = "user dora must have \"get\" permission on all objects of the referenced paramKind \
+               (kind=Secret, apiVersion=v1)";
+    assert!(refused.message().ends_with(why), "{}", refused.message());
+    for kind in ["ConfigMap", "Secret"] {
+        let by = if kind == "Secret" { &admin } else { &dora };
+        let made = by.post(&policies, &policy(kind)).await?;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    let bindings = format!("{HOOKS}/validatingadmissionpolicybindings");
+    let binding = |policy: &str, params: Value| {
+        let mut params = params;
+        params["parameterNotFoundAction"] = "Deny".into();
+        json!({"metadata": {"name": policy}, "spec": {
+            "policyName": policy, "validationActions": ["Deny"], "paramRef": params,
+        }})
+    };
+    let one = json!({"name": "p", "namespace": "default"});
+    for (asked, code, verb) in [
+        (binding("secret", one.clone()), 403, "get"),
+        (binding("configmap", json!({"selector": {}})), 403, "list"),
+        // Nobody knows what it will be about.
+        (binding("other", one.clone()), 403, "get"),
+        (binding("configmap", one), 201, ""),
+    ] {
+        let answer = dora.post(&bindings, &asked).await?;
+        assert_eq!(answer.status, code, "{asked}: {}", answer.text());
+        let why = format!(
+            "user dora does not have \"{verb}\" permission on the object referenced by paramRef"
+        );
+        assert!(
+            code == 201 || answer.message().ends_with(&why),
+            "{}",
+            answer.message()
+        );
+    }
     Ok(())
 }

@@ -1,0 +1,150 @@
+//! Who has a policy look at parameters reads them by it: what they say can be had from what
+//! the policy says. So its author must be allowed to read them.
+
+use insula_access::rbac::ResourceAct;
+use insula_core::Space;
+use insula_kinds::{Object, Value, kinds};
+
+use super::Change;
+use crate::authorize::Granted;
+use crate::registry::{Address, Registry};
+use crate::status::{Refusal, Result};
+
+const GROUP: &str = "admissionregistration.k8s.io";
+
+/// Refuses parameters that the caller may not read.
+pub async fn check(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
+    let kind = change.address.of();
+    if kind.group != GROUP {
+        return Ok(());
+    }
+    match kind.kind.as_str() {
+        "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy" => {
+            check_policy(registry, by, change).await
+        }
+        "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding" => {
+            check_binding(registry, by, change).await
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn check_policy(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
+    let of = |object: &Object| spec(object, "paramKind").cloned();
+    let Some(params) = of(change.new) else {
+        return Ok(());
+    };
+    if change.old.and_then(of).as_ref() == Some(&params) {
+        return Ok(());
+    }
+    let (group, resource) = resolve(registry, &change.address.space, &params);
+    let act = ResourceAct {
+        verb: "get",
+        group: &group,
+        resource: &resource,
+        subresource: None,
+        namespace: Some("*"),
+        name: Some("*"),
+    };
+    if by.may(registry, act).await? {
+        return Ok(());
+    }
+    let text = |member: &str| params.get(member).and_then(Value::as_str).unwrap_or("");
+    let why = format!(
+        "user {} must have \"get\" permission on all objects of the referenced paramKind \
+         (kind={}, apiVersion={})",
+        by.principal().user,
+        text("kind"),
+        text("apiVersion"),
+    );
+    Err(refuse(change, &why))
+}
+
+async fn check_binding(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
+    let of = |object: &Object| {
+        let params = spec(object, "paramRef")?.clone();
+        Some((params, spec(object, "policyName").cloned()))
+    };
+    let Some((params, policy)) = of(change.new) else {
+        return Ok(());
+    };
+    if change.old.and_then(of) == Some((params.clone(), policy.clone())) {
+        return Ok(());
+    }
+    let policy = policy.as_ref().and_then(Value::as_str).unwrap_or("");
+    let (group, resource) = kind_of(registry, change, policy);
+    let text = |member: &str| {
+        let text = params.get(member).and_then(Value::as_str);
+        text.filter(|text| !text.is_empty())
+    };
+    let verb = if text("name").is_some() {
+        "get"
+    } else {
+        "list"
+    };
+    let act = ResourceAct {
+        verb,
+        group: &group,
+        resource: &resource,
+        subresource: None,
+        namespace: text("namespace"),
+        name: text("name"),
+    };
+    if by.may(registry, act).await? {
+        return Ok(());
+    }
+    let why = format!(
+        "user {} does not have \"{verb}\" permission on the object referenced by paramRef",
+        by.principal().user
+    );
+    Err(refuse(change, &why))
+}
+
+/// The group and the plural of the parameters of a policy; everything if nobody knows.
+fn kind_of(registry: &Registry, change: Change<'_>, policy: &str) -> (String, String) {
+    let resource = change
+        .address
+        .of()
+        .resource
+        .replace("policybindings", "policies");
+    let kind = kinds().find(GROUP, "v1", &resource);
+    let found = kind.and_then(|kind| {
+        registry.cached(&Address {
+            kind: kind.into(),
+            space: change.address.space.clone(),
+            namespace: None,
+            name: policy.to_owned(),
+        })
+    });
+    let found = found.map(|policy| policy.tree());
+    match found.as_ref().and_then(|policy| spec(policy, "paramKind")) {
+        Some(params) => resolve(registry, &change.address.space, params),
+        None => ("*".to_owned(), "*".to_owned()),
+    }
+}
+
+/// The group and the plural of a kind; every plural if nobody knows the kind.
+fn resolve(registry: &Registry, space: &Space, params: &Value) -> (String, String) {
+    let text = |member: &str| params.get(member).and_then(Value::as_str).unwrap_or("");
+    let (group, version) = text("apiVersion")
+        .split_once('/')
+        .unwrap_or(("", text("apiVersion")));
+    let known = kinds().of_kind(group, version, text("kind"));
+    let known = known.map(|id| kinds().get(id).resource.clone());
+    let defined = || {
+        let apis = registry.apis(space)?;
+        let kind = apis.of_kind(group, version, text("kind"))?;
+        Some(kind.resource.clone())
+    };
+    let resource = known.or_else(defined).unwrap_or_else(|| "*".to_owned());
+    (group.to_owned(), resource)
+}
+
+fn refuse(change: Change<'_>, why: &str) -> Refusal {
+    Refusal::not_allowed(change.address.of(), &change.address.name, why)
+}
+
+fn spec<'a>(object: &'a Object, member: &str) -> Option<&'a Value> {
+    let found = object.get("spec")?.get(member)?;
+    (!found.is_null()).then_some(found)
+}
