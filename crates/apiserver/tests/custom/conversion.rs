@@ -10,6 +10,9 @@ use super::{FOOS, foo, foos};
 
 const V2: &str = "/apis/ex.io/v2/namespaces/default/foos";
 
+/// How a webhook answers.
+type Script = Box<dyn Fn(&Heard) -> Reply + Send + Sync>;
+
 /// In `v1` it has a color, in `v2` a hue; both have a default of another field.
 fn definition(webhook: &FakeWebhook) -> Value {
     let mut definition = foos();
@@ -267,7 +270,7 @@ async fn what_a_webhook_does_wrong_is_told() -> anyhow::Result<()> {
     let review = |change: fn(&mut Value)| move |heard: &Heard| success(&converted(heard, change));
     let failure =
         |result: Value| Reply::Response(json!({"convertedObjects": [], "result": result}));
-    let cases: Vec<(Box<dyn Fn(&Heard) -> Reply + Send + Sync>, &str)> = vec![
+    let cases: Vec<(Script, &str)> = vec![
         (
             Box::new(move |_| failure(json!({"status": "Failure", "message": "cannot do it"}))),
             "failed: cannot do it",

@@ -107,6 +107,10 @@ async fn ask_all(client: &Client, text: &str) -> anyhow::Result<BTreeMap<String,
     Ok(wrong)
 }
 
+#[expect(
+    clippy::print_stderr,
+    reason = "what is skipped is said where people look"
+)]
 fn judge(wrong: BTreeMap<String, String>) {
     let mut failed = Vec::new();
     for (label, why) in wrong {

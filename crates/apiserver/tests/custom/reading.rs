@@ -244,7 +244,7 @@ async fn watches_go_on_where_a_list_ended() -> anyhow::Result<()> {
             (&event["type"], &event["object"]["metadata"]["name"]),
             (&json!(kind), &json!(name))
         );
-        assert_eq!(event["object"]["spec"]["size"].is_number(), true);
+        assert!(event["object"]["spec"]["size"].is_number(), "{event}");
     }
     for (kind, name) in [("DELETED", "a"), ("ADDED", "b"), ("DELETED", "b")] {
         let event = red.next().await?.unwrap_or_default();
