@@ -7,6 +7,7 @@ mod names;
 mod paths;
 mod reading;
 mod rights;
+mod ruled;
 mod samples;
 mod schemas;
 mod serving;
