@@ -13,6 +13,7 @@ mod published;
 mod published_watch;
 mod reading;
 mod rights;
+mod ruled;
 mod samples;
 mod schemas;
 mod serving;
