@@ -67,13 +67,36 @@ const USERS: [Does; 7] = [
     },
 ];
 
+/// Kinds of one's own.
+const KINDS: [Does; 11] = [
+    prints(&["initech"]),
+    prints(&["customresourcedefinition.apiextensions.k8s.io/databases.example.com created"]),
+    prints(&["databases.example.com condition met"]),
+    prints(&["engine\t<string> -required-", "How many servers there are."]),
+    prints(&["database.example.com/orders created"]),
+    prints(&["NAME     ENGINE     REPLICAS   AGE", "orders   postgres   3"]),
+    Does {
+        code: 1,
+        says: &[],
+        refused: &["the server doesn't have a resource type \"databases\""],
+    },
+    prints(&["customresourcedefinition.apiextensions.k8s.io/queues.offering.example.com created"]),
+    prints(&["queues.offering.example.com condition met"]),
+    prints(&["queue.offering.example.com/mail created"]),
+    Does {
+        code: 1,
+        says: &[],
+        refused: &["is a system CRD, it can only be deleted by a cluster admin"],
+    },
+];
+
 #[test]
 fn the_session_of_the_readme_does_what_it_says() {
     let Some(kubectl) = Kubectl::find() else {
         return;
     };
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let [serve, tenants, users, ..] = &blocks(&readme)[..] else {
+    let [serve, tenants, users, kinds, ..] = &blocks(&readme)[..] else {
         panic!("the README has a session");
     };
     let folder = tempfile::tempdir().unwrap();
@@ -81,8 +104,9 @@ fn the_session_of_the_readme_does_what_it_says() {
     // It becomes the server, and so ends with this test.
     let mut server = shell(folder.path(), &format!("exec {serve}"));
     server.await_line("insula ready ");
-    let lines: Vec<&str> = tenants.lines().chain(users.lines()).collect();
-    let all: Vec<&Does> = TENANTS.iter().chain(&USERS).collect();
+    let lines = [tenants, users, kinds].map(|block| block.lines());
+    let lines: Vec<&str> = lines.into_iter().flatten().collect();
+    let all: Vec<&Does> = TENANTS.iter().chain(&USERS).chain(&KINDS).collect();
     assert_eq!(lines.len(), all.len(), "{lines:#?}");
     for ((line, does), ended) in lines.iter().zip(all).zip(typed(folder.path(), &lines)) {
         let Ended { code, out, err } = &ended;
@@ -105,7 +129,7 @@ fn the_session_of_the_readme_does_what_it_says() {
         folder.path(),
         "KUBECONFIG=insula-data/admin.kubeconfig kubectl get tenants -o name",
     );
-    assert_eq!(left.finish().succeeds(), "tenant/acme\ntenant/system\n");
+    assert_eq!(left.finish().succeeds(), "tenant/acme\ntenant/initech\ntenant/system\n");
 }
 
 /// How a line ended, and what it said.
@@ -148,6 +172,7 @@ fn furnish(folder: &Path, kubectl: &Path) {
         std::fs::create_dir_all(made).unwrap();
     }
     symlink(binary(), release.join("insula")).unwrap();
+    symlink(root().join("docs"), folder.join("docs")).unwrap();
     let words = r#"[ "$1 $2 $3" = "run --release --" ] || exit 2; shift 3"#;
     let cargo =
         format!("#!/bin/sh\n{words}\nexec target/release/insula \"$@\" --listen 127.0.0.1:0\n");
