@@ -200,11 +200,8 @@ async fn put(
                 return Ok(Arc::new(Stored::unsaved(address.within().into(), value)));
             }
             Outcome::Committed(revision) => {
-                return Ok(Arc::new(Stored::new(
-                    address.within().into(),
-                    revision,
-                    &value,
-                )));
+                let key = address.within().into();
+                return Ok(rules::written(kind, key, revision, &value));
             }
             Outcome::Unchanged(_) => return Err(Refusal::internal("a creation changed nothing")),
             Outcome::Conflict(conflict) if conflict.check == 0 => {

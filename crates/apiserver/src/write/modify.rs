@@ -189,8 +189,8 @@ async fn attempt(
     let transaction = transaction.put(key, value.clone());
     match registry.commit(transaction).await? {
         Outcome::Committed(revision) | Outcome::Unchanged(revision) => {
-            let object = Stored::new(Arc::clone(&current.key), revision, &value);
-            Ok(Attempt::Done(done(Arc::new(object))))
+            let object = rules::written(kind, Arc::clone(&current.key), revision, &value);
+            Ok(Attempt::Done(done(object)))
         }
         Outcome::Conflict(conflict) => Ok(Attempt::Lost(conflict.revision)),
     }

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use insula_core::Revision;
 use insula_custom::{Change, Verdict, definition};
 use insula_kinds::{FieldError, Kind, Object, convert, defaults, encode, prepare, validate};
 
@@ -143,6 +144,15 @@ pub async fn stored(registry: &Registry, kind: &Served, object: &Object) -> Resu
         }
     };
     Ok(encoded(&kind.storage(), &object))
+}
+
+/// The object that was just written as these bytes.
+pub fn written(kind: &Served, key: Arc<str>, revision: Revision, value: &[u8]) -> Arc<Stored> {
+    let object = Stored::new(key, revision, value);
+    if let Some(custom) = kind.custom() {
+        custom.storage().note_written(&object);
+    }
+    Arc::new(object)
 }
 
 /// The object as it is stored, which it must have the version for.
