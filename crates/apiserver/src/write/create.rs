@@ -118,12 +118,13 @@ impl Draft<'_> {
                 .to_owned(),
         };
         let Some(prefix) = generate else {
-            return self.commit(registry, kind, &address).await;
+            let object = std::mem::take(&mut self.object);
+            return self.commit(registry, &address, object).await;
         };
         for _ in 0..NAMES_TRIED {
             address.name = names::generated(&prefix);
             metadata::of(&mut self.object).insert("name".to_owned(), address.name.as_str().into());
-            match self.commit(registry, kind, &address).await {
+            match self.commit(registry, &address, self.object.clone()).await {
                 Err(refusal) if refusal.reason() == "AlreadyExists" => {}
                 done => return done,
             }
@@ -131,11 +132,16 @@ impl Draft<'_> {
         Err(Refusal::no_name_found(kind, &address.name))
     }
 
-    async fn commit(&self, registry: &Registry, kind: &Served, address: &Address) -> Result<Done> {
+    async fn commit(
+        &self,
+        registry: &Registry,
+        address: &Address,
+        mut object: Object,
+    ) -> Result<Done> {
+        let kind = self.kind;
         if built_in::is_one(&address.kind, &address.within()) {
             return Err(Refusal::already_exists(kind, &address.name));
         }
-        let mut object = self.object.clone();
         metadata::place(&mut object, kind, address)?;
         let gate = Gate::open(registry, kind, address).await?;
         let now = time::now();
@@ -161,7 +167,7 @@ impl Draft<'_> {
         if !errors.is_empty() {
             return Err(Refusal::invalid(kind, &address.name, &errors));
         }
-        let value = rules::stored(registry, kind, &object).await?;
+        let value = rules::stored(registry, kind, object).await?;
         let object = put(registry, kind, address, gate, value, &now, self.dry_run).await?;
         Ok(Done {
             object,

@@ -154,13 +154,14 @@ async fn attempt(
     warnings.extend(verdict.warnings);
     metadata::of(&mut new).remove("resourceVersion");
     metadata::of(&mut old).remove("resourceVersion");
-    let value = rules::stored(registry, kind, &new).await?;
+    let released = is_released(&new);
+    let value = rules::stored(registry, kind, new).await?;
     let done = |object| Done {
         object,
         created: false,
         warnings,
     };
-    if is_released(&new) {
+    if released {
         // The last finalizer is gone: so is the object. Watchers see it as it was before.
         let last = Stored::new(Arc::clone(&current.key), current.revision, &value);
         if !request.dry_run {

@@ -4,7 +4,6 @@
 //! Objects of the table's kinds are judged as they are stored. Those of kinds that users
 //! define are judged in the version that the caller speaks, and converted at the end.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -134,13 +133,12 @@ pub fn judge_change(
 }
 
 /// The bytes that are stored of an object in the version that was judged.
-pub async fn stored(registry: &Registry, kind: &Served, object: &Object) -> Result<Bytes> {
+pub async fn stored(registry: &Registry, kind: &Served, object: Object) -> Result<Bytes> {
     let object = match kind {
-        Served::BuiltIn(_) => Cow::Borrowed(object),
+        Served::BuiltIn(_) => object,
         Served::Custom(custom) => {
-            let object = object.clone();
             let storage = custom.storage();
-            Cow::Owned(form::convert(registry, custom, &storage, object).await?)
+            form::convert(registry, custom, &storage, object).await?
         }
     };
     Ok(encoded(&kind.storage(), &object))
