@@ -74,7 +74,10 @@ const KINDS: [Does; 11] = [
     prints(&["databases.example.com condition met"]),
     prints(&["engine\t<string> -required-", "How many servers there are."]),
     prints(&["database.example.com/orders created"]),
-    prints(&["NAME     ENGINE     REPLICAS   AGE", "orders   postgres   3"]),
+    prints(&[
+        "NAME     ENGINE     REPLICAS   AGE",
+        "orders   postgres   3",
+    ]),
     Does {
         code: 1,
         says: &[],
@@ -129,7 +132,10 @@ fn the_session_of_the_readme_does_what_it_says() {
         folder.path(),
         "KUBECONFIG=insula-data/admin.kubeconfig kubectl get tenants -o name",
     );
-    assert_eq!(left.finish().succeeds(), "tenant/acme\ntenant/initech\ntenant/system\n");
+    assert_eq!(
+        left.finish().succeeds(),
+        "tenant/acme\ntenant/initech\ntenant/system\n"
+    );
 }
 
 /// How a line ended, and what it said.

@@ -83,14 +83,21 @@ impl Custom {
             return Some(found);
         }
         let mut tree = object.tree();
-        self.settle_stored(&mut tree);
         if !self.is_in(&tree) {
             if self.converts_by_webhook() {
                 return None;
             }
+            self.settle_stored(&mut tree);
             self.rename(&mut tree);
         }
         Some(self.keep(object, tree))
+    }
+
+    /// Takes note that an object, which is stored in this version, was settled by its schema
+    /// when it was written: it is shown as it is.
+    pub fn note_written(&self, object: &Stored) {
+        let forms = object.forms();
+        forms.as_stored.store(self.form(), Ordering::Release);
     }
 
     /// Fills in what the version of the stored object says by now.
@@ -131,8 +138,7 @@ impl Custom {
         self.settle(&mut tree);
         let body = encoded(&tree);
         if body == **object.body() {
-            let forms = object.forms();
-            forms.as_stored.store(self.form(), Ordering::Release);
+            self.note_written(object);
             return Shown::AsStored(object);
         }
         let made = Stored::shown_as(object, body.into());

@@ -138,12 +138,14 @@ impl Draft<'_> {
                 .to_owned(),
         };
         let Some(prefix) = generate else {
-            return self.commit(registry, kind, &address, &now).await;
+            let object = std::mem::take(&mut self.object);
+            return self.commit(registry, &address, object, &now).await;
         };
         for _ in 0..NAMES_TRIED {
             address.name = names::generated(&prefix);
             metadata::of(&mut self.object).insert("name".to_owned(), address.name.as_str().into());
-            match self.commit(registry, kind, &address, &now).await {
+            let object = self.object.clone();
+            match self.commit(registry, &address, object, &now).await {
                 Err(refusal) if refusal.is_taken() => {}
                 done => return done,
             }
@@ -189,14 +191,14 @@ impl Draft<'_> {
     async fn commit(
         &self,
         registry: &Registry,
-        kind: &Served,
         address: &Address,
+        mut object: Object,
         now: &str,
     ) -> Result<Done> {
+        let kind = self.kind;
         if built_in::is_one(&address.kind, &address.within()) {
             return Err(Refusal::already_exists(kind, &address.name));
         }
-        let mut object = self.object.clone();
         metadata::place(&mut object, kind, address)?;
         publish::admit(registry, address, &object).await?;
         let gate = Gate::open(registry, kind, address).await?;
@@ -227,7 +229,7 @@ impl Draft<'_> {
             act.dry_run = self.dry_run;
             admit::validate(&act, Some(&object), None).await?;
         }
-        let value = rules::stored(registry, kind, &object).await?;
+        let value = rules::stored(registry, kind, object).await?;
         let object = put(registry, kind, address, gate, value, now, self.dry_run).await?;
         Ok(Done {
             object,
@@ -266,11 +268,8 @@ async fn put(
                 return Ok(Arc::new(Stored::unsaved(address.within().into(), value)));
             }
             Outcome::Committed(revision) => {
-                return Ok(Arc::new(Stored::new(
-                    address.within().into(),
-                    revision,
-                    &value,
-                )));
+                let key = address.within().into();
+                return Ok(rules::written(kind, key, revision, &value));
             }
             Outcome::Unchanged(_) => return Err(Refusal::internal("a creation changed nothing")),
             Outcome::Conflict(conflict) if conflict.check == 0 => {

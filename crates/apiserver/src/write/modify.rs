@@ -217,13 +217,14 @@ async fn settle(
     }
     metadata::of(&mut new).remove("resourceVersion");
     metadata::of(&mut old).remove("resourceVersion");
-    let value = rules::stored(registry, kind, &new).await?;
+    let released = is_released(kind, &new);
+    let value = rules::stored(registry, kind, new).await?;
     let done = |object| Done {
         object,
         created: false,
         warnings,
     };
-    if is_released(kind, &new) {
+    if released {
         // The last finalizer is gone: so is the object. Watchers see it as it was before.
         let last = Stored::new(Arc::clone(&current.key), current.revision, &value);
         if !request.dry_run {
@@ -255,8 +256,8 @@ async fn settle(
             if withdraws {
                 publish::confirm_withdrawal(registry, request.address, current, revision).await?;
             }
-            let object = Stored::new(Arc::clone(&current.key), revision, &value);
-            Ok(Attempt::Done(done(Arc::new(object))))
+            let object = rules::written(kind, Arc::clone(&current.key), revision, &value);
+            Ok(Attempt::Done(done(object)))
         }
         Outcome::Conflict(conflict) => Ok(Attempt::Lost(conflict.revision)),
     }

@@ -4,12 +4,12 @@
 //! Objects of the table's kinds are judged as they are stored. Those of kinds that users
 //! define are judged in the version that the caller speaks, and converted at the end.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use insula_admission::validate as admission;
+use insula_core::Revision;
 use insula_custom::{Change, Verdict, definition, settle_numbers};
 use insula_kinds::{FieldError, Kind, Object, convert, defaults, encode, prepare, validate};
 
@@ -144,18 +144,26 @@ pub fn judge_change(
 }
 
 /// The bytes that are stored of an object in the version that was judged.
-pub async fn stored(registry: &Registry, kind: &Served, object: &Object) -> Result<Bytes> {
+pub async fn stored(registry: &Registry, kind: &Served, object: Object) -> Result<Bytes> {
     let object = match kind {
-        Served::BuiltIn(_) => Cow::Borrowed(object),
+        Served::BuiltIn(_) => object,
         Served::Custom(custom) => {
-            let object = object.clone();
             let storage = custom.storage();
             let mut object = form::convert(registry, custom, &storage, object).await?;
             settle_numbers(&mut object);
-            Cow::Owned(object)
+            object
         }
     };
     Ok(encoded(&kind.storage(), &object))
+}
+
+/// The object that was just written as these bytes.
+pub fn written(kind: &Served, key: Arc<str>, revision: Revision, value: &[u8]) -> Arc<Stored> {
+    let object = Stored::new(key, revision, value);
+    if let Some(custom) = kind.custom() {
+        custom.storage().note_written(&object);
+    }
+    Arc::new(object)
 }
 
 /// The object as it is stored, which it must have the version for.
