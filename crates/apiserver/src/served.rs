@@ -125,7 +125,7 @@ impl Custom {
     /// The schema of this version.
     pub fn schema(&self) -> Result<&Arc<Schema>> {
         let schema = self.defined.schema(self.version);
-        schema.map_err(|error| Refusal::internal(error))
+        schema.map_err(Refusal::internal)
     }
 
     /// What tells this version of this definition from all others.
