@@ -317,7 +317,7 @@ impl Results {
 
     fn discovery(&self, sizes: &Sizes) {
         const CELLS: [Cell; 6] = [
-            ("discovery length", Unit::Bytes),
+            ("discovery length", Unit::Kibibytes),
             ("discovery cpu", Unit::Time),
             ("discovery p50", Unit::Time),
             ("discovery p99", Unit::Time),
