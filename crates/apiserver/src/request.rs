@@ -46,10 +46,11 @@ use crate::read;
 use crate::receive::receive;
 use crate::registry::Registry;
 use crate::review;
-use crate::route::{ResourcePath, Route, Target, route, unserved};
+use crate::route::{Document, ResourcePath, Route, Target, route, unserved};
 use crate::service_account::Accounts;
 use crate::status::{Refusal, Result};
 use crate::subresource;
+use crate::toil;
 use crate::view::View;
 use crate::write::{self, Deleted, PatchFormat};
 
@@ -178,9 +179,7 @@ where
             };
             let judged = authorize_path(registry, &principal, &space, "get", path).await;
             record.judged(judged, |reason| reason)?;
-            let work = Work::Read { objects: 1 };
-            let _seat = app.shares.enter(&principal.home, work).await?;
-            let answer = documents::answer(app, &document, &space, parts, query)?;
+            let answer = describe(app, &principal, &document, &space, parts, query).await?;
             Ok(answer.paced(app.shares.turns(&principal.home)))
         }
         Target::Resource(resource) => {
@@ -193,6 +192,26 @@ where
             }
         }
     }
+}
+
+/// A document. What users define may be much, and takes its turn.
+async fn describe(
+    app: &App,
+    principal: &Principal,
+    document: &Document,
+    space: &Space,
+    parts: &Parts,
+    query: &Query,
+) -> Result<Answer> {
+    let apis = app.registry.apis(space);
+    let defined = apis.is_some_and(|apis| !apis.offers().is_empty());
+    let make = || documents::answer(app, document, space, parts, query);
+    if defined && document.has_schemas() {
+        return toil::in_turn(&app.shares, &principal.home, make).await?;
+    }
+    let work = Work::Read { objects: 1 };
+    let _seat = app.shares.enter(&principal.home, work).await?;
+    make()
 }
 
 /// The stages that are left once it is granted what is asked of objects.
@@ -208,6 +227,12 @@ where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    if let Some(custom) = granted.path().kind.custom()
+        && !custom.is_ready()
+    {
+        let payer = &granted.principal().home;
+        toil::in_turn(&app.shares, payer, || custom.make_ready()).await?;
+    }
     let accepted = match granted.path().kind.custom().is_some() {
         true => negotiate::accepted_custom(&parts.headers, query)?,
         false => negotiate::accepted(&parts.headers, query)?,

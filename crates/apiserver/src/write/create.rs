@@ -215,7 +215,7 @@ impl Draft<'_> {
         let Verdict {
             mut errors,
             warnings,
-        } = rules::judge_new(kind, &object)?;
+        } = rules::judge_new(self.by, kind, &object).await?;
         if errors.is_empty() && registry.key(address).len() > Transaction::MAX_KEY_BYTES {
             errors.push(FieldError::too_long("metadata.name", LONGEST_NAME));
         }

@@ -197,7 +197,7 @@ async fn settle(
         new: &new,
     };
     rights::check(registry, request.by, change).await?;
-    let verdict = rules::judge_change(judged, request.subresource, &old, &new)?;
+    let verdict = rules::judge_change(request.by, judged, request.subresource, &old, &new).await?;
     let warnings = verdict.warnings;
     if !verdict.errors.is_empty() {
         return Err(Refusal::invalid(kind, name, &verdict.errors).warned(warnings));

@@ -11,6 +11,7 @@ mod routes;
 mod samples;
 
 mod addresses;
+mod burdens;
 mod customs;
 mod death;
 mod identity;
