@@ -115,8 +115,10 @@ impl Errand {
     /// Does something that takes long, when it is the space's turn.
     pub async fn toil<T>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         let chair = self.chair.lock().await;
+        // Who has such a seat already must not wait for another.
         let payer = chair
             .as_ref()
+            .filter(|chair| !chair.work.is_heavy())
             .map(|chair| (chair.shares.clone(), chair.space.clone()));
         drop(chair);
         match payer {

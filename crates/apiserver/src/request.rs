@@ -327,8 +327,11 @@ async fn take_turns(
         let _waiting = shares.enter(payer, Work::Read { objects: 1 }).await?;
         read::await_named(&app.registry, query).await?;
     }
-    let _seat = shares.enter(payer, work).await?;
-    let mut answer = read(app, granted, query, accepted).await?;
+    let errand = granted.errand();
+    errand.sit(shares, payer, work).await?;
+    let answer = read(app, granted, query, accepted).await;
+    errand.stand_up().await;
+    let mut answer = answer?;
     if work.is_heavy() || !watches {
         answer = answer.paced(shares.turns(payer));
     }
@@ -391,7 +394,13 @@ async fn write(
             return subresource::patch_scale(app, granted, query, accepted, format, &body).await;
         }
         let done = write::patch(registry, granted, query, format, &body).await?;
-        form::prepare(registry, &path.kind, std::iter::once(&done.object)).await?;
+        form::prepare(
+            registry,
+            Some(granted.errand()),
+            &path.kind,
+            std::iter::once(&done.object),
+        )
+        .await?;
         return Ok(Answer::done(&view, done)?.of(accepted));
     }
     let sent = Sent {
@@ -408,18 +417,36 @@ async fn write(
         Verb::Create => {
             let done = write::create(registry, granted, query, &sent).await?;
             record.named(done.object.name());
-            form::prepare(registry, &path.kind, std::iter::once(&done.object)).await?;
+            form::prepare(
+                registry,
+                Some(granted.errand()),
+                &path.kind,
+                std::iter::once(&done.object),
+            )
+            .await?;
             Ok(Answer::done(&view, done)?.of(accepted))
         }
         Verb::Update => {
             let done = write::update(registry, granted, query, &sent).await?;
-            form::prepare(registry, &path.kind, std::iter::once(&done.object)).await?;
+            form::prepare(
+                registry,
+                Some(granted.errand()),
+                &path.kind,
+                std::iter::once(&done.object),
+            )
+            .await?;
             Ok(Answer::done(&view, done)?.of(accepted))
         }
         Verb::Delete => {
             let mut deleted = write::delete(registry, granted, query, &sent).await?;
             let warnings = std::mem::take(&mut deleted.warnings);
-            form::prepare(registry, &path.kind, std::iter::once(&deleted.object)).await?;
+            form::prepare(
+                registry,
+                Some(granted.errand()),
+                &path.kind,
+                std::iter::once(&deleted.object),
+            )
+            .await?;
             let body = deleted_body(&view, path, deleted)?;
             Ok(Answer::new(StatusCode::OK, body)
                 .of(accepted)
@@ -427,7 +454,13 @@ async fn write(
         }
         _ => {
             let listing = write::delete_collection(registry, granted, query, &sent, &view).await?;
-            form::prepare(registry, &path.kind, listing.objects.iter()).await?;
+            form::prepare(
+                registry,
+                Some(granted.errand()),
+                &path.kind,
+                listing.objects.iter(),
+            )
+            .await?;
             let body = view.list(listing.objects, &listing.meta)?;
             Ok(Answer::new(StatusCode::OK, body).of(accepted))
         }

@@ -326,7 +326,7 @@ async fn attempt(
         let old = match act.kind.custom() {
             None => &object,
             Some(_) => {
-                shown = rules::shown(registry, act.kind, current).await?;
+                shown = rules::shown(registry, Some(act.by), act.kind, current).await?;
                 &shown
             }
         };

@@ -153,7 +153,7 @@ async fn attempt(
 ) -> Result<Attempt> {
     let kind = request.kind;
     let judged = rules::judged_as(kind);
-    let shown = rules::shown(registry, kind, current).await?;
+    let shown = rules::shown(registry, request.by, kind, current).await?;
     let old = match judged == *kind {
         true => shown.clone(),
         false => current.tree(),
@@ -211,7 +211,7 @@ async fn settle(
     }
     metadata::of(&mut new).remove("resourceVersion");
     metadata::of(&mut old).remove("resourceVersion");
-    let value = rules::stored(registry, kind, &new).await?;
+    let value = rules::stored(registry, request.by, kind, &new).await?;
     let done = |object| Done {
         object,
         created: false,

@@ -16,10 +16,30 @@ use crate::apis;
 use crate::authorize::Granted;
 use crate::cache::Stored;
 use crate::form;
+use crate::intake::{self, Sent, Written};
+use crate::query::FieldValidation;
 use crate::registry::Registry;
 use crate::served::{Custom, Served};
 use crate::status::Result;
 use crate::toil;
+
+/// The object in a body. A large one is read when it is its turn.
+pub async fn read(
+    by: &Granted,
+    sent: &Sent,
+    kind: &Served,
+    validation: FieldValidation,
+) -> Result<Written> {
+    if sent.body.len() < LARGE_BODY {
+        return intake::read_kind(sent, kind, validation);
+    }
+    let read = || intake::read_kind(sent, kind, validation);
+    toil::of_request(Some(by), read).await?
+}
+
+/// From how many bytes on it takes longer to read a body than a thread can spare: a megabyte
+/// takes about 20 ms.
+const LARGE_BODY: usize = 512 << 10;
 
 /// The version in which objects are judged that are written in `kind`.
 pub fn judged_as(kind: &Served) -> Served {
@@ -45,7 +65,12 @@ pub fn fill(kind: &Served, object: &mut Object) -> Result<()> {
 }
 
 /// What is there, as the caller sees it.
-pub async fn shown(registry: &Registry, kind: &Served, current: &Arc<Stored>) -> Result<Object> {
+pub async fn shown(
+    registry: &Registry,
+    by: Option<&Granted>,
+    kind: &Served,
+    current: &Arc<Stored>,
+) -> Result<Object> {
     match kind {
         Served::BuiltIn(_) => {
             let mut tree = current.tree();
@@ -53,7 +78,13 @@ pub async fn shown(registry: &Registry, kind: &Served, current: &Arc<Stored>) ->
             Ok(tree)
         }
         Served::Custom(custom) => {
-            form::prepare(registry, kind, std::iter::once(current)).await?;
+            form::prepare(
+                registry,
+                by.map(Granted::errand),
+                kind,
+                std::iter::once(current),
+            )
+            .await?;
             Ok(custom.show(current).tree())
         }
     }
@@ -212,13 +243,19 @@ fn fits(value: &Value, room: &mut usize) -> bool {
 }
 
 /// The bytes that are stored of an object in the version that was judged.
-pub async fn stored(registry: &Registry, kind: &Served, object: &Object) -> Result<Bytes> {
+pub async fn stored(
+    registry: &Registry,
+    by: Option<&Granted>,
+    kind: &Served,
+    object: &Object,
+) -> Result<Bytes> {
     let object = match kind {
         Served::BuiltIn(_) => Cow::Borrowed(object),
         Served::Custom(custom) => {
             let object = object.clone();
             let storage = custom.storage();
-            let mut object = form::convert(registry, custom, &storage, object).await?;
+            let mut object =
+                form::convert(registry, by.map(Granted::errand), custom, &storage, object).await?;
             settle_numbers(&mut object);
             Cow::Owned(object)
         }

@@ -24,6 +24,7 @@ mod subresources;
 mod sweep;
 mod views;
 mod walls;
+mod webhooks;
 mod writes;
 
 use insula_kinds::{Kind, kinds};
