@@ -8,9 +8,10 @@
 
 mod defined;
 
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 
 use insula_core::{Revision, Space};
 use insula_custom::condition;
@@ -23,6 +24,7 @@ pub use defined::{Defined, Definitions};
 use crate::cache::{Cache, Change, Event, Life, Stored};
 use crate::registry::{Address, Registry, is_terminating};
 use crate::served::{Custom, Served, Shelfmark};
+use crate::toil::aside;
 
 /// The annotation of a definition of the system that all tenants are to be served.
 pub const PUBLISHED: &str = "multi-tenancy.k8s.io/published";
@@ -33,11 +35,16 @@ pub struct Apis {
     /// The state of the space that it shows.
     at: Revision,
     offers: Vec<Offer>,
+    /// What came of each definition, so that it is read once, whatever becomes of others.
+    read: HashMap<Source, Option<Offer>>,
     /// The same for spaces that serve the same.
     fingerprint: u64,
     /// Whether it was asked since somebody looked.
     asked: AtomicBool,
 }
+
+/// A definition as it was at one moment: the space that it is in, its name and its revision.
+type Source = (Space, Arc<str>, Revision);
 
 /// What one definition makes a space serve.
 #[derive(Clone, Debug)]
@@ -48,8 +55,6 @@ pub struct Offer {
     pub source: Space,
     /// Whether the definition is being deleted.
     pub terminating: bool,
-    /// The revision of the definition.
-    revision: Revision,
 }
 
 /// The kind of what defines kinds.
@@ -133,14 +138,19 @@ impl Apis {
     /// Of what was there `before` only what changed is read again.
     fn of(registry: &Registry, space: &Space, at: Revision, before: Option<&Self>) -> Self {
         let cache = registry.cache();
-        let offer = |source: &Space, definition: &Arc<Stored>| {
-            let known = before.and_then(|before| before.known(source, definition));
-            known.or_else(|| Offer::of(registry, source, definition))
-        };
         let own = cache.find(definitions(), space);
         let own = own.map(|own| own.snapshot("", None).objects);
-        let own = own.unwrap_or_default();
+        let mut read = HashMap::new();
+        let mut offer = |source: &Space, definition: &Stored| {
+            let (name, revision) = (Arc::clone(&definition.key), definition.revision);
+            let source = (source.clone(), name, revision);
+            let known = before.and_then(|before| before.read.get(&source).cloned());
+            let offer = known.unwrap_or_else(|| Offer::of(registry, &source.0, definition));
+            read.insert(source, offer.clone());
+            offer
+        };
         let mut offers: Vec<Offer> = own
+            .unwrap_or_default()
             .iter()
             .filter_map(|definition| offer(space, definition))
             .collect();
@@ -154,18 +164,9 @@ impl Apis {
             at,
             fingerprint: fingerprint(&offers),
             offers,
+            read,
             asked: AtomicBool::new(true),
         }
-    }
-
-    /// What a definition makes its space serve, if it was so before.
-    fn known(&self, source: &Space, definition: &Stored) -> Option<Offer> {
-        let same = |offer: &&Offer| {
-            offer.revision == definition.revision
-                && offer.source == *source
-                && offer.name() == definition.name()
-        };
-        self.offers.iter().find(same).cloned()
     }
 }
 
@@ -185,7 +186,6 @@ impl Offer {
             defined: defined.ok()?,
             source: source.clone(),
             terminating: is_terminating(definition),
-            revision: definition.revision,
         })
     }
 
@@ -255,6 +255,12 @@ impl Registry {
             return Some(Arc::clone(apis));
         }
         drop(held);
+        // A space may have hundreds of large definitions, and whoever else asks meanwhile
+        // waits here.
+        aside(|| self.read_apis(space, &life))
+    }
+
+    fn read_apis(&self, space: &Space, life: &Arc<Life>) -> Option<Arc<Apis>> {
         let mut held = life.apis.write().unwrap_or_else(PoisonError::into_inner);
         // Read before the definitions are: what happens in between is read again.
         let at = life.serving();
@@ -262,7 +268,7 @@ impl Registry {
             return Some(Arc::clone(apis));
         }
         if held.is_none() {
-            self.cache().note_compiled(&life);
+            self.cache().note_compiled(life);
         }
         let apis = Arc::new(Apis::of(self, space, at, held.as_deref()));
         *held = Some(Arc::clone(&apis));
@@ -274,7 +280,12 @@ impl Life {
     /// Gives the memory back of what nobody asked since the last call. Says whether it is
     /// still there.
     pub fn keeps_apis(&self) -> bool {
-        let mut held = self.apis.write().unwrap_or_else(PoisonError::into_inner);
+        let mut held = match self.apis.try_write() {
+            Ok(held) => held,
+            Err(TryLockError::Poisoned(held)) => held.into_inner(),
+            // Somebody is at it.
+            Err(TryLockError::WouldBlock) => return true,
+        };
         let asked = held
             .as_ref()
             .is_some_and(|apis| apis.asked.swap(false, Ordering::Relaxed));

@@ -9,6 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::egress::{CONVERSION, Call, LONGEST};
+use crate::errand::Errand;
 use crate::registry::Registry;
 use crate::served::Custom;
 use crate::status::{Refusal, Result};
@@ -20,8 +21,11 @@ const KNOWN: [&str; 2] = ["v1", "v1beta1"];
 ///
 /// The webhook is a matter of the space that the definition is in: a tenant's is called as the
 /// tenant, and one that the system publishes as the system.
+///
+/// Meanwhile the request has no seat: others would wait as long as the webhook lets it.
 pub async fn convert(
     registry: &Registry,
+    errand: Option<&Errand>,
     to: &Custom,
     objects: Vec<Object>,
 ) -> Result<Vec<Object>> {
@@ -40,7 +44,11 @@ pub async fn convert(
         patience: LONGEST,
         largest: CONVERSION,
     };
-    let answer = registry.egress().post(registry, call).await;
+    let post = registry.egress().post(registry, call);
+    let answer = match errand {
+        Some(errand) => errand.away(post).await?,
+        None => post.await,
+    };
     let answer = answer.map_err(|error| asked.failed(error.why()))?;
     let answer = serde_json::from_slice(&answer);
     let answer: Value = answer.map_err(|error| asked.failed(&error.to_string()))?;

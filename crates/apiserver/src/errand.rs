@@ -7,6 +7,7 @@ use insula_core::Space;
 
 use crate::limit::{Seat, Shares, Work};
 use crate::status::Result;
+use crate::toil;
 
 /// What comes about on a request's way.
 #[derive(Debug, Default)]
@@ -109,6 +110,21 @@ impl Errand {
             chair.seat = Some(chair.shares.enter(&chair.space, chair.work).await?);
         }
         Ok(waited)
+    }
+
+    /// Does something that takes long, when it is the space's turn.
+    pub async fn toil<T>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        let chair = self.chair.lock().await;
+        // Who has such a seat already must not wait for another.
+        let payer = chair
+            .as_ref()
+            .filter(|chair| !chair.work.is_heavy())
+            .map(|chair| (chair.shares.clone(), chair.space.clone()));
+        drop(chair);
+        match payer {
+            Some((shares, space)) => toil::in_turn(&shares, &space, work).await,
+            None => Ok(toil::aside(work)),
+        }
     }
 
     /// Gives the seat back.

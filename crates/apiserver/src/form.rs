@@ -15,9 +15,11 @@ use insula_kinds::{Object, Value, encode};
 
 use crate::cache::Stored;
 use crate::conversion;
+use crate::errand::Errand;
 use crate::registry::Registry;
 use crate::served::{Custom, Served};
 use crate::status::Result;
+use crate::toil;
 
 /// What is known of the forms of one object.
 #[derive(Debug, Default)]
@@ -30,6 +32,9 @@ pub struct Forms {
 
 /// The most forms that are kept of one object: a definition rarely serves more versions.
 const MOST: usize = 4;
+
+/// How many bytes of objects are made ready on the way: it takes about 20 ms for each megabyte.
+const MUCH: usize = 128 << 10;
 
 /// An object in some form.
 #[derive(Debug)]
@@ -156,19 +161,31 @@ pub fn encoded(tree: &Object) -> Vec<u8> {
     out
 }
 
-/// Asks a webhook for the objects that only it can convert, all at once.
+/// Makes the objects ready to be shown, if that takes longer than it takes to show them: much
+/// of it is done aside, and a webhook is asked for those that only it can convert, all at once.
 pub async fn prepare<'a>(
     registry: &Registry,
+    errand: Option<&Errand>,
     kind: &Served,
     objects: impl Iterator<Item = &'a Arc<Stored>>,
 ) -> Result<()> {
-    let Some(custom) = kind.custom().filter(|custom| custom.converts_by_webhook()) else {
+    let Some(custom) = kind.custom() else {
         return Ok(());
     };
-    let unknown: Vec<&Arc<Stored>> = objects
-        .filter(|object| custom.try_show(object).is_none())
+    let form = custom.form();
+    let mut unknown: Vec<&Arc<Stored>> = objects
+        .filter(|object| object.forms().find(form, object).is_none())
         .collect();
-    if unknown.is_empty() {
+    if unknown.iter().map(|object| object.weight()).sum::<usize>() > MUCH {
+        let show = || unknown.retain(|object| custom.try_show(object).is_none());
+        match errand {
+            Some(errand) => errand.toil(show).await?,
+            None => toil::aside(show),
+        }
+    } else if custom.converts_by_webhook() {
+        unknown.retain(|object| custom.try_show(object).is_none());
+    }
+    if unknown.is_empty() || !custom.converts_by_webhook() {
         return Ok(());
     }
     let trees = unknown.iter().map(|object| {
@@ -176,7 +193,7 @@ pub async fn prepare<'a>(
         custom.settle_stored(&mut tree);
         tree
     });
-    let converted = conversion::convert(registry, custom, trees.collect()).await?;
+    let converted = conversion::convert(registry, errand, custom, trees.collect()).await?;
     for (object, tree) in unknown.into_iter().zip(converted) {
         custom.keep(object, tree);
     }
@@ -186,13 +203,14 @@ pub async fn prepare<'a>(
 /// An object of one version in another, by its schema.
 pub async fn convert(
     registry: &Registry,
+    errand: Option<&Errand>,
     from: &Custom,
     to: &Custom,
     mut tree: Object,
 ) -> Result<Object> {
     if !to.is_in(&tree) {
         if from.converts_by_webhook() {
-            let converted = conversion::convert(registry, to, vec![tree]).await?;
+            let converted = conversion::convert(registry, errand, to, vec![tree]).await?;
             tree = converted.into_iter().next().unwrap_or_default();
         } else {
             to.rename(&mut tree);

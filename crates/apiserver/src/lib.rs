@@ -46,6 +46,7 @@ pub mod status;
 mod subresource;
 pub mod tenants;
 pub mod tls;
+pub mod toil;
 pub mod token;
 pub mod view;
 pub mod write;

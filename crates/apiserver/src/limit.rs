@@ -103,6 +103,11 @@ impl Shares {
         }
     }
 
+    /// A seat for work that keeps a core busy, whatever it is about.
+    pub async fn toil(&self, space: &Space) -> Result<Seat> {
+        self.enter(space, Work::Read { objects: HEAVY }).await
+    }
+
     /// The right to have one watch more.
     pub fn watch(&self, space: &Space) -> Result<Seat> {
         match self.watches.arrive(space, 1) {

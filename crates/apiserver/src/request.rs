@@ -46,10 +46,11 @@ use crate::read;
 use crate::receive::receive;
 use crate::registry::Registry;
 use crate::review;
-use crate::route::{ResourcePath, Route, Target, route, unserved};
+use crate::route::{Document, ResourcePath, Route, Target, route, unserved};
 use crate::service_account::Accounts;
 use crate::status::{Refusal, Result};
 use crate::subresource;
+use crate::toil;
 use crate::view::View;
 use crate::write::{self, Deleted, PatchFormat};
 
@@ -181,9 +182,7 @@ where
             };
             let judged = authorize_path(registry, &principal, &space, "get", path).await;
             record.judged(judged, |reason| reason)?;
-            let work = Work::Read { objects: 1 };
-            let _seat = app.shares.enter(&principal.home, work).await?;
-            let answer = documents::answer(app, &document, &space, parts, query)?;
+            let answer = describe(app, &principal, &document, &space, parts, query).await?;
             Ok(answer.paced(app.shares.turns(&principal.home)))
         }
         Target::Resource(resource) => {
@@ -196,6 +195,26 @@ where
             }
         }
     }
+}
+
+/// A document. What users define may be much, and takes its turn.
+async fn describe(
+    app: &App,
+    principal: &Principal,
+    document: &Document,
+    space: &Space,
+    parts: &Parts,
+    query: &Query,
+) -> Result<Answer> {
+    let apis = app.registry.apis(space);
+    let defined = apis.is_some_and(|apis| !apis.offers().is_empty());
+    let make = || documents::answer(app, document, space, parts, query);
+    if defined && document.has_schemas() {
+        return toil::in_turn(&app.shares, &principal.home, make).await?;
+    }
+    let work = Work::Read { objects: 1 };
+    let _seat = app.shares.enter(&principal.home, work).await?;
+    make()
 }
 
 /// The stages that are left once it is granted what is asked of objects.
@@ -211,6 +230,12 @@ where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    if let Some(custom) = granted.path().kind.custom()
+        && !custom.is_ready()
+    {
+        let payer = &granted.principal().home;
+        toil::in_turn(&app.shares, payer, || custom.make_ready()).await?;
+    }
     let accepted = match granted.path().kind.custom().is_some() {
         true => negotiate::accepted_custom(&parts.headers, query)?,
         false => negotiate::accepted(&parts.headers, query)?,
@@ -305,8 +330,11 @@ async fn take_turns(
         let _waiting = shares.enter(payer, Work::Read { objects: 1 }).await?;
         read::await_named(&app.registry, query).await?;
     }
-    let _seat = shares.enter(payer, work).await?;
-    let mut answer = read(app, granted, query, accepted).await?;
+    let errand = granted.errand();
+    errand.sit(shares, payer, work).await?;
+    let answer = read(app, granted, query, accepted).await;
+    errand.stand_up().await;
+    let mut answer = answer?;
     if work.is_heavy() || !watches {
         answer = answer.paced(shares.turns(payer));
     }
@@ -369,7 +397,13 @@ async fn write(
             return subresource::patch_scale(app, granted, query, accepted, format, &body).await;
         }
         let done = write::patch(registry, granted, query, format, &body).await?;
-        form::prepare(registry, &path.kind, std::iter::once(&done.object)).await?;
+        form::prepare(
+            registry,
+            Some(granted.errand()),
+            &path.kind,
+            std::iter::once(&done.object),
+        )
+        .await?;
         return Ok(Answer::done(&view, done)?.of(accepted));
     }
     let sent = Sent {
@@ -386,19 +420,33 @@ async fn write(
         Verb::Create => {
             let done = write::create(registry, granted, query, &sent).await?;
             record.named(done.object.name());
-            form::prepare(registry, &path.kind, std::iter::once(&done.object)).await?;
+            form::prepare(
+                registry,
+                Some(granted.errand()),
+                &path.kind,
+                std::iter::once(&done.object),
+            )
+            .await?;
             Ok(Answer::done(&view, done)?.of(accepted))
         }
         Verb::Update => {
             let done = write::update(registry, granted, query, &sent).await?;
-            form::prepare(registry, &path.kind, std::iter::once(&done.object)).await?;
+            form::prepare(
+                registry,
+                Some(granted.errand()),
+                &path.kind,
+                std::iter::once(&done.object),
+            )
+            .await?;
             Ok(Answer::done(&view, done)?.of(accepted))
         }
         Verb::Delete => {
             let mut deleted = write::delete(registry, granted, query, &sent).await?;
             let warnings = std::mem::take(&mut deleted.warnings);
             if shows_object(path, &deleted) {
-                form::prepare(registry, &path.kind, std::iter::once(&deleted.object)).await?;
+                let object = std::iter::once(&deleted.object);
+                let errand = Some(granted.errand());
+                form::prepare(registry, errand, &path.kind, object).await?;
             }
             let body = deleted_body(&view, path, deleted)?;
             Ok(Answer::new(StatusCode::OK, body)

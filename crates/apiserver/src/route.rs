@@ -109,6 +109,14 @@ impl Document {
             Self::Health(_) | Self::Version | Self::Issuer | Self::Keys
         )
     }
+
+    /// Whether it has the schemas of kinds.
+    pub const fn has_schemas(&self) -> bool {
+        matches!(
+            self,
+            Self::OpenApiV2 | Self::OpenApiV3 | Self::OpenApiV3Part(_)
+        )
+    }
 }
 
 impl Target {

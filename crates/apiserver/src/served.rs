@@ -128,6 +128,20 @@ impl Custom {
         schema.map_err(Refusal::internal)
     }
 
+    /// Whether its schemas are at hand: of this version and of that in which it is stored.
+    pub fn is_ready(&self) -> bool {
+        let wanted = [self.version, self.defined.storage()];
+        wanted.iter().all(|at| self.defined.has_schema(*at))
+    }
+
+    /// Makes its schemas ready, which may take a second.
+    pub fn make_ready(&self) {
+        for at in [self.version, self.defined.storage()] {
+            // Whoever needs it is told what is wrong with it.
+            self.defined.schema(at).ok();
+        }
+    }
+
     /// What tells this version of this definition from all others.
     pub fn form(&self) -> u64 {
         let mut hasher = DefaultHasher::new();

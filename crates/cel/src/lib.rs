@@ -30,6 +30,7 @@ mod value;
 
 pub use ast::{Comprehension, Entry, Expr, Id, Literal, Node};
 pub use budget::Budget;
+pub use deep::with_room;
 pub use environment::{Environment, OldSelf};
 pub use estimate::{Cost, Extent, Format, Within, estimate};
 pub use evaluate::{Activation, EvalError, Evaluation, Plan, PlanError, evaluate};

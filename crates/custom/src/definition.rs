@@ -36,10 +36,12 @@ mod version;
 
 pub use prepare::{default, prepare_create, prepare_status, prepare_update};
 
+use insula_cel::with_room;
 use insula_kinds::{FieldError, Kind, Object, Value, kinds, validate};
 
 use crate::approval::{self, ANNOTATION, Approval};
 use crate::condition::{ESTABLISHED, holds};
+use crate::structural::rules_below;
 use form::Form;
 use place::{Place, Report};
 use terms::Terms;
@@ -61,6 +63,10 @@ pub fn create(object: &Object) -> Verdict {
     if let Some(refusal) = too_deep(object) {
         return refusal;
     }
+    with_room(rules_of(object), || judge_new(object))
+}
+
+fn judge_new(object: &Object) -> Verdict {
     let form = Form::of(object);
     let mut report = Report::default();
     let metadata = validate::create(kind(), object);
@@ -75,6 +81,10 @@ pub fn update(old: &Object, new: &Object) -> Verdict {
     if let Some(refusal) = too_deep(new) {
         return refusal;
     }
+    with_room(rules_of(new), || judge_change(old, new))
+}
+
+fn judge_change(old: &Object, new: &Object) -> Verdict {
     let form = Form::of(new);
     let mut report = Report::default();
     let metadata = validate::update(kind(), None, old, new);
@@ -98,6 +108,10 @@ pub fn update_status(old: &Object, new: &Object) -> Verdict {
 /// definition may have others, but is not established with them.
 pub fn has_sound_ca(object: &Object) -> bool {
     !conversion::has_unsound_ca(Form::of(object).spec)
+}
+
+fn rules_of(definition: &Object) -> usize {
+    definition.get("spec").map_or(0, rules_below)
 }
 
 /// What is asked of every definition after its specification.

@@ -7,7 +7,10 @@ use crate::structural::{Additional, Node, Schema, value_size};
 
 /// The most that is filled into one object. Lists multiply the defaults of their items; an
 /// object that comes near this is too large to be stored, whatever else is filled in.
-const MAX_FILLED: usize = 32 << 20;
+const MAX_FILLED: usize = 8 << 20;
+
+/// What a member takes beside its name and its value.
+const MEMBER: usize = 40;
 
 impl Schema {
     /// Drops nulls where a value may not be null, and fills in defaults. Nulls in lists stay
@@ -69,7 +72,7 @@ impl Filler<'_> {
                 None => true,
                 Some(value) => value.is_null() && !property.nullable,
             };
-            if missing && self.take(default) {
+            if missing && self.take(default, MEMBER + name.len()) {
                 members.insert(name.to_string(), (**default).clone());
             }
         }
@@ -104,14 +107,14 @@ impl Filler<'_> {
         if let Some(default) = &node.default
             && value.is_null()
             && !node.nullable
-            && self.take(default)
+            && self.take(default, 0)
         {
             *value = (**default).clone();
         }
     }
 
-    fn take(&mut self, default: &Value) -> bool {
-        let left = self.room.checked_sub(value_size(default));
+    fn take(&mut self, default: &Value, beside: usize) -> bool {
+        let left = self.room.checked_sub(beside + value_size(default));
         self.room = left.unwrap_or(0);
         left.is_some()
     }

@@ -8,6 +8,7 @@ mod shape;
 pub(crate) use node::{Additional, Checks, ListKind, Node, NodeId, Type, value_size};
 pub(crate) use rules::{Compiled, Rule, Rules};
 
+use insula_cel::with_room;
 use serde_json::Value;
 
 /// What a version of a kind says about its objects.
@@ -19,6 +20,8 @@ pub struct Schema {
     nodes: Box<[Node]>,
     /// Whether any node that counts has rules in CEL.
     ruled: bool,
+    /// How deep the deepest of them goes.
+    deepest: usize,
 }
 
 /// Why a schema cannot be compiled. A definition that was accepted does not get here.
@@ -44,7 +47,7 @@ impl Schema {
     /// Compiles the value of `openAPIV3Schema`. What a definition may not have is skipped,
     /// since the definition was judged before.
     pub fn compile(json: &Value) -> Result<Self, CompileError> {
-        compile::schema(json)
+        with_room(rules_below(json), || compile::schema(json))
     }
 
     /// The root of it.
@@ -62,9 +65,37 @@ impl Schema {
         self.ruled
     }
 
+    /// How deep the deepest of these rules goes.
+    pub(crate) fn deepest(&self) -> usize {
+        self.deepest
+    }
+
     /// How many bytes of memory it takes, as far as that can be told.
     pub fn size(&self) -> usize {
         let nodes = std::mem::size_of_val(&*self.nodes);
         nodes + self.nodes.iter().map(Node::size).sum::<usize>()
+    }
+}
+
+/// How many rules a schema has. Whoever has to do with more than a few expressions does it in
+/// one place where the deepest of them has room.
+pub(crate) fn rules_below(json: &Value) -> usize {
+    count_rules(json, 2 * MAX_DEPTH)
+}
+
+fn count_rules(json: &Value, depth: usize) -> usize {
+    let Some(depth) = depth.checked_sub(1) else {
+        return 0;
+    };
+    match json {
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| match (name.as_str(), value) {
+                ("x-kubernetes-validations", Value::Array(rules)) => rules.len(),
+                (_, value) => count_rules(value, depth),
+            })
+            .sum(),
+        Value::Array(items) => items.iter().map(|item| count_rules(item, depth)).sum(),
+        _ => 0,
     }
 }

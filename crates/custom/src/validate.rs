@@ -17,6 +17,7 @@ mod value;
 use path::NOWHERE;
 pub(crate) use path::{Path, Step, Style};
 
+use insula_cel::{Budget, with_room};
 use insula_kinds::field::Fault;
 use insula_kinds::{FieldError, Object};
 use serde_json::Value;
@@ -82,11 +83,52 @@ impl<'a> Change<'a> {
     }
 }
 
+/// How much may be done to judge one object.
+#[derive(Clone, Copy, Debug)]
+struct Effort {
+    /// How many checks.
+    checks: u64,
+    /// What all rules may cost together.
+    rules: u64,
+    /// What one answer of a rule may cost.
+    call: Budget,
+}
+
+impl Effort {
+    const FULL: Self = Self {
+        checks: MAX_CHECKS,
+        rules: rule::WRITE,
+        call: Budget::CALL,
+    };
+
+    /// A few milliseconds at most, and more than nearly all objects take.
+    const BRIEF: Self = Self {
+        checks: 100_000,
+        rules: 50_000,
+        call: Budget(50_000),
+    };
+}
+
 impl Schema {
     /// What is wrong with the change.
     pub fn validate(&self, change: Change<'_>) -> Verdict {
+        self.judge(&change, Effort::FULL).0
+    }
+
+    /// The same if it takes no longer than a thread with other things to do can spare, and
+    /// otherwise nothing.
+    pub fn validate_briefly(&self, change: Change<'_>) -> Option<Verdict> {
+        let (verdict, sufficed) = self.judge(&change, Effort::BRIEF);
+        sufficed.then_some(verdict)
+    }
+
+    /// What is wrong with the change, and whether the effort sufficed to tell.
+    fn judge(&self, change: &Change<'_>, effort: Effort) -> (Verdict, bool) {
         let mut errors = change.known.to_vec();
-        self.validate_values(&change, &mut errors);
+        let mut sufficed = self.validate_values(change, effort.checks, &mut errors);
+        if !sufficed && effort.checks < MAX_CHECKS {
+            return (Verdict::default(), false);
+        }
         if let Some(scale) = &change.scale {
             if !change.status_only {
                 scale::spec(scale, change.new, &mut errors);
@@ -96,47 +138,73 @@ impl Schema {
         if !change.status_only {
             embedded::validate(self, change.new, &mut errors);
         }
-        self.validate_lists(&change, &mut errors);
+        self.validate_lists(change, &mut errors);
         let mut warnings = Vec::new();
         if self.is_ruled() {
             if errors.iter().any(|error| blocks_rules(error.fault)) {
                 errors.push(FieldError::invalid(NOWHERE, &Value::Null, NOT_ASKED));
             } else {
-                rule::ask(self, &change, &mut errors, &mut warnings);
+                // Once for all rules and values, rather than for each.
+                sufficed &= with_room(self.deepest(), || {
+                    rule::ask(self, change, effort, &mut errors, &mut warnings)
+                });
             }
         }
-        Verdict { errors, warnings }
+        (Verdict { errors, warnings }, sufficed)
     }
 
+    /// Says whether the checks sufficed.
+    ///
     /// Objects are judged as if they were new. Only if something is wrong it is asked what
     /// was wrong before, since that costs more and is rarely needed.
-    fn validate_values(&self, change: &Change<'_>, errors: &mut Vec<FieldError>) {
+    fn validate_values(
+        &self,
+        change: &Change<'_>,
+        checks: u64,
+        errors: &mut Vec<FieldError>,
+    ) -> bool {
         if change.status_only {
-            return self.validate_status(change, errors);
+            return self.validate_status(change, checks, errors);
         }
-        let mut found = Judge::new(self, None).judge_object(change.new, None);
+        let mut judge = Judge::with_checks(self, checks);
+        let mut found = judge.judge_object(change.new, None);
         if change.old.is_some() && !found.is_empty() {
-            found = Judge::new(self, None).judge_object(change.new, change.old);
+            judge = Judge::with_checks(self, checks);
+            found = judge.judge_object(change.new, change.old);
         }
         errors.append(&mut found);
+        judge.checks() > 0
     }
 
     /// Of a write to the status only that is judged, and named as if it were the top.
-    fn validate_status(&self, change: &Change<'_>, errors: &mut Vec<FieldError>) {
+    fn validate_status(
+        &self,
+        change: &Change<'_>,
+        checks: u64,
+        errors: &mut Vec<FieldError>,
+    ) -> bool {
         let id = self.root().property(STATUS);
         let (Some(id), Some(status)) = (id, change.new.get(STATUS)) else {
-            return;
+            return true;
         };
         let node = self.node(id);
         // A status that is missing and one that is null are the same to Kubernetes.
         let old = change
             .old
             .map(|old| old.get(STATUS).unwrap_or(&Value::Null));
-        let mut found = Judge::new(self, Some(STATUS)).judge(node, status, None);
+        let under = Some(STATUS);
+        let new = || Judge {
+            under,
+            ..Judge::with_checks(self, checks)
+        };
+        let mut judge = new();
+        let mut found = judge.judge(node, status, None);
         if old.is_some() && !found.is_empty() {
-            found = Judge::new(self, Some(STATUS)).judge(node, status, old);
+            judge = new();
+            found = judge.judge(node, status, old);
         }
         errors.append(&mut found);
+        judge.checks() > 0
     }
 
     /// Lists that had something twice may keep it, whatever else has changed.

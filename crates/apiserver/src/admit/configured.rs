@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 
 use insula_admission::policy::Policies;
 use insula_admission::review::Mode;
@@ -16,6 +16,7 @@ use insula_kinds::{KindId, Object, kinds};
 
 use crate::cache::{Cache, Life};
 use crate::registry::Registry;
+use crate::toil::aside;
 
 /// Who admits the requests of a space.
 pub struct Configured {
@@ -107,6 +108,11 @@ impl Registry {
             return Some(Arc::clone(found));
         }
         drop(held);
+        // Expressions take their time, and whoever else asks meanwhile waits here.
+        aside(|| self.read_admission(space, &life))
+    }
+
+    fn read_admission(&self, space: &Space, life: &Arc<Life>) -> Option<Arc<Configured>> {
         let held = life.admission.write();
         let mut held = held.unwrap_or_else(PoisonError::into_inner);
         // Read before the configurations are: what happens in between is read again.
@@ -115,7 +121,7 @@ impl Registry {
             return Some(Arc::clone(found));
         }
         if held.is_none() {
-            self.cache().note_compiled(&life);
+            self.cache().note_compiled(life);
         }
         let made = Arc::new(Configured::of(self.cache(), space, at));
         *held = Some(Arc::clone(&made));
@@ -127,8 +133,12 @@ impl Life {
     /// Gives the memory back of what nobody asked since the last call. Says whether it is
     /// still there.
     pub fn keeps_admission(&self) -> bool {
-        let held = self.admission.write();
-        let mut held = held.unwrap_or_else(PoisonError::into_inner);
+        let mut held = match self.admission.try_write() {
+            Ok(held) => held,
+            Err(TryLockError::Poisoned(held)) => held.into_inner(),
+            // Somebody is at it.
+            Err(TryLockError::WouldBlock) => return true,
+        };
         let asked = held
             .as_ref()
             .is_some_and(|found| found.asked.swap(false, Ordering::Relaxed));

@@ -137,7 +137,7 @@ impl Asked<'_> {
         };
         let mut params = Vec::with_capacity(found.len());
         for object in &found {
-            let mut shown = rules::shown(registry, &kind, object).await?;
+            let mut shown = rules::shown(registry, Some(self.act.by), &kind, object).await?;
             shown.insert("apiVersion".to_owned(), kind.api_version().into());
             shown.insert("kind".to_owned(), kind.kind.as_str().into());
             params.push(Some(shown));

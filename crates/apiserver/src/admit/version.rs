@@ -4,6 +4,7 @@ use insula_admission::{GroupVersionResource, Served as ServedAs, Subject, Target
 use insula_kinds::{Object, Value, convert, decode, kinds};
 
 use super::{Act, Body, target_of};
+use crate::authorize::Granted;
 use crate::form;
 use crate::intake;
 use crate::registry::Registry;
@@ -14,6 +15,7 @@ use crate::write::rules;
 /// What is written, in the version that is judged and in those that were asked for.
 pub(super) struct Versions<'a> {
     registry: &'a Registry,
+    by: &'a Granted,
     kind: &'a Served,
     judged: Served,
     object: Option<Object>,
@@ -74,6 +76,7 @@ impl<'a> Versions<'a> {
     pub fn new(act: &Act<'a>, object: Option<&Object>, old: Option<&'a Object>) -> Self {
         Self {
             registry: act.registry,
+            by: act.by,
             kind: act.kind,
             judged: rules::judged_as(act.kind),
             object: object.cloned(),
@@ -124,7 +127,7 @@ impl<'a> Versions<'a> {
         let object = read(&version, tree)?;
         let object = match (&version, &self.judged) {
             (Served::Custom(from), Served::Custom(to)) if version != self.judged => {
-                form::convert(self.registry, from, to, object).await?
+                form::convert(self.registry, Some(self.by.errand()), from, to, object).await?
             }
             _ => object,
         };
@@ -159,7 +162,9 @@ impl<'a> Versions<'a> {
         match (&self.judged, to) {
             (Served::Custom(from), Served::Custom(into)) => {
                 if self.judged != *to {
-                    object = form::convert(self.registry, from, into, object).await?;
+                    object =
+                        form::convert(self.registry, Some(self.by.errand()), from, into, object)
+                            .await?;
                 }
             }
             _ => convert::convert(&self.judged, to, &mut object),

@@ -113,6 +113,11 @@ impl Defined {
         versions.position(|version| version.kind.version == name)
     }
 
+    /// Whether the schema of a version is at hand.
+    pub fn has_schema(&self, version: usize) -> bool {
+        self.schemas[version].get().is_some()
+    }
+
     /// The schema of a version.
     pub fn schema(&self, version: usize) -> Result<&Arc<Schema>, &CompileError> {
         let slot = &self.schemas[version];

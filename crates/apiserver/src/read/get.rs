@@ -37,6 +37,12 @@ pub async fn get(
         .cached(&address)
         .or_else(|| publish::find(registry, &address));
     let object = found.ok_or_else(|| Refusal::not_found(kind, &address.name))?;
-    form::prepare(registry, &path.kind, std::iter::once(&object)).await?;
+    form::prepare(
+        registry,
+        Some(granted.errand()),
+        &path.kind,
+        std::iter::once(&object),
+    )
+    .await?;
     view.object(&object)
 }

@@ -93,7 +93,13 @@ pub async fn list(
     view: &View,
 ) -> Result<Body> {
     let listing = collect(registry, granted, query, view).await?;
-    form::prepare(registry, &granted.path().kind, listing.objects.iter()).await?;
+    form::prepare(
+        registry,
+        Some(granted.errand()),
+        &granted.path().kind,
+        listing.objects.iter(),
+    )
+    .await?;
     view.list(listing.objects, &listing.meta)
 }
 

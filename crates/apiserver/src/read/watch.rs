@@ -325,7 +325,13 @@ impl Watcher {
     /// What only a webhook can convert of what was there at the start.
     async fn prepare_initial(&self) -> Result<()> {
         let (kind, objects) = (&self.granted.path().kind, self.initial.as_slice());
-        form::prepare(&self.registry, kind, objects.iter()).await
+        form::prepare(
+            &self.registry,
+            Some(self.granted.errand()),
+            kind,
+            objects.iter(),
+        )
+        .await
     }
 
     /// What was there at the start, and its end mark.
@@ -368,7 +374,13 @@ impl Watcher {
             self.keep_shared(&mut events)?;
             let before = events.iter().filter_map(|event| event.before.as_ref());
             let objects = events.iter().map(|event| &event.object).chain(before);
-            form::prepare(&self.registry, &self.granted.path().kind, objects).await?;
+            form::prepare(
+                &self.registry,
+                Some(self.granted.errand()),
+                &self.granted.path().kind,
+                objects,
+            )
+            .await?;
             let mut lines = Vec::new();
             for event in &events {
                 lines.extend(self.line(event));

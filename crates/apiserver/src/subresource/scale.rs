@@ -26,7 +26,7 @@ pub async fn get(app: &App, granted: &Granted, accepted: Accepted) -> Result<Ans
     let kind = &granted.path().kind;
     let found = app.registry.fresh(&address).await?;
     let object = found.ok_or_else(|| Refusal::not_found(kind, &address.name))?;
-    show(app, kind, &object, accepted, Vec::new()).await
+    show(app, granted, kind, &object, accepted, Vec::new()).await
 }
 
 /// Replaces it.
@@ -120,7 +120,7 @@ async fn change(
     })
     .await?;
     let done = done.ok_or_else(|| Refusal::not_found(kind, &address.name))?;
-    show(app, kind, &done.object, accepted, done.warnings).await
+    show(app, granted, kind, &done.object, accepted, done.warnings).await
 }
 
 fn replicas(scale: &Object, name: &str) -> Result<i64> {
@@ -175,6 +175,7 @@ fn refuse(error: ScaleError) -> Refusal {
 
 async fn show(
     app: &App,
+    granted: &Granted,
     kind: &Served,
     object: &Arc<Stored>,
     accepted: Accepted,
@@ -182,7 +183,13 @@ async fn show(
 ) -> Result<Answer> {
     let scale = match (paths(kind), kind.custom()) {
         (Some(paths), Some(custom)) => {
-            form::prepare(&app.registry, kind, std::iter::once(object)).await?;
+            form::prepare(
+                &app.registry,
+                Some(granted.errand()),
+                kind,
+                std::iter::once(object),
+            )
+            .await?;
             paths.get(&custom.show(object).tree()).map_err(refuse)?
         }
         _ => prepare::scale_of(kind, &object.tree()).ok_or_else(Refusal::no_such_resource)?,

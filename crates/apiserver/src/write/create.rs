@@ -17,7 +17,7 @@ use crate::apis;
 use crate::authorize::Granted;
 use crate::built_in;
 use crate::cache::Stored;
-use crate::intake::{self, Sent};
+use crate::intake::Sent;
 use crate::names;
 use crate::publish;
 use crate::query::{Query, WriteOptions};
@@ -51,7 +51,7 @@ pub async fn create(
 ) -> Result<Done> {
     let options = WriteOptions::read(query, "CreateOptions")?;
     let path = granted.path();
-    let written = intake::read_kind(sent, &path.kind, options.validation)?;
+    let written = rules::read(granted, sent, &path.kind, options.validation).await?;
     let draft = Draft {
         kind: &path.kind,
         space: granted.space()?,
@@ -217,7 +217,7 @@ impl Draft<'_> {
         let Verdict {
             mut errors,
             warnings,
-        } = rules::judge_new(kind, &object)?;
+        } = rules::judge_new(self.by, kind, &object).await?;
         if errors.is_empty() && registry.key(address).len() > Transaction::MAX_KEY_BYTES {
             errors.push(FieldError::too_long("metadata.name", LONGEST_NAME));
         }
@@ -229,7 +229,7 @@ impl Draft<'_> {
             act.dry_run = self.dry_run;
             admit::validate(&act, Some(&object), None).await?;
         }
-        let value = rules::stored(registry, kind, object).await?;
+        let value = rules::stored(registry, self.by, kind, object).await?;
         let object = put(registry, kind, address, gate, value, now, self.dry_run).await?;
         Ok(Done {
             object,

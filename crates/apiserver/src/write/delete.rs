@@ -213,7 +213,8 @@ pub async fn delete_collection(
         listing.objects.retain(own);
     }
     // What cannot be shown is not deleted.
-    form::prepare(registry, kind, listing.objects.iter()).await?;
+    let errand = Some(granted.errand());
+    form::prepare(registry, errand, kind, listing.objects.iter()).await?;
     let addresses = listing.objects.iter().map(|object| Address {
         kind: stored.clone(),
         space: space.clone(),
@@ -329,7 +330,7 @@ async fn attempt(
         let old = match act.kind.custom() {
             None => &object,
             Some(_) => {
-                shown = rules::shown(registry, act.kind, current).await?;
+                shown = rules::shown(registry, Some(act.by), act.kind, current).await?;
                 &shown
             }
         };

@@ -159,7 +159,7 @@ async fn attempt(
 ) -> Result<Attempt> {
     let kind = request.kind;
     let judged = rules::judged_as(kind);
-    let shown = rules::shown(registry, kind, current).await?;
+    let shown = rules::shown(registry, request.by, kind, current).await?;
     let old = match judged == *kind {
         true => shown.clone(),
         false => current.tree(),
@@ -203,7 +203,7 @@ async fn settle(
         new: &new,
     };
     rights::check(registry, request.by, change).await?;
-    let verdict = rules::judge_change(judged, request.subresource, &old, &new)?;
+    let verdict = rules::judge_change(request.by, judged, request.subresource, &old, &new).await?;
     let warnings = verdict.warnings;
     if !verdict.errors.is_empty() {
         return Err(Refusal::invalid(kind, name, &verdict.errors).warned(warnings));
@@ -218,7 +218,7 @@ async fn settle(
     metadata::of(&mut new).remove("resourceVersion");
     metadata::of(&mut old).remove("resourceVersion");
     let released = is_released(kind, &new);
-    let value = rules::stored(registry, kind, new).await?;
+    let value = rules::stored(registry, request.by, kind, new).await?;
     let done = |object| Done {
         object,
         created: false,

@@ -11,15 +11,37 @@ use bytes::Bytes;
 use insula_admission::validate as admission;
 use insula_core::Revision;
 use insula_custom::{Change, Verdict, definition, settle_numbers};
-use insula_kinds::{FieldError, Kind, Object, convert, defaults, encode, prepare, validate};
+use insula_kinds::{FieldError, Kind, Object, Value, convert, defaults, encode, prepare, validate};
 
 use super::metadata;
 use crate::apis;
+use crate::authorize::Granted;
 use crate::cache::Stored;
 use crate::form;
+use crate::intake::{self, Sent, Written};
+use crate::query::FieldValidation;
 use crate::registry::Registry;
 use crate::served::{Custom, Served};
 use crate::status::Result;
+use crate::toil;
+
+/// The object in a body. A large one is read when it is its turn.
+pub async fn read(
+    by: &Granted,
+    sent: &Sent,
+    kind: &Served,
+    validation: FieldValidation,
+) -> Result<Written> {
+    if sent.body.len() < LARGE_BODY {
+        return intake::read_kind(sent, kind, validation);
+    }
+    let read = || intake::read_kind(sent, kind, validation);
+    toil::of_request(Some(by), read).await?
+}
+
+/// From how many bytes on it takes longer to read a body than a thread can spare: a megabyte
+/// takes about 20 ms.
+const LARGE_BODY: usize = 512 << 10;
 
 /// The version in which objects are judged that are written in `kind`.
 pub fn judged_as(kind: &Served) -> Served {
@@ -45,7 +67,12 @@ pub fn fill(kind: &Served, object: &mut Object) -> Result<()> {
 }
 
 /// What is there, as the caller sees it.
-pub async fn shown(registry: &Registry, kind: &Served, current: &Arc<Stored>) -> Result<Object> {
+pub async fn shown(
+    registry: &Registry,
+    by: Option<&Granted>,
+    kind: &Served,
+    current: &Arc<Stored>,
+) -> Result<Object> {
     match kind {
         Served::BuiltIn(_) => {
             let mut tree = current.tree();
@@ -53,7 +80,13 @@ pub async fn shown(registry: &Registry, kind: &Served, current: &Arc<Stored>) ->
             Ok(tree)
         }
         Served::Custom(custom) => {
-            form::prepare(registry, kind, std::iter::once(current)).await?;
+            form::prepare(
+                registry,
+                by.map(Granted::errand),
+                kind,
+                std::iter::once(current),
+            )
+            .await?;
             Ok(custom.show(current).tree())
         }
     }
@@ -89,7 +122,23 @@ pub fn prepare_changed(
 }
 
 /// What is wrong with a new object, which is in the version that is judged.
-pub fn judge_new(kind: &Served, object: &Object) -> Result<Verdict> {
+pub async fn judge_new(by: Option<&Granted>, kind: &Served, object: &Object) -> Result<Verdict> {
+    if is_brief(kind, object) {
+        return new_verdict(kind, object);
+    }
+    if let Some(custom) = kind.custom() {
+        let known = validate::create_metadata(kind, object);
+        let change = Change {
+            known: &known,
+            scale: scale(custom),
+            ..Change::create(object)
+        };
+        return custom_verdict(by, custom, change).await;
+    }
+    toil::of_request(by, || new_verdict(kind, object)).await?
+}
+
+fn new_verdict(kind: &Served, object: &Object) -> Result<Verdict> {
     let stored = judged_as(kind);
     Ok(match &stored {
         Served::BuiltIn(id) if *id == apis::definitions() => of(definition::create(object)),
@@ -101,55 +150,114 @@ pub fn judge_new(kind: &Served, object: &Object) -> Result<Verdict> {
             convert::convert(&stored, kind, &mut written);
             only(validate::create(kind, &written))
         }
-        Served::BuiltIn(_) => only(validate::create(&stored, object)),
-        Served::Custom(custom) => {
-            let known = validate::create_metadata(kind, object);
-            let verdict = custom.schema()?.validate(Change {
-                known: &known,
-                scale: scale(custom),
-                ..Change::create(object)
-            });
-            with_odd_finalizers(verdict, None, object)
-        }
+        Served::BuiltIn(_) | Served::Custom(_) => only(validate::create(&stored, object)),
     })
 }
 
 /// What is wrong with a change.
-pub fn judge_change(
+pub async fn judge_change(
+    by: Option<&Granted>,
     kind: &Served,
     subresource: Option<&str>,
     old: &Object,
     new: &Object,
 ) -> Result<Verdict> {
-    Ok(match kind {
-        Served::BuiltIn(id) if *id == apis::definitions() => match subresource {
-            None => of(definition::update(old, new)),
-            Some(_) => of(definition::update_status(old, new)),
-        },
-        Served::BuiltIn(_) if admission::judges(kind) => {
-            admitted(admission::update(kind, subresource, old, new))
-        }
-        Served::BuiltIn(_) => only(validate::update(kind, subresource, old, new)),
-        Served::Custom(custom) => {
-            let known = validate::update_metadata(old, new);
-            let verdict = custom.schema()?.validate(Change {
-                known: &known,
-                scale: scale(custom),
-                status_only: subresource == Some("status"),
-                ..Change::update(new, old)
-            });
-            with_odd_finalizers(verdict, Some(old), new)
-        }
-    })
+    if is_brief(kind, new) {
+        return Ok(changed_verdict(kind, subresource, old, new));
+    }
+    if let Some(custom) = kind.custom() {
+        let known = validate::update_metadata(old, new);
+        let change = Change {
+            known: &known,
+            scale: scale(custom),
+            status_only: subresource == Some("status"),
+            ..Change::update(new, old)
+        };
+        return custom_verdict(by, custom, change).await;
+    }
+    toil::of_request(by, || changed_verdict(kind, subresource, old, new)).await
+}
+
+fn changed_verdict(
+    kind: &Served,
+    subresource: Option<&str>,
+    old: &Object,
+    new: &Object,
+) -> Verdict {
+    if !kind.is(apis::definitions()) {
+        return match admission::judges(kind) {
+            true => admitted(admission::update(kind, subresource, old, new)),
+            false => only(validate::update(kind, subresource, old, new)),
+        };
+    }
+    match subresource {
+        None => of(definition::update(old, new)),
+        Some(_) => of(definition::update_status(old, new)),
+    }
+}
+
+/// Nearly all objects are judged right away; the others when it is their turn.
+async fn custom_verdict(
+    by: Option<&Granted>,
+    custom: &Custom,
+    change: Change<'_>,
+) -> Result<Verdict> {
+    let schema = custom.schema()?;
+    let verdict = match schema.validate_briefly(change) {
+        Some(verdict) => verdict,
+        None => toil::of_request(by, || schema.validate(change)).await?,
+    };
+    Ok(with_odd_finalizers(verdict, change.old, change.new))
+}
+
+/// Whether it takes no time worth mentioning to judge the object: those of the table's kinds
+/// are, except for definitions and whatever else has expressions, if they are large.
+fn is_brief(kind: &Served, object: &Object) -> bool {
+    if kind.custom().is_some() {
+        return false;
+    }
+    let mut room = LARGE;
+    let computes = kind.is(apis::definitions()) || admission::judges(&judged_as(kind));
+    !computes || object.values().all(|value| fits(value, &mut room))
+}
+
+/// From how many bytes on a definition takes longer than a thread can spare: a megabyte takes
+/// up to 300 ms.
+const LARGE: usize = 16 << 10;
+
+/// Whether the room suffices for the value. It is not looked at any further if not.
+fn fits(value: &Value, room: &mut usize) -> bool {
+    let own = match value {
+        Value::String(text) => text.len(),
+        _ => 4,
+    };
+    let Some(left) = room.checked_sub(own) else {
+        return false;
+    };
+    *room = left;
+    match value {
+        Value::Array(items) => items.iter().all(|item| fits(item, room)),
+        Value::Object(members) => members.iter().all(|(name, member)| {
+            *room = room.saturating_sub(name.len());
+            fits(member, room)
+        }),
+        _ => true,
+    }
 }
 
 /// The bytes that are stored of an object in the version that was judged.
-pub async fn stored(registry: &Registry, kind: &Served, object: Object) -> Result<Bytes> {
+pub async fn stored(
+    registry: &Registry,
+    by: Option<&Granted>,
+    kind: &Served,
+    object: Object,
+) -> Result<Bytes> {
     let object = match kind {
         Served::BuiltIn(_) => object,
         Served::Custom(custom) => {
             let storage = custom.storage();
-            let mut object = form::convert(registry, custom, &storage, object).await?;
+            let mut object =
+                form::convert(registry, by.map(Granted::errand), custom, &storage, object).await?;
             settle_numbers(&mut object);
             object
         }

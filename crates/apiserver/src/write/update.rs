@@ -3,7 +3,7 @@
 use insula_access::rbac::ResourceAct;
 use insula_kinds::Object;
 
-use super::{Done, Modified, Modify, create_object, metadata, modify};
+use super::{Done, Modified, Modify, create_object, metadata, modify, rules};
 use crate::authorize::Granted;
 use crate::intake::{self, Sent};
 use crate::publish::{Act, absent};
@@ -21,7 +21,7 @@ pub async fn update(
     let options = WriteOptions::read(query, "UpdateOptions")?;
     let path = granted.path();
     let kind = &path.kind;
-    let mut written = intake::read_kind(sent, kind, options.validation)?;
+    let mut written = rules::read(granted, sent, kind, options.validation).await?;
     let address = granted.address()?;
     check_names(&written.object, &address)?;
     metadata::place(&mut written.object, kind, &address)?;

@@ -11,6 +11,7 @@ mod routes;
 mod samples;
 
 mod addresses;
+mod burdens;
 mod customs;
 mod death;
 mod identity;
@@ -23,6 +24,7 @@ mod subresources;
 mod sweep;
 mod views;
 mod walls;
+mod webhooks;
 mod writes;
 
 use insula_kinds::{Kind, kinds};

@@ -24,6 +24,13 @@ pub struct Plan {
     pub(super) depth: usize,
 }
 
+impl Plan {
+    /// How deep it goes, for [`with_room`].
+    pub const fn depth(&self) -> usize {
+        self.depth
+    }
+}
+
 /// Why an expression cannot be evaluated, whatever its variables are.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {

@@ -18,7 +18,12 @@ pub(super) fn schema(json: &Value) -> Result<Schema, CompileError> {
     let mut compiler = Compiler::default();
     compiler.node(json, Place::root())?;
     let unpruned = std::mem::take(&mut compiler.unpruned);
+    let rules = compiler
+        .nodes
+        .iter()
+        .filter_map(|node| node.rules.as_deref());
     let mut schema = Schema {
+        deepest: rules.map(Rules::deepest).max().unwrap_or(0),
         ruled: compiler.nodes[0].ruled,
         nodes: compiler.nodes.into_boxed_slice(),
     };

@@ -68,6 +68,19 @@ impl Rules {
 }
 
 impl Rules {
+    /// How deep the deepest of them goes.
+    pub(super) fn deepest(&self) -> usize {
+        let plans = self.list.iter().flat_map(|rule| {
+            let asked = match &rule.compiled {
+                Compiled::Ready { plan, .. } => Some(plan),
+                Compiled::Empty | Compiled::Broken(_) => None,
+            };
+            let message = rule.message_expression.as_ref();
+            asked.into_iter().chain(message.map(|(plan, _)| plan))
+        });
+        plans.map(Plan::depth).max().unwrap_or(0)
+    }
+
     /// How many bytes they take, as far as that can be told.
     pub(super) fn size(&self) -> usize {
         let texts = self.list.iter().map(|rule| {

@@ -4,6 +4,7 @@ use insula_kinds::field::{Fault, quote};
 use insula_kinds::{FieldError, Object};
 use serde_json::Value;
 
+use super::fault::joined;
 use super::number::{self, Num};
 use super::path::Path;
 use super::print;
@@ -21,7 +22,7 @@ impl Judge<'_> {
         let Some(checks) = node.checks.as_deref().filter(|it| !it.allowed.is_empty()) else {
             return;
         };
-        self.spend(checks.allowed.len() as u64 / 16);
+        self.spend(checks.allowed.len() as u64 / 4);
         if checks.allowed.iter().any(|allowed| is_one(value, allowed)) {
             return;
         }
@@ -30,8 +31,7 @@ impl Judge<'_> {
                 Value::String(text) => quote(text),
                 other => quote(&print::json(other)),
             });
-            let known: Vec<_> = known.collect();
-            let (value, known) = (print::value(value), known.join(", "));
+            let (value, known) = (print::value(value), joined(known));
             FieldError {
                 fault: Fault::NotSupported,
                 field: self.field(path),

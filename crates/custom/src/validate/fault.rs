@@ -7,11 +7,46 @@ use serde_json::Value;
 use super::path::{NOWHERE, Path, Style};
 use super::value::{Judge, MAX_ERRORS};
 
+/// The longest sentence. Errors show values and what could stand in their place, which may
+/// be megabytes, and there may be a thousand of them.
+const LONGEST: usize = 8 << 10;
+
+/// The error with a sentence that somebody may read.
+pub(super) fn shortened(mut error: FieldError) -> FieldError {
+    shorten(&mut error.field);
+    shorten(&mut error.body);
+    error
+}
+
+/// Leaves out the middle: what is wrong is said at the end, after the value.
+fn shorten(text: &mut String) {
+    if text.len() > LONGEST {
+        let head = text.floor_char_boundary(LONGEST / 2);
+        let tail = text.ceil_char_boundary(text.len() - LONGEST / 2);
+        *text = format!("{}…{}", &text[..head], &text[tail..]);
+    }
+}
+
+/// Texts in a row, as many of them as anybody may read.
+pub(super) fn joined(texts: impl Iterator<Item = String>) -> String {
+    let mut row = String::new();
+    for text in texts {
+        if !row.is_empty() {
+            row.push_str(", ");
+        }
+        row.push_str(&text);
+        if row.len() > LONGEST {
+            break;
+        }
+    }
+    row
+}
+
 impl Judge<'_> {
     /// Notes an error, unless there are enough.
     pub(super) fn push(&self, errors: &mut Vec<FieldError>, error: impl FnOnce() -> FieldError) {
         if errors.len() < MAX_ERRORS {
-            errors.push(error());
+            errors.push(shortened(error()));
         }
     }
 

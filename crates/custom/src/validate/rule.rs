@@ -9,9 +9,10 @@ use insula_kinds::field::{Fault, quote};
 use insula_kinds::{FieldError, Object};
 use serde_json::Value;
 
+use super::fault::shortened;
 use super::path::{Path, Step, Style};
 use super::value::{MAX_ERRORS, Subject};
-use super::{Change, print, ratchet};
+use super::{Change, Effort, print, ratchet};
 use crate::structural::{Additional, Compiled, Node, NodeId, Rule, Rules, Schema};
 
 /// What all rules together may cost for one write.
@@ -22,16 +23,20 @@ const MAX_MESSAGE: usize = 5 << 10;
 const SPENT: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// Asks the rules about an object.
+/// Asks the rules about an object, for this much in all and for one answer. Says whether that
+/// sufficed.
 pub(super) fn ask(
     schema: &Schema,
     change: &Change<'_>,
+    effort: Effort,
     errors: &mut Vec<FieldError>,
     warnings: &mut Vec<String>,
-) {
+) -> bool {
     let mut asker = Asker {
         schema,
-        left: WRITE,
+        left: effort.rules,
+        call: effort.call,
+        spent: false,
         errors,
         warnings,
     };
@@ -45,6 +50,7 @@ pub(super) fn ask(
     };
     // Whether the rules came to an end is of no interest after the last.
     let _ = asker.subject(root, new, old, before, &Path::ROOT);
+    !asker.spent
 }
 
 /// Asks the rules at a node and below about a value by itself, which was `old` before. Nothing
@@ -60,6 +66,8 @@ pub(crate) fn ask_value(
     let mut asker = Asker {
         schema,
         left: *left,
+        call: Budget::CALL,
+        spent: false,
         errors,
         warnings: &mut Vec::new(),
     };
@@ -77,6 +85,10 @@ struct Asker<'a, 'o> {
     schema: &'a Schema,
     /// What may still be spent.
     left: u64,
+    /// What one answer may cost.
+    call: Budget,
+    /// Whether something could not be paid for.
+    spent: bool,
     errors: &'o mut Vec<FieldError>,
     warnings: &'o mut Vec<String>,
 }
@@ -185,6 +197,7 @@ impl<'a> Asker<'a, '_> {
         path: &Path<'_>,
     ) -> Result<(), Stop> {
         if self.left == 0 {
+            self.spent = true;
             self.wrong(node, path, SPENT);
             return Err(Stop);
         }
@@ -217,7 +230,7 @@ impl<'a> Asker<'a, '_> {
             true => Some(Old::Optional),
             false => place.old.map(|_| Old::Plain),
         };
-        let asked = place.evaluate(plan, old);
+        let asked = place.evaluate(plan, old, self.call);
         self.pay(asked.cost).map_err(|Stop| {
             self.wrong(place.node, path, SPENT);
             Stop
@@ -239,6 +252,7 @@ impl<'a> Asker<'a, '_> {
     ) -> Result<(), Stop> {
         let (text, name) = (error.to_string(), &rule.name);
         if *error == EvalError::Cancelled {
+            self.spent = true;
             let text = format!(
                 "'{text}': no further validation rules will be run due to call cost exceeds \
                  limit for rule: {name}"
@@ -292,7 +306,7 @@ impl<'a> Asker<'a, '_> {
         if !forgiven {
             self.push(error);
         } else if self.warnings.len() < MAX_ERRORS {
-            self.warnings.push(error.to_string());
+            self.warnings.push(shortened(error).to_string());
         }
         end
     }
@@ -305,18 +319,21 @@ impl<'a> Asker<'a, '_> {
         text: &str,
         place: &Place<'_, 'a>,
     ) -> Result<Option<String>, String> {
-        let made = place.evaluate(plan, place.old.map(|_| Old::Plain));
+        let made = place.evaluate(plan, place.old.map(|_| Old::Plain), self.call);
         if self.pay(made.cost).is_err() {
             let fault = "messageExpression evaluation failed due to running out of cost \
                 budget, no further validation rules will be run";
             return Err(fault.to_owned());
         }
         match made.result {
-            Err(EvalError::Cancelled) => Err(format!(
-                "no further validation rules will be run due to call cost exceeds limit for \
-                 messageExpression: {}",
-                quote(text)
-            )),
+            Err(EvalError::Cancelled) => {
+                self.spent = true;
+                Err(format!(
+                    "no further validation rules will be run due to call cost exceeds limit \
+                     for messageExpression: {}",
+                    quote(text)
+                ))
+            }
             Err(_) => Ok(None),
             Ok(made) => {
                 let made = made.message().unwrap_or_default().trim();
@@ -327,7 +344,9 @@ impl<'a> Asker<'a, '_> {
     }
 
     fn pay(&mut self, cost: u64) -> Result<(), Stop> {
-        self.left = self.left.checked_sub(cost).ok_or(Stop)?;
+        let left = self.left.checked_sub(cost);
+        self.spent |= left.is_none();
+        self.left = left.ok_or(Stop)?;
         Ok(())
     }
 
@@ -340,7 +359,7 @@ impl<'a> Asker<'a, '_> {
 
     fn push(&mut self, error: FieldError) {
         if self.errors.len() < MAX_ERRORS {
-            self.errors.push(error);
+            self.errors.push(shortened(error));
         }
     }
 }
@@ -362,7 +381,7 @@ enum Old {
 }
 
 impl<'a> Place<'_, 'a> {
-    fn evaluate(&self, plan: &'a Plan, old: Option<Old>) -> Evaluation<'a> {
+    fn evaluate(&self, plan: &'a Plan, old: Option<Old>, most: Budget) -> Evaluation<'a> {
         let shape = &self.rules.shape;
         let mut activation = self.new.bind("self", shape, Activation::new());
         match (old, self.old) {
@@ -378,7 +397,7 @@ impl<'a> Place<'_, 'a> {
                 };
             }
         }
-        evaluate(plan, &activation, Budget::CALL)
+        evaluate(plan, &activation, most)
     }
 }
 

@@ -29,20 +29,12 @@ pub(super) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    /// Somebody who judges a whole object, or what is at a field of it.
-    pub fn new(schema: &'a Schema, under: Option<&'static str>) -> Self {
-        Self {
-            schema,
-            under,
-            left: MAX_CHECKS,
-        }
-    }
-
-    /// The same for whoever judges many values: no more checks than these are made.
+    /// Somebody who judges a whole object. No more checks than these are made.
     pub fn with_checks(schema: &'a Schema, left: u64) -> Self {
         Self {
+            schema,
+            under: None,
             left,
-            ..Self::new(schema, None)
         }
     }
 
@@ -324,7 +316,7 @@ mod tests {
         let schema = Schema::compile(&schema).expect("it compiles");
         let object = json!({"l": vec![1; 1_000]});
         let object = object.as_object().expect("an object");
-        let mut judge = Judge::new(&schema, None);
+        let mut judge = Judge::with_checks(&schema, MAX_CHECKS);
         assert_eq!(judge.judge_object(object, None), []);
         judge.left = 100_000;
         let errors = judge.judge_object(object, None);

@@ -1,0 +1,215 @@
+//! Kinds that cost much: what a tenant's schemas and expressions take, it takes from nobody
+//! else.
+
+use std::time::{Duration, Instant};
+
+use http::Method;
+use insula_testkit::server::{Client, DEFINITIONS, TestServer, definition};
+use serde_json::{Map, Value, json};
+use tokio::task::JoinSet;
+
+use super::names;
+
+const FOOS: &str = "/apis/ex.io/v1/namespaces/default/foos";
+
+fn foo(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": name}, "spec": spec})
+}
+
+/// A definition whose rules cost nearly everything that a write may, for a list of 45.
+fn cubes() -> Value {
+    let rule = "self.all(a, self.all(b, self.all(c, a + b + c >= 0)))";
+    let rules: Vec<Value> = (0..10).map(|_| json!({"rule": rule})).collect();
+    let spec = json!({"type": "array", "maxItems": 60, "items": {"type": "integer"},
+        "x-kubernetes-validations": rules});
+    definition("ex.io", "foos", "Foo", spec)
+}
+
+/// A definition of some hundred kilobytes, none like another.
+fn broad(number: usize) -> Value {
+    let property = |index: usize| {
+        let pattern = format!("^{number}a{index}$");
+        let name = format!("p{index}");
+        (name, json!({"type": "string", "pattern": pattern}))
+    };
+    let properties: Map<String, Value> = (0..8_000).map(property).collect();
+    let spec = json!({"type": "object", "properties": properties});
+    definition(
+        "ex.io",
+        &format!("broads{number}"),
+        &format!("Broad{number}"),
+        spec,
+    )
+}
+
+/// How often a neighbour is answered until the first of these requests is, and how long the
+/// longest answer takes.
+async fn meanwhile<F>(
+    neighbour: &Client,
+    asks: impl IntoIterator<Item = F>,
+) -> anyhow::Result<(usize, Duration, Vec<u16>)>
+where
+    F: Future<Output = anyhow::Result<u16>> + Send + 'static,
+{
+    let mut asked: JoinSet<_> = asks.into_iter().collect();
+    let (mut answered, mut longest, mut codes) = (0, Duration::ZERO, Vec::new());
+    while codes.is_empty() {
+        let begun = Instant::now();
+        let got = neighbour.get("/api/v1/namespaces/default").await?;
+        assert_eq!(got.status, 200);
+        (answered, longest) = (answered + 1, longest.max(begun.elapsed()));
+        while let Some(done) = asked.try_join_next() {
+            codes.push(done??);
+        }
+    }
+    while let Some(done) = asked.join_next().await {
+        codes.push(done??);
+    }
+    Ok((answered, longest, codes))
+}
+
+/// One thread is enough to show it: whoever works on it for long answers nobody else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn i37_objects_that_take_long_to_judge_hold_up_nobody_else() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let (attacker, neighbour) = (server.tenant("t1").await?, server.tenant("t2").await?);
+    attacker.define(&cubes()).await?;
+    let asks = (0..3).map(|number| {
+        let attacker = attacker.clone();
+        async move {
+            let items: Vec<usize> = (0..45).collect();
+            let object = foo(&format!("f{number}"), json!(items));
+            Ok(attacker.post(FOOS, &object).await?.status)
+        }
+    });
+    let (answered, longest, codes) = meanwhile(&neighbour, asks).await?;
+    assert_eq!(codes, [201; 3]);
+    assert!(
+        answered >= 20,
+        "{answered} answers, the longest in {longest:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn i37_definitions_that_take_long_to_judge_hold_up_nobody_else() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let (attacker, neighbour) = (server.tenant("t1").await?, server.tenant("t2").await?);
+    // Written down before, since clients are on the same thread.
+    let bodies: Vec<String> = (0..3).map(|number| broad(number).to_string()).collect();
+    let asks = bodies.into_iter().map(|body| {
+        let attacker = attacker.clone();
+        async move {
+            let headers = [("content-type", "application/json")];
+            let made = attacker.send(Method::POST, DEFINITIONS, &headers, body);
+            Ok(made.await?.status)
+        }
+    });
+    let (answered, longest, codes) = meanwhile(&neighbour, asks).await?;
+    assert_eq!(codes, [201; 3]);
+    assert!(
+        answered >= 3,
+        "{answered} answers, the longest in {longest:?}"
+    );
+    attacker
+        .until_defined("broads0.ex.io", "Established", "True")
+        .await?;
+    // Schemas and documents are put together when somebody asks.
+    for page in [
+        "/apis/ex.io/v1/namespaces/default/broads0",
+        "/openapi/v3/apis/ex.io/v1",
+    ] {
+        let attacker = attacker.clone();
+        let ask = async move { Ok(attacker.get(page).await?.status) };
+        let (answered, longest, codes) = meanwhile(&neighbour, [ask]).await?;
+        assert_eq!(codes, [200]);
+        assert!(
+            answered >= 3,
+            "{page}: {answered} answers, the longest in {longest:?}"
+        );
+    }
+    Ok(())
+}
+
+/// A kind of the table cannot be defined again in a version that the table has not: its
+/// objects would be written past every rule that there is for them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn i17_kinds_of_the_table_are_not_redefined() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
+    for (group, plural, kind) in [
+        ("rbac.authorization.k8s.io", "clusterroles", "ClusterRole"),
+        ("rbac.authorization.k8s.io", "roles", "Role"),
+        ("networking.k8s.io", "ingresses", "Ingress"),
+        (
+            "certificates.k8s.io",
+            "certificatesigningrequests",
+            "CertificateSigningRequest",
+        ),
+        (
+            "apiextensions.k8s.io",
+            "customresourcedefinitions",
+            "CustomResourceDefinition",
+        ),
+        ("multi-tenancy.k8s.io", "tenants", "Tenant"),
+    ] {
+        for client in [&tenant, &system] {
+            let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+            let mut defined = definition(group, plural, kind, open);
+            defined["metadata"]["annotations"] =
+                json!({"api-approved.kubernetes.io": "unapproved, for a test"});
+            defined["spec"]["versions"][0]["name"] = "v9".into();
+            let made = client.post(DEFINITIONS, &defined).await?;
+            assert_eq!(made.status, 403, "{plural}.{group}: {}", made.text());
+        }
+    }
+    Ok(())
+}
+
+/// A definition is read once, whatever becomes of others beside it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn i15_definitions_are_served_as_they_are_however_many_change() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let tenant = server.tenant("t1").await?;
+    let spec = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    for name in ["foo", "bar"] {
+        tenant
+            .define(&definition(
+                "ex.io",
+                &format!("{name}s"),
+                name,
+                spec.clone(),
+            ))
+            .await?;
+    }
+    let object = json!({"apiVersion": "ex.io/v1", "kind": "foo", "metadata": {"name": "x"},
+        "spec": {"a": "1", "b": "2"}});
+    let made = tenant.post(FOOS, &object).await?;
+    assert_eq!(
+        (made.status, made.json()["spec"].clone()),
+        (201, json!({"a": "1"}))
+    );
+    // One of them changes, the other goes.
+    let wider = json!([{"op": "add", "value": {"type": "string"}, "path":
+        "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/b"}]);
+    let path = format!("{DEFINITIONS}/foos.ex.io");
+    let changed = tenant.patch(&path, "json", &wider).await?;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    tenant.delete(&format!("{DEFINITIONS}/bars.ex.io")).await?;
+    tenant
+        .until_gone(&format!("{DEFINITIONS}/bars.ex.io"))
+        .await?;
+    let mut object = object;
+    object["metadata"]["name"] = "y".into();
+    let made = tenant.post(FOOS, &object).await?;
+    assert_eq!(
+        made.json()["spec"],
+        json!({"a": "1", "b": "2"}),
+        "{}",
+        made.text()
+    );
+    assert_eq!(names(&tenant.get(FOOS).await?.json()), ["x", "y"]);
+    let gone = tenant.get("/apis/ex.io/v1/namespaces/default/bars").await?;
+    assert_eq!(gone.status, 404);
+    Ok(())
+}

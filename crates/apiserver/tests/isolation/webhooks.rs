@@ -1,0 +1,85 @@
+//! Webhooks that do not answer: whoever waits for one takes no place that others need.
+
+use std::time::Duration;
+
+use insula_testkit::server::{DEFINITIONS, Setup, TestServer, definition, loopback};
+use insula_testkit::webhook::{FakeWebhook, Reply};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::names;
+
+/// Far less than the half minute for which a webhook is waited for.
+const SOON: Duration = Duration::from_secs(8);
+
+/// More objects than a read may have that is not heavy.
+const MANY: usize = 120;
+
+/// A definition of two versions, between which only a webhook can convert.
+fn foos(webhook: &FakeWebhook) -> Value {
+    let mut foos = definition("ex.io", "foos", "Foo", json!({"type": "object"}));
+    let mut second = foos["spec"]["versions"][0].clone();
+    second["name"] = "v2".into();
+    second["storage"] = false.into();
+    let first = foos["spec"]["versions"][0].clone();
+    foos["spec"]["versions"] = json!([first, second]);
+    foos["spec"]["conversion"] = json!({
+        "strategy": "Webhook",
+        "webhook": {
+            "conversionReviewVersions": ["v1"],
+            "clientConfig": webhook.client_config("/convert"),
+        },
+    });
+    foos
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn i35_a_conversion_that_never_ends_holds_no_seat() -> anyhow::Result<()> {
+    let webhook = FakeWebhook::start(Reply::Silence).await?;
+    let server = TestServer::start_with(Setup {
+        egress: loopback(),
+        ..Setup::with_controllers()
+    })
+    .await?;
+    let (attacker, neighbour) = (server.tenant("t1").await?, server.tenant("t2").await?);
+    attacker.define(&foos(&webhook)).await?;
+    for number in 0..MANY {
+        let metadata = json!({"name": format!("x{number:03}")});
+        let foo = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": metadata});
+        let made = attacker
+            .post("/apis/ex.io/v1/namespaces/default/foos", &foo)
+            .await?;
+        assert_eq!(made.status, 201, "{}", made.text());
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+        let made = neighbour
+            .post("/api/v1/namespaces/default/configmaps", &map)
+            .await?;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    // As many as there are heavy seats on any machine that runs this, and some more.
+    let lists: Vec<_> = (0..40)
+        .map(|_| {
+            let attacker = attacker.clone();
+            tokio::spawn(async move { attacker.get("/apis/ex.io/v2/foos").await })
+        })
+        .collect();
+    webhook.called(1).await?;
+    for path in [
+        "/api/v1/configmaps",
+        "/api/v1/namespaces/default/configmaps",
+    ] {
+        let found = timeout(SOON, neighbour.get(path)).await??;
+        assert_eq!(found.status, 200, "{}", found.text());
+        assert!(names(&found.json()).len() >= MANY);
+    }
+    // Neither do they hold up their own tenant, or the end of it.
+    let own = timeout(SOON, attacker.get("/apis/ex.io/v1/foos")).await??;
+    assert_eq!(names(&own.json()).len(), MANY);
+    let deleted = timeout(SOON, attacker.delete(&format!("{DEFINITIONS}/foos.ex.io"))).await??;
+    assert_eq!(deleted.status, 200, "{}", deleted.text());
+    let system = server.system().await?;
+    assert_eq!(system.delete("/api/v1/tenants/t1").await?.status, 200);
+    system.until_gone("/api/v1/tenants/t1").await?;
+    lists.iter().for_each(|list| list.abort());
+    Ok(())
+}
