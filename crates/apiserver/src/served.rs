@@ -125,7 +125,7 @@ impl Custom {
     /// The schema of this version.
     pub fn schema(&self) -> Result<&Arc<Schema>> {
         let schema = self.defined.schema(self.version);
-        schema.map_err(|error| Refusal::internal(error))
+        schema.map_err(Refusal::internal)
     }
 
     /// Whether its schemas are at hand: of this version and of that in which it is stored.
