@@ -74,14 +74,13 @@ async fn introduce(registry: &Registry, address: &Address, definition: &Object) 
     let now = time::now();
     write_status(registry, address, definition, |status| {
         status.insert("acceptedNames".to_owned(), accepted.names.to_value());
-        for condition in [
+        let conditions = [
             Some(&accepted.condition),
             established.as_ref(),
             approved.as_ref(),
-        ] {
-            if let Some(condition) = condition {
-                set_condition(status, condition, &now);
-            }
+        ];
+        for condition in conditions.into_iter().flatten() {
+            set_condition(status, condition, &now);
         }
     })
     .await?;
