@@ -81,7 +81,7 @@ const KINDS: [Does; 11] = [
     Does {
         code: 1,
         says: &[],
-        refused: &["the server doesn't have a resource type \"databases\""],
+        refused: &["the server could not find the requested resource"],
     },
     prints(&["customresourcedefinition.apiextensions.k8s.io/queues.offering.example.com created"]),
     prints(&["queues.offering.example.com condition met"]),
