@@ -11,8 +11,9 @@ use serde_json::{Map, Value};
 use crate::estimate::{Extent, Format};
 use crate::types::{Field, ObjectType, Type};
 
-/// Words of the language, which are no names.
-const RESERVED: [&str; 21] = [
+/// Words of the language, which are no names: four that mean something, and those that are
+/// kept for later.
+pub const RESERVED: [&str; 21] = [
     "true",
     "false",
     "null",

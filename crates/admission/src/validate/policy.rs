@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use insula_cel::declare::RESERVED;
 use insula_kinds::validate::check::{self, Errors};
 use insula_kinds::validate::text;
 use insula_kinds::validate::tree::Node;
@@ -19,31 +20,6 @@ const MAX_EXPRESSIONS: usize = 1024;
 const NOTHING_TO_DO: &str = "validations or auditAnnotations must contain at least one item";
 const MAX_AUDIT_ANNOTATIONS: usize = 20;
 const MAX_AUDIT_EXPRESSION: usize = 5 * 1024;
-
-/// Words that CEL keeps for itself.
-const RESERVED: &[&str] = &[
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 /// What a policy does.
 #[derive(Clone, Copy, PartialEq, Eq)]

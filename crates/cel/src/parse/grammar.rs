@@ -64,27 +64,6 @@ const SUM: Set = Set::of(&[Kind::Plus, Kind::Minus]);
 const SUFFIX: Set = Set::of(&[Kind::Dot, Kind::LeftBracket]);
 const NOTHING: Set = Set::of(&[]).or_nothing();
 
-/// Names that are no names.
-const RESERVED: [&str; 17] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
-
 /// Reads an expression.
 pub(crate) struct Parser<'a> {
     words: Words<'a>,

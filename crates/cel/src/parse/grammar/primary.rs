@@ -1,7 +1,8 @@
 //! What is not made of anything before it: names, calls, lists, maps, structs, literals.
 
-use super::{EXPR, LITERAL, MEMBER, NAME, NOTHING, OPT_EXPR, Parser, Part, RESERVED, Rule, SUFFIX};
+use super::{EXPR, LITERAL, MEMBER, NAME, NOTHING, OPT_EXPR, Parser, Part, Rule, SUFFIX};
 use crate::ast::{Entry, Expr, Literal, Node};
+use crate::declare::RESERVED;
 use crate::parse::literal::{double, integer, unquote, unsigned};
 use crate::parse::recover::Flaw;
 use crate::parse::token::{Kind, Set, Token};
