@@ -222,7 +222,8 @@ fn changes(tenant: &Kubectl) {
         "get bk nightly -o jsonpath='{.spec.copies} {.status.copies} {.metadata.generation}'",
         "4 2 3",
     );
-    let editing = tenant.editing("sed -i s/b1/b2/");
+    // Not any `b1`: there may be one in the UID.
+    let editing = tenant.editing("sed -i 's/bucket: b1/bucket: b2/'");
     editing.prints("edit bk nightly", "backup.ops.example.com/nightly edited");
     tenant.prints("get bk nightly -o jsonpath={.spec.target.bucket}", "b2");
     tenant.prints(
