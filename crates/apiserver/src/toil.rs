@@ -47,3 +47,21 @@ pub async fn of_request<T>(by: Option<&Granted>, work: impl FnOnce() -> T + Send
         None => Ok(aside(work)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// With one thread, nobody could send what the work waits for if the work had the thread.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn while_something_takes_long_others_are_served() {
+        let (send, receive) = mpsc::channel();
+        let work =
+            tokio::spawn(async move { aside(|| receive.recv_timeout(Duration::from_secs(30))) });
+        let other = tokio::spawn(async move { send.send(7) });
+        assert_eq!(other.await.unwrap(), Ok(()));
+        assert_eq!(work.await.unwrap(), Ok(7));
+    }
+}

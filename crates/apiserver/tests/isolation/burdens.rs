@@ -85,7 +85,7 @@ async fn i37_objects_that_take_long_to_judge_hold_up_nobody_else() -> anyhow::Re
     let (answered, longest, codes) = meanwhile(&neighbour, asks).await?;
     assert_eq!(codes, [201; 3]);
     assert!(
-        answered >= 8,
+        answered >= 20,
         "{answered} answers, the longest in {longest:?}"
     );
     Ok(())
@@ -107,8 +107,10 @@ async fn i37_definitions_that_take_long_to_judge_hold_up_nobody_else() -> anyhow
     });
     let (answered, longest, codes) = meanwhile(&neighbour, asks).await?;
     assert_eq!(codes, [201; 3]);
-    // How many depends on the machine.
-    assert!(answered >= 1, "the longest took {longest:?}");
+    assert!(
+        answered >= 3,
+        "{answered} answers, the longest in {longest:?}"
+    );
     attacker
         .until_defined("broads0.ex.io", "Established", "True")
         .await?;
@@ -119,8 +121,12 @@ async fn i37_definitions_that_take_long_to_judge_hold_up_nobody_else() -> anyhow
     ] {
         let attacker = attacker.clone();
         let ask = async move { Ok(attacker.get(page).await?.status) };
-        let (_, _, codes) = meanwhile(&neighbour, [ask]).await?;
-        assert_eq!(codes, [200], "{page}");
+        let (answered, longest, codes) = meanwhile(&neighbour, [ask]).await?;
+        assert_eq!(codes, [200]);
+        assert!(
+            answered >= 3,
+            "{page}: {answered} answers, the longest in {longest:?}"
+        );
     }
     Ok(())
 }
