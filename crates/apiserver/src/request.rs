@@ -257,6 +257,7 @@ where
     let work = Work::of(&app.registry, granted, query);
     let errand = granted.errand();
     errand.asked(query.get("fieldManager"), query.get("fieldValidation"));
+    errand.came_by(negotiate::agent(&parts.headers));
     errand.sit(&app.shares, payer, work).await?;
     let written = write(app, granted, parts, query, accepted, record, body).await;
     errand.stand_up().await;

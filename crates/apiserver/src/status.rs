@@ -165,6 +165,19 @@ impl Refusal {
         Self::new(409, "Conflict", message).about(kind, name, &called)
     }
 
+    /// Others own what somebody wants to set.
+    pub fn apply_conflict(message: String, causes: Vec<(String, String)>) -> Self {
+        let mut refusal = Self::new(409, "Conflict", message);
+        for (message, field) in causes {
+            refusal.add_cause(json!({
+                "reason": "FieldManagerConflict",
+                "message": message,
+                "field": field,
+            }));
+        }
+        refusal
+    }
+
     /// A precondition of a deletion does not hold.
     pub fn precondition(kind: &Kind, name: &str, why: &str) -> Self {
         let of = kind.qualified_kind();

@@ -1,10 +1,12 @@
 //! Writing: until committed or refused, load, apply, default, prepare, validate, commit.
 
 mod admission;
+mod apply;
 mod create;
 mod delete;
 mod metadata;
 mod modify;
+mod ownership;
 mod patch;
 pub(crate) mod rights;
 pub(crate) mod rules;
@@ -13,9 +15,10 @@ mod update;
 use std::sync::Arc;
 
 pub use admission::insula_extra;
+pub use apply::{Config, apply};
 pub use create::{create, create_object};
 pub use delete::{DeleteOptions, Deleted, delete, delete_collection, remove, remove_for};
-pub use modify::{Modified, Modify, modify};
+pub use modify::{Modified, Modify, Owner, modify};
 pub use patch::{PatchFormat, patch, patched, read_options};
 pub use rules::encoded;
 pub use update::update;

@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use crate::encode::is_always_written;
+
 static TABLE: LazyLock<Types> = LazyLock::new(|| Types::parse(include_str!("../data/types.txt")));
 
 /// The table of all types.
@@ -38,6 +40,8 @@ pub struct Type {
     pub atomic: bool,
     members: Vec<Member>,
     by_json: HashMap<&'static str, usize>,
+    /// The places of the members that are written although nobody set them.
+    always: Vec<usize>,
 }
 
 /// How a type looks in JSON.
@@ -174,6 +178,13 @@ impl Types {
         Some(self.field(&of.members[*index]))
     }
 
+    /// The members of the type's JSON object that are written although nobody set them.
+    pub(crate) fn always_written(&self, id: TypeId) -> impl Iterator<Item = &Field> {
+        let of = self.get(id);
+        let members = of.always.iter().map(|at| &of.members[*at]);
+        members.map(|member| self.field(member))
+    }
+
     /// Where the member stands in the order in which members are written.
     pub fn position(&self, id: TypeId, json: &str) -> Option<usize> {
         self.get(id).by_json.get(json).copied()
@@ -212,6 +223,10 @@ impl Types {
             table.unfold(TypeId(index as u16), &mut members);
             let json = |(at, member): (usize, &Member)| (table.field(member).json, at);
             let by_json = members.iter().enumerate().map(json).collect();
+            let written = |member: &Member| is_always_written(table.field(member));
+            let places = 0..members.len();
+            let always = places.filter(|at| written(&members[*at])).collect();
+            table.types[index].always = always;
             table.types[index].by_json = by_json;
             table.types[index].members = members;
         }
@@ -245,6 +260,7 @@ impl Type {
             atomic: line.contains(" mt=atomic"),
             members: Vec::new(),
             by_json: HashMap::new(),
+            always: Vec::new(),
         }
     }
 

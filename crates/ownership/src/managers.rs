@@ -20,6 +20,8 @@ pub struct Writer<'a> {
 pub struct Subject<'a> {
     /// `v1` or `group/version`, in which live, new and applied objects are.
     pub api_version: &'a str,
+    /// kind
+    pub kind: &'a str,
     /// How they are merged, in this version.
     pub schema: &'a Schema,
     /// What this endpoint leaves as it was, in this version.
@@ -77,4 +79,21 @@ impl Subject<'_> {
     ) -> Result<Object, ApplyError> {
         todo!()
     }
+}
+
+/// x
+pub fn manager_of_agent(_agent: &str) -> String {
+    todo!()
+}
+/// x
+pub fn zero(_kind: &insula_kinds::Kind) -> Object {
+    todo!()
+}
+/// x
+pub fn validate(_m: &insula_kinds::Value) -> Result<(), String> {
+    todo!()
+}
+/// x
+pub fn settle_times(_old: &Object, _new: &mut Object) {
+    todo!()
 }

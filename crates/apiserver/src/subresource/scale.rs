@@ -18,7 +18,7 @@ use crate::request::App;
 use crate::served::Served;
 use crate::status::{Refusal, Result};
 use crate::view::View;
-use crate::write::{self, Modified, Modify, PatchFormat, modify, patched};
+use crate::write::{self, Modified, Modify, Owner, PatchFormat, modify, patched};
 
 /// The scale of the object that the path names.
 pub async fn get(app: &App, granted: &Granted, accepted: Accepted) -> Result<Answer> {
@@ -99,6 +99,7 @@ async fn change(
         whole: false,
         dry_run,
         by: Some(granted),
+        owner: Owner::Named,
     };
     let done = modify(&app.registry, request, |current| {
         let scale = current_scale(kind, current)?;

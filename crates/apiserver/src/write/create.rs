@@ -10,6 +10,8 @@ use insula_kinds::{FieldError, Kind, Object, kinds, prepare, time};
 use insula_store::{Expect, Outcome, Transaction};
 use uuid::Uuid;
 
+use super::modify::Owner;
+use super::ownership::{self, Ownership};
 use super::{Done, admission, metadata, rights, rules};
 use crate::admit::{self, Act};
 use crate::allocate::Allocator;
@@ -39,7 +41,6 @@ const SERVERS: &[&str] = &[
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
     "resourceVersion",
-    "managedFields",
 ];
 
 /// Creates the object in the body.
@@ -58,6 +59,7 @@ pub async fn create(
         namespace: path.namespace.as_deref(),
         object: written.object,
         by: Some(granted),
+        owner: Owner::Caller,
         dry_run: options.dry_run,
     };
     match draft.create(registry).await {
@@ -85,32 +87,40 @@ pub async fn create_object(
         namespace,
         object,
         by,
+        owner: Owner::Caller,
         dry_run,
     };
     draft.create(registry).await
 }
 
 /// An object that is to come about.
-struct Draft<'a> {
+pub(super) struct Draft<'a> {
     /// In the version that the caller speaks.
-    kind: &'a Served,
-    space: &'a Space,
-    namespace: Option<&'a str>,
-    object: Object,
+    pub kind: &'a Served,
+    pub space: &'a Space,
+    pub namespace: Option<&'a str>,
+    pub object: Object,
     /// Who asks; nobody if it is the server itself.
-    by: Option<&'a Granted>,
-    dry_run: bool,
+    pub by: Option<&'a Granted>,
+    /// Who owns the fields.
+    pub owner: Owner<'a>,
+    pub dry_run: bool,
 }
 
 impl Draft<'_> {
-    async fn create(mut self, registry: &Registry) -> Result<Done> {
+    pub(super) async fn create(mut self, registry: &Registry) -> Result<Done> {
         let kind = self.kind;
         let revision = metadata::text(&self.object, "resourceVersion").unwrap_or("0");
         if revision != "0" {
             let why = "resourceVersion should not be set on objects to be created";
             return Err(Refusal::plain_error(why));
         }
-        rules::fill(kind, &mut self.object)?;
+        rules::default(kind, &mut self.object)?;
+        if let Owner::Caller = self.owner {
+            let ownership = Ownership::new(registry, self.by, kind, None);
+            ownership.note_new(&mut self.object).await?;
+        }
+        rules::to_judged(kind, &mut self.object);
         let now = time::now();
         stamp(&mut self.object, &now);
         self.mutate(registry).await?;
@@ -185,6 +195,8 @@ impl Draft<'_> {
         }
         // The name may be another now.
         metadata.remove("selfLink");
+        let owned = own.get("managedFields").cloned();
+        by.errand().warn(ownership::guard(owned, &mut self.object));
         Ok(())
     }
 

@@ -53,17 +53,30 @@ pub fn judged_as(kind: &Served) -> Served {
 
 /// Fills in what is missing, and makes it an object of the version that is judged.
 pub fn fill(kind: &Served, object: &mut Object) -> Result<()> {
+    default(kind, object)?;
+    to_judged(kind, object);
+    Ok(())
+}
+
+/// Fills in what is missing.
+pub fn default(kind: &Served, object: &mut Object) -> Result<()> {
     match kind {
         Served::BuiltIn(id) => {
             defaults::apply(kind, object);
             if *id == apis::definitions() {
                 definition::default(object);
             }
-            convert::convert(kind, &kind.storage(), object);
         }
         Served::Custom(custom) => custom.schema()?.fill(object),
     }
     Ok(())
+}
+
+/// Makes it an object of the version that is judged.
+pub fn to_judged(kind: &Served, object: &mut Object) {
+    if let Served::BuiltIn(_) = kind {
+        convert::convert(kind, &kind.storage(), object);
+    }
 }
 
 /// What is there, as the caller sees it.
@@ -294,14 +307,18 @@ pub fn encoded(kind: &Kind, object: &Object) -> Bytes {
 fn keep_all_but_status(old: &Object, new: &mut Object) {
     let status = new.remove("status");
     let version = new.get("apiVersion").cloned();
-    let revision = new.get("metadata").and_then(|of| of.get("resourceVersion"));
-    let revision = revision.cloned();
+    let mut sent = std::mem::take(metadata::of(new));
     *new = old.clone();
     new.remove("status");
     new.extend(status.map(|status| ("status".to_owned(), status)));
     new.extend(version.map(|version| ("apiVersion".to_owned(), version)));
-    if let Some(revision) = revision {
-        super::metadata::of(new).insert("resourceVersion".to_owned(), revision);
+    let kept = metadata::of(new);
+    for member in ["resourceVersion", "managedFields"] {
+        match sent.remove(member) {
+            Some(value) => kept.insert(member.to_owned(), value),
+            None if member == "managedFields" => kept.remove(member),
+            None => None,
+        };
     }
 }
 
