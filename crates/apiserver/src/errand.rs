@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use insula_core::Space;
-use insula_ownership::managers::manager_of_agent;
+use insula_ownership::managers::agent;
 
 use crate::limit::{Seat, Shares, Work};
 use crate::status::Result;
@@ -98,7 +98,7 @@ impl Errand {
     pub fn manager(&self) -> String {
         let noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         let named = noted.manager.clone().filter(|name| !name.is_empty());
-        named.unwrap_or_else(|| manager_of_agent(&noted.agent))
+        named.unwrap_or_else(|| agent::name(&noted.agent))
     }
 
     /// Takes a seat for the work, which is given back with this value.

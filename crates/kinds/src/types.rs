@@ -80,6 +80,8 @@ pub struct Field {
     pub list_keys: Vec<&'static str>,
     /// Server-side apply takes or leaves the map as a whole.
     pub atomic_map: bool,
+    /// Server-side apply takes each member for itself, even where the type is atomic.
+    pub granular_map: bool,
     /// The default that OpenAPI states, as JSON.
     pub default: Option<&'static str>,
     /// Whether OpenAPI calls it required.
@@ -293,6 +295,7 @@ impl Field {
             list: None,
             list_keys: Vec::new(),
             atomic_map: false,
+            granular_map: false,
             default: None,
             required: false,
         };
@@ -320,7 +323,10 @@ impl Field {
             Some(("list", "set")) => self.list = Some(ListType::Set),
             Some(("list", _)) => self.list = Some(ListType::Atomic),
             Some(("keys", keys)) => self.list_keys = keys.split('+').collect(),
-            Some(("map", kind)) => self.atomic_map = kind == "atomic",
+            Some(("map", kind)) => {
+                self.atomic_map = kind == "atomic";
+                self.granular_map = kind == "granular";
+            }
             Some(("default", json)) => self.default = Some(json),
             Some(_) => {}
         }

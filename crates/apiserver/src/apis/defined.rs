@@ -19,7 +19,7 @@ pub struct Defined {
     storage: usize,
     schemas: Vec<OnceLock<Result<Arc<Schema>, CompileError>>>,
     /// How objects of each version are merged.
-    merges: Vec<OnceLock<insula_ownership::Schema>>,
+    merges: Vec<OnceLock<Arc<insula_ownership::Schema>>>,
 }
 
 /// All definitions that are in use, each once.

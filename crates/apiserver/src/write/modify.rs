@@ -6,7 +6,7 @@ use std::sync::Arc;
 use insula_admission::Operation;
 use insula_core::Revision;
 use insula_kinds::{FieldError, Kind, Object, time};
-use insula_ownership::managers;
+use insula_ownership::managers::times;
 use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
@@ -256,7 +256,7 @@ async fn settle(
     }
     metadata::of(&mut new).remove("resourceVersion");
     metadata::of(&mut old).remove("resourceVersion");
-    managers::settle_times(&old, &mut new);
+    times::keep(&old, &mut new);
     let released = is_released(kind, &new);
     let value = rules::stored(registry, request.by, kind, new).await?;
     let done = |object| Done {

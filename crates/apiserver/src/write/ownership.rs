@@ -118,12 +118,13 @@ impl<'a> Ownership<'a> {
     fn as_subject<T>(&self, act: impl FnOnce(Subject<'_>, Writer<'_>) -> T) -> T {
         let schema = self.kind.merges();
         let reset = reset(self.kind, self.subresource);
+        let zero = managers::zero(self.kind);
         let convert = |object: &Object, version: &str| self.in_version(object, version);
         let subject = Subject {
             api_version: self.kind.api_version(),
-            kind: &self.kind.kind,
             schema: &schema,
             reset: &reset,
+            zero: &zero,
             convert: &convert,
         };
         let writer = Writer {
