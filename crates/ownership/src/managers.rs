@@ -426,20 +426,3 @@ fn sort(object: &Object) -> String {
         _ => "/, Kind=".to_owned(),
     }
 }
-
-/// x
-pub fn manager_of_agent(_agent: &str) -> String {
-    todo!()
-}
-/// x
-pub fn zero(_kind: &insula_kinds::Kind) -> Object {
-    todo!()
-}
-/// x
-pub fn validate(_m: &insula_kinds::Value) -> Result<(), String> {
-    todo!()
-}
-/// x
-pub fn settle_times(_old: &Object, _new: &mut Object) {
-    todo!()
-}

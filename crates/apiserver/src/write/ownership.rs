@@ -263,7 +263,8 @@ pub fn guard(before: Option<Value>, object: &mut Object) -> Option<String> {
     ))
 }
 
-fn refuse(error: ApplyError) -> Refusal {
+/// What somebody is told whose configuration is not applied.
+pub fn refuse(error: ApplyError) -> Refusal {
     match error {
         ApplyError::Conflict { message, causes } => Refusal::apply_conflict(message, causes),
         ApplyError::Schema(why) => Refusal::plain_error(why),

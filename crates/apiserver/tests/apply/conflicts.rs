@@ -44,6 +44,7 @@ async fn what_another_owns_is_not_changed_without_force() -> anyhow::Result<()> 
 async fn conflicts_are_told_by_manager_with_all_fields() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let mut first = small();
+    first["replicas"] = 1.into();
     first["template"]["spec"]["containers"][0]["ports"] =
         json!([{"containerPort": 80, "name": "http"}]);
     let first = deployment(&first);

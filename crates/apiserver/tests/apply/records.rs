@@ -114,7 +114,7 @@ async fn there_are_never_more_than_ten_who_update() -> anyhow::Result<()> {
     }
     let object = client.get(MAP).await?.json();
     let owners = owners(&object);
-    assert_eq!(owners.len(), 11, "{owners:?}");
+    assert_eq!(owners.len(), 10, "{owners:?}");
     assert!(
         owners
             .iter()

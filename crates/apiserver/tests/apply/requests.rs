@@ -91,7 +91,7 @@ async fn what_the_schema_does_not_know_is_refused() -> anyhow::Result<()> {
 async fn yaml_is_read_too_and_what_is_in_it_twice_is_told() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let headers = [("content-type", "application/apply-patch+yaml")];
-    let text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\ndata:\n  a: x\n  a: y\n";
+    let text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\ndata:\n  a: one\n  a: two\n";
     let path = format!("{MAP}?fieldManager=me");
     let answer = client.send(Method::PATCH, &path, &headers, text).await?;
     assert_eq!(answer.status, 201, "{}", answer.text());
