@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use insula_kinds::{Form, Kind, Object, Omit, Shape, TypeId, Value, kinds, types};
 
 static ZEROS: LazyLock<Vec<(TypeId, Object)>> = LazyLock::new(|| {
-    let zero = |kind: &Kind| (kind.type_id(), of(kind));
+    let zero = |kind: &Kind| (kind.type_id(), of_kind(kind));
     let mut zeros: Vec<_> = kinds().iter().map(|(_, kind)| zero(kind)).collect();
     zeros.sort_by_key(|(of, _)| *of);
     zeros
@@ -17,13 +17,20 @@ static ZEROS: LazyLock<Vec<(TypeId, Object)>> = LazyLock::new(|| {
 /// what is different from this.
 pub fn zero(kind: &Kind) -> Cow<'static, Object> {
     if kind.is_custom() {
-        return Cow::Owned(named(kind));
+        return Cow::Owned(named(kind.api_version(), &kind.kind));
     }
-    let of_type = kind.type_id();
-    match ZEROS.binary_search_by_key(&of_type, |(of, _)| *of) {
+    let of = kind.type_id();
+    match ZEROS.binary_search_by_key(&of, |(of, _)| *of) {
         Ok(at) => Cow::Borrowed(&ZEROS[at].1),
-        Err(_) => Cow::Owned(of(kind)),
+        Err(_) => Cow::Owned(of_kind(kind)),
     }
+}
+
+/// The same for a type that is served only below other objects, such as a Scale.
+pub fn of_type(api_version: &str, kind: &str, of: TypeId) -> Object {
+    let mut object = named(api_version, kind);
+    complete(of, &mut object);
+    object
 }
 
 /// Adds to an object of a type whatever Go writes of it though it is not set, everywhere:
@@ -63,14 +70,12 @@ fn nests(shape: &Shape) -> bool {
     )
 }
 
-fn of(kind: &Kind) -> Object {
-    let mut object = named(kind);
-    complete(kind.type_id(), &mut object);
-    object
+fn of_kind(kind: &Kind) -> Object {
+    of_type(kind.api_version(), &kind.kind, kind.type_id())
 }
 
-fn named(kind: &Kind) -> Object {
-    let members = [("apiVersion", kind.api_version()), ("kind", &kind.kind)];
+fn named(api_version: &str, kind: &str) -> Object {
+    let members = [("apiVersion", api_version), ("kind", kind)];
     let member = |(name, text): (&str, &str)| (name.to_owned(), Value::from(text));
     members.into_iter().map(member).collect()
 }
