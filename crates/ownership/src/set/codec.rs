@@ -149,8 +149,15 @@ fn append(set: &Set, out: &mut String) {
         if at > 0 {
             out.push(',');
         }
-        // A name is quoted as it is; a value in it was made safe for HTML before.
-        out.push_str(&Value::String(name(&node.element)).to_string());
+        match &node.element {
+            Element::Field(name) if is_plain(name) => {
+                out.push_str("\"f:");
+                out.push_str(name);
+                out.push('"');
+            }
+            // It is quoted as it is; a value in it was made safe for HTML before.
+            element => out.push_str(&Value::String(name(element)).to_string()),
+        }
         out.push_str(match node.member && !node.below.is_empty() {
             true => ":{\".\":{},",
             false => ":{",
@@ -158,6 +165,12 @@ fn append(set: &Set, out: &mut String) {
         append(&node.below, out);
         out.push('}');
     }
+}
+
+/// Whether a text stands between quotes as it is.
+fn is_plain(text: &str) -> bool {
+    let plain = |byte: &u8| *byte >= b' ' && *byte != b'"' && *byte != b'\\';
+    text.as_bytes().iter().all(plain)
 }
 
 fn name(element: &Element) -> String {
@@ -174,7 +187,7 @@ fn name(element: &Element) -> String {
                 if at > 0 {
                     text.push(',');
                 }
-                text.push_str(&Value::String(String::from(&**name)).to_string());
+                quote(name, &mut text);
                 text.push(':');
                 json(value, &mut text);
             }
@@ -187,6 +200,17 @@ fn name(element: &Element) -> String {
             text
         }
         Element::Index(index) => format!("i:{index}"),
+    }
+}
+
+fn quote(text: &str, out: &mut String) {
+    match is_plain(text) {
+        true => {
+            out.push('"');
+            out.push_str(text);
+            out.push('"');
+        }
+        false => out.push_str(&Value::from(text).to_string()),
     }
 }
 
@@ -217,11 +241,16 @@ fn json(value: &Value, out: &mut String) {
                 if at > 0 {
                     out.push(',');
                 }
-                out.push_str(&go::json(&Value::from(name.as_str())));
+                quote(name, out);
                 out.push(':');
                 json(value, out);
             }
             out.push('}');
+        }
+        Value::String(text)
+            if is_plain(text) && !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) =>
+        {
+            quote(text, out)
         }
         plain => out.push_str(&go::json(plain)),
     }
