@@ -156,7 +156,7 @@ fn append(set: &Set, out: &mut String) {
                 out.push('"');
             }
             // It is quoted as it is; a value in it was made safe for HTML before.
-            element => out.push_str(&Value::String(name(element)).to_string()),
+            element => quote(&name(element), out),
         }
         out.push_str(match node.member && !node.below.is_empty() {
             true => ":{\".\":{},",
@@ -203,14 +203,41 @@ fn name(element: &Element) -> String {
     }
 }
 
+/// A text in quotes, of which Kubernetes escapes here no more than it must.
 fn quote(text: &str, out: &mut String) {
+    out.push('"');
     match is_plain(text) {
-        true => {
-            out.push('"');
-            out.push_str(text);
-            out.push('"');
+        true => out.push_str(text),
+        false => text.chars().for_each(|letter| escape(letter, out)),
+    }
+    out.push('"');
+}
+
+/// A text in quotes that is safe in HTML.
+fn quote_for_html(text: &str, out: &mut String) {
+    let unsafe_in_html = |letter| matches!(letter, '<' | '>' | '&' | '\u{2028}' | '\u{2029}');
+    if !text.contains(unsafe_in_html) {
+        return quote(text, out);
+    }
+    out.push('"');
+    for letter in text.chars() {
+        match unsafe_in_html(letter) {
+            true => out.push_str(&format!("\\u{:04x}", u32::from(letter))),
+            false => escape(letter, out),
         }
-        false => out.push_str(&Value::from(text).to_string()),
+    }
+    out.push('"');
+}
+
+fn escape(letter: char, out: &mut String) {
+    match letter {
+        '"' => out.push_str("\\\""),
+        '\\' => out.push_str("\\\\"),
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        letter if letter < ' ' => out.push_str(&format!("\\u{:04x}", u32::from(letter))),
+        letter => out.push(letter),
     }
 }
 
@@ -247,12 +274,8 @@ fn json(value: &Value, out: &mut String) {
             }
             out.push('}');
         }
-        Value::String(text)
-            if is_plain(text) && !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) =>
-        {
-            quote(text, out)
-        }
-        plain => out.push_str(&go::json(plain)),
+        Value::String(text) => quote_for_html(text, out),
+        plain => out.push_str(&plain.to_string()),
     }
 }
 
