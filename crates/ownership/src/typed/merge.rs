@@ -7,6 +7,7 @@ use super::item::Item;
 use super::problems::{Problems, not_scalar};
 use crate::Schema;
 use crate::schema::{Handling, List, ListRelation, Map, Ref};
+use crate::set::equal_values;
 
 /// What applying a configuration over an object gives.
 pub fn merge(schema: &Schema, live: &Object, config: &Object) -> Result<Object, NotOfType> {
@@ -39,8 +40,11 @@ struct Found {
 }
 
 impl Walk {
-    /// What is in one of them only stays as it is.
     fn merge_values(&mut self, of: Ref<'_>, live: &Value, config: &Value) -> Value {
+        // Most of what is applied is there already, and then the schema does not matter.
+        if equal_values(live, config) {
+            return config.clone();
+        }
         match of.handling(config) {
             Handling::Scalar(scalar) => {
                 let wrong = (not_scalar(scalar, live), not_scalar(scalar, config));
