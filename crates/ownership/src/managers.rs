@@ -128,8 +128,8 @@ impl Subject<'_> {
     /// and both are as they are written ([`zero::complete`]).
     ///
     /// Entries that the new object brings count if they can be read, except through a
-    /// subresource; an empty list forgets all. Never fails: if the objects are not what the
-    /// schema says, nothing is known of their fields any more.
+    /// subresource; an empty list forgets all. Never fails: if the objects are so far from
+    /// what the schema says that they cannot be compared, all is forgotten.
     pub fn update(&self, live: &Object, new: &mut Object, writer: Writer<'_>) {
         let sent = forget(new);
         let sent = sent.as_ref().and_then(Value::as_array).map(Vec::as_slice);
