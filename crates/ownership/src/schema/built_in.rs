@@ -14,10 +14,15 @@ pub(super) fn of_type<'a>(of: TypeId, relation: Option<Relation>) -> Atom<'a> {
         Some(relation) => relation == Relation::Atomic,
         None => own.atomic,
     };
+    // A type without members may have any.
+    let (members, element) = match own.fields.is_empty() {
+        true => (Members::None, Ref::Deduced),
+        false => (Members::Type(of), Ref::Nothing),
+    };
     Atom::of_map(Map {
         atomic,
-        members: Members::Type(of),
-        element: Ref::Nothing,
+        members,
+        element,
     })
 }
 
@@ -32,6 +37,12 @@ pub(super) fn of_field(field: &Field) -> Atom<'_> {
             atomic: field.atomic_map,
             members: Members::None,
             element: of_element(element),
+        }),
+        // The record of fields is an object to Kubernetes.
+        Shape::Raw if field.json == "fieldsV1" => Atom::of_map(Map {
+            atomic: false,
+            members: Members::None,
+            element: Ref::Deduced,
         }),
         shape => of_shape(shape),
     }
@@ -123,13 +134,16 @@ fn list_relation(field: &Field) -> ListRelation<'_> {
     }
 }
 
-/// Whether the type is one of whole objects or lists of them.
+/// Whether the type is one of whole objects or lists of them. Templates have metadata, too,
+/// and are none.
 fn is_object(of: TypeId) -> bool {
     let Some(metadata) = types().member(of, "metadata") else {
         return false;
     };
-    let Shape::Struct(of) = metadata.shape else {
+    let Shape::Struct(meta) = metadata.shape else {
         return false;
     };
-    matches!(types().get(of).kind(), "ObjectMeta" | "ListMeta")
+    let kind = types().get(of).kind();
+    let template = kind.ends_with("TemplateSpec") || kind == "PersistentVolumeClaimTemplate";
+    !template && matches!(types().get(meta).kind(), "ObjectMeta" | "ListMeta")
 }

@@ -1,6 +1,6 @@
 //! Sets as `fieldsV1`.
 
-use insula_kinds::go;
+use insula_kinds::go::{self, Printed};
 use insula_kinds::{Object, Value};
 
 use super::{Element, Node, Set};
@@ -176,13 +176,54 @@ fn name(element: &Element) -> String {
                 }
                 text.push_str(&Value::String(String::from(&**name)).to_string());
                 text.push(':');
-                text.push_str(&go::json(value));
+                json(value, &mut text);
             }
             text.push('}');
             text
         }
-        Element::Value(value) => format!("v:{}", go::json(value)),
+        Element::Value(value) => {
+            let mut text = "v:".to_owned();
+            json(value, &mut text);
+            text
+        }
         Element::Index(index) => format!("i:{index}"),
+    }
+}
+
+/// A value in a name. Kubernetes writes exponents there with two digits at least, and
+/// everything else as in any JSON.
+fn json(value: &Value, out: &mut String) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let double = number.as_f64().unwrap_or_default();
+            out.push_str(&match double.abs() {
+                0.0 | 1e-6..1e21 => double.to_string(),
+                _ => Printed(value).to_string(),
+            });
+        }
+        Value::Array(list) => {
+            out.push('[');
+            for (at, element) in list.iter().enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                json(element, out);
+            }
+            out.push(']');
+        }
+        Value::Object(map) => {
+            out.push('{');
+            for (at, (name, value)) in map.iter().enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                out.push_str(&go::json(&Value::from(name.as_str())));
+                out.push(':');
+                json(value, out);
+            }
+            out.push('}');
+        }
+        plain => out.push_str(&go::json(plain)),
     }
 }
 
@@ -199,7 +240,7 @@ mod tests {
             r#"{"f:a":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:x":{}},"k:{\"port\":443,\"protocol\":\"TCP\"}":{}}}"#,
             r#"{"f:a":{"v:9":{},"v:10":{},"v:\"9\"":{},"v:true":{},"i:2":{},"i:10":{}}}"#,
             r#"{"f:<a>":{"v:\"\\u003ca\\u003e\"":{}}}"#,
-            r#"{"f:a":{"v:1.5":{},"v:1e+21":{},"v:null":{}}}"#,
+            r#"{"f:a":{"v:1e-07":{},"v:1.5":{},"v:1000000.5":{},"v:1e+21":{},"v:null":{}}}"#,
         ] {
             let set = Set::parse(text).unwrap();
             assert_eq!(set.text(), text);

@@ -8,7 +8,9 @@ use crate::{Element, Schema, Set};
 pub fn reconcile(schema: &Schema, fields: &Set) -> Option<Set> {
     match below(schema.root(), fields, false) {
         Change::Below(set) => Some(set),
-        Change::None | Change::Whole => None,
+        // The whole object is no field: nothing can be owned in its place.
+        Change::Whole => Some(fields.clone()),
+        Change::None => None,
     }
 }
 
