@@ -23,9 +23,10 @@ use insula_kinds::{Object, Value};
 pub use record::Unreadable;
 pub use zero::zero;
 
+use crate::set::equal_values;
 use crate::typed::{self, NotOfType};
 use crate::{Element, Schema, Set};
-use change::{Versions, except};
+use change::{Changes, Versions, except};
 use conflict::Conflicts;
 use record::{Entry, Operation, Record};
 
@@ -186,10 +187,7 @@ impl Subject<'_> {
         let mut versions = Versions::new(self, live);
         versions.settle(&mut record);
         let changes = versions.changes(new)?;
-        record.entries.retain_mut(|entry| {
-            entry.lose(changes.of(&entry.api_version));
-            !entry.fields().is_empty()
-        });
+        changes.take_from(&mut record);
         let taken = changes.own.changed.difference(&NOBODYS);
         if !taken.is_empty() {
             let version = Cow::Owned(self.api_version.to_owned());
@@ -239,11 +237,8 @@ impl Subject<'_> {
         if !force && !conflicts.is_empty() {
             return Err(Refusal::Conflicts(conflicts));
         }
-        record.entries.retain_mut(|entry| {
-            entry.lose(changes.of(&entry.api_version));
-            !entry.fields().is_empty()
-        });
-        if !times::same_but_entries(live, &new) {
+        changes.take_from(&mut record);
+        if !times::same_but_entries(live, &new, equal_values) {
             mine.set_time(Some(writer.now.into()));
         }
         mine.set_fields(mine.fields().difference(&NOBODYS));
@@ -343,7 +338,7 @@ pub fn forget(object: &mut Object) -> Option<Value> {
 /// Whether entries can be read: what a webhook made of them may be wrong.
 pub fn validate(entries: &Value) -> Result<(), Unreadable> {
     let list = entries.as_array().map_or(&[][..], Vec::as_slice);
-    Record::read(list).map(|_| ())
+    Record::read_foreign(list).map(|_| ())
 }
 
 /// The record with which an update begins.
@@ -369,11 +364,12 @@ fn is_stored(object: &Object) -> bool {
         .is_some_and(|uid| !uid.is_empty())
 }
 
-fn conflicts(record: &Record<'_>, changes: &change::Changes) -> Conflicts {
+fn conflicts(record: &Record<'_>, changes: &Changes<'_>) -> Conflicts {
     let mut conflicts = Conflicts::default();
     for entry in &record.entries {
-        let changed = &changes.of(&entry.api_version).changed;
-        conflicts.add(entry, entry.fields().intersection(changed));
+        if let Some(change) = changes.of(&entry.api_version) {
+            conflicts.add(entry, entry.fields().intersection(&change.changed));
+        }
     }
     conflicts
 }

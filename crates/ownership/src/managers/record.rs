@@ -9,6 +9,10 @@ use insula_kinds::{Object, Value, go};
 use super::change::Change;
 use crate::{Set, set::NotASet};
 
+/// So many entries may be sent. Kubernetes has no such bound, but nothing of use has nearly
+/// as many owners, and those who apply are never merged.
+const MOST_SENT: usize = 1_000;
+
 /// How somebody came to own fields. `Apply` sorts before `Update`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Operation {
@@ -43,6 +47,9 @@ pub(super) type Owner<'e> = (&'e str, Operation, &'e str, &'e str);
 /// What is wrong with an entry.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
+    /// There are more of them than anything has owners.
+    #[error("there are more than {MOST_SENT} managed fields entries")]
+    TooMany,
     /// It came about in no way that is known.
     #[error("operation must be `Apply` or `Update`")]
     Operation,
@@ -76,6 +83,9 @@ impl<'a> Record<'a> {
 
     /// From a list that somebody sent: entries will be written in the regular form.
     pub(super) fn read_foreign(list: &'a [Value]) -> Result<Self, Unreadable> {
+        if list.len() > MOST_SENT {
+            return Err(Unreadable::TooMany);
+        }
         let mut record = Self::read(list)?;
         for entry in &mut record.entries {
             entry.written = None;
