@@ -1,5 +1,7 @@
 //! What it costs to keep the record: `cargo run --release --example managers`.
 
+#![expect(clippy::print_stdout, reason = "it is what it is for")]
+
 use std::hint::black_box;
 
 use insula_kinds::{Object, kinds};

@@ -132,16 +132,23 @@ impl Subject<'_> {
     /// subresource; an empty list forgets all. Never fails: if the objects are so far from
     /// what the schema says that they cannot be compared, all is forgotten.
     pub fn update(&self, live: &Object, new: &mut Object, writer: Writer<'_>) {
-        let sent = forget(new);
-        let sent = sent.as_ref().and_then(Value::as_array).map(Vec::as_slice);
-        let sent = sent.filter(|_| writer.subresource.is_empty());
-        let record = sent_or_live(sent, live);
+        let sent = match forget(new) {
+            Some(Value::Array(sent)) if writer.subresource.is_empty() => Some(sent),
+            _ => None,
+        };
+        let known = record::list(live).map_or(&[][..], Vec::as_slice);
+        // Most send back what they got.
+        let (sent, copy) = match sent {
+            Some(sent) if sent == known && !known.is_empty() => (None, sent),
+            sent => (sent, Vec::new()),
+        };
+        let record = sent_or_known(sent.as_deref(), known);
         // What was forgotten, or never known, is not tracked before somebody applies.
         if record.is_empty() && is_stored(live) {
             return;
         }
         if let Ok(record) = self.track(record, live, new, writer) {
-            record.write_to(new);
+            record.write_from(copy, new);
         }
     }
 
@@ -342,10 +349,8 @@ pub fn validate(entries: &Value) -> Result<(), Unreadable> {
 }
 
 /// The record with which an update begins.
-fn sent_or_live<'a>(sent: Option<&'a [Value]>, live: &'a Object) -> Record<'a> {
-    let known = record::list(live).map_or(&[][..], Vec::as_slice);
+fn sent_or_known<'a>(sent: Option<&'a [Value]>, known: &'a [Value]) -> Record<'a> {
     match sent {
-        Some(sent) if sent == known && !known.is_empty() => {}
         Some(sent) if record::is_reset(sent) => return Record::default(),
         Some(sent) => match Record::read_foreign(sent) {
             Ok(record) if !record.is_empty() => return record,
