@@ -5,6 +5,7 @@
 //! what others set to the same, and is refused what others own, unless they insist.
 
 pub mod agent;
+mod apply;
 mod cap;
 mod change;
 mod conflict;
@@ -23,10 +24,9 @@ use insula_kinds::{Object, Value};
 pub use record::Unreadable;
 pub use zero::zero;
 
-use crate::typed::{self, NotOfType};
+use crate::typed::NotOfType;
 use crate::{Element, Schema, Set};
-use change::{Versions, except};
-use conflict::Conflicts;
+use change::Versions;
 use record::{Entry, Operation, Record};
 
 /// What nobody owns, because it is not theirs to set.
@@ -53,9 +53,6 @@ static NOBODYS: LazyLock<Set> = LazyLock::new(|| {
     }
     set
 });
-
-/// Who owns what was there before anybody applied something.
-const BEFORE: &str = "before-first-apply";
 
 /// Who owns what is written by somebody without a name.
 const UNKNOWN: &str = "unknown";
@@ -117,31 +114,32 @@ pub enum ApplyError {
     BadRequest(String),
 }
 
-/// Why a configuration is not applied, as long as conflicts may yet be allowed.
-enum Refusal {
-    Conflicts(Conflicts),
-    Other(ApplyError),
-}
-
 impl Subject<'_> {
     /// Writes into the new object who owns what after an update of the live one, which is the
     /// zero object of the kind for one that comes about. Both have their `managedFields`,
     /// and both are as they are written ([`zero::complete`]).
     ///
     /// Entries that the new object brings count if they can be read, except through a
-    /// subresource; an empty list forgets all. Never fails: if the objects are not what the
-    /// schema says, nothing is known of their fields any more.
+    /// subresource; an empty list forgets all. Never fails: if the objects are so far from
+    /// what the schema says that they cannot be compared, all is forgotten.
     pub fn update(&self, live: &Object, new: &mut Object, writer: Writer<'_>) {
-        let sent = forget(new);
-        let sent = sent.as_ref().and_then(Value::as_array).map(Vec::as_slice);
-        let sent = sent.filter(|_| writer.subresource.is_empty());
-        let record = sent_or_live(sent, live);
+        let sent = match forget(new) {
+            Some(Value::Array(sent)) if writer.subresource.is_empty() => Some(sent),
+            _ => None,
+        };
+        let known = record::list(live).map_or(&[][..], Vec::as_slice);
+        // Most send back what they got.
+        let (sent, copy) = match sent {
+            Some(sent) if sent == known && !known.is_empty() => (None, sent),
+            sent => (sent, Vec::new()),
+        };
+        let record = sent_or_known(sent.as_deref(), known);
         // What was forgotten, or never known, is not tracked before somebody applies.
         if record.is_empty() && is_stored(live) {
             return;
         }
         if let Ok(record) = self.track(record, live, new, writer) {
-            record.write_to(new);
+            record.write_from(copy, new);
         }
     }
 
@@ -154,23 +152,7 @@ impl Subject<'_> {
         writer: Writer<'_>,
         force: bool,
     ) -> Result<Object, ApplyError> {
-        self.check_kind(config)?;
-        let applied = match self.merge(live, config, writer, force) {
-            Err(Refusal::Conflicts(conflicts)) if writer.manager == last_applied::KUBECTL => {
-                self.merge_allowed(live, config, writer, conflicts)
-            }
-            other => other,
-        };
-        let (mut object, record) = match applied {
-            Ok(applied) => applied,
-            Err(Refusal::Conflicts(conflicts)) => return Err(conflicts.into_error()),
-            Err(Refusal::Other(error)) => return Err(error),
-        };
-        if writer.manager == last_applied::KUBECTL {
-            last_applied::renew(&mut object, config);
-        }
-        record.write_to(&mut object);
-        Ok(object)
+        apply::apply(self, live, config, writer, force)
     }
 
     /// Who owns what after an update.
@@ -180,17 +162,11 @@ impl Subject<'_> {
         live: &Object,
         new: &Object,
         writer: Writer<'a>,
-    ) -> Result<Record<'a>, NotOfType>
-    where
-        Self: 'a,
-    {
+    ) -> Result<Record<'a>, NotOfType> {
         let mut versions = Versions::new(self, live);
         versions.settle(&mut record);
         let changes = versions.changes(new)?;
-        record.entries.retain_mut(|entry| {
-            entry.lose(changes.of(&entry.api_version));
-            !entry.fields().is_empty()
-        });
+        changes.take_from(&mut record);
         let taken = changes.own.changed.difference(&NOBODYS);
         if !taken.is_empty() {
             let version = Cow::Owned(self.api_version.to_owned());
@@ -204,135 +180,6 @@ impl Subject<'_> {
         cap::cap(&mut record);
         Ok(record)
     }
-
-    /// The live object with the configuration, and who owns what.
-    fn merge<'a>(
-        &self,
-        live: &'a Object,
-        config: &Object,
-        writer: Writer<'a>,
-        force: bool,
-    ) -> Result<(Object, Record<'a>), Refusal>
-    where
-        Self: 'a,
-    {
-        let mut record = self.record(live, writer)?;
-        self.check(live, config)?;
-        let mut versions = Versions::new(self, live);
-        versions.settle(&mut record);
-        let fields =
-            typed::fields(self.schema, config).map_err(failed("failed to get field set"))?;
-        let fields = except(fields, self.reset);
-        let version = Cow::Owned(self.api_version.to_owned());
-        let mut mine = owner(writer, Operation::Apply, version, fields);
-        let last = record.take(mine.owner());
-        mine.set_time(last.as_ref().and_then(|last| last.time().cloned()));
-        record.entries.push(mine);
-        let new = self.merged(live, config, &record, last)?;
-        let changes = versions
-            .changes(&new)
-            .map_err(failed("failed to compare objects"))?;
-        // Mine is the last one.
-        let Some(mut mine) = record.entries.pop() else {
-            return Ok((new, record));
-        };
-        let conflicts = conflicts(&record, &changes);
-        if !force && !conflicts.is_empty() {
-            return Err(Refusal::Conflicts(conflicts));
-        }
-        record.entries.retain_mut(|entry| {
-            entry.lose(changes.of(&entry.api_version));
-            !entry.fields().is_empty()
-        });
-        if !times::same_but_entries(live, &new) {
-            mine.set_time(Some(writer.now.into()));
-        }
-        mine.set_fields(mine.fields().difference(&NOBODYS));
-        if !mine.fields().is_empty() {
-            record.entries.push(mine);
-        }
-        Ok((new, record))
-    }
-
-    /// The live object with what is applied and without what no longer is.
-    fn merged(
-        &self,
-        live: &Object,
-        config: &Object,
-        record: &Record<'_>,
-        last: Option<Entry<'_>>,
-    ) -> Result<Object, Refusal> {
-        let merged = typed::merge(self.schema, live, config);
-        let mut new = merged.map_err(failed("failed to merge config"))?;
-        if let (Some(last), Some(mine)) = (last, record.entries.last()) {
-            let pruned = prune::prune(self, new, record, mine.fields(), &last);
-            new = pruned.map_err(failed("failed to prune fields"))?;
-        }
-        forget(&mut new);
-        Ok(new)
-    }
-
-    /// Applies in spite of conflicts, if all of them are about what kubectl itself set
-    /// before servers could apply.
-    fn merge_allowed<'a>(
-        &self,
-        live: &'a Object,
-        config: &Object,
-        writer: Writer<'a>,
-        conflicts: Conflicts,
-    ) -> Result<(Object, Record<'a>), Refusal>
-    where
-        Self: 'a,
-    {
-        let Some(allowed) = last_applied::allowed(self, live) else {
-            return Err(Refusal::Conflicts(conflicts));
-        };
-        let conflicts = conflicts.except(&allowed);
-        if !conflicts.is_empty() {
-            return Err(Refusal::Conflicts(conflicts));
-        }
-        self.merge(live, config, writer, true)
-    }
-
-    /// Who owns what before an apply. If nobody does, somebody has to own what is there.
-    fn record<'a>(&self, live: &'a Object, writer: Writer<'a>) -> Result<Record<'a>, Refusal>
-    where
-        Self: 'a,
-    {
-        let list = record::list(live).map_or(&[][..], Vec::as_slice);
-        let record = Record::read(list);
-        let record = record.map_err(failed("failed to decode managed fields"))?;
-        if !record.is_empty() {
-            return Ok(record);
-        }
-        let before = Writer {
-            manager: BEFORE,
-            ..writer
-        };
-        let tracked = self.track(record, self.zero, live, before);
-        tracked.map_err(failed("failed to create manager for existing fields"))
-    }
-
-    fn check_kind(&self, config: &Object) -> Result<(), ApplyError> {
-        let is = |name| text(config, name) == text(self.zero, name);
-        if is("apiVersion") && is("kind") {
-            return Ok(());
-        }
-        let text = format!("invalid object type: {}", sort(config));
-        Err(ApplyError::BadRequest(text))
-    }
-
-    fn check(&self, live: &Object, config: &Object) -> Result<(), Refusal> {
-        let entries = record::list(config);
-        if entries.is_some_and(|entries| entries.iter().all(Value::is_object)) {
-            let text = "metadata.managedFields must be nil".to_owned();
-            return Err(Refusal::Other(ApplyError::BadRequest(text)));
-        }
-        let attempt = format!("failed to create typed patch object ({})", named(config));
-        typed::check(self.schema, config, false).map_err(failed(&attempt))?;
-        let attempt = format!("failed to create typed live object ({})", named(live));
-        typed::check(self.schema, live, true).map_err(failed(&attempt))
-    }
 }
 
 /// Takes the record out of an object.
@@ -344,14 +191,12 @@ pub fn forget(object: &mut Object) -> Option<Value> {
 /// Whether entries can be read: what a webhook made of them may be wrong.
 pub fn validate(entries: &Value) -> Result<(), Unreadable> {
     let list = entries.as_array().map_or(&[][..], Vec::as_slice);
-    Record::read(list).map(|_| ())
+    Record::read_foreign(list).map(|_| ())
 }
 
 /// The record with which an update begins.
-fn sent_or_live<'a>(sent: Option<&'a [Value]>, live: &'a Object) -> Record<'a> {
-    let known = record::list(live).map_or(&[][..], Vec::as_slice);
+fn sent_or_known<'a>(sent: Option<&'a [Value]>, known: &'a [Value]) -> Record<'a> {
     match sent {
-        Some(sent) if sent == known && !known.is_empty() => {}
         Some(sent) if record::is_reset(sent) => return Record::default(),
         Some(sent) => match Record::read_foreign(sent) {
             Ok(record) if !record.is_empty() => return record,
@@ -368,15 +213,6 @@ fn is_stored(object: &Object) -> bool {
         .and_then(|metadata| metadata.get("uid"));
     uid.and_then(Value::as_str)
         .is_some_and(|uid| !uid.is_empty())
-}
-
-fn conflicts(record: &Record<'_>, changes: &change::Changes) -> Conflicts {
-    let mut conflicts = Conflicts::default();
-    for entry in &record.entries {
-        let changed = &changes.of(&entry.api_version).changed;
-        conflicts.add(entry, entry.fields().intersection(changed));
-    }
-    conflicts
 }
 
 fn owner<'a>(
@@ -396,33 +232,4 @@ fn owner<'a>(
         writer.subresource.into(),
         fields,
     )
-}
-
-/// Turns what went wrong into a refusal that says what was attempted.
-fn failed<E: std::fmt::Display>(attempt: &str) -> impl FnOnce(E) -> Refusal {
-    move |error| Refusal::Other(ApplyError::Schema(format!("{attempt}: {error}")))
-}
-
-fn text<'a>(object: &'a Object, name: &str) -> &'a str {
-    object.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The object as errors call it.
-fn named(object: &Object) -> String {
-    let empty = Object::new();
-    let metadata = object.get("metadata").and_then(Value::as_object);
-    let metadata = metadata.unwrap_or(&empty);
-    let (namespace, name) = (text(metadata, "namespace"), text(metadata, "name"));
-    format!("{namespace}/{name}; {}", sort(object))
-}
-
-/// Version and kind as Go prints them.
-fn sort(object: &Object) -> String {
-    let (version, kind) = (text(object, "apiVersion"), text(object, "kind"));
-    match version.matches('/').count() {
-        _ if version == "/" => format!("/, Kind={kind}"),
-        0 => format!("/{version}, Kind={kind}"),
-        1 => format!("{version}, Kind={kind}"),
-        _ => "/, Kind=".to_owned(),
-    }
 }

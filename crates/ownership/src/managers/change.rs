@@ -26,7 +26,8 @@ pub(super) struct Versions<'a> {
 }
 
 /// What is different in each of these versions.
-pub(super) struct Changes {
+pub(super) struct Changes<'a> {
+    version: &'a str,
     pub(super) own: Change,
     others: BTreeMap<String, Change>,
 }
@@ -55,7 +56,7 @@ impl<'a> Versions<'a> {
     }
 
     /// What a new object is different in.
-    pub(super) fn changes(&self, new: &Object) -> Result<Changes, NotOfType> {
+    pub(super) fn changes(&self, new: &Object) -> Result<Changes<'a>, NotOfType> {
         let own = typed::compare(self.subject.schema, self.live, new)?;
         let mut others = BTreeMap::new();
         for (name, live) in &self.others {
@@ -66,7 +67,11 @@ impl<'a> Versions<'a> {
             }
         }
         let own = Change::new(own, self.subject.reset);
-        Ok(Changes { own, others })
+        Ok(Changes {
+            version: self.subject.api_version,
+            own,
+            others,
+        })
     }
 
     fn schema(&mut self, version: &str) -> Option<&Schema> {
@@ -81,10 +86,24 @@ impl<'a> Versions<'a> {
     }
 }
 
-impl Changes {
-    /// In the version, which is that of an entry that is still there.
-    pub(super) fn of(&self, version: &str) -> &Change {
-        self.others.get(version).unwrap_or(&self.own)
+impl Changes<'_> {
+    /// In the version; nothing if the new object is not to be had in it.
+    pub(super) fn of(&self, version: &str) -> Option<&Change> {
+        match version == self.version {
+            true => Some(&self.own),
+            false => self.others.get(version),
+        }
+    }
+
+    /// Takes from all what they no longer own, and drops those who are left with nothing.
+    pub(super) fn take_from(&self, record: &mut Record<'_>) {
+        record.entries.retain_mut(|entry| {
+            let Some(change) = self.of(&entry.api_version) else {
+                return false;
+            };
+            entry.lose(change);
+            !entry.fields().is_empty()
+        });
     }
 }
 

@@ -33,17 +33,16 @@ pub(super) fn allowed(subject: &Subject<'_>, live: &Object) -> Option<Set> {
 
 /// Remembers in the object what was applied to it, if it remembers such a thing.
 pub(super) fn renew(object: &mut Object, config: &Object) {
-    let known = annotations(object).and_then(|all| all.get(ANNOTATION)?.as_str());
+    let metadata = object.get_mut("metadata");
+    let all = metadata.and_then(|metadata| metadata.get_mut("annotations"));
+    let Some(Value::Object(all)) = all else {
+        return;
+    };
+    let known = all.get(ANNOTATION).and_then(Value::as_str);
     if known.is_none_or(str::is_empty) {
         return;
     }
     let text = remembered(config);
-    let Some(Value::Object(all)) = object
-        .get_mut("metadata")
-        .and_then(|metadata| metadata.get_mut("annotations"))
-    else {
-        return;
-    };
     all.insert(ANNOTATION.to_owned(), text.into());
     let size = |(name, value): (&String, &Value)| name.len() + value.as_str().map_or(0, str::len);
     if all.iter().map(size).sum::<usize>() > MOST {

@@ -9,6 +9,10 @@ use insula_kinds::{Object, Value, go};
 use super::change::Change;
 use crate::{Set, set::NotASet};
 
+/// So many entries may be sent. Kubernetes has no such bound, but nothing of use has nearly
+/// as many owners, and those who apply are never merged.
+const MOST_SENT: usize = 1_000;
+
 /// How somebody came to own fields. `Apply` sorts before `Update`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Operation {
@@ -27,8 +31,8 @@ pub(super) struct Entry<'a> {
     pub(super) subresource: Cow<'a, str>,
     time: Option<Cow<'a, str>>,
     fields: Set,
-    /// The entry as it was read, while it still says the same.
-    written: Option<&'a Value>,
+    /// The entry as it was read, and where, while it still says the same.
+    written: Option<(usize, &'a Value)>,
 }
 
 /// Who owns what. No two entries are of the same owner, except on the way to be written.
@@ -43,6 +47,9 @@ pub(super) type Owner<'e> = (&'e str, Operation, &'e str, &'e str);
 /// What is wrong with an entry.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
+    /// There are more of them than anything has owners.
+    #[error("there are more than {MOST_SENT} managed fields entries")]
+    TooMany,
     /// It came about in no way that is known.
     #[error("operation must be `Apply` or `Update`")]
     Operation,
@@ -76,6 +83,9 @@ impl<'a> Record<'a> {
 
     /// From a list that somebody sent: entries will be written in the regular form.
     pub(super) fn read_foreign(list: &'a [Value]) -> Result<Self, Unreadable> {
+        if list.len() > MOST_SENT {
+            return Err(Unreadable::TooMany);
+        }
         let mut record = Self::read(list)?;
         for entry in &mut record.entries {
             entry.written = None;
@@ -106,20 +116,23 @@ impl<'a> Record<'a> {
         at.map(|at| self.entries.swap_remove(at))
     }
 
-    /// As a list, in the order of Kubernetes; nothing if there is nothing to tell.
-    pub(super) fn write(mut self) -> Option<Value> {
-        self.entries.sort_by(|a, b| a.place().cmp(&b.place()));
-        let list: Vec<_> = self.entries.into_iter().map(Entry::write).collect();
-        (!list.is_empty()).then_some(Value::Array(list))
+    /// Writes it into the metadata of an object, in the order of Kubernetes, if there is
+    /// anything to tell.
+    pub(super) fn write_to(self, object: &mut Object) {
+        self.write_from(Vec::new(), object);
     }
 
-    /// Writes it into the metadata of an object, if there is anything to tell.
-    pub(super) fn write_to(self, object: &mut Object) {
+    /// The same, with a copy of the list that was read, from which entries are taken that
+    /// stay as they were.
+    pub(super) fn write_from(mut self, mut copy: Vec<Value>, object: &mut Object) {
+        self.entries.sort_by(|a, b| a.place().cmp(&b.place()));
+        let entries = self.entries.into_iter();
+        let list: Vec<_> = entries.map(|entry| entry.write(&mut copy)).collect();
         let metadata = object
             .entry("metadata")
             .or_insert_with(|| Object::new().into());
-        if let (Some(list), Some(metadata)) = (self.write(), metadata.as_object_mut()) {
-            metadata.insert("managedFields".to_owned(), list);
+        if let (false, Some(metadata)) = (list.is_empty(), metadata.as_object_mut()) {
+            metadata.insert("managedFields".to_owned(), list.into());
         }
     }
 }
@@ -172,7 +185,7 @@ impl<'a> Entry<'a> {
         let time = time::canonical(text("time"), Precision::Seconds);
         Ok(Self {
             time: time.unwrap_or_default(),
-            written: Some(value),
+            written: Some((index, value)),
             ..entry
         })
     }
@@ -249,9 +262,10 @@ impl<'a> Entry<'a> {
         )
     }
 
-    fn write(self) -> Value {
-        if let Some(written) = self.written {
-            return written.clone();
+    fn write(self, copy: &mut [Value]) -> Value {
+        if let Some((index, written)) = self.written {
+            let taken = copy.get_mut(index).map(Value::take);
+            return taken.unwrap_or_else(|| written.clone());
         }
         let text = |text: Cow<'_, str>| Value::String(text.into_owned());
         let mut entry = Object::new();

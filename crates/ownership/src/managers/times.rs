@@ -10,13 +10,11 @@ pub fn keep(old: &Object, new: &mut Object) {
     let (Some(were), Some(are)) = (list(old), list(new)) else {
         return;
     };
+    let mut both = were.iter().zip(are);
     let same = were.len() == are.len()
-        && were
-            .iter()
-            .zip(are)
-            .all(|(old, new)| same_except(old, new, "time"))
         && were != are
-        && same_but_entries(old, new);
+        && both.all(|(old, new)| same_except(old, new, "time", Value::eq))
+        && same_but_entries(old, new, Value::eq);
     if !same {
         return;
     }
@@ -26,23 +24,34 @@ pub fn keep(old: &Object, new: &mut Object) {
     }
 }
 
-pub(super) fn same_but_entries(old: &Object, new: &Object) -> bool {
-    old.len() == new.len()
-        && old
-            .iter()
-            .all(|(name, old)| match (name.as_str(), new.get(name)) {
-                ("metadata", Some(new)) => same_except(old, new, "managedFields"),
-                (_, new) => new == Some(old),
-            })
+/// Whether two objects say the same, whoever owns it.
+pub(super) fn same_but_entries(
+    old: &Object,
+    new: &Object,
+    same: impl Fn(&Value, &Value) -> bool + Copy,
+) -> bool {
+    let member = |(name, old): (&String, &Value)| match (name.as_str(), new.get(name)) {
+        ("metadata", Some(new)) => same_except(old, new, "managedFields", same),
+        (_, Some(new)) => same(old, new),
+        _ => false,
+    };
+    old.len() == new.len() && old.iter().all(member)
 }
 
 /// Whether all members are the same, except that one.
-fn same_except(old: &Value, new: &Value, except: &str) -> bool {
+fn same_except(
+    old: &Value,
+    new: &Value,
+    except: &str,
+    same: impl Fn(&Value, &Value) -> bool,
+) -> bool {
     let (Value::Object(old), Value::Object(new)) = (old, new) else {
-        return old == new;
+        return same(old, new);
     };
-    let members = |object| Object::iter(object).filter(|(name, _)| *name != except);
-    members(old).eq(members(new))
+    let count = |object: &Object| object.len() - usize::from(object.contains_key(except));
+    let mut members = old.iter().filter(|(name, _)| *name != except);
+    count(old) == count(new)
+        && members.all(|(name, old)| new.get(name).is_some_and(|new| same(old, new)))
 }
 
 #[cfg(test)]

@@ -34,7 +34,8 @@ pub fn of_type(api_version: &str, kind: &str, of: TypeId) -> Object {
 }
 
 /// Adds to an object of a type whatever Go writes of it though it is not set, everywhere:
-/// who owns fields is said of objects as they are written.
+/// who owns fields is said of objects as they are written. What Go leaves out though it is
+/// set is to be gone already, as it is from what was written or normalized.
 pub fn complete(of: TypeId, object: &mut Object) {
     for field in types().members(of) {
         match object.get_mut(field.json) {
@@ -82,10 +83,18 @@ fn named(api_version: &str, kind: &str) -> Object {
 
 /// What Go writes of a field that is not set; nothing if it leaves it out.
 fn unset(shape: &Shape, pointer: bool, omit: Omit) -> Option<Value> {
-    let is_struct = matches!(shape, Shape::Struct(_) | Shape::Time | Shape::MicroTime);
+    // In Go, and it takes no struct for empty.
+    let is_struct = matches!(
+        shape,
+        Shape::Struct(_)
+            | Shape::Time
+            | Shape::MicroTime
+            | Shape::Quantity
+            | Shape::IntOrString
+            | Shape::Raw
+    );
     match omit {
         Omit::Never => Some(nothing(shape, pointer)),
-        // Go takes no struct for empty.
         Omit::Empty if is_struct && !pointer => Some(nothing(shape, pointer)),
         Omit::Empty | Omit::Zero => None,
     }
@@ -98,7 +107,7 @@ fn nothing(shape: &Shape, pointer: bool) -> Value {
         Shape::Bool => false.into(),
         Shape::Int32 | Shape::Int64 | Shape::Float64 | Shape::IntOrString => 0.into(),
         Shape::Quantity => "0".into(),
-        Shape::Struct(of) => {
+        Shape::Struct(of) if types().get(*of).form == Form::Object => {
             let mut object = Object::new();
             complete(*of, &mut object);
             Value::Object(object)
