@@ -6,6 +6,7 @@ mod delete;
 mod metadata;
 mod modify;
 mod patch;
+mod propagation;
 pub(crate) mod rights;
 pub(crate) mod rules;
 mod update;
@@ -14,9 +15,13 @@ use std::sync::Arc;
 
 pub use admission::insula_extra;
 pub use create::{create, create_object};
-pub use delete::{DeleteOptions, Deleted, delete, delete_collection, remove, remove_for};
+pub use delete::{
+    DeleteOptions, Deleted, Doomed, Emptied, delete, delete_collection, remove, remove_for,
+    remove_together,
+};
 pub use modify::{Modified, Modify, modify};
 pub use patch::{PatchFormat, patch, patched, read_options};
+pub use propagation::{FOREGROUND, ORPHAN, Policy};
 pub use rules::encoded;
 pub use update::update;
 
