@@ -306,8 +306,12 @@ impl Cache {
                 space.is_system() && (is_published(&event.object) || was.is_some_and(is_published));
             if shared {
                 self.all_serve_anew(revision);
+                let withdrawn = gone || !is_published(&event.object);
+                let withdrawn = event.object.uid().filter(|_| withdrawn);
+                self.kinship().all_serve_anew(withdrawn);
             } else if let Some(life) = self.life(space) {
                 life.serve_anew(revision);
+                self.kinship().serve_anew(space);
             }
             let Some((resource, group)) = event.object.name().split_once('.') else {
                 continue;
