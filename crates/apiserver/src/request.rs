@@ -453,9 +453,7 @@ async fn write(
                 false => StatusCode::OK,
             };
             let body = deleted_body(&view, path, deleted)?;
-            Ok(Answer::new(code, body)
-                .of(accepted)
-                .warned(warnings))
+            Ok(Answer::new(code, body).of(accepted).warned(warnings))
         }
         _ => {
             let emptied = write::delete_collection(registry, granted, query, &sent, &view).await?;

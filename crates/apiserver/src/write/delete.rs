@@ -623,7 +623,11 @@ fn pod_grace(pod: &Object, options: &DeleteOptions) -> i64 {
 
 /// How long a pod has that is ending already: its time may be made shorter, and nothing else.
 fn shorter_grace(options: &DeleteOptions, was: i64) -> Option<i64> {
-    let asked = if options.grace? < 0 { 1 } else { options.grace? };
+    let asked = if options.grace? < 0 {
+        1
+    } else {
+        options.grace?
+    };
     (asked < was).then_some(asked)
 }
 

@@ -17,11 +17,7 @@ fn object(name: &str, more: &str) -> Arc<Stored> {
         r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{name}","uid":"u-{name}"{more}}}}}"#
     );
     let key = format!("n/{name}");
-    Arc::new(Stored::new(
-        key.into(),
-        Revision::new(7),
-        json.as_bytes(),
-    ))
+    Arc::new(Stored::new(key.into(), Revision::new(7), json.as_bytes()))
 }
 
 fn owned(name: &str, owners: &[(&str, bool)], more: &str) -> Arc<Stored> {
@@ -46,7 +42,12 @@ fn event(before: Option<&Arc<Stored>>, now: Option<&Arc<Stored>>) -> Event {
         (_, None) => Change::Deleted,
     };
     let object = now.or(before).unwrap();
-    Event::new(Revision::new(8), change, Arc::clone(object), before.cloned())
+    Event::new(
+        Revision::new(8),
+        change,
+        Arc::clone(object),
+        before.cloned(),
+    )
 }
 
 fn note(kinship: &Kinship, at: &str, before: Option<&Arc<Stored>>, now: Option<&Arc<Stored>>) {
@@ -107,7 +108,10 @@ fn an_owner_that_goes_has_its_dependents_looked_at_in_its_own_space_only() {
     }
     taken(&kinship);
     note(&kinship, "t1", Some(&owner), None);
-    assert_eq!(taken(&kinship), ["t1:d1", "t1:d2", "t1:d3", "t1:d4", "t1:d5"]);
+    assert_eq!(
+        taken(&kinship),
+        ["t1:d1", "t1:d2", "t1:d3", "t1:d4", "t1:d5"]
+    );
     let gone = kinship.departed(&space("t1"), "u-o").unwrap();
     assert_eq!(&*gone.key, "n/o");
     assert_eq!(kinship.departed(&space("t2"), "u-o"), None);
@@ -165,7 +169,12 @@ fn spaces_take_turns() {
     let kinship = Kinship::default();
     kinship.follow();
     for name in ["a", "b", "c", "d", "e"] {
-        note(&kinship, "t1", None, Some(&owned(name, &[("o", false)], "")));
+        note(
+            &kinship,
+            "t1",
+            None,
+            Some(&owned(name, &[("o", false)], "")),
+        );
     }
     note(&kinship, "t2", None, Some(&owned("x", &[("o", false)], "")));
     assert_eq!(
