@@ -16,8 +16,8 @@ use std::sync::Arc;
 pub use admission::insula_extra;
 pub use create::{create, create_object};
 pub use delete::{
-    DeleteOptions, Deleted, Doomed, Emptied, delete, delete_collection, remove, remove_for,
-    remove_together,
+    DeleteOptions, Deleted, Doomed, Emptied, delete, delete_collection, goes_at_once, remove,
+    remove_for, remove_together,
 };
 pub use modify::{Modified, Modify, modify};
 pub use patch::{PatchFormat, patch, patched, read_options};

@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! judge     what is to be done about one object, as things are in the cache
+//! plan      what is to be done about many, and what follows from it at once
 //! act       does it, exactly to what was judged
 //! report    tells of references that lead into another namespace
 //! ```
@@ -21,6 +22,7 @@
 
 mod act;
 mod judge;
+mod plan;
 mod report;
 
 use std::collections::{BTreeMap, HashMap};
@@ -35,8 +37,8 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use crate::RETRY;
-use act::Act;
 use judge::{Judge, Verdict};
+use plan::Plan;
 
 /// Collects what nobody owns any more, in every space.
 #[derive(Clone)]
@@ -64,6 +66,9 @@ struct Agenda {
 
 /// How many objects of a space are looked at in one turn: as many as one transaction takes.
 const BATCH: usize = 100;
+
+/// How many objects are judged before others have their turn on the processor.
+const PORTION: usize = 16;
 
 /// How many spaces are looked at, at once.
 const AT_ONCE: usize = 8;
@@ -146,16 +151,16 @@ impl Collector {
             tracing::warn!(%space, %refusal, "garbage will be looked at again");
             return Left::retrying(nodes);
         }
-        let mut judge = Judge::new(&self.registry, space);
-        let mut act = Act::new(&self.registry, space);
-        for node in nodes {
-            let verdict = judge.judge(&node);
-            for stray in judge.strays(&node, &verdict) {
-                report::invalid_namespace(&self.registry, space, &stray).await;
+        let mut plan = Plan::new(&self.registry, space);
+        for (count, node) in nodes.into_iter().enumerate() {
+            // Nobody waits for a whole batch to be judged.
+            if count % PORTION == PORTION - 1 {
+                tokio::task::yield_now().await;
             }
-            act.add(node, verdict);
+            plan.consider(node);
         }
-        act.carry_out().await
+        plan.look_ahead().await;
+        plan.carry_out().await
     }
 }
 

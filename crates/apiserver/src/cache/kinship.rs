@@ -12,7 +12,7 @@
 mod kin;
 mod node;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -121,10 +121,17 @@ impl Kinship {
         found.unwrap_or(false)
     }
 
-    /// Which dependents keep an owner waiting that waits for them. One that is in another
-    /// namespace than the owner is not its dependent, whatever it says.
-    pub fn hold(&self, space: &Space, owner: &str, namespace: Option<&str>) -> Hold {
-        let found = self.find(space, |kin| kin.hold(owner, namespace));
+    /// Which dependents keep an owner waiting that waits for them, those not counted that are
+    /// `gone`. One that is in another namespace than the owner is not its dependent, whatever
+    /// it says.
+    pub fn hold(
+        &self,
+        space: &Space,
+        owner: &str,
+        namespace: Option<&str>,
+        gone: &HashSet<Node>,
+    ) -> Hold {
+        let found = self.find(space, |kin| kin.hold(owner, namespace, gone));
         found.unwrap_or(Hold::None)
     }
 

@@ -19,6 +19,8 @@ pub struct Ties {
     pub foreground: bool,
     /// Whether it has the finalizer by which it waits for its dependents to be let go.
     pub orphan: bool,
+    /// Whether it has other finalizers.
+    pub held: bool,
 }
 
 /// A reference to an owner.
@@ -97,6 +99,9 @@ impl Stored {
             deleted: metadata.deletion_timestamp.is_some(),
             foreground: has(FOREGROUND),
             orphan: has(ORPHAN),
+            held: finalizers
+                .iter()
+                .any(|name| ![FOREGROUND, ORPHAN].contains(&&**name)),
         };
         ties.are_some().then_some(ties)
     }
@@ -131,11 +136,12 @@ mod tests {
         assert_eq!(&*owned.owners[0].uid, "ou");
         assert_eq!(owned.owners[0].group_version(), ("apps", "v1"));
         assert!(owned.owners[0].blocks());
-        assert!(!owned.deleted);
+        assert!(!owned.deleted && !owned.held);
         let waiting =
             ties(r#","deletionTimestamp":"now","finalizers":["a.io/b","foregroundDeletion"]"#);
-        assert!(waiting.unwrap().awaits_dependents());
+        let waiting = waiting.unwrap();
+        assert!(waiting.awaits_dependents() && waiting.held);
         let letting = ties(r#","deletionTimestamp":"now","finalizers":["orphan"]"#).unwrap();
-        assert!(letting.lets_dependents_go() && !letting.awaits_dependents());
+        assert!(letting.lets_dependents_go() && !letting.awaits_dependents() && !letting.held);
     }
 }

@@ -7,12 +7,13 @@ use insula_apiserver::registry::Address;
 use insula_apiserver::served::Shelved;
 use insula_apiserver::status::{Refusal, Result};
 use insula_apiserver::write::{
-    DeleteOptions, Doomed, FOREGROUND, Modified, Modify, ORPHAN, modify, remove, remove_together,
+    DeleteOptions, Doomed, FOREGROUND, Modified, Modify, ORPHAN, Policy, modify, remove,
+    remove_together,
 };
 use insula_core::Space;
 use insula_kinds::{Object, Value};
 
-use super::judge::{Seen, Verdict};
+use super::judge::Seen;
 use super::{BATCH, Left};
 use crate::terminate::{finalizers, uid};
 
@@ -20,15 +21,30 @@ use crate::terminate::{finalizers, uid};
 pub struct Act<'a> {
     registry: &'a Registry,
     space: &'a Space,
-    doomed: Vec<(Node, Doomed)>,
+    doomed: Vec<Fated>,
     edits: Vec<(Node, Edit)>,
 }
 
+/// An object that goes.
+struct Fated {
+    node: Node,
+    doomed: Doomed,
+    /// What becomes of its dependents if not all go together.
+    alone: Policy,
+    /// Whether it only goes if others do.
+    follows: bool,
+}
+
 /// A change to an object that stays, or goes by it.
-enum Edit {
+#[derive(Debug)]
+pub enum Edit {
+    /// It does not name these owners any more.
     Strip(Seen, Vec<Box<str>>),
+    /// These owners do not wait for it any more.
     Unblock(Seen, Vec<Box<str>>),
+    /// It does not wait for its dependents any more.
     Release(Seen),
+    /// Its dependents are let go, and then it is released.
     Orphan(Seen),
 }
 
@@ -56,24 +72,39 @@ impl<'a> Act<'a> {
         }
     }
 
-    /// And this.
-    pub fn add(&mut self, node: Node, verdict: Verdict) {
-        let edit = match verdict {
-            Verdict::Leave | Verdict::Misplaced => return,
-            Verdict::Park => {
-                self.registry.cache().kinship().park(self.space, node);
-                return;
-            }
-            Verdict::Delete(doomed) => {
-                self.doomed.push((node, doomed));
-                return;
-            }
-            Verdict::Strip(seen, owners) => Edit::Strip(seen, owners),
-            Verdict::Unblock(seen, owners) => Edit::Unblock(seen, owners),
-            Verdict::Release(seen) => Edit::Release(seen),
-            Verdict::Orphan(seen) => Edit::Orphan(seen),
-        };
+    /// And this goes; what only goes if others do, `follows` them or stays.
+    pub fn doom(&mut self, node: Node, doomed: Doomed, follows: bool) {
+        self.doomed.push(Fated {
+            node,
+            alone: doomed.policy,
+            doomed,
+            follows,
+        });
+    }
+
+    /// And this is done to what stays.
+    pub fn edit(&mut self, node: Node, edit: Edit) {
         self.edits.push((node, edit));
+    }
+
+    /// How many go.
+    pub const fn doomed(&self) -> usize {
+        self.doomed.len()
+    }
+
+    /// What was to wait for its dependents, if it was, goes at once: they all do.
+    pub fn hasten(&mut self, node: &Node) {
+        let mut all = self.doomed.iter_mut();
+        if let Some(found) = all.find(|fated| fated.node == *node) {
+            found.doomed.policy = Policy::Background;
+        }
+    }
+
+    /// An object that waits for its dependents, if it is to.
+    pub fn to_wait(&self, node: &Node) -> Option<&Doomed> {
+        let mut all = self.doomed.iter().filter(|fated| fated.node == *node);
+        let found = all.next().map(|fated| &fated.doomed);
+        found.filter(|doomed| doomed.policy == Policy::Foreground)
     }
 
     /// Does all of it.
@@ -84,7 +115,7 @@ impl<'a> Act<'a> {
         let edits = std::mem::take(&mut self.edits);
         let this = &self;
         let edits = stream::iter(edits).map(|(node, edit)| async move {
-            let done = this.edit(&edit).await;
+            let done = this.change(&edit).await;
             (node, fate(this.space, done))
         });
         let mut edits = edits.buffer_unordered(AT_ONCE);
@@ -95,27 +126,30 @@ impl<'a> Act<'a> {
     }
 
     /// Removes or marks objects, all in one transaction if nobody changed one meanwhile.
-    async fn remove(&self, doomed: Vec<(Node, Doomed)>, left: &mut Left) {
-        if doomed.is_empty() {
+    async fn remove(&self, all: Vec<Fated>, left: &mut Left) {
+        if all.is_empty() {
             return;
         }
-        let all: Vec<Doomed> = doomed.iter().map(|(_, doomed)| doomed.clone()).collect();
-        if let Ok(Some(_)) = remove_together(self.registry, &all).await {
+        let together: Vec<Doomed> = all.iter().map(|fated| fated.doomed.clone()).collect();
+        if let Ok(Some(_)) = remove_together(self.registry, &together).await {
             return;
         }
-        // One of them has changed, or may not go: one by one, then.
-        let one_by_one = stream::iter(doomed).map(|(node, doomed)| async move {
-            let removed = self.remove_one(&doomed).await;
-            (node, fate(self.space, removed))
+        // One of them has changed, or may not go: one by one, then, and nothing that does not
+        // go by itself.
+        let alone = all.into_iter().filter(|fated| !fated.follows);
+        let removals = stream::iter(alone).map(|fated| async move {
+            let removed = self.remove_one(&fated).await;
+            (fated.node, fate(self.space, removed))
         });
-        let mut one_by_one = one_by_one.buffer_unordered(AT_ONCE);
-        while let Some((node, fate)) = one_by_one.next().await {
+        let mut removals = removals.buffer_unordered(AT_ONCE);
+        while let Some((node, fate)) = removals.next().await {
             left.note(node, fate);
         }
     }
 
-    async fn remove_one(&self, doomed: &Doomed) -> Result<bool> {
-        let options = DeleteOptions::exactly(&doomed.object).propagating(doomed.policy);
+    async fn remove_one(&self, fated: &Fated) -> Result<bool> {
+        let doomed = &fated.doomed;
+        let options = DeleteOptions::exactly(&doomed.object).propagating(fated.alone);
         let address = &doomed.address;
         match remove(self.registry, address.of(), address, &options).await {
             Ok(_) => Ok(true),
@@ -125,7 +159,7 @@ impl<'a> Act<'a> {
     }
 
     /// Says whether it could be done to what was judged.
-    async fn edit(&self, edit: &Edit) -> Result<bool> {
+    async fn change(&self, edit: &Edit) -> Result<bool> {
         match edit {
             Edit::Strip(seen, owners) => {
                 self.change_owners(seen, |all| {

@@ -19,6 +19,17 @@ pub struct Judge<'a> {
     emptied: HashMap<String, bool>,
     /// Whether there is an object of this UID in some namespace.
     anywhere: HashMap<Box<str>, bool>,
+    assumed: Assumed,
+    /// The owners above which nobody waits in a circle, by their UIDs.
+    straight: HashSet<Box<str>>,
+}
+
+/// What will be so when that is done which was judged already.
+#[derive(Debug, Default)]
+struct Assumed {
+    gone: HashSet<Node>,
+    gone_uids: HashSet<Box<str>>,
+    waiting_uids: HashSet<Box<str>>,
 }
 
 /// What is to be done about an object.
@@ -86,7 +97,44 @@ impl<'a> Judge<'a> {
             space,
             emptied: HashMap::new(),
             anywhere: HashMap::new(),
+            assumed: Assumed::default(),
+            straight: HashSet::new(),
         }
+    }
+
+    /// From here on this object is judged to be gone.
+    pub fn assume_gone(&mut self, node: Node, uid: &str) {
+        self.assumed.gone.insert(node);
+        self.assumed.gone_uids.insert(uid.into());
+    }
+
+    /// From here on this object is judged to wait for its dependents.
+    pub fn assume_waiting(&mut self, uid: &str) {
+        self.assumed.waiting_uids.insert(uid.into());
+    }
+
+    /// Whether an object that waits for its dependents, or is assumed to, need not any more.
+    pub fn is_released(&self, uid: &str, namespace: Option<&str>) -> bool {
+        self.hold(uid, namespace) == Hold::None
+    }
+
+    /// The owners that an object keeps waiting.
+    pub fn held_by(&self, object: &Stored) -> Vec<Node> {
+        let ties = object.ties().unwrap_or_default();
+        let blocking = ties.owners.iter().filter(|owner| owner.blocks());
+        let found = blocking.filter_map(|owner| {
+            let (address, found) = self.find(owner, object.namespace())?;
+            let same = found.uid() == Some(&owner.uid);
+            let waits = self.assumed.waiting_uids.contains(&owner.uid)
+                || found.ties().is_some_and(|ties| ties.awaits_dependents());
+            (same && waits).then(|| Node::new(address.kind.shelfmark(), &found))
+        });
+        found.collect()
+    }
+
+    fn hold(&self, uid: &str, namespace: Option<&str>) -> Hold {
+        let kinship = self.registry.cache().kinship();
+        kinship.hold(self.space, uid, namespace, &self.assumed.gone)
     }
 
     /// What is to be done about an object.
@@ -110,21 +158,22 @@ impl<'a> Judge<'a> {
     }
 
     /// One that is being deleted stays as long as it has to wait for dependents.
-    fn judge_owner(&self, seen: Seen, ties: &Ties) -> Verdict {
+    fn judge_owner(&mut self, seen: Seen, ties: &Ties) -> Verdict {
         if ties.lets_dependents_go() {
             return Verdict::Orphan(seen);
         }
         if !ties.awaits_dependents() {
             return Verdict::Leave;
         }
-        let kinship = self.registry.cache().kinship();
         let namespace = seen.address.namespace.as_deref();
-        match kinship.hold(self.space, &ties.uid, namespace) {
+        match self.hold(&ties.uid, namespace) {
             Hold::None => Verdict::Release(seen),
             Hold::Plain => Verdict::Leave,
             Hold::Waiting => {
                 let blocking = ties.owners.iter().filter(|owner| owner.blocks());
-                let circular = blocking.filter(|owner| self.leads_back(owner, namespace, ties));
+                let circular = blocking.filter(|owner| {
+                    !self.is_straight(owner, namespace) && self.leads_back(owner, namespace, ties)
+                });
                 let circular: Vec<_> = circular.map(|owner| owner.uid.clone()).collect();
                 match circular.is_empty() {
                     true => Verdict::Leave,
@@ -134,28 +183,70 @@ impl<'a> Judge<'a> {
         }
     }
 
+    /// Whether nobody waits in a circle among an owner and those that wait for it, and so on.
+    /// What was found out is remembered, so that a long row is walked along once.
+    fn is_straight(&mut self, owner: &Reference, namespace: Option<&str>) -> bool {
+        enum Step {
+            Enter(Reference, Option<String>),
+            Leave(Box<str>),
+        }
+        let (mut open, mut closed) = (HashSet::new(), HashSet::new());
+        let mut ahead = vec![Step::Enter(owner.clone(), namespace.map(str::to_owned))];
+        while let Some(step) = ahead.pop() {
+            let (owner, namespace) = match step {
+                Step::Enter(owner, namespace) => (owner, namespace),
+                Step::Leave(uid) => {
+                    open.remove(&uid);
+                    closed.insert(uid);
+                    continue;
+                }
+            };
+            if self.straight.contains(&owner.uid) || closed.contains(&owner.uid) {
+                continue;
+            }
+            if !open.insert(owner.uid.clone()) || closed.len() > FARTHEST {
+                return false;
+            }
+            ahead.push(Step::Leave(owner.uid.clone()));
+            let above = self.waits_for(&owner, namespace.as_deref());
+            ahead.extend(above.into_iter().map(|(owner, at)| Step::Enter(owner, at)));
+        }
+        self.straight.extend(closed);
+        true
+    }
+
     /// Whether an owner waits, over however many others, for the object that names it.
     fn leads_back(&self, owner: &Reference, namespace: Option<&str>, to: &Ties) -> bool {
         let mut visited: HashSet<Box<str>> = HashSet::new();
         let mut ahead = vec![(owner.clone(), namespace.map(str::to_owned))];
-        while let Some((reference, namespace)) = ahead.pop() {
-            if reference.uid == to.uid || visited.len() > FARTHEST {
+        while let Some((owner, namespace)) = ahead.pop() {
+            if owner.uid == to.uid || visited.len() > FARTHEST {
                 return true;
             }
-            if !visited.insert(reference.uid.clone()) {
-                continue;
-            }
-            let found = self.find(&reference, namespace.as_deref());
-            let ties = found.as_ref().and_then(|(_, object)| object.ties());
-            let (Some((address, _)), Some(ties)) = (found, ties) else {
-                continue;
-            };
-            if ties.uid == reference.uid && ties.awaits_dependents() {
-                let blocking = ties.owners.iter().filter(|owner| owner.blocks());
-                ahead.extend(blocking.map(|owner| (owner.clone(), address.namespace.clone())));
+            if visited.insert(owner.uid.clone()) {
+                ahead.extend(self.waits_for(&owner, namespace.as_deref()));
             }
         }
         false
+    }
+
+    /// Whom an owner keeps waiting that waits itself, and where those are looked for.
+    fn waits_for(
+        &self,
+        owner: &Reference,
+        namespace: Option<&str>,
+    ) -> Vec<(Reference, Option<String>)> {
+        let found = self.find(owner, namespace);
+        let found = found.filter(|(_, object)| object.uid() == Some(&owner.uid));
+        let Some((address, object)) = found else {
+            return Vec::new();
+        };
+        let ties = object.ties().filter(Ties::awaits_dependents);
+        let owners = ties.map(|ties| ties.owners).unwrap_or_default().into_iter();
+        let blocked = owners.filter(Reference::blocks);
+        blocked
+            .map(|owner| (owner, address.namespace.clone()))
+            .collect()
     }
 
     fn judge_dependent(&mut self, seen: Seen, ties: &Ties) -> Verdict {
@@ -203,6 +294,12 @@ impl<'a> Judge<'a> {
         else {
             return Owner::Absent;
         };
+        if self.assumed.gone_uids.contains(&reference.uid) {
+            return Owner::Absent;
+        }
+        if self.assumed.waiting_uids.contains(&reference.uid) {
+            return Owner::Waiting;
+        }
         match object.ties().is_some_and(|ties| ties.awaits_dependents()) {
             true => Owner::Waiting,
             false => Owner::Solid,

@@ -10,7 +10,7 @@ mod restart;
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
-use super::{create, release, servers, until, until_gone};
+use super::{count, create, release, servers, until, until_gone};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";

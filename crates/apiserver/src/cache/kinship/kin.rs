@@ -13,8 +13,6 @@ pub struct Kin {
     pub families: HashMap<Box<str>, Family>,
     /// The objects that wait for their dependents, by their UIDs.
     waiting: HashMap<Box<str>, Node>,
-    /// The same objects.
-    waiters: HashSet<Node>,
     /// What is looked at again when the space serves other kinds.
     pub parked: HashSet<Node>,
     queue: VecDeque<Entry>,
@@ -28,10 +26,29 @@ pub struct Kin {
 /// Those who name the same owner.
 #[derive(Debug, Default)]
 pub struct Family {
-    /// The dependents, and whether the owner waits for them.
-    dependents: BTreeMap<Node, bool>,
+    dependents: BTreeMap<Node, Tie>,
+    /// How many of them there are, by their namespaces, so that nobody counts ten thousand
+    /// whenever one of them goes.
+    counts: HashMap<Option<Box<str>>, Count>,
     /// The owner, if it was seen to go.
     pub departed: Option<Node>,
+}
+
+/// How a dependent is tied to its owner.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tie {
+    /// An owner that waits for its dependents waits for this one.
+    blocks: bool,
+    /// It waits for dependents of its own.
+    waits: bool,
+}
+
+/// How many dependents keep an owner waiting.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    blocking: usize,
+    /// How many of them wait themselves.
+    waiting: usize,
 }
 
 /// Something to be looked at.
@@ -48,10 +65,15 @@ impl Kin {
     /// that may lead to anything.
     pub fn change(&mut self, node: &Node, before: Option<&Ties>, now: Option<&Ties>) {
         let owners = |ties: Option<&Ties>| ties.map_or_else(Box::default, |of| of.owners.clone());
+        let waits = |ties: Option<&Ties>| {
+            ties.is_some_and(|ties| ties.awaits_dependents() || ties.lets_dependents_go())
+        };
         let (was, is) = (owners(before), owners(now));
-        if was != is {
+        if was != is || waits(before) != waits(now) {
             self.unlink(node, &was);
-            self.link(node, &is);
+            self.link(node, &is, waits(now));
+        }
+        if was != is {
             self.unblock(&was, &is);
             if !is.is_empty() {
                 self.push(Entry::Node(node.clone()));
@@ -63,16 +85,13 @@ impl Kin {
         let awaits = |ties: Option<&Ties>| ties.is_some_and(Ties::awaits_dependents);
         let lets_go = |ties: Option<&Ties>| ties.is_some_and(Ties::lets_dependents_go);
         if let Some(ties) = before
-            && !awaits(now)
-            && !lets_go(now)
+            && !waits(now)
         {
             self.waiting.remove(&ties.uid);
-            self.waiters.remove(node);
         }
         let Some(ties) = now else { return };
         if awaits(now) && !awaits(before) || lets_go(now) && !lets_go(before) {
             self.waiting.insert(ties.uid.clone(), node.clone());
-            self.waiters.insert(node.clone());
             self.push(Entry::Node(node.clone()));
             if awaits(now) {
                 self.look_at_dependents(&ties.uid);
@@ -165,19 +184,26 @@ impl Kin {
         found.take(most).map(|(node, _)| node.clone()).collect()
     }
 
-    /// Which of the owner's dependents keep it waiting, if any do.
-    pub fn hold(&self, owner: &str, namespace: Option<&str>) -> Hold {
+    /// Which of the owner's dependents keep it waiting, if any do that are not gone.
+    pub fn hold(&self, owner: &str, namespace: Option<&str>, gone: &HashSet<Node>) -> Hold {
         let Some(family) = self.families.get(owner) else {
             return Hold::None;
         };
-        let here = |node: &Node| namespace.is_none() || node.namespace() == namespace;
-        let dependents = family.dependents.iter();
-        let mut holding = dependents.filter(|(node, blocks)| **blocks && here(node));
-        let waits = |(node, _): (&Node, &bool)| self.waiters.contains(node);
-        match holding.next() {
-            None => Hold::None,
-            Some(first) if waits(first) || holding.any(waits) => Hold::Waiting,
-            Some(_) => Hold::Plain,
+        let here = |of: Option<&str>| namespace.is_none() || of == namespace;
+        let mut left = Count::default();
+        for (_, count) in family.counts.iter().filter(|(of, _)| here(of.as_deref())) {
+            left.blocking += count.blocking;
+            left.waiting += count.waiting;
+        }
+        for node in gone.iter().filter(|node| here(node.namespace())) {
+            if let Some(tie) = family.dependents.get(node) {
+                left.subtract(*tie);
+            }
+        }
+        match (left.blocking, left.waiting) {
+            (0, _) => Hold::None,
+            (_, 0) => Hold::Plain,
+            _ => Hold::Waiting,
         }
     }
 
@@ -190,10 +216,12 @@ impl Kin {
             && !self.busy
     }
 
-    fn link(&mut self, node: &Node, owners: &[Reference]) {
+    fn link(&mut self, node: &Node, owners: &[Reference], waits: bool) {
         for owner in owners {
             let family = self.families.entry(owner.uid.clone()).or_default();
-            *family.dependents.entry(node.clone()).or_default() |= owner.blocks();
+            let before = family.dependents.get(node).copied();
+            let blocks = owner.blocks() || before.is_some_and(|before| before.blocks);
+            family.put(node, before, Some(Tie { blocks, waits }));
         }
     }
 
@@ -202,7 +230,8 @@ impl Kin {
             let Some(family) = self.families.get_mut(&owner.uid) else {
                 continue;
             };
-            family.dependents.remove(node);
+            let before = family.dependents.get(node).copied();
+            family.put(node, before, None);
             if family.dependents.is_empty() {
                 self.families.remove(&owner.uid);
             }
@@ -219,5 +248,39 @@ impl Kin {
                 self.push(Entry::Node(node.clone()));
             }
         }
+    }
+}
+
+impl Family {
+    /// The tie of a dependent is this from now on, or there is none.
+    fn put(&mut self, node: &Node, before: Option<Tie>, now: Option<Tie>) {
+        match now {
+            Some(tie) => self.dependents.insert(node.clone(), tie),
+            None => self.dependents.remove(node),
+        };
+        if before.or(now).is_none() {
+            return;
+        }
+        let namespace = node.namespace().map(Box::from);
+        let count = self.counts.entry(namespace).or_default();
+        if let Some(before) = before {
+            count.subtract(before);
+        }
+        if let Some(now) = now {
+            count.add(now);
+        }
+    }
+}
+
+impl Count {
+    fn add(&mut self, tie: Tie) {
+        self.blocking += usize::from(tie.blocks);
+        self.waiting += usize::from(tie.blocks && tie.waits);
+    }
+
+    fn subtract(&mut self, tie: Tie) {
+        self.blocking = self.blocking.saturating_sub(usize::from(tie.blocks));
+        let waiting = usize::from(tie.blocks && tie.waits);
+        self.waiting = self.waiting.saturating_sub(waiting);
     }
 }

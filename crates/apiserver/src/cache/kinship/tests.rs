@@ -139,6 +139,7 @@ fn an_owner_waits_for_those_that_block_it_and_is_looked_at_when_they_do_not_any_
     let kinship = Kinship::default();
     kinship.follow();
     let (t1, owner) = (space("t1"), object("o", ""));
+    let none = HashSet::new();
     let waiting = object("o", WAITS);
     let blocking = owned("b", &[("o", true)], "");
     let free = owned("f", &[("o", false)], "");
@@ -149,16 +150,21 @@ fn an_owner_waits_for_those_that_block_it_and_is_looked_at_when_they_do_not_any_
     let mut looked_at = taken(&kinship);
     looked_at.sort();
     assert_eq!(looked_at, ["t1:b", "t1:f", "t1:o"]);
-    assert_eq!(kinship.hold(&t1, "u-o", Some("n")), Hold::Plain);
-    assert_eq!(kinship.hold(&t1, "u-o", Some("elsewhere")), Hold::None);
-    assert_eq!(kinship.hold(&t1, "u-o", None), Hold::Plain);
+    assert_eq!(kinship.hold(&t1, "u-o", Some("n"), &none), Hold::Plain);
+    assert_eq!(
+        kinship.hold(&t1, "u-o", Some("elsewhere"), &none),
+        Hold::None
+    );
+    assert_eq!(kinship.hold(&t1, "u-o", None, &none), Hold::Plain);
+    let gone = HashSet::from([Node::new(maps(), &blocking)]);
+    assert_eq!(kinship.hold(&t1, "u-o", None, &gone), Hold::None);
     let blocking_too = owned("b", &[("o", true)], WAITS);
     note(&kinship, "t1", Some(&blocking), Some(&blocking_too));
-    assert_eq!(kinship.hold(&t1, "u-o", Some("n")), Hold::Waiting);
+    assert_eq!(kinship.hold(&t1, "u-o", Some("n"), &none), Hold::Waiting);
     taken(&kinship);
     let unblocked = owned("b", &[("o", false)], WAITS);
     note(&kinship, "t1", Some(&blocking_too), Some(&unblocked));
-    assert_eq!(kinship.hold(&t1, "u-o", Some("n")), Hold::None);
+    assert_eq!(kinship.hold(&t1, "u-o", Some("n"), &none), Hold::None);
     let mut looked_at = taken(&kinship);
     looked_at.sort();
     assert_eq!(looked_at, ["t1:b", "t1:o"]);
