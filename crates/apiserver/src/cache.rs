@@ -7,9 +7,11 @@
 mod collection;
 mod entry;
 mod feed;
+mod kinship;
 mod life;
 mod pool;
 mod text;
+mod ties;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,8 +25,10 @@ use tokio::sync::Notify;
 pub use collection::{Change, Collection, Cursor, Event, Lost, Snapshot, frame};
 pub use entry::{Stored, with_revision, without_revision};
 pub use feed::{Feed, load};
+pub use kinship::{Hold, Kinship, Node};
 pub use life::Life;
 pub use pool::Pool;
+pub use ties::{Reference, Ties};
 
 use crate::served::{Shelfmark, Shelved};
 
@@ -41,6 +45,8 @@ pub struct Cache {
     cleared: AtomicU64,
     /// Everything that happened after it is told to watchers.
     start: Revision,
+    /// Who depends on whom.
+    kinship: Kinship,
     /// The spaces that there are.
     lives: RwLock<HashMap<Space, Arc<Life>>>,
     /// The spaces whose policies are in memory, so that those that nobody asks are found
@@ -88,6 +94,7 @@ impl Cache {
             pool: Arc::default(),
             cleared: AtomicU64::new(0),
             start: at,
+            kinship: Kinship::default(),
             lives: RwLock::default(),
             compiled: Mutex::default(),
             applied: AtomicU64::new(at.get()),
@@ -150,6 +157,11 @@ impl Cache {
     /// What happens to objects of a kind in every space: a log without objects.
     pub fn log_of_all(&self, kind: impl Shelved) -> Arc<Collection> {
         Arc::clone(&self.shelf(kind.shelfmark()).everywhere)
+    }
+
+    /// Who depends on whom, in every space.
+    pub const fn kinship(&self) -> &Kinship {
+        &self.kinship
     }
 
     /// Everything up to this revision is in it.
@@ -323,6 +335,7 @@ impl Cache {
             return;
         };
         let space = Space::Tenant(tenant);
+        self.kinship.close(&space);
         for shelf in &self.shelves {
             shelf.clear(&space);
         }

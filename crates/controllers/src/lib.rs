@@ -5,7 +5,7 @@
 //! [certificates](mod@certificates) are signed. [Volumes](mod@protection) that nothing uses
 //! any more are let go. Secrets that ask for the [token](mod@tokens) of a service account
 //! get it, and go with the account. Roles that are [made of others](mod@aggregation) show
-//! what they are made of.
+//! what they are made of. What is owned goes [with its owners](mod@garbage).
 //!
 //! One task follows the logs over all spaces of the few kinds that begin such work; there
 //! is no task, no watch and no memory for a tenant in which nothing is to be done, and when
@@ -23,6 +23,7 @@ pub mod certificates;
 mod conditions;
 pub mod definitions;
 mod follow;
+pub mod garbage;
 pub mod namespace;
 pub mod protection;
 mod queue;
@@ -46,6 +47,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::follow::Follow;
+use crate::garbage::Collector;
 use crate::queue::{Item, Queue, Task};
 use crate::tokens::Keeper;
 
@@ -118,6 +120,16 @@ impl Controllers {
     /// Runs until `stop` is done. Everything that it began has ended then; what was not
     /// finished goes on at the next start.
     pub async fn run(self, stop: impl Future<Output = ()>) {
+        let collector = Collector::new(Arc::clone(&self.registry));
+        let (end, ended) = oneshot::channel::<()>();
+        let tend = async {
+            self.tend(stop).await;
+            drop(end);
+        };
+        tokio::join!(tend, collector.run(async { drop(ended.await) }));
+    }
+
+    async fn tend(self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
         let mut follow = Follow::new(Arc::clone(&self.registry));
         let mut queue = Queue::default();

@@ -238,7 +238,7 @@ fn read_labels(json: &[u8]) -> Labels {
     labels.into_iter().collect()
 }
 
-fn read_metadata<'de, M: Deserialize<'de> + Default>(json: &'de [u8]) -> M {
+pub(super) fn read_metadata<'de, M: Deserialize<'de> + Default>(json: &'de [u8]) -> M {
     let mut reader = serde_json::Deserializer::from_slice(json);
     let mut metadata = M::default();
     // Whoever stops before the end is told so, and has what they wanted.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use insula_core::{Layout, Place, ResourceName, Revision, Space};
@@ -46,6 +46,9 @@ pub async fn load(store: &Arc<dyn Store>, layout: Layout) -> Result<(Arc<Cache>,
                 continue;
             };
             let object = cache.stored(&found, entry);
+            if has_kin(found.shelf) {
+                cache.kinship.load(found.shelf, &found.space, &object);
+            }
             cache.collection(found.shelf, &found.space).load(object);
         }
         let last = page.entries.last().map(|entry| entry.key.clone());
@@ -201,6 +204,10 @@ impl Feed {
         for part in parts {
             let collection = cache.collection(mark, &part.space);
             let recorded = collection.apply(part.puts, revision);
+            if has_kin(mark) {
+                let events = recorded.events.iter().map(AsRef::as_ref);
+                cache.kinship.note(mark, &part.space, events);
+            }
             if let Shelfmark::BuiltIn(kind) = mark {
                 if policy::decides_access(kind, &recorded.events)
                     && let Some(life) = cache.life(&part.space)
@@ -326,6 +333,13 @@ fn shelf_of<'a>(group: &'a str, resource: &'a str) -> Option<Shelfmark<'a>> {
         None if group.contains('.') => Some(Shelfmark::Custom { group, resource }),
         None => None,
     }
+}
+
+/// Whether objects of a kind may have owners and dependents. Events come in masses, and go by
+/// themselves.
+fn has_kin(mark: Shelfmark<'_>) -> bool {
+    static EVENTS: OnceLock<KindId> = OnceLock::new();
+    mark != Shelfmark::BuiltIn(*EVENTS.get_or_init(|| core_kind("events")))
 }
 
 /// The built-in object that one is put over, if it is.

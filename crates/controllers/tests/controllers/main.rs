@@ -1,6 +1,7 @@
 //! The loops beside a server that serves.
 
 mod certificates;
+mod garbage;
 mod namespaces;
 mod roles;
 mod tenants;
