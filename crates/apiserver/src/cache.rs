@@ -7,6 +7,7 @@
 mod collection;
 mod entry;
 mod feed;
+mod letter;
 mod life;
 mod pool;
 mod text;
@@ -27,6 +28,7 @@ pub use life::Life;
 pub use pool::Pool;
 
 use crate::served::{Shelfmark, Shelved};
+use crate::tenants::Furniture;
 
 /// All collections of all spaces.
 #[derive(Debug)]
@@ -35,8 +37,10 @@ pub struct Cache {
     shelves: Vec<Arc<Shelf>>,
     /// Those of kinds that users define: by group and plural.
     customs: RwLock<HashMap<Box<str>, Group>>,
-    /// What large objects of many spaces have in common.
+    /// What objects of many spaces have in common.
     pool: Arc<Pool>,
+    /// What every space has.
+    furniture: Furniture,
     /// The revision at which a collection of such a kind was last given up.
     cleared: AtomicU64,
     /// Everything that happened after it is told to watchers.
@@ -86,6 +90,7 @@ impl Cache {
             shelves: kinds().iter().map(|_| Shelf::new(at)).collect(),
             customs: RwLock::default(),
             pool: Arc::default(),
+            furniture: Furniture::new(),
             cleared: AtomicU64::new(0),
             start: at,
             lives: RwLock::default(),

@@ -14,7 +14,7 @@ use super::collection::{Collection, Put};
 use super::entry::Stored;
 use crate::registry::core_kind;
 use crate::served::Shelfmark;
-use crate::{admit, apis, built_in, policy};
+use crate::{admit, apis, built_in, expiry, policy};
 
 /// Keeps the cache up to date.
 pub struct Feed {
@@ -293,12 +293,22 @@ impl Cache {
         Some(Found { shelf, space, key })
     }
 
-    /// An entry as it is kept. Many spaces have the same definitions, and they are large.
+    /// An entry as it is kept. Many spaces have the same definitions, and they are large; all
+    /// have the same furniture.
     fn stored(&self, found: &Found<'_>, entry: &Entry) -> Stored {
         let (key, revision) = (found.key.into(), entry.modified);
-        match found.shelf == Shelfmark::BuiltIn(apis::definitions()) {
-            true => Stored::shared(key, revision, &entry.value, &self.pool),
-            false => Stored::new(key, revision, &entry.value),
+        let Shelfmark::BuiltIn(kind) = found.shelf else {
+            return Stored::new(key, revision, &entry.value);
+        };
+        if expiry::expires(found.shelf) {
+            let (value, written) = expiry::undated(&entry.value);
+            Stored::new(key, revision, &value).dated(written)
+        } else if kind == apis::definitions() {
+            Stored::shared(key, revision, &entry.value, &self.pool)
+        } else if self.furniture.has(kind, found.key) {
+            Stored::letter(key, revision, &entry.value, &self.pool)
+        } else {
+            Stored::new(key, revision, &entry.value)
         }
     }
 

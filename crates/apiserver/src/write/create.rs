@@ -17,6 +17,7 @@ use crate::apis;
 use crate::authorize::Granted;
 use crate::built_in;
 use crate::cache::Stored;
+use crate::expiry;
 use crate::intake::Sent;
 use crate::names;
 use crate::publish;
@@ -250,7 +251,8 @@ async fn put(
     dry_run: bool,
 ) -> Result<Arc<Stored>> {
     loop {
-        let mut transaction = Transaction::create(registry.key(address), value.clone());
+        let stored = expiry::stored(address, value.clone());
+        let mut transaction = Transaction::create(registry.key(address), stored);
         transaction = gate.guard(registry, transaction);
         let names_apart = transaction.checks().len();
         if address.kind.is(core_kind("namespaces")) {

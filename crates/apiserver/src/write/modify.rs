@@ -15,6 +15,7 @@ use crate::admit::{self, Act};
 use crate::allocate;
 use crate::authorize::Granted;
 use crate::cache::{Stored, without_revision};
+use crate::expiry;
 use crate::publish;
 use crate::registry::{Address, Registry};
 use crate::served::Served;
@@ -250,7 +251,7 @@ async fn settle(
         let gate = Gate::open(registry, kind, request.address).await?;
         transaction = gate.guard(registry, transaction);
     }
-    let transaction = transaction.put(key, value.clone());
+    let transaction = transaction.put(key, expiry::stored(request.address, value.clone()));
     match registry.commit(transaction).await? {
         Outcome::Committed(revision) | Outcome::Unchanged(revision) => {
             if withdraws {
