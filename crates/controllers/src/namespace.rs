@@ -43,11 +43,7 @@ pub async fn terminate(registry: &Registry, space: &Space, name: &str) -> Result
     if left.is_nothing() {
         left = extent.empty(&content(&extent)).await?;
     }
-    let held = finalizers(&tree, "spec").any(|finalizer| finalizer != FINALIZER)
-        || finalizers(&tree, "metadata").next().is_some();
-    if held || !left.is_nothing() {
-        conditions::write(registry, &address, uid, &conditions::of_namespace(&left)).await?;
-    }
+    conditions::write(registry, &address, uid, &conditions::of_namespace(&left)).await?;
     if left.is_nothing() {
         finalize(registry, &address, uid, FINALIZER).await?;
         if space.is_system() {

@@ -7,7 +7,7 @@ use insula_admission::Operation;
 use insula_core::Space;
 use insula_custom::Verdict;
 use insula_kinds::{FieldError, Kind, Object, kinds, prepare, time};
-use insula_store::{Expect, Outcome, Transaction};
+use insula_store::{Entry, Expect, Outcome, Transaction};
 use uuid::Uuid;
 
 use super::{Done, admission, metadata, rights, rules};
@@ -275,7 +275,7 @@ async fn put(
             }
             Outcome::Unchanged(_) => return Err(Refusal::internal("a creation changed nothing")),
             Outcome::Conflict(conflict) if conflict.check == 0 => {
-                return Err(Refusal::already_exists(kind, &address.name));
+                return Err(taken(kind, address, conflict.found));
             }
             Outcome::Conflict(conflict) if conflict.check == names_apart => {
                 return Err(tenants::name_taken(kind, &address.name));
@@ -286,6 +286,15 @@ async fn put(
                 gate = Gate::open(registry, kind, address).await?;
             }
         }
+    }
+}
+
+/// What is told who creates what is there.
+fn taken(kind: &Served, address: &Address, found: Option<Entry>) -> Refusal {
+    let found = found.map(|it| Stored::new(address.within().into(), it.modified, &it.value));
+    match found.is_some_and(|it| is_terminating(&it)) {
+        true => Refusal::still_exists(kind, &address.name),
+        false => Refusal::already_exists(kind, &address.name),
     }
 }
 
