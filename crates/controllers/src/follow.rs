@@ -155,6 +155,8 @@ fn is_told(task: Task, event: &Event, glance: &Glance) -> bool {
     let gone = event.change == Change::Deleted;
     match task {
         Task::Account => gone,
+        // One that is gone may be on its account's list.
+        Task::TokenSecret => concerns(task, &event.object),
         Task::DefaultAccount => gone && furniture::is_account(&event.object),
         // Nearly all of it comes about with its namespace, and is right.
         Task::RootCa => {

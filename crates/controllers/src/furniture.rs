@@ -107,7 +107,8 @@ fn is_lived_in(registry: &Registry, address: &Address) -> bool {
         && tenant.is_none_or(|tenant| tenant.is_some_and(|tenant| !tenant.terminating))
 }
 
-async fn create(registry: &Registry, address: &Address, object: Value) -> Result<bool> {
+/// Creates an object of the server's own, unless it is there. Says whether it did.
+pub async fn create(registry: &Registry, address: &Address, object: Value) -> Result<bool> {
     let Value::Object(mut object) = object else {
         return Ok(false);
     };

@@ -152,6 +152,10 @@ impl Controllers {
         if let Some(expiry) = self.expiry() {
             beside.spawn(expiry.run());
         }
+        if let Some(accounts) = &self.accounts {
+            let (registry, accounts) = (Arc::clone(&self.registry), Arc::clone(accounts));
+            beside.spawn(tokens::mark_uses(registry, accounts));
+        }
         loop {
             while workers.len() < WORKERS
                 && let Some(item) = queue.take()
