@@ -13,6 +13,7 @@ mod pool;
 mod text;
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -338,6 +339,14 @@ impl Cache {
         if let Some(life) = lives.remove(&space) {
             life.end();
         }
+        give_back(&mut lives);
+    }
+}
+
+/// Most of what was there is gone: so is the room for it.
+fn give_back<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
+    if map.capacity() > 1024 && map.len() < map.capacity() / 4 {
+        map.shrink_to_fit();
     }
 }
 
@@ -361,6 +370,7 @@ impl Shelf {
         if let Some(collection) = spaces.remove(space) {
             collection.close();
         }
+        give_back(&mut spaces);
         spaces.is_empty()
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use insula_core::{Layout, Place, ResourceName, Revision, Space};
@@ -23,8 +23,9 @@ pub struct Feed {
     tenants: KindId,
     definitions: KindId,
     /// The collections whose logs hold something, and since when, oldest first: what is
-    /// old is forgotten, so that an idle collection holds no history.
-    remembering: VecDeque<(Instant, Arc<Collection>)>,
+    /// old is forgotten, so that an idle collection holds no history. One that is gone with
+    /// its space is not held for that.
+    remembering: VecDeque<(Instant, Weak<Collection>)>,
 }
 
 /// How long a log remembers: as long as the store itself promises to.
@@ -217,15 +218,16 @@ impl Feed {
                 }
             }
             events.extend(recorded.events);
-            self.remember(collection, recorded.began);
+            self.remember(&collection, recorded.began);
         }
         let began = shelf.everywhere.record(events);
         shelf.turn();
-        self.remember(Arc::clone(&shelf.everywhere), began);
+        self.remember(&shelf.everywhere, began);
     }
 
-    fn remember(&mut self, collection: Arc<Collection>, log_began: bool) {
+    fn remember(&mut self, collection: &Arc<Collection>, log_began: bool) {
         if log_began {
+            let collection = Arc::downgrade(collection);
             self.remembering.push_back((Instant::now(), collection));
         }
     }
@@ -241,7 +243,8 @@ impl Feed {
             let Some((_, collection)) = self.remembering.pop_front() else {
                 return;
             };
-            if let Some(oldest) = collection.forget(now - MEMORY) {
+            let oldest = collection.upgrade().and_then(|of| of.forget(now - MEMORY));
+            if let Some(oldest) = oldest {
                 self.remembering.push_back((oldest, collection));
             }
         }

@@ -204,7 +204,8 @@ async fn settle(
         new: &new,
     };
     rights::check(registry, request.by, change).await?;
-    let verdict = rules::judge_change(request.by, judged, request.subresource, &old, &new).await?;
+    let (by, part) = (request.by, request.subresource);
+    let verdict = rules::judge_change(by, kind, judged, part, &old, &new).await?;
     let warnings = verdict.warnings;
     if !verdict.errors.is_empty() {
         return Err(Refusal::invalid(kind, name, &verdict.errors).warned(warnings));
