@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn what_is_dated_is_the_same_without_its_date() {
         for object in [r#"{"a":"}"}"#, r#"{"a":{"lastWritten":1}}"#] {
-            for time in [1, 1_800_000_000, u32::MAX] {
+            for time in [1_000_000_000, 1_800_000_000, u32::MAX] {
                 let stored = dated(object.as_bytes(), time);
                 assert!(serde_json::from_slice::<serde_json::Value>(&stored).is_ok());
                 let (shown, written) = undated(&stored);
