@@ -8,12 +8,14 @@ mod collection;
 mod entry;
 mod feed;
 mod kinship;
+mod letter;
 mod life;
 mod pool;
 mod text;
 mod ties;
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -31,6 +33,7 @@ pub use pool::Pool;
 pub use ties::{Reference, Ties};
 
 use crate::served::{Shelfmark, Shelved};
+use crate::tenants::Furniture;
 
 /// All collections of all spaces.
 #[derive(Debug)]
@@ -39,8 +42,10 @@ pub struct Cache {
     shelves: Vec<Arc<Shelf>>,
     /// Those of kinds that users define: by group and plural.
     customs: RwLock<HashMap<Box<str>, Group>>,
-    /// What large objects of many spaces have in common.
+    /// What objects of many spaces have in common.
     pool: Arc<Pool>,
+    /// What every space has.
+    furniture: Furniture,
     /// The revision at which a collection of such a kind was last given up.
     cleared: AtomicU64,
     /// Everything that happened after it is told to watchers.
@@ -92,6 +97,7 @@ impl Cache {
             shelves: kinds().iter().map(|_| Shelf::new(at)).collect(),
             customs: RwLock::default(),
             pool: Arc::default(),
+            furniture: Furniture::new(),
             cleared: AtomicU64::new(0),
             start: at,
             kinship: Kinship::default(),
@@ -346,6 +352,14 @@ impl Cache {
         if let Some(life) = lives.remove(&space) {
             life.end();
         }
+        give_back(&mut lives);
+    }
+}
+
+/// Most of what was there is gone: so is the room for it.
+fn give_back<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
+    if map.capacity() > 1024 && map.len() < map.capacity() / 4 {
+        map.shrink_to_fit();
     }
 }
 
@@ -369,6 +383,7 @@ impl Shelf {
         if let Some(collection) = spaces.remove(space) {
             collection.close();
         }
+        give_back(&mut spaces);
         spaces.is_empty()
     }
 

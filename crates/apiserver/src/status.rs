@@ -135,6 +135,13 @@ impl Refusal {
         Self::new(409, "AlreadyExists", message).about(kind, name, &kind.resource)
     }
 
+    /// The name is taken by what is on its way out.
+    pub fn still_exists(kind: &Kind, name: &str) -> Self {
+        let mut refusal = Self::already_exists(kind, name);
+        refusal.message.insert_str(0, "object is being deleted: ");
+        refusal
+    }
+
     /// No free name was found for a `generateName`.
     pub fn no_name_found(kind: &Kind, name: &str) -> Self {
         let mut refusal = Self::already_exists(kind, name);

@@ -7,7 +7,7 @@ use insula_admission::Operation;
 use insula_core::Space;
 use insula_custom::Verdict;
 use insula_kinds::{FieldError, Kind, Object, kinds, prepare, time};
-use insula_store::{Expect, Outcome, Transaction};
+use insula_store::{Entry, Expect, Outcome, Transaction};
 use uuid::Uuid;
 
 use super::modify::Owner;
@@ -19,6 +19,7 @@ use crate::apis;
 use crate::authorize::Granted;
 use crate::built_in;
 use crate::cache::Stored;
+use crate::expiry;
 use crate::intake::Sent;
 use crate::names;
 use crate::publish;
@@ -262,7 +263,8 @@ async fn put(
     dry_run: bool,
 ) -> Result<Arc<Stored>> {
     loop {
-        let mut transaction = Transaction::create(registry.key(address), value.clone());
+        let stored = expiry::stored(address, value.clone());
+        let mut transaction = Transaction::create(registry.key(address), stored);
         transaction = gate.guard(registry, transaction);
         let names_apart = transaction.checks().len();
         if address.kind.is(core_kind("namespaces")) {
@@ -285,7 +287,7 @@ async fn put(
             }
             Outcome::Unchanged(_) => return Err(Refusal::internal("a creation changed nothing")),
             Outcome::Conflict(conflict) if conflict.check == 0 => {
-                return Err(Refusal::already_exists(kind, &address.name));
+                return Err(taken(kind, address, conflict.found));
             }
             Outcome::Conflict(conflict) if conflict.check == names_apart => {
                 return Err(tenants::name_taken(kind, &address.name));
@@ -296,6 +298,15 @@ async fn put(
                 gate = Gate::open(registry, kind, address).await?;
             }
         }
+    }
+}
+
+/// What is told who creates what is there.
+fn taken(kind: &Served, address: &Address, found: Option<Entry>) -> Refusal {
+    let found = found.map(|it| Stored::new(address.within().into(), it.modified, &it.value));
+    match found.is_some_and(|it| is_terminating(&it)) {
+        true => Refusal::still_exists(kind, &address.name),
+        false => Refusal::already_exists(kind, &address.name),
     }
 }
 

@@ -20,6 +20,7 @@ use crate::apis;
 use crate::authorize::Granted;
 use crate::built_in;
 use crate::cache::Stored;
+use crate::expiry;
 use crate::form;
 use crate::intake::{self, Expected, Sent};
 use crate::negotiate::Media;
@@ -469,7 +470,8 @@ async fn attempt(
             if options.dry_run {
                 return Ok(marked(current.revision));
             }
-            let transaction = Transaction::update(key, current.revision, value.clone());
+            let stored = expiry::stored(address, value.clone());
+            let transaction = Transaction::update(key, current.revision, stored);
             return Ok(match registry.commit(transaction).await? {
                 Outcome::Committed(revision) | Outcome::Unchanged(revision) => marked(revision),
                 Outcome::Conflict(conflict) => Attempt::Lost(conflict.revision),

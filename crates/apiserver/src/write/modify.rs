@@ -17,6 +17,7 @@ use crate::admit::{self, Act};
 use crate::allocate;
 use crate::authorize::Granted;
 use crate::cache::{Stored, without_revision};
+use crate::expiry;
 use crate::publish;
 use crate::registry::{Address, Registry};
 use crate::served::Served;
@@ -242,7 +243,8 @@ async fn settle(
         new: &new,
     };
     rights::check(registry, request.by, change).await?;
-    let verdict = rules::judge_change(request.by, judged, request.subresource, &old, &new).await?;
+    let (by, part) = (request.by, request.subresource);
+    let verdict = rules::judge_change(by, kind, judged, part, &old, &new).await?;
     let warnings = verdict.warnings;
     if !verdict.errors.is_empty() {
         return Err(Refusal::invalid(kind, name, &verdict.errors).warned(warnings));
@@ -290,7 +292,7 @@ async fn settle(
         let gate = Gate::open(registry, kind, request.address).await?;
         transaction = gate.guard(registry, transaction);
     }
-    let transaction = transaction.put(key, value.clone());
+    let transaction = transaction.put(key, expiry::stored(request.address, value.clone()));
     match registry.commit(transaction).await? {
         Outcome::Committed(revision) | Outcome::Unchanged(revision) => {
             if withdraws {

@@ -167,14 +167,19 @@ fn new_verdict(kind: &Served, object: &Object) -> Result<Verdict> {
     })
 }
 
-/// What is wrong with a change.
+/// What is wrong with a change, made in the version `written`, to objects in the version that
+/// is judged.
 pub async fn judge_change(
     by: Option<&Granted>,
+    written: &Served,
     kind: &Served,
     subresource: Option<&str>,
     old: &Object,
     new: &Object,
 ) -> Result<Verdict> {
+    if kind.custom().is_none() && written.group != kind.group {
+        return Ok(of_other_group(written, kind, subresource, old, new));
+    }
     if is_brief(kind, new) {
         return Ok(changed_verdict(kind, subresource, old, new));
     }
@@ -189,6 +194,22 @@ pub async fn judge_change(
         return custom_verdict(by, custom, change).await;
     }
     toil::of_request(by, || changed_verdict(kind, subresource, old, new)).await
+}
+
+/// What is served in two groups is judged by the rules of the one that it is written in.
+fn of_other_group(
+    written: &Served,
+    kind: &Served,
+    subresource: Option<&str>,
+    old: &Object,
+    new: &Object,
+) -> Verdict {
+    let [old, new] = [old, new].map(|object| {
+        let mut object = object.clone();
+        convert::convert(kind, written, &mut object);
+        object
+    });
+    only(validate::update(written, subresource, &old, &new))
 }
 
 fn changed_verdict(
