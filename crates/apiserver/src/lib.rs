@@ -33,6 +33,7 @@ pub mod oidc;
 pub mod policy;
 mod publish;
 pub mod query;
+pub mod quota;
 pub mod read;
 mod receive;
 pub mod registry;

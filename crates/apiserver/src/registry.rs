@@ -12,6 +12,7 @@ use crate::apis::Definitions;
 use crate::built_in;
 use crate::cache::{Cache, Collection, Life, Stored};
 use crate::egress::Egress;
+use crate::quota::turns::Turnstiles;
 use crate::served::{Served, Shelved};
 use crate::status::{Refusal, Result};
 use crate::token::Tokens;
@@ -25,6 +26,7 @@ pub struct Registry {
     closing: Closing,
     definitions: Definitions,
     egress: Egress,
+    turns: Turnstiles,
     /// The revision of the last change that went through here.
     committed: AtomicU64,
 }
@@ -111,6 +113,7 @@ impl Registry {
             closing: Closing::default(),
             definitions: Definitions::default(),
             egress,
+            turns: Turnstiles::default(),
             committed: AtomicU64::new(0),
         }
     }
@@ -149,6 +152,11 @@ impl Registry {
     /// Calls webhooks.
     pub const fn egress(&self) -> &Egress {
         &self.egress
+    }
+
+    /// Turns at what only one can change at a time.
+    pub const fn turns(&self) -> &Turnstiles {
+        &self.turns
     }
 
     /// How keys are made.

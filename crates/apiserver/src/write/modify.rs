@@ -16,6 +16,7 @@ use crate::allocate;
 use crate::authorize::Granted;
 use crate::cache::{Stored, without_revision};
 use crate::publish;
+use crate::quota;
 use crate::registry::{Address, Registry};
 use crate::served::Served;
 use crate::status::{Refusal, Result};
@@ -239,6 +240,17 @@ async fn settle(
     if value == without_revision(&current.body()) {
         return Ok(Attempt::Unchanged(done(Arc::clone(current))));
     }
+    let write = quota::Write {
+        registry,
+        kind,
+        address: request.address,
+        subresource: request.subresource,
+        old: Some(current),
+        new: &value,
+        by: request.by,
+    };
+    let _turn = write.turn().await;
+    let charged = write.charge(Transaction::new()).await?;
     if request.dry_run {
         let shown = Stored::new(Arc::clone(&current.key), current.revision, &value);
         return Ok(Attempt::Done(done(Arc::new(shown))));
@@ -250,7 +262,7 @@ async fn settle(
         let gate = Gate::open(registry, kind, request.address).await?;
         transaction = gate.guard(registry, transaction);
     }
-    let transaction = transaction.put(key, value.clone());
+    let transaction = quota::join(transaction.put(key, value.clone()), &charged);
     match registry.commit(transaction).await? {
         Outcome::Committed(revision) | Outcome::Unchanged(revision) => {
             if withdraws {
