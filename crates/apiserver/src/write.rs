@@ -6,6 +6,7 @@ mod delete;
 mod metadata;
 mod modify;
 mod patch;
+mod ranges;
 pub(crate) mod rights;
 pub(crate) mod rules;
 mod update;

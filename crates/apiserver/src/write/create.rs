@@ -10,7 +10,7 @@ use insula_kinds::{FieldError, Kind, Object, kinds, prepare, time};
 use insula_store::{Expect, Outcome, Transaction};
 use uuid::Uuid;
 
-use super::{Done, admission, metadata, rights, rules};
+use super::{Done, admission, metadata, ranges, rights, rules};
 use crate::admit::{self, Act};
 use crate::allocate::Allocator;
 use crate::apis;
@@ -114,6 +114,7 @@ impl Draft<'_> {
         rules::fill(kind, &mut self.object)?;
         let now = time::now();
         stamp(&mut self.object, &now);
+        ranges::fill(registry, kind, self.space, self.namespace, &mut self.object);
         self.mutate(registry).await?;
         let stored = kind.storage();
         if stored.is(core_kind("limitranges"))
@@ -225,6 +226,7 @@ impl Draft<'_> {
         if !errors.is_empty() {
             return Err(Refusal::invalid(kind, &address.name, &errors).warned(warnings));
         }
+        ranges::check(registry, address, &object)?;
         if let Some(by) = self.by {
             let mut act = Act::new(registry, by, Operation::Create, kind, address);
             act.dry_run = self.dry_run;

@@ -10,7 +10,7 @@ use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
 use super::create::Gate;
-use super::{Done, metadata, rights, rules};
+use super::{Done, metadata, ranges, rights, rules};
 use crate::admit::{self, Act};
 use crate::allocate;
 use crate::authorize::Granted;
@@ -189,6 +189,8 @@ async fn settle(
     check_preconditions(registry, request, current, &old, &new)?;
     rules::fill(kind, &mut new)?;
     settle_metadata(request, &old, &mut new)?;
+    let (address, subresource) = (request.address, request.subresource);
+    ranges::fill_changed(registry, address, subresource, &old, &mut new);
     let act = request.act(registry);
     if let Some(act) = &act
         && mutate(act, &old, &mut new).await?
@@ -209,6 +211,7 @@ async fn settle(
     if !verdict.errors.is_empty() {
         return Err(Refusal::invalid(kind, name, &verdict.errors).warned(warnings));
     }
+    ranges::check_changed(registry, address, subresource, &old, &new)?;
     if let Some(act) = &act {
         validate(act, &old, &new).await?;
     }

@@ -4,6 +4,7 @@
 mod counts;
 mod measures;
 mod races;
+mod ranges;
 
 use futures_util::future::join_all;
 use insula_testkit::server::{Answer, Client};
