@@ -1,7 +1,9 @@
-//! What there may be at most: in a namespace, by its ResourceQuotas.
+//! What there may be at most: in a namespace, by its ResourceQuotas; in a tenant, by the
+//! quota on its object.
 //!
-//! A write that needs more of something that is limited changes the quota too, in its own
-//! transaction, which checks that the quota is as it was when it was looked at. So two
+//! A write that needs more of something that is limited changes the quota too, or the
+//! tenant's fence, in its own transaction, which checks that it is as it was when it was
+//! looked at. So two
 //! writes cannot both take the last place, whichever servers they came through, and a write
 //! that fails has taken none. What is given back is counted later, by a loop; but nobody is
 //! refused before everything was counted anew.
@@ -10,13 +12,14 @@
 //! one and try again. Where nothing is limited a write pays for one look into the cache.
 
 pub(crate) mod namespace;
+pub mod tenant;
 pub mod turns;
 pub mod usage;
 
 use bytes::Bytes;
 use insula_kinds::Object;
 use insula_kinds::quota::Counted;
-use insula_store::{Change, Transaction};
+use insula_store::Transaction;
 
 use crate::authorize::Granted;
 use crate::cache::Stored;
@@ -47,6 +50,7 @@ pub struct Write<'a> {
 /// The turn of a write where something is limited, until it is dropped.
 #[derive(Debug, Default)]
 pub struct Turns {
+    _tenant: Option<Turn>,
     _namespace: Option<Turn>,
 }
 
@@ -54,6 +58,11 @@ impl Write<'_> {
     /// Waits until it is the write's turn, if something is limited that it may need.
     pub async fn turn(&self) -> Turns {
         let mut turns = Turns::default();
+        // Always in this order, so that nobody waits for who waits for them.
+        if tenant::limited(self).is_some() {
+            let place = (self.address.space.clone(), None);
+            turns._tenant = Some(self.registry.turns().take(place).await);
+        }
         if let Some(namespace) = self.limited_namespace() {
             let place = (self.address.space.clone(), Some(namespace.into()));
             turns._namespace = Some(self.registry.turns().take(place).await);
@@ -68,12 +77,20 @@ impl Write<'_> {
     ///
     /// If it is not.
     pub async fn charge(&self, transaction: Transaction) -> Result<Transaction> {
-        if self.limited_namespace().is_none() {
+        let (tenant, namespace) = (tenant::limited(self), self.limited_namespace());
+        if tenant.is_none() && namespace.is_none() {
             return Ok(transaction);
         }
         // Whoever had the turn before has left behind what is looked at now.
         self.registry.settle().await;
-        namespace::charge(self, transaction).await
+        let transaction = match namespace {
+            Some(_) => namespace::charge(self, transaction).await?,
+            None => transaction,
+        };
+        match tenant {
+            Some(tenant) => tenant::charge(self, tenant, transaction).await,
+            None => Ok(transaction),
+        }
     }
 
     /// Its objects, as quotas see them.
@@ -104,19 +121,4 @@ impl Write<'_> {
         let limited = || namespace::is_limited(self.registry, &self.address.space, namespace);
         (namespace::is_about(self) && limited()).then_some(namespace)
     }
-}
-
-/// One transaction of two.
-pub fn join(transaction: Transaction, other: &Transaction) -> Transaction {
-    let checks = other.checks().iter();
-    let transaction = checks.fold(transaction, |all, check| {
-        all.check(check.key.clone(), check.expect)
-    });
-    other
-        .changes()
-        .iter()
-        .fold(transaction, |all, change| match change {
-            Change::Put { key, value } => all.put(key.clone(), value.clone()),
-            Change::Delete { key } => all.delete(key.clone()),
-        })
 }

@@ -144,7 +144,7 @@ impl Needs {
         for (found, quota, needed) in self.quotas {
             let mut used = match sight == Sight::Shown && quota.is_settled() {
                 true => quota.used.clone(),
-                false => recount(write, &quota).await?,
+                false => recount(write, &found, &quota).await?,
             };
             let was = used.clone();
             quota::add(&mut used, &needed);
@@ -163,12 +163,15 @@ impl Needs {
 }
 
 /// What is there of everything that the quota limits.
-async fn recount(write: &Write<'_>, quota: &Quota) -> Result<Amounts> {
+async fn recount(write: &Write<'_>, found: &Stored, quota: &Quota) -> Result<Amounts> {
     let Address {
         space, namespace, ..
     } = write.address;
     let namespace = namespace.as_deref().unwrap_or("");
     let cache = write.registry.cache();
+    // What the quota was charged for must be there to be counted: it may be the half of a
+    // transaction that is seen last.
+    cache.reach(found.revision).await;
     let count = || usage::recount(cache, space, namespace, quota);
     match usage::effort(cache, space, namespace, quota, MANY) < MANY {
         true => Ok(count()),

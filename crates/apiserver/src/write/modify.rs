@@ -252,12 +252,6 @@ async fn settle(
         new: &value,
         by: request.by,
     };
-    let _turn = write.turn().await;
-    let charged = write.charge(Transaction::new()).await?;
-    if request.dry_run {
-        let shown = Stored::new(Arc::clone(&current.key), current.revision, &value);
-        return Ok(Attempt::Done(done(Arc::new(shown))));
-    }
     let key = registry.key(request.address);
     let mut transaction = Transaction::new().check(key.clone(), current.expected());
     if current.built_in {
@@ -265,7 +259,12 @@ async fn settle(
         let gate = Gate::open(registry, kind, request.address).await?;
         transaction = gate.guard(registry, transaction);
     }
-    let transaction = quota::join(transaction.put(key, value.clone()), &charged);
+    let _turn = write.turn().await;
+    let transaction = write.charge(transaction.put(key, value.clone())).await?;
+    if request.dry_run {
+        let shown = Stored::new(Arc::clone(&current.key), current.revision, &value);
+        return Ok(Attempt::Done(done(Arc::new(shown))));
+    }
     match registry.commit(transaction).await? {
         Outcome::Committed(revision) | Outcome::Unchanged(revision) => {
             if withdraws {

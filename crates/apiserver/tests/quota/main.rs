@@ -5,6 +5,7 @@ mod counts;
 mod measures;
 mod races;
 mod ranges;
+mod tenants;
 
 use futures_util::future::join_all;
 use insula_testkit::server::{Answer, Client};
