@@ -11,7 +11,7 @@
 //! Writes that would meet at one quota take [turns](turns), so that they do not all fail but
 //! one and try again. Where nothing is limited a write pays for one look into the cache.
 
-pub(crate) mod namespace;
+mod namespace;
 pub mod tenant;
 pub mod turns;
 pub mod usage;
@@ -27,6 +27,8 @@ use crate::registry::{Address, Registry};
 use crate::served::Served;
 use crate::status::Result;
 use turns::Turn;
+
+pub use namespace::with_usage;
 
 /// A write, as quotas see it.
 #[derive(Clone, Copy)]

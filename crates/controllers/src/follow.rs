@@ -10,7 +10,7 @@ use insula_core::Space;
 use memchr::memmem;
 
 use crate::queue::{Item, Task};
-use crate::{aggregation, tokens};
+use crate::{aggregation, quotas, tokens};
 
 /// The logs over all spaces of the kinds that work begins with.
 pub struct Follow {
@@ -37,6 +37,7 @@ impl Follow {
             cursor: None,
         };
         let logs = Task::ALL.map(log).into();
+        quotas::note_all(&registry);
         Self { registry, logs }
     }
 
@@ -45,9 +46,11 @@ impl Follow {
         loop {
             let logs: Vec<_> = self.logs.iter().map(|log| Arc::clone(&log.log)).collect();
             // Asked for before the logs are read, so that nothing is missed in between.
-            let changed = logs.iter().map(|log| Box::pin(log.changed().notified()));
-            let changed = select_all(changed);
-            let mut items = Vec::new();
+            let touched = self.registry.cache().touched();
+            let changed = logs.iter().map(|log| log.changed());
+            let changed = changed.chain([touched.changed()]);
+            let changed = select_all(changed.map(|told| Box::pin(told.notified())));
+            let mut items: Vec<Item> = touched.tell().into_iter().map(Item::at).collect();
             for log in &mut self.logs {
                 log.read(&self.registry, &mut items);
             }

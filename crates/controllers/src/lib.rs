@@ -5,7 +5,7 @@
 //! [certificates](mod@certificates) are signed. [Volumes](mod@protection) that nothing uses
 //! any more are let go. Secrets that ask for the [token](mod@tokens) of a service account
 //! get it, and go with the account. Roles that are [made of others](mod@aggregation) show
-//! what they are made of.
+//! what they are made of. [Quotas](mod@quotas) say what there is.
 //!
 //! One task follows the logs over all spaces of the few kinds that begin such work; there
 //! is no task, no watch and no memory for a tenant in which nothing is to be done, and when
@@ -26,6 +26,7 @@ mod follow;
 pub mod namespace;
 pub mod protection;
 mod queue;
+pub mod quotas;
 pub mod tenant;
 mod terminate;
 pub mod tokens;
@@ -197,6 +198,9 @@ impl Controllers {
             Task::Definition => {
                 let finished = definitions::tend(registry, &address()).await?;
                 Next::wait_unless(finished, seen)
+            }
+            Task::Quotas | Task::Usage => {
+                Next::rest_if(quotas::tend(registry, &item.place()).await?)
             }
         })
     }

@@ -23,7 +23,7 @@ const MOST: usize = 50;
 const MANY: usize = 256;
 
 /// The kind of the quotas.
-pub(crate) fn kind() -> KindId {
+fn kind() -> KindId {
     core_kind("resourcequotas")
 }
 
@@ -153,7 +153,7 @@ impl Needs {
                 check(write, found.name(), &quota, &needed, &was, &used)?;
             }
             charges.push(Charge {
-                value: changed(&found, &quota, &used),
+                value: with_usage(&found, &quota, &used),
                 address: address(write, &found),
                 found,
             });
@@ -236,7 +236,7 @@ fn quotas(write: &Write<'_>) -> Vec<(Arc<Stored>, Quota)> {
 }
 
 /// The quota with a status that says so.
-pub fn changed(found: &Stored, quota: &Quota, used: &Amounts) -> bytes::Bytes {
+pub fn with_usage(found: &Stored, quota: &Quota, used: &Amounts) -> bytes::Bytes {
     let mut object = found.tree();
     let status = json!({"hard": quota::value(&quota.hard), "used": quota::value(used)});
     object.insert("status".to_owned(), status);

@@ -5,11 +5,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use insula_core::Space;
 use tokio::sync::{Mutex as Turnstile, OwnedMutexGuard};
 
-/// A namespace of a space; or all of the space.
-pub type Place = (Space, Option<Box<str>>);
+use crate::cache::Place;
 
 /// All turns of one server.
 #[derive(Clone, Debug, Default)]
@@ -85,6 +83,8 @@ impl Drop for Waiting {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use insula_core::Space;
 
     use super::*;
 

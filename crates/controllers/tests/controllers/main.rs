@@ -2,6 +2,7 @@
 
 mod certificates;
 mod namespaces;
+mod quotas;
 mod roles;
 mod tenants;
 mod tokens;
