@@ -379,6 +379,37 @@ fn what_kubectl_applied_on_its_own_is_its_to_change() {
 }
 
 #[test]
+fn annotations_without_a_value_are_remembered_as_empty_ones() {
+    let annotation = "kubectl.kubernetes.io/last-applied-configuration";
+    for (annotations, remembered) in [
+        (
+            json!({"a": null, annotation: "x"}),
+            r#"{"annotations":{"a":""},"name":"x"}"#,
+        ),
+        (json!({annotation: "x"}), r#"{"annotations":{},"name":"x"}"#),
+        (Value::Null, r#"{"name":"x"}"#),
+    ] {
+        let mut made = config("a", "1");
+        made["metadata"]["annotations"] = json!({annotation: "{}"});
+        let mut map = Map::new();
+        map.update(by("kubectl"), &made);
+        let mut applied = config("a", "1");
+        if !annotations.is_null() {
+            applied["metadata"]["annotations"] = annotations;
+        }
+        let force =
+            with(|subject| subject.apply(&map.live, &object(&applied), by("kubectl"), true));
+        let wanted = format!(
+            "{{\"apiVersion\":\"v1\",\"data\":{{\"a\":\"1\"}},\"kind\":\"ConfigMap\",\"metadata\":{remembered}}}\n"
+        );
+        assert_eq!(
+            force.unwrap()["metadata"]["annotations"][annotation],
+            wanted
+        );
+    }
+}
+
+#[test]
 fn what_is_too_long_to_remember_is_forgotten() {
     let annotation = "kubectl.kubernetes.io/last-applied-configuration";
     let mut made = config("a", "1");
