@@ -54,25 +54,23 @@ fn read(fields: &Value, depth: usize) -> Result<(Set, bool), NotASet> {
     if depth > DEEPEST {
         return Err(NotASet("exceeded max depth".to_owned()));
     }
-    let mut set = Set {
-        nodes: Vec::with_capacity(members.len()),
-    };
+    let mut nodes = Vec::with_capacity(members.len());
     let mut member = false;
     for (name, fields) in members {
         if name == "." {
             member = true;
             continue;
         }
-        let Some(element) = element(name)? else {
-            continue;
-        };
-        let (below, member) = read(fields, depth + 1)?;
-        set.put(Node {
-            element,
-            member,
-            below,
-        });
+        if let Some(element) = element(name)? {
+            let (below, member) = read(fields, depth + 1)?;
+            nodes.push(Node {
+                element,
+                member,
+                below,
+            });
+        }
     }
+    let set = Set::sorted(nodes);
     member |= set.is_empty();
     Ok((set, member))
 }
@@ -149,8 +147,15 @@ fn append(set: &Set, out: &mut String) {
         if at > 0 {
             out.push(',');
         }
-        // A name is quoted as it is; a value in it was made safe for HTML before.
-        out.push_str(&Value::String(name(&node.element)).to_string());
+        match &node.element {
+            Element::Field(name) if is_plain(name) => {
+                out.push_str("\"f:");
+                out.push_str(name);
+                out.push('"');
+            }
+            // It is quoted as it is; a value in it was made safe for HTML before.
+            element => quote(&name(element), out),
+        }
         out.push_str(match node.member && !node.below.is_empty() {
             true => ":{\".\":{},",
             false => ":{",
@@ -158,6 +163,12 @@ fn append(set: &Set, out: &mut String) {
         append(&node.below, out);
         out.push('}');
     }
+}
+
+/// Whether a text stands between quotes as it is.
+fn is_plain(text: &str) -> bool {
+    let plain = |byte: &u8| *byte >= b' ' && *byte != b'"' && *byte != b'\\';
+    text.as_bytes().iter().all(plain)
 }
 
 fn name(element: &Element) -> String {
@@ -174,7 +185,7 @@ fn name(element: &Element) -> String {
                 if at > 0 {
                     text.push(',');
                 }
-                text.push_str(&Value::String(String::from(&**name)).to_string());
+                quote(name, &mut text);
                 text.push(':');
                 json(value, &mut text);
             }
@@ -187,6 +198,44 @@ fn name(element: &Element) -> String {
             text
         }
         Element::Index(index) => format!("i:{index}"),
+    }
+}
+
+/// A text in quotes, of which Kubernetes escapes here no more than it must.
+fn quote(text: &str, out: &mut String) {
+    out.push('"');
+    match is_plain(text) {
+        true => out.push_str(text),
+        false => text.chars().for_each(|letter| escape(letter, out)),
+    }
+    out.push('"');
+}
+
+/// A text in quotes that is safe in HTML.
+fn quote_for_html(text: &str, out: &mut String) {
+    let unsafe_in_html = |letter| matches!(letter, '<' | '>' | '&' | '\u{2028}' | '\u{2029}');
+    if !text.contains(unsafe_in_html) {
+        return quote(text, out);
+    }
+    out.push('"');
+    for letter in text.chars() {
+        match unsafe_in_html(letter) {
+            true => out.push_str(&format!("\\u{:04x}", u32::from(letter))),
+            false => escape(letter, out),
+        }
+    }
+    out.push('"');
+}
+
+fn escape(letter: char, out: &mut String) {
+    match letter {
+        '"' => out.push_str("\\\""),
+        '\\' => out.push_str("\\\\"),
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        letter if letter < ' ' => out.push_str(&format!("\\u{:04x}", u32::from(letter))),
+        letter => out.push(letter),
     }
 }
 
@@ -217,13 +266,14 @@ fn json(value: &Value, out: &mut String) {
                 if at > 0 {
                     out.push(',');
                 }
-                out.push_str(&go::json(&Value::from(name.as_str())));
+                quote(name, out);
                 out.push(':');
                 json(value, out);
             }
             out.push('}');
         }
-        plain => out.push_str(&go::json(plain)),
+        Value::String(text) => quote_for_html(text, out),
+        plain => out.push_str(&plain.to_string()),
     }
 }
 

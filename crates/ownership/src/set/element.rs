@@ -99,14 +99,11 @@ pub(crate) fn quote(text: &str, f: &mut impl fmt::Write) -> fmt::Result {
     f.write_char('"')
 }
 
-/// Whether Go prints the letter as it is. What Rust's own escapes leave alone is nearly the
-/// same; spaces other than the plain one, which Go escapes, are added.
+/// Whether Go prints the letter as it is. Rust's own escapes leave the same alone, if the
+/// letter is not the first.
 fn is_shown(letter: char) -> bool {
-    if letter == '\u{fffd}' {
-        return true;
-    }
-    let plain = letter.escape_debug().count() == 1 || letter == '\'';
-    plain && (letter == ' ' || !letter.is_whitespace())
+    let text = String::from_iter(['a', letter]);
+    letter.is_ascii() || text.escape_debug().nth(1) == Some(letter)
 }
 
 #[cfg(test)]
@@ -145,8 +142,10 @@ mod tests {
             ),
             (vec![Element::Value(json!({"a": 1, "b": 2}))], "[=a=1b=2]"),
             (
-                vec![Element::Value(json!("a\"\\\n\u{7f}\u{a0}é\u{1F600}"))],
-                "[=\"a\\\"\\\\\\n\\x7f\\u00a0é\u{1F600}\"]",
+                vec![Element::Value(json!(
+                    "a\"\\\n\u{7f}\u{a0}é\u{1F600}'\u{301}"
+                ))],
+                "[=\"a\\\"\\\\\\n\\x7f\\u00a0é\u{1F600}'\u{301}\"]",
             ),
         ] {
             assert_eq!(Path(path).to_string(), text);
