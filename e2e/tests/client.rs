@@ -9,13 +9,14 @@ use insula_e2e::scene::Scene;
 use insula_testkit::peer;
 
 /// All that it does, in its order: `tools/peers/client`.
-const ACTS: [&str; 29] = [
+const ACTS: [&str; 31] = [
     "typed: create, get, update, patch and delete",
     "typed: a deployment is defaulted, and its numbers arrive",
     "typed: status and scale are written apart",
     "typed: all sorts of patches",
     "typed: every refusal is a status of its sort",
     "typed: preconditions and options of deletions",
+    "typed: options of deletions are written in every group's own version",
     "typed: a collection is deleted, and lists are empty after it",
     "typed: reviews and tokens",
     "typed: eviction and binding",
@@ -24,6 +25,7 @@ const ACTS: [&str; 29] = [
     "typed: what was wished for was spoken",
     "dynamic: built-in kinds",
     "dynamic: a kind of the tenant's own",
+    "scales: of built-in kinds and of the tenant's own",
     "metadata: get, list, patch, watch and delete",
     "metadata: of a kind of the tenant's own",
     "discovery: aggregated and legacy say the same",

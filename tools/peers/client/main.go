@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -28,6 +29,7 @@ type world struct {
 	tenant    string
 	namespace string
 	media     string
+	config    *rest.Config
 	requests  counter
 	typed     kubernetes.Interface
 	dynamic   dynamic.Interface
@@ -91,7 +93,7 @@ func enter(kubeconfig, tenant, media string) (*world, error) {
 	default:
 		return nil, fmt.Errorf("there is no media %q", media)
 	}
-	made := &world{tenant: tenant, namespace: "client-" + media, media: media}
+	made := &world{tenant: tenant, namespace: "client-" + media, media: media, config: config}
 	config.Wrap(made.requests.through)
 	if made.typed, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -29,6 +30,7 @@ var objects = []act{
 	{"typed: all sorts of patches", patches},
 	{"typed: every refusal is a status of its sort", refusals},
 	{"typed: preconditions and options of deletions", deletions},
+	{"typed: options of deletions are written in every group's own version", grouped},
 	{"typed: a collection is deleted, and lists are empty after it", emptied},
 	{"typed: reviews and tokens", reviews},
 	{"typed: eviction and binding", bindings},
@@ -275,6 +277,34 @@ func deletions(ctx context.Context, w *world) error {
 		dry, right,
 		wanted("not found", apierrors.IsNotFound(again), true),
 	)
+}
+
+// grouped deletes what is in groups: the options have the version of the group then.
+func grouped(ctx context.Context, w *world) error {
+	background := metav1.DeletePropagationBackground
+	options := metav1.DeleteOptions{PropagationPolicy: &background}
+	meta := metav1.ObjectMeta{Name: "grouped"}
+	roles := w.typed.RbacV1().Roles(w.namespace)
+	leases := w.typed.CoordinationV1().Leases(w.namespace)
+	deployments := w.typed.AppsV1().Deployments(w.namespace)
+	if _, err := roles.Create(ctx, &rbacv1.Role{ObjectMeta: meta}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	if _, err := leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: meta}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	if _, err := deployments.Create(ctx, deployment("grouped"), metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	if err := first(
+		roles.Delete(ctx, "grouped", options),
+		leases.Delete(ctx, "grouped", options),
+		deployments.Delete(ctx, "grouped", options),
+	); err != nil {
+		return err
+	}
+	_, err := deployments.Get(ctx, "grouped", metav1.GetOptions{})
+	return wanted("gone", apierrors.IsNotFound(err), true)
 }
 
 func emptied(ctx context.Context, w *world) error {

@@ -14,12 +14,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/scale"
 )
 
 // What is done without knowing types: by the dynamic client and the one for metadata.
 var shapes = []act{
 	{"dynamic: built-in kinds", dynamicBuiltIn},
 	{"dynamic: a kind of the tenant's own", dynamicCustom},
+	{"scales: of built-in kinds and of the tenant's own", scales},
 	{"metadata: get, list, patch, watch and delete", metadataAlone},
 	{"metadata: of a kind of the tenant's own", metadataCustom},
 }
@@ -164,6 +169,49 @@ func dynamicCustom(ctx context.Context, w *world) error {
 		wanted("items", len(list.Items), 1),
 		wanted("kind of the list", list.GetKind(), "WidgetList"),
 	)
+}
+
+// scales scales as autoscalers do: by nothing but the name of a resource.
+func scales(ctx context.Context, w *world) error {
+	cached := memory.NewMemCacheClient(w.discovery)
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(cached)
+	client, err := scale.NewForConfig(w.config, mapper, dynamic.LegacyAPIPathResolverFunc, scale.NewDiscoveryScaleKindResolver(w.discovery))
+	if err != nil {
+		return err
+	}
+	if _, err := w.typed.AppsV1().Deployments(w.namespace).Create(ctx, deployment("scaled"), metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	own, _ := widgets(w)
+	for _, scaled := range []struct {
+		resource schema.GroupResource
+		name     string
+	}{
+		{schema.GroupResource{Group: "apps", Resource: "deployments"}, "scaled"},
+		{own.GroupResource(), "w1"},
+	} {
+		objects := client.Scales(w.namespace)
+		got, err := objects.Get(ctx, scaled.resource, scaled.name, metav1.GetOptions{})
+		if w.media == "protobuf" && scaled.resource == own.GroupResource() {
+			// Not even the scale of what has no protobuf has any.
+			return wanted("not acceptable", apierrors.IsNotAcceptable(err), true)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", scaled.resource, err)
+		}
+		got.Spec.Replicas = 6
+		if _, err := objects.Update(ctx, scaled.resource, got, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("%s: %w", scaled.resource, err)
+		}
+		got, err = objects.Get(ctx, scaled.resource, scaled.name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if err := wanted(scaled.resource.String(), got.Spec.Replicas, 6); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func metadataAlone(ctx context.Context, w *world) error {
