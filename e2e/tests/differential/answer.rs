@@ -47,6 +47,7 @@ impl Recorded {
         let mut body = read(answer);
         normalise(&mut body);
         forget(&mut body, kept);
+        mask(&mut body, &case.steps[index].mask);
         Self {
             case: case.name.clone(),
             step: index + 1,
@@ -60,9 +61,15 @@ impl Recorded {
     }
 }
 
-/// One value, or an array of those that are on lines of their own, or text.
+/// One value, or an array of those that are on lines of their own, or text. Of YAML only
+/// counts what it says.
 fn read(answer: &Answer) -> Value {
     let text = answer.text();
+    if answer.header("content-type") == "application/yaml"
+        && let Ok(value) = serde_saphyr::from_str(&text)
+    {
+        return value;
+    }
     if let Ok(value) = serde_json::from_str(&text) {
         return value;
     }
@@ -97,7 +104,13 @@ fn member(name: &str, value: &mut Value) {
             *value = json!(["<ip>"]);
         }
         ("nodePort", Value::Number(_)) => *value = json!("<port>"),
-        ("remainingItemCount", Value::Number(_)) => {}
+        // Descriptions are prose, which is no part of the interface.
+        ("columnDefinitions", Value::Array(columns)) => {
+            columns
+                .iter_mut()
+                .for_each(|column| column["description"] = Value::Null);
+        }
+        ("serverAddress", Value::String(text)) => *text = "<address>".to_owned(),
         ("cells", Value::Array(cells)) => cells.iter_mut().for_each(cell),
         // Their order is by second, and a second may end between two steps.
         ("managedFields", Value::Array(entries)) => {
@@ -116,11 +129,15 @@ fn member(name: &str, value: &mut Value) {
     }
 }
 
-/// A cell of a table may be an age.
+/// A cell of a table may be an age, or what was allocated.
 fn cell(value: &mut Value) {
     static AGE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d+[smhd](\d+[smh])?$"));
+    static IP: LazyLock<Regex> = LazyLock::new(|| pattern(r"^10\.(9[6-9]|1\d\d)\.\d+\.\d+$"));
+    static PORT: LazyLock<Regex> = LazyLock::new(|| pattern(r":3\d{4}/"));
     match value {
         Value::String(text) if AGE.is_match(text) => *text = "<age>".to_owned(),
+        Value::String(text) if IP.is_match(text) => *text = "<ip>".to_owned(),
+        Value::String(text) => *text = tidy(&PORT.replace_all(text, ":<port>/")),
         _ => normalise(value),
     }
 }
@@ -137,17 +154,29 @@ fn generated(object: &mut Value) {
     }
 }
 
-/// A text without UIDs and times of today. Times that cases write are of long ago.
+/// A text without UIDs, times of today and what else is of this run only. Times that cases
+/// write are of long ago.
 fn tidy(text: &str) -> String {
-    static UID: LazyLock<Regex> =
-        LazyLock::new(|| pattern("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
-    static TIME: LazyLock<Regex> =
-        LazyLock::new(|| pattern(r"20(2[6-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"));
-    static VERSION: LazyLock<Regex> = LazyLock::new(|| pattern(r#"resourceVersion: "\d+""#));
-    let text = UID.replace_all(text, "<uid>");
-    let text = TIME.replace_all(&text, "<time>");
-    let text = VERSION.replace_all(&text, "resourceVersion: <rv>");
-    text.into_owned()
+    static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+        let rules = [
+            (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>"),
+            (
+                r"20(2[6-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z",
+                "<time>",
+            ),
+            ("hash=[0-9A-F]+", "hash=<hash>"),
+            // An object that is quoted as a whole, with all of the above in it.
+            (r#""\{\\"(\\.|[^"\\])*""#, r#""<object>""#),
+            // Where Go was when it made a scheme, which depends on how it was built.
+            (r#"in scheme "[^"]*""#, r#"in scheme "<scheme>""#),
+        ];
+        rules.map(|(text, by)| (pattern(text), by)).into()
+    });
+    let mut text = text.to_owned();
+    for (rule, by) in RULES.iter() {
+        text = rule.replace_all(&text, *by).into_owned();
+    }
+    text
 }
 
 /// Messages without what was kept, such as resource versions.
@@ -161,6 +190,17 @@ fn forget(body: &mut Value, kept: &BTreeMap<String, String>) {
             }
         };
         replace("/message");
+    }
+}
+
+/// Without what a case says is of this run only.
+fn mask(value: &mut Value, hidden: &str) {
+    match value {
+        _ if hidden.is_empty() => {}
+        Value::String(text) => *text = pattern(hidden).replace_all(text, "<masked>").into_owned(),
+        Value::Array(values) => values.iter_mut().for_each(|value| mask(value, hidden)),
+        Value::Object(members) => members.values_mut().for_each(|value| mask(value, hidden)),
+        _ => {}
     }
 }
 

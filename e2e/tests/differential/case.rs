@@ -50,6 +50,9 @@ pub struct Step {
     /// The request is repeated until it is answered like this.
     #[serde(default)]
     pub until: Option<Until>,
+    /// A pattern of what is of this run only, in texts of the answer.
+    #[serde(default)]
+    pub mask: String,
     /// For those who read it.
     #[serde(default, rename = "note")]
     pub _note: String,

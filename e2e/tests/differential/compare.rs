@@ -26,7 +26,10 @@ pub struct Difference {
 pub struct Purpose {
     /// In which cases: a name in which `*` is anything.
     cases: String,
-    /// Where: likewise.
+    /// In which step; 0 is all of them.
+    #[serde(default)]
+    step: usize,
+    /// Where: likewise a pattern.
     at: String,
     /// In which space: `system`, `tenant`, or both.
     #[serde(default)]
@@ -46,7 +49,8 @@ impl Purpose {
     }
 
     fn covers(&self, difference: &Difference) -> bool {
-        matches(&self.cases, &difference.case) && matches(&self.at, &difference.at)
+        let step = self.step == 0 || self.step == difference.step;
+        step && matches(&self.cases, &difference.case) && matches(&self.at, &difference.at)
     }
 }
 
@@ -151,8 +155,25 @@ fn walk(at: &str, real: &Value, ours: &Value, push: &mut impl FnMut(&str, Value,
                 walk(&format!("{at}/{index}"), one, other, push);
             }
         }
+        // Which element is missing says more than that one is.
+        (Value::Array(one), Value::Array(other)) => match (named(one), named(other)) {
+            (Some(one), Some(other)) => walk(at, &one, &other, push),
+            _ => push(at, real.clone(), ours.clone()),
+        },
         _ => push(at, real.clone(), ours.clone()),
     }
+}
+
+/// Elements by their names, if each has one of its own.
+fn named(elements: &[Value]) -> Option<Value> {
+    let mut members = serde_json::Map::new();
+    for element in elements {
+        let name = ["/name", "/resource", "/metadata/name"]
+            .iter()
+            .find_map(|pointer| element.pointer(pointer)?.as_str())?;
+        members.insert(name.to_owned(), element.clone());
+    }
+    (members.len() == elements.len()).then_some(Value::Object(members))
 }
 
 /// Whether a text is like a pattern in which `*` is anything.

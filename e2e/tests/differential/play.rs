@@ -11,7 +11,7 @@ use crate::answer::Recorded;
 use crate::case::{Case, Category, Step};
 
 /// How long a step may be repeated until it is answered as it says.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How often.
 const AGAIN: Duration = Duration::from_millis(50);
 /// Whom managed fields belong to if nobody says.
