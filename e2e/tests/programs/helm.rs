@@ -1,0 +1,1 @@
+//! Helm, with a chart that has one of each.
