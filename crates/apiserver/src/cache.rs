@@ -7,11 +7,15 @@
 mod collection;
 mod entry;
 mod feed;
+mod kinship;
+mod letter;
 mod life;
 mod pool;
 mod text;
+mod ties;
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -23,10 +27,13 @@ use tokio::sync::Notify;
 pub use collection::{Change, Collection, Cursor, Event, Lost, Snapshot, frame};
 pub use entry::{Stored, with_revision, without_revision};
 pub use feed::{Feed, load};
+pub use kinship::{Hold, Kinship, Node};
 pub use life::Life;
 pub use pool::Pool;
+pub use ties::{Reference, Ties};
 
 use crate::served::{Shelfmark, Shelved};
+use crate::tenants::Furniture;
 
 /// All collections of all spaces.
 #[derive(Debug)]
@@ -35,12 +42,16 @@ pub struct Cache {
     shelves: Vec<Arc<Shelf>>,
     /// Those of kinds that users define: by group and plural.
     customs: RwLock<HashMap<Box<str>, Group>>,
-    /// What large objects of many spaces have in common.
+    /// What objects of many spaces have in common.
     pool: Arc<Pool>,
+    /// What every space has.
+    furniture: Furniture,
     /// The revision at which a collection of such a kind was last given up.
     cleared: AtomicU64,
     /// Everything that happened after it is told to watchers.
     start: Revision,
+    /// Who depends on whom.
+    kinship: Kinship,
     /// The spaces that there are.
     lives: RwLock<HashMap<Space, Arc<Life>>>,
     /// The spaces whose policies are in memory, so that those that nobody asks are found
@@ -88,8 +99,10 @@ impl Cache {
             shelves: kinds().iter().map(|_| Shelf::new(at)).collect(),
             customs: RwLock::default(),
             pool: Arc::default(),
+            furniture: Furniture::new(),
             cleared: AtomicU64::new(0),
             start: at,
+            kinship: Kinship::default(),
             lives: RwLock::default(),
             compiled: Mutex::default(),
             applied: AtomicU64::new(at.get()),
@@ -153,6 +166,11 @@ impl Cache {
     /// What happens to objects of a kind in every space: a log without objects.
     pub fn log_of_all(&self, kind: impl Shelved) -> Arc<Collection> {
         Arc::clone(&self.shelf(kind.shelfmark()).everywhere)
+    }
+
+    /// Who depends on whom, in every space.
+    pub const fn kinship(&self) -> &Kinship {
+        &self.kinship
     }
 
     /// Everything up to this revision is in it.
@@ -328,6 +346,7 @@ impl Cache {
             return;
         };
         let space = Space::Tenant(tenant);
+        self.kinship.close(&space);
         for shelf in &self.shelves {
             shelf.clear(&space);
         }
@@ -338,6 +357,14 @@ impl Cache {
         if let Some(life) = lives.remove(&space) {
             life.end();
         }
+        give_back(&mut lives);
+    }
+}
+
+/// Most of what was there is gone: so is the room for it.
+fn give_back<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
+    if map.capacity() > 1024 && map.len() < map.capacity() / 4 {
+        map.shrink_to_fit();
     }
 }
 
@@ -361,6 +388,7 @@ impl Shelf {
         if let Some(collection) = spaces.remove(space) {
             collection.close();
         }
+        give_back(&mut spaces);
         spaces.is_empty()
     }
 

@@ -25,6 +25,7 @@ pub struct Registry {
     closing: Closing,
     definitions: Definitions,
     egress: Egress,
+    root_ca: Option<Arc<str>>,
     /// The revision of the last change that went through here.
     committed: AtomicU64,
 }
@@ -102,6 +103,7 @@ impl Registry {
         layout: Layout,
         secret: &[u8],
         egress: Egress,
+        root_ca: Option<&str>,
     ) -> Self {
         Self {
             store,
@@ -111,6 +113,7 @@ impl Registry {
             closing: Closing::default(),
             definitions: Definitions::default(),
             egress,
+            root_ca: root_ca.map(Arc::from),
             committed: AtomicU64::new(0),
         }
     }
@@ -149,6 +152,11 @@ impl Registry {
     /// Calls webhooks.
     pub const fn egress(&self) -> &Egress {
         &self.egress
+    }
+
+    /// What the server's certificate is verified with, in PEM: every namespace is told.
+    pub fn root_ca(&self) -> Option<&str> {
+        self.root_ca.as_deref()
     }
 
     /// How keys are made.

@@ -44,11 +44,15 @@ pub enum Task {
     Roles,
     /// A kind that users define gets its names, and goes with its objects.
     Definition,
+    /// The default service account of a namespace comes back.
+    DefaultAccount,
+    /// A namespace is told what the server's certificate is verified with.
+    RootCa,
 }
 
 impl Task {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Namespace,
         Self::Tenant,
         Self::Certificate,
@@ -59,6 +63,8 @@ impl Task {
         Self::Account,
         Self::Roles,
         Self::Definition,
+        Self::DefaultAccount,
+        Self::RootCa,
     ];
 
     /// The kind of the objects that it is about.
@@ -71,7 +77,8 @@ impl Task {
             Self::Volume => core_kind("persistentvolumes"),
             Self::AttributesClass => stored("storage.k8s.io", "volumeattributesclasses"),
             Self::TokenSecret => core_kind("secrets"),
-            Self::Account => core_kind("serviceaccounts"),
+            Self::Account | Self::DefaultAccount => core_kind("serviceaccounts"),
+            Self::RootCa => core_kind("configmaps"),
             Self::Roles => stored("rbac.authorization.k8s.io", "clusterroles"),
             Self::Definition => stored("apiextensions.k8s.io", "customresourcedefinitions"),
         }
