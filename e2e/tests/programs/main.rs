@@ -6,6 +6,7 @@
 //! | [`python`], [`javascript`] | scripts with the clients that everybody uses |
 //! | [`kube_rs`] | kube-rs in this process: a controller, reflectors, everything an `Api` does |
 //! | [`helm`] | Helm, with a chart that has one of each |
+//! | [`manager`] | a manager of controller-runtime, with webhooks and leader election |
 //! | [`chart`] | that chart as Helm renders it, applied as Helm 3 and Helm 4 do |
 
 mod cast;
@@ -13,4 +14,5 @@ mod chart;
 mod helm;
 mod javascript;
 mod kube_rs;
+mod manager;
 mod python;

@@ -119,10 +119,10 @@ fn claim(site: &Site) -> ConfigMap {
     }
 }
 
-/// Deletes a claim only as long as nobody has written to it.
-fn as_seen(claim: &ConfigMap) -> DeleteParams {
+/// Deletes an object only as long as nobody has written to it.
+pub fn as_seen(object: &ConfigMap) -> DeleteParams {
     DeleteParams::default().preconditions(Preconditions {
-        uid: claim.uid(),
-        resource_version: claim.resource_version(),
+        uid: object.uid(),
+        resource_version: object.resource_version(),
     })
 }

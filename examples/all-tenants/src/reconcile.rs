@@ -12,7 +12,7 @@ use kube::runtime::finalizer::{self, Event, finalizer};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
 
-use crate::claim::Claims;
+use crate::claim::{Claims, as_seen};
 use crate::place::Place;
 use crate::site::Site;
 use crate::spaces::Spaces;
@@ -74,16 +74,16 @@ async fn serve(
     let claims = Claims::new(spaces);
     let host = Some(site.spec.host.as_str());
     claims.release(site, host).await?;
-    let ours = claims.take(site).await?;
+    let taken = claims.take(site).await?;
     let pages = Api::namespaced(client.clone(), &place.namespace);
-    if ours {
+    if taken {
         apply(&pages, &page(site)).await?;
     } else {
         // What it showed under a host that it had before.
-        remove(&pages, &page_name(site)).await?;
+        remove(&pages, site).await?;
     }
     let sites = Api::namespaced(client, &place.namespace);
-    apply_status(&sites, site, ours).await?;
+    apply_status(&sites, site, taken).await?;
     Ok(Action::requeue(ANYWAY))
 }
 
@@ -107,45 +107,50 @@ fn page(site: &Site) -> ConfigMap {
 }
 
 async fn apply(pages: &Api<ConfigMap>, page: &ConfigMap) -> kube::Result<()> {
-    let patch = Patch::Merge(page);
-    match pages
-        .patch(&page.name_any(), &PatchParams::default(), &patch)
-        .await
-    {
-        Err(kube::Error::Api(refusal)) if refusal.is_not_found() => {
-            pages.create(&Default::default(), page).await.map(drop)
-        }
+    let name = page.name_any();
+    pages.patch(&name, &ours(), &Patch::Apply(page)).await?;
+    Ok(())
+}
+
+/// What is applied here is this controller's to decide, whoever wrote it before.
+fn ours() -> PatchParams {
+    PatchParams::apply(MANAGER).force()
+}
+
+/// Removes the page, if it is the Site's: somebody may have called something else so.
+async fn remove(pages: &Api<ConfigMap>, site: &Site) -> kube::Result<()> {
+    let name = page_name(site);
+    let Some(page) = pages.get_opt(&name).await? else {
+        return Ok(());
+    };
+    let owners = page.owner_references().iter();
+    let mut owners = owners.map(|owner| Some(&owner.uid));
+    if !owners.any(|uid| uid == site.metadata.uid.as_ref()) {
+        return Ok(());
+    }
+    match pages.delete(&name, &as_seen(&page)).await {
+        Err(kube::Error::Api(refusal)) if matches!(refusal.code, 404 | 409) => Ok(()),
         done => done.map(drop),
     }
 }
 
-async fn remove(pages: &Api<ConfigMap>, name: &str) -> kube::Result<()> {
-    match pages.delete(name, &Default::default()).await {
-        Err(kube::Error::Api(refusal)) if refusal.is_not_found() => Ok(()),
-        done => done.map(drop),
-    }
-}
-
-async fn apply_status(sites: &Api<Site>, site: &Site, ours: bool) -> kube::Result<()> {
+async fn apply_status(sites: &Api<Site>, site: &Site, taken: bool) -> kube::Result<()> {
     let status = json!({
         "apiVersion": Site::api_version(&()),
         "kind": Site::kind(&()),
         "status": {
             "observedGeneration": site.metadata.generation,
-            "conditions": [ready(site, ours)],
+            "conditions": [ready(site, taken)],
         },
     });
-    let patch = PatchParams::default();
-    let status = Patch::Merge(status);
-    sites
-        .patch_status(&site.name_any(), &patch, &status)
-        .await?;
+    let (name, status) = (site.name_any(), Patch::Apply(status));
+    sites.patch_status(&name, &ours(), &status).await?;
     Ok(())
 }
 
 /// Never says who has the host: that is nobody's business in another tenant.
-fn ready(site: &Site, ours: bool) -> Condition {
-    let (status, reason, message) = match ours {
+fn ready(site: &Site, taken: bool) -> Condition {
+    let (status, reason, message) = match taken {
         true => ("True", "Served", "the page is served"),
         false => ("False", "HostTaken", "the host is taken: choose another"),
     };

@@ -127,8 +127,15 @@ fn a_host_is_one_tenants_until_it_lets_go_and_nobody_is_told_whose() {
     let [acme, globex] = &stage.scene.tenants;
     make(acme, "shop", "shop.test", "first");
     is(acme, "shop", "True=Served");
+    // What is called like a page and is none is left alone.
+    globex.get("create configmap shop-page --from-literal=own=kept");
     make(globex, "shop", "shop.test", "second");
     is(globex, "shop", "False=HostTaken");
+    globex.prints(
+        "get configmap shop-page -o jsonpath='{.data}'",
+        "{\"own\":\"kept\"}",
+    );
+    globex.get("delete configmap shop-page");
     let status = object(globex, "site shop")["status"].to_string();
     assert!(!status.contains("acme"), "{status}");
     globex.refuses("get configmap shop-page", "\"shop-page\" not found");
@@ -143,10 +150,7 @@ fn a_host_is_one_tenants_until_it_lets_go_and_nobody_is_told_whose() {
     );
 
     // One that goes does so too.
-    globex.prints(
-        "delete site shop",
-        "site.example.com \"shop\" deleted",
-    );
+    globex.prints("delete site shop", "site.example.com \"shop\" deleted");
     make(acme, "second", "shop.test", "third");
     is(acme, "second", "True=Served");
 }
