@@ -88,9 +88,10 @@ with tempfile.TemporaryDirectory() as folder:
                 write_down(
                     self.command, self.path, headers.get("Content-Type"), body, answer.status
                 )
-            if self.command == "POST" and self.path.split("?")[0].endswith("/jobs"):
+            path = self.path.split("?")[0]
+            if answer.status == 201 and "/jobs" in path:
                 name = json.loads(body)["metadata"]["name"]
-                path = self.path.split("?")[0] + f"/{name}/status"
+                path = path.removesuffix(f"/{name}") + f"/{name}/status"
                 done = json.dumps(COMPLETE).encode()
                 merge = {"Content-Type": "application/merge-patch+json"}
                 completed = ask("PATCH", path, done, merge)
