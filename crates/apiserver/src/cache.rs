@@ -88,7 +88,9 @@ struct Shelf {
 pub struct Panorama {
     /// The objects in the order of spaces and keys.
     pub objects: Vec<(Space, Arc<Stored>)>,
-    /// Where changes to them begin in the log of all.
+    /// What happens in every space, as [`Cache::log_of_all`] has it.
+    pub log: Arc<Collection>,
+    /// Where changes to them begin in that log.
     pub cursor: Cursor,
     /// The revision of the last change.
     pub last: Revision,
@@ -160,6 +162,7 @@ impl Cache {
             version.is_multiple_of(2) && shelf.version.load(Ordering::Acquire) == version;
         untouched.then_some(Panorama {
             objects,
+            log: Arc::clone(&shelf.everywhere),
             cursor,
             last,
         })
@@ -268,8 +271,10 @@ impl Cache {
         if shelves
             .get(resource)
             .is_some_and(|shelf| shelf.clear(space))
+            && let Some(shelf) = shelves.remove(resource)
         {
-            shelves.remove(resource);
+            // Who watches all spaces reads a log that is written no more, and begins again.
+            shelf.everywhere.close();
         }
         if shelves.is_empty() {
             customs.remove(group);
