@@ -75,10 +75,13 @@ fn a_namespace_goes_with_everything_in_it() {
 
 /// A config map that an owner has.
 fn owned(name: &str, owner: &str, uid: &str) -> String {
+    let reference = format!(
+        r#"{{"apiVersion": "v1", "kind": "ConfigMap", "name": "{owner}", "uid": "{uid}",
+            "blockOwnerDeletion": true}}"#
+    );
     format!(
-        "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, ownerReferences: [\
-         {{apiVersion: v1, kind: ConfigMap, name: {owner}, uid: {uid}, \
-         blockOwnerDeletion: true}}]}}}}"
+        r#"{{"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {{"name": "{name}", "ownerReferences": [{reference}]}}}}"#
     )
 }
 
@@ -107,7 +110,7 @@ fn dependents_go_after_their_owner_before_it_or_not_at_all() {
                     "get cm grandchild -o jsonpath={.metadata.ownerReferences[0].name}",
                     "child",
                 );
-                tenant.get("delete cm child grandchild");
+                tenant.get("delete cm child");
             }
             if cascade == "foreground" {
                 tenant.prints("get cm child grandchild --ignore-not-found -o name", "");
