@@ -21,6 +21,7 @@ mod conversion;
 pub mod documents;
 pub mod egress;
 pub mod errand;
+pub mod expiry;
 pub mod form;
 pub mod impersonate;
 pub mod intake;

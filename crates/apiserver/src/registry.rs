@@ -26,6 +26,7 @@ pub struct Registry {
     closing: Closing,
     definitions: Definitions,
     egress: Egress,
+    root_ca: Option<Arc<str>>,
     turns: Turnstiles,
     /// The revision of the last change that went through here.
     committed: AtomicU64,
@@ -104,6 +105,7 @@ impl Registry {
         layout: Layout,
         secret: &[u8],
         egress: Egress,
+        root_ca: Option<&str>,
     ) -> Self {
         Self {
             store,
@@ -113,6 +115,7 @@ impl Registry {
             closing: Closing::default(),
             definitions: Definitions::default(),
             egress,
+            root_ca: root_ca.map(Arc::from),
             turns: Turnstiles::default(),
             committed: AtomicU64::new(0),
         }
@@ -152,6 +155,11 @@ impl Registry {
     /// Calls webhooks.
     pub const fn egress(&self) -> &Egress {
         &self.egress
+    }
+
+    /// What the server's certificate is verified with, in PEM: every namespace is told.
+    pub fn root_ca(&self) -> Option<&str> {
+        self.root_ca.as_deref()
     }
 
     /// Turns at what only one can change at a time.

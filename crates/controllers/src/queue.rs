@@ -45,6 +45,10 @@ pub enum Task {
     Roles,
     /// A kind that users define gets its names, and goes with its objects.
     Definition,
+    /// The default service account of a namespace comes back.
+    DefaultAccount,
+    /// A namespace is told what the server's certificate is verified with.
+    RootCa,
     /// The quotas of a namespace say what there is; the key is the namespace.
     Quotas,
     /// A tenant with a quota says what it has; the key is empty.
@@ -53,7 +57,7 @@ pub enum Task {
 
 impl Task {
     /// All that begin with what happens to objects of their kind.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Namespace,
         Self::Tenant,
         Self::Certificate,
@@ -64,6 +68,8 @@ impl Task {
         Self::Account,
         Self::Roles,
         Self::Definition,
+        Self::DefaultAccount,
+        Self::RootCa,
     ];
 
     /// The kind of the objects that it is about.
@@ -76,7 +82,8 @@ impl Task {
             Self::Volume => core_kind("persistentvolumes"),
             Self::AttributesClass => stored("storage.k8s.io", "volumeattributesclasses"),
             Self::TokenSecret => core_kind("secrets"),
-            Self::Account => core_kind("serviceaccounts"),
+            Self::Account | Self::DefaultAccount => core_kind("serviceaccounts"),
+            Self::RootCa => core_kind("configmaps"),
             Self::Roles => stored("rbac.authorization.k8s.io", "clusterroles"),
             Self::Definition => stored("apiextensions.k8s.io", "customresourcedefinitions"),
             Self::Quotas => core_kind("resourcequotas"),

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use insula_core::{Layout, Place, ResourceName, Revision, Space};
@@ -16,7 +16,7 @@ use super::entry::Stored;
 use super::tally::{Apart, Tally};
 use crate::registry::core_kind;
 use crate::served::Shelfmark;
-use crate::{admit, apis, built_in, policy};
+use crate::{admit, apis, built_in, expiry, policy};
 
 /// Keeps the cache up to date.
 pub struct Feed {
@@ -27,8 +27,9 @@ pub struct Feed {
     quotas: KindId,
     apart: Apart,
     /// The collections whose logs hold something, and since when, oldest first: what is
-    /// old is forgotten, so that an idle collection holds no history.
-    remembering: VecDeque<(Instant, Arc<Collection>)>,
+    /// old is forgotten, so that an idle collection holds no history. One that is gone with
+    /// its space is not held for that.
+    remembering: VecDeque<(Instant, Weak<Collection>)>,
 }
 
 /// How long a log remembers: as long as the store itself promises to.
@@ -52,6 +53,9 @@ pub async fn load(store: &Arc<dyn Store>, layout: Layout) -> Result<(Arc<Cache>,
                 continue;
             };
             let object = cache.stored(&found, entry);
+            if has_kin(found.shelf) {
+                cache.kinship.load(found.shelf, &found.space, &object);
+            }
             if let Some(life) = cache.life(&found.space) {
                 life.count(|tally| apart.with(tally, found.shelf, &object));
             }
@@ -224,6 +228,10 @@ impl Feed {
         for part in parts {
             let collection = cache.collection(mark, &part.space);
             let recorded = collection.apply(part.puts, revision);
+            if has_kin(mark) {
+                let events = recorded.events.iter().map(AsRef::as_ref);
+                cache.kinship.note(mark, &part.space, events);
+            }
             self.count(mark, &part.space, &recorded.events, charged);
             if let Shelfmark::BuiltIn(kind) = mark {
                 if policy::decides_access(kind, &recorded.events)
@@ -241,11 +249,11 @@ impl Feed {
                 }
             }
             events.extend(recorded.events);
-            self.remember(collection, recorded.began);
+            self.remember(&collection, recorded.began);
         }
         let began = shelf.everywhere.record(events);
         shelf.turn();
-        self.remember(Arc::clone(&shelf.everywhere), began);
+        self.remember(&shelf.everywhere, began);
     }
 
     /// Counts what there is now, and notes where somebody has to look who says so.
@@ -315,8 +323,9 @@ impl Feed {
         }
     }
 
-    fn remember(&mut self, collection: Arc<Collection>, log_began: bool) {
+    fn remember(&mut self, collection: &Arc<Collection>, log_began: bool) {
         if log_began {
+            let collection = Arc::downgrade(collection);
             self.remembering.push_back((Instant::now(), collection));
         }
     }
@@ -332,7 +341,8 @@ impl Feed {
             let Some((_, collection)) = self.remembering.pop_front() else {
                 return;
             };
-            if let Some(oldest) = collection.forget(now - MEMORY) {
+            let oldest = collection.upgrade().and_then(|of| of.forget(now - MEMORY));
+            if let Some(oldest) = oldest {
                 self.remembering.push_back((oldest, collection));
             }
         }
@@ -402,12 +412,22 @@ impl Cache {
         }
     }
 
-    /// An entry as it is kept. Many spaces have the same definitions, and they are large.
+    /// An entry as it is kept. Many spaces have the same definitions, and they are large; all
+    /// have the same furniture.
     fn stored(&self, found: &Found<'_>, entry: &Entry) -> Stored {
         let (key, revision) = (found.key.into(), entry.modified);
-        match found.shelf == Shelfmark::BuiltIn(apis::definitions()) {
-            true => Stored::shared(key, revision, &entry.value, &self.pool),
-            false => Stored::new(key, revision, &entry.value),
+        let Shelfmark::BuiltIn(kind) = found.shelf else {
+            return Stored::new(key, revision, &entry.value);
+        };
+        if expiry::expires(found.shelf) {
+            let (value, written) = expiry::undated(&entry.value);
+            Stored::new(key, revision, &value).dated(written)
+        } else if kind == apis::definitions() {
+            Stored::shared(key, revision, &entry.value, &self.pool)
+        } else if self.furniture.has(kind, found.key) {
+            Stored::letter(key, revision, &entry.value, &self.pool)
+        } else {
+            Stored::new(key, revision, &entry.value)
         }
     }
 
@@ -435,6 +455,13 @@ fn shelf_of<'a>(group: &'a str, resource: &'a str) -> Option<Shelfmark<'a>> {
         None if group.contains('.') => Some(Shelfmark::Custom { group, resource }),
         None => None,
     }
+}
+
+/// Whether objects of a kind may have owners and dependents. Events come in masses, and go by
+/// themselves.
+fn has_kin(mark: Shelfmark<'_>) -> bool {
+    static EVENTS: OnceLock<KindId> = OnceLock::new();
+    mark != Shelfmark::BuiltIn(*EVENTS.get_or_init(|| core_kind("events")))
 }
 
 /// The built-in object that one is put over, if it is.

@@ -7,9 +7,11 @@ use insula_admission::Operation;
 use insula_core::Space;
 use insula_custom::Verdict;
 use insula_kinds::{FieldError, Kind, Object, kinds, prepare, time};
-use insula_store::{Expect, Outcome, Transaction};
+use insula_store::{Entry, Expect, Outcome, Transaction};
 use uuid::Uuid;
 
+use super::modify::Owner;
+use super::ownership::{self, Ownership};
 use super::{Done, admission, metadata, ranges, rights, rules};
 use crate::admit::{self, Act};
 use crate::allocate::Allocator;
@@ -17,6 +19,7 @@ use crate::apis;
 use crate::authorize::Granted;
 use crate::built_in;
 use crate::cache::Stored;
+use crate::expiry;
 use crate::intake::Sent;
 use crate::names;
 use crate::publish;
@@ -40,7 +43,6 @@ const SERVERS: &[&str] = &[
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
     "resourceVersion",
-    "managedFields",
 ];
 
 /// Creates the object in the body.
@@ -59,6 +61,7 @@ pub async fn create(
         namespace: path.namespace.as_deref(),
         object: written.object,
         by: Some(granted),
+        owner: Owner::Caller,
         dry_run: options.dry_run,
     };
     match draft.create(registry).await {
@@ -86,32 +89,40 @@ pub async fn create_object(
         namespace,
         object,
         by,
+        owner: Owner::Caller,
         dry_run,
     };
     draft.create(registry).await
 }
 
 /// An object that is to come about.
-struct Draft<'a> {
+pub(super) struct Draft<'a> {
     /// In the version that the caller speaks.
-    kind: &'a Served,
-    space: &'a Space,
-    namespace: Option<&'a str>,
-    object: Object,
+    pub kind: &'a Served,
+    pub space: &'a Space,
+    pub namespace: Option<&'a str>,
+    pub object: Object,
     /// Who asks; nobody if it is the server itself.
-    by: Option<&'a Granted>,
-    dry_run: bool,
+    pub by: Option<&'a Granted>,
+    /// Who owns the fields.
+    pub owner: Owner<'a>,
+    pub dry_run: bool,
 }
 
 impl Draft<'_> {
-    async fn create(mut self, registry: &Registry) -> Result<Done> {
+    pub(super) async fn create(mut self, registry: &Registry) -> Result<Done> {
         let kind = self.kind;
         let revision = metadata::text(&self.object, "resourceVersion").unwrap_or("0");
         if revision != "0" {
             let why = "resourceVersion should not be set on objects to be created";
             return Err(Refusal::plain_error(why));
         }
-        rules::fill(kind, &mut self.object)?;
+        rules::default(kind, &mut self.object)?;
+        if let Owner::Caller = self.owner {
+            let ownership = Ownership::new(registry, self.by, kind, None);
+            ownership.note_new(&mut self.object).await?;
+        }
+        rules::to_judged(kind, &mut self.object);
         let now = time::now();
         stamp(&mut self.object, &now);
         ranges::fill(registry, kind, self.space, self.namespace, &mut self.object);
@@ -187,6 +198,8 @@ impl Draft<'_> {
         }
         // The name may be another now.
         metadata.remove("selfLink");
+        let owned = own.get("managedFields").cloned();
+        by.errand().warn(ownership::guard(owned, &mut self.object));
         Ok(())
     }
 
@@ -263,7 +276,8 @@ async fn put(
     };
     let _turn = write.turn().await;
     loop {
-        let mut transaction = Transaction::create(registry.key(address), value.clone());
+        let stored = expiry::stored(address, value.clone());
+        let mut transaction = Transaction::create(registry.key(address), stored);
         transaction = gate.guard(registry, transaction);
         let guards = transaction.checks().len();
         if address.kind.is(core_kind("namespaces")) {
@@ -288,7 +302,7 @@ async fn put(
             }
             Outcome::Unchanged(_) => return Err(Refusal::internal("a creation changed nothing")),
             Outcome::Conflict(conflict) if conflict.check == 0 => {
-                return Err(Refusal::already_exists(kind, &address.name));
+                return Err(taken(kind, address, conflict.found));
             }
             Outcome::Conflict(conflict) if names_apart.contains(&conflict.check) => {
                 return Err(tenants::name_taken(kind, &address.name));
@@ -299,6 +313,15 @@ async fn put(
                 gate = Gate::open(registry, kind, address).await?;
             }
         }
+    }
+}
+
+/// What is told who creates what is there.
+fn taken(kind: &Served, address: &Address, found: Option<Entry>) -> Refusal {
+    let found = found.map(|it| Stored::new(address.within().into(), it.modified, &it.value));
+    match found.is_some_and(|it| is_terminating(&it)) {
+        true => Refusal::still_exists(kind, &address.name),
+        false => Refusal::already_exists(kind, &address.name),
     }
 }
 
