@@ -233,3 +233,21 @@ async fn a_watch_is_never_compressed() -> anyhow::Result<()> {
     );
     Ok(())
 }
+
+/// Browsers may ask for more than is there; they are not left without an answer.
+#[tokio::test]
+async fn a_watch_over_websocket_is_answered_as_any_other() -> anyhow::Result<()> {
+    let (server, _) = start().await?;
+    let request = format!(
+        "GET {MAPS}?watch=1&timeoutSeconds=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t1\r\n\
+         Connection: Upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    let answer = server.speak(&request).await?;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(
+        answer.contains("{\"type\":\"ADDED\",\"object\":{\"kind\":\"ConfigMap\""),
+        "{answer}"
+    );
+    Ok(())
+}
