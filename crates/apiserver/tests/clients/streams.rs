@@ -1,10 +1,7 @@
 //! Streamed lists and bookmarks, in every form that watches have.
 
-use std::time::Duration;
-
 use http::Method;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{FOOS, MAPS, PROTOBUF, event, kind, meta, named, start, tree};
 
@@ -234,26 +231,5 @@ async fn a_watch_is_never_compressed() -> anyhow::Result<()> {
         ("gzip", PROTOBUF),
         "protobuf lists are compressed like others"
     );
-    Ok(())
-}
-
-/// Browsers may ask for more than is there; they are not left without an answer.
-#[tokio::test]
-async fn a_watch_over_websocket_is_answered_as_any_other() -> anyhow::Result<()> {
-    let (server, _) = start().await?;
-    let request = format!(
-        "GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t1\r\n\
-         Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-    );
-    let mut stream = server.dial("http/1.1").await?;
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = Vec::new();
-    let added = r#"{"type":"ADDED","object":{"kind":"ConfigMap""#;
-    while !String::from_utf8_lossy(&answer).contains(added) {
-        let read = tokio::time::timeout(Duration::from_secs(20), stream.read_buf(&mut answer));
-        anyhow::ensure!(read.await?? > 0, "{}", String::from_utf8_lossy(&answer));
-    }
-    assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
     Ok(())
 }
