@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test check peers stores bench crash power-cuts syncs-matter protogen
+.PHONY: test check peers record stores bench crash power-cuts syncs-matter protogen
 
 ## test: install what the tests need, then run all of them
 test:
@@ -14,9 +14,13 @@ check:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	tools/absences
 
-## peers: the real programs that tests talk to
+## peers: the real programs that tests talk to, also those that take minutes to build
 peers:
-	@tools/peers/install >/dev/null
+	@tools/peers/install --all >/dev/null
+
+## record: write down anew what a real kube-apiserver answers
+record: peers
+	UPDATE_GOLDEN=1 $(CARGO) test -p insula-e2e --test differential kube_apiserver_answers
 
 ## stores: the whole server suite on the embedded store and on etcd
 stores:

@@ -19,6 +19,7 @@
 //! |---|---|
 //! | [`command`] | a program that was run, and what it said |
 //! | [`insula`] | a server's process |
+//! | [`kube_apiserver`] | a real kube-apiserver, to be compared with |
 //! | [`kubectl`] | kubectl, as one user |
 //! | [`scene`] | a server with two tenants, who do everything at the same time |
 
@@ -27,6 +28,7 @@ pub mod content;
 pub mod inspection;
 pub mod insula;
 pub mod judge;
+pub mod kube_apiserver;
 pub mod kubectl;
 pub mod protocol;
 pub mod run;

@@ -140,6 +140,12 @@ pub fn wants_aggregated(headers: &HeaderMap) -> Option<Media> {
     None
 }
 
+/// What the program of the caller calls itself.
+pub fn agent(headers: &HeaderMap) -> &str {
+    let agent = headers.get(USER_AGENT);
+    agent.and_then(|agent| agent.to_str().ok()).unwrap_or("")
+}
+
 /// A format of OpenAPI documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenApiMedia {

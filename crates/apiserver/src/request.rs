@@ -254,6 +254,7 @@ where
     let work = Work::of(&app.registry, granted, query);
     let errand = granted.errand();
     errand.asked(query.get("fieldManager"), query.get("fieldValidation"));
+    errand.came_by(negotiate::agent(&parts.headers));
     errand.sit(&app.shares, payer, work).await?;
     let written = write(app, granted, parts, query, accepted, record, body).await;
     errand.stand_up().await;
@@ -445,15 +446,20 @@ async fn write(
                 let errand = Some(granted.errand());
                 form::prepare(registry, errand, &path.kind, object).await?;
             }
+            let code = match deleted.accepted {
+                true => StatusCode::ACCEPTED,
+                false => StatusCode::OK,
+            };
             let body = deleted_body(&view, path, deleted)?;
-            Ok(Answer::new(StatusCode::OK, body)
-                .of(accepted)
-                .warned(warnings))
+            Ok(Answer::new(code, body).of(accepted).warned(warnings))
         }
         _ => {
-            let listing = write::delete_collection(registry, granted, query, &sent, &view).await?;
+            let emptied = write::delete_collection(registry, granted, query, &sent, &view).await?;
+            let listing = emptied.listing;
             let body = view.list(listing.objects, &listing.meta)?;
-            Ok(Answer::new(StatusCode::OK, body).of(accepted))
+            Ok(Answer::new(StatusCode::OK, body)
+                .of(accepted)
+                .warned(emptied.warnings))
         }
     }
 }

@@ -115,8 +115,9 @@ fn a_watch_shows_what_happens_and_only_to_its_tenant() {
         tenant.get("delete configmap first");
         watch.await_line("first");
         let said = watch.kill();
-        // One line for each event and the header: nothing came from the neighbour.
-        assert_eq!(said.out.lines().count(), 4, "{said}");
+        // One line for each event, the header, and what every namespace has: nothing came
+        // from the neighbour.
+        assert_eq!(said.out.lines().count(), 5, "{said}");
         let ended = tenant.get("get configmaps --watch-only --request-timeout=1s -o name");
         assert_eq!(ended, "", "it ends when the time is over");
         let mut events = tenant.start("get cm --watch -o json --output-watch-events");

@@ -1,0 +1,209 @@
+//! An answer without what differs from run to run.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use insula_testkit::server::Answer;
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::case::Case;
+
+/// What a step was answered, as it is written down and compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// The case.
+    pub case: String,
+    /// Which of its steps, from 1.
+    pub step: usize,
+    /// The method and the path, as the case has them.
+    pub send: String,
+    /// The HTTP code.
+    pub status: u16,
+    /// The content type.
+    #[serde(rename = "type")]
+    pub content_type: String,
+    /// Warnings, in the order in which they came.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// When to try again.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub retry_after: String,
+    /// JSON as what it says, several lines of it as an array, anything else as text.
+    pub body: Value,
+}
+
+impl Recorded {
+    /// What is left of an answer.
+    pub fn new(
+        case: &Case,
+        index: usize,
+        answer: &Answer,
+        kept: &BTreeMap<String, String>,
+    ) -> Self {
+        let warnings = answer.headers.get_all("warning").iter();
+        let warnings = warnings.map(|text| tidy(&String::from_utf8_lossy(text.as_bytes())));
+        let mut body = read(answer);
+        normalise(&mut body);
+        forget(&mut body, kept);
+        mask(&mut body, &case.steps[index].mask);
+        Self {
+            case: case.name.clone(),
+            step: index + 1,
+            send: case.steps[index].send.clone(),
+            status: answer.status,
+            content_type: answer.header("content-type").to_owned(),
+            warnings: warnings.collect(),
+            retry_after: answer.header("retry-after").to_owned(),
+            body,
+        }
+    }
+}
+
+/// One value, or an array of those that are on lines of their own, or text. Of YAML only
+/// counts what it says.
+fn read(answer: &Answer) -> Value {
+    let text = answer.text();
+    if answer.header("content-type") == "application/yaml"
+        && let Ok(value) = serde_saphyr::from_str(&text)
+    {
+        return value;
+    }
+    if let Ok(value) = serde_json::from_str(&text) {
+        return value;
+    }
+    let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
+    match lines {
+        Ok(lines) if !lines.is_empty() => Value::Array(lines),
+        _ => Value::String(text),
+    }
+}
+
+fn normalise(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = tidy(text),
+        Value::Array(values) => values.iter_mut().for_each(normalise),
+        Value::Object(members) => {
+            for (name, value) in members.iter_mut() {
+                member(name, value);
+            }
+            generated(value);
+        }
+        _ => {}
+    }
+}
+
+/// What a member's name says about its value.
+fn member(name: &str, value: &mut Value) {
+    match (name, &mut *value) {
+        ("resourceVersion", Value::String(text)) if !text.is_empty() => *text = "<rv>".to_owned(),
+        ("continue", Value::String(text)) if !text.is_empty() => *text = "<continue>".to_owned(),
+        ("clusterIP", Value::String(text)) if text.contains('.') => *text = "<ip>".to_owned(),
+        ("clusterIPs", Value::Array(values)) if values != &[json!("None")] => {
+            *value = json!(["<ip>"]);
+        }
+        ("nodePort", Value::Number(_)) => *value = json!("<port>"),
+        // Descriptions are prose, which is no part of the interface.
+        ("columnDefinitions", Value::Array(columns)) => {
+            columns
+                .iter_mut()
+                .for_each(|column| column["description"] = Value::Null);
+        }
+        ("serverAddress", Value::String(text)) => *text = "<address>".to_owned(),
+        ("cells", Value::Array(cells)) => cells.iter_mut().for_each(cell),
+        // Their order is by second, and a second may end between two steps.
+        ("managedFields", Value::Array(entries)) => {
+            entries.iter_mut().for_each(normalise);
+            entries.sort_by_key(|entry| {
+                let part = |name: &str| entry[name].as_str().unwrap_or("").to_owned();
+                [
+                    part("operation"),
+                    part("manager"),
+                    part("subresource"),
+                    part("apiVersion"),
+                ]
+            });
+        }
+        _ => normalise(value),
+    }
+}
+
+/// A cell of a table may be an age, or what was allocated.
+fn cell(value: &mut Value) {
+    static AGE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d+[smhd](\d+[smh])?$"));
+    static IP: LazyLock<Regex> = LazyLock::new(|| pattern(r"^10\.(9[6-9]|1\d\d)\.\d+\.\d+$"));
+    static PORT: LazyLock<Regex> = LazyLock::new(|| pattern(r":3\d{4}/"));
+    match value {
+        Value::String(text) if AGE.is_match(text) => *text = "<age>".to_owned(),
+        Value::String(text) if IP.is_match(text) => *text = "<ip>".to_owned(),
+        Value::String(text) => *text = tidy(&PORT.replace_all(text, ":<port>/")),
+        _ => normalise(value),
+    }
+}
+
+/// The name of an object whose name the server made.
+fn generated(object: &mut Value) {
+    let Some(prefix) = object["generateName"].as_str().map(str::to_owned) else {
+        return;
+    };
+    if let Some(Value::String(name)) = object.get_mut("name")
+        && name.strip_prefix(&prefix).is_some_and(|end| end.len() == 5)
+    {
+        *name = format!("{prefix}<5>");
+    }
+}
+
+/// A text without UIDs, times of today and what else is of this run only. Times that cases
+/// write are of long ago.
+fn tidy(text: &str) -> String {
+    static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+        let rules = [
+            (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>"),
+            (
+                r"20(2[6-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z",
+                "<time>",
+            ),
+            ("hash=[0-9A-F]+", "hash=<hash>"),
+            // An object that is quoted as a whole, with all of the above in it.
+            (r#""\{\\"(\\.|[^"\\])*""#, r#""<object>""#),
+            // Where Go was when it made a scheme, which depends on how it was built.
+            (r#"in scheme "[^"]*""#, r#"in scheme "<scheme>""#),
+        ];
+        rules.map(|(text, by)| (pattern(text), by)).into()
+    });
+    let mut text = text.to_owned();
+    for (rule, by) in RULES.iter() {
+        text = rule.replace_all(&text, *by).into_owned();
+    }
+    text
+}
+
+/// Messages without what was kept, such as resource versions.
+fn forget(body: &mut Value, kept: &BTreeMap<String, String>) {
+    let words = kept.iter().filter(|(name, _)| *name != "ns");
+    for (name, value) in words {
+        let word = pattern(&format!(r"\b{}\b", regex::escape(value)));
+        let mut replace = |pointer: &str| {
+            if let Some(Value::String(text)) = body.pointer_mut(pointer) {
+                *text = word.replace_all(text, format!("<{name}>")).into_owned();
+            }
+        };
+        replace("/message");
+    }
+}
+
+/// Without what a case says is of this run only.
+fn mask(value: &mut Value, hidden: &str) {
+    match value {
+        _ if hidden.is_empty() => {}
+        Value::String(text) => *text = pattern(hidden).replace_all(text, "<masked>").into_owned(),
+        Value::Array(values) => values.iter_mut().for_each(|value| mask(value, hidden)),
+        Value::Object(members) => members.values_mut().for_each(|value| mask(value, hidden)),
+        _ => {}
+    }
+}
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("it is a pattern")
+}

@@ -1,0 +1,90 @@
+//! The same requests to a real kube-apiserver and to Insula, and what is answered.
+//!
+//! What the real one answers is written down in `recorded/`, and Insula has to answer the
+//! same, as the system and as a tenant; this needs no kube-apiserver. Where there is one
+//! (`make peers`), both are asked, and the recording has to be what it answers.
+//! `make record` writes it anew. `differences.yaml` has what differs on purpose.
+
+mod answer;
+mod case;
+mod compare;
+mod play;
+mod recording;
+
+use insula_e2e::kube_apiserver::KubeApiserver;
+use insula_testkit::server::TestServer;
+
+use crate::answer::Recorded;
+use crate::case::Category;
+use crate::compare::{Purpose, differences, judge};
+
+#[tokio::test]
+async fn the_system_answers_as_kube_apiserver_was_recorded() {
+    let ours = play_all(
+        &TestServer::start_whole().await.expect("it starts"),
+        "system",
+    )
+    .await;
+    assert_same("system", &recording::read_all(), &ours);
+}
+
+#[tokio::test]
+async fn a_tenant_answers_as_kube_apiserver_was_recorded() {
+    let ours = play_all(
+        &TestServer::start_whole().await.expect("it starts"),
+        "tenant",
+    )
+    .await;
+    assert_same("tenant", &recording::read_all(), &ours);
+}
+
+#[tokio::test]
+async fn kube_apiserver_answers_as_it_was_recorded_and_insula_does_too() {
+    let Some(server) = KubeApiserver::start().await else {
+        return;
+    };
+    let client = server.client().await.expect("it is ready");
+    let mut real = Vec::new();
+    for category in Category::all() {
+        let answers = play::category(&client, &category).await;
+        recording::write_if_asked(&category.name, &answers);
+        real.extend(answers);
+    }
+    let changed = differences(&recording::read_all(), &real);
+    assert!(changed.is_empty(), "{}", listed(&changed));
+    let server = TestServer::start_whole().await.expect("it starts");
+    for space in ["system", "tenant"] {
+        assert_same(space, &real, &play_all(&server, space).await);
+    }
+}
+
+/// What Insula answers in a space.
+async fn play_all(server: &TestServer, space: &str) -> Vec<Recorded> {
+    let client = match space {
+        "system" => server.system().await,
+        _ => server.tenant("t1").await,
+    };
+    let client = client.expect("it connects");
+    let mut answers = Vec::new();
+    for category in Category::all() {
+        answers.extend(play::category(&client, &category).await);
+    }
+    answers
+}
+
+#[track_caller]
+fn assert_same(space: &str, real: &[Recorded], ours: &[Recorded]) {
+    let (unmeant, stale) = judge(differences(real, ours), &Purpose::all(space));
+    assert!(
+        unmeant.is_empty(),
+        "{} differences in the space of the {space} that nobody meant:\n{}",
+        unmeant.len(),
+        listed(&unmeant)
+    );
+    assert!(stale.is_empty(), "no longer different: {stale:#?}");
+}
+
+fn listed(differences: &[compare::Difference]) -> String {
+    let lines = differences.iter().map(ToString::to_string);
+    lines.collect::<Vec<_>>().join("\n")
+}

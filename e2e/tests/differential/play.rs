@@ -1,0 +1,100 @@
+//! Playing the cases against a server.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use http::Method;
+use insula_testkit::server::{Answer, Client};
+use serde_json::{Value, json};
+
+use crate::answer::Recorded;
+use crate::case::{Case, Category, Step};
+
+/// How long a step may be repeated until it is answered as it says.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often.
+const AGAIN: Duration = Duration::from_millis(50);
+/// Whom managed fields belong to if nobody says.
+const AGENT: &str = "differential/1.0";
+
+/// What was kept of earlier answers.
+type Kept = BTreeMap<String, String>;
+
+/// Plays every case of a category, in order.
+pub async fn category(client: &Client, category: &Category) -> Vec<Recorded> {
+    let mut answers = Vec::new();
+    for case in &category.cases {
+        answers.extend(play(client, case).await);
+    }
+    answers
+}
+
+async fn play(client: &Client, case: &Case) -> Vec<Recorded> {
+    make_namespace(client, &case.name).await;
+    let mut kept = Kept::from([("ns".to_owned(), case.name.clone())]);
+    let mut answers = Vec::new();
+    for (index, step) in case.steps.iter().enumerate() {
+        let answer = ask(client, step, &kept).await;
+        for (name, pointer) in &step.keep {
+            kept.insert(name.clone(), found(&answer.json(), pointer));
+        }
+        answers.push(Recorded::new(case, index, &answer, &kept));
+    }
+    answers
+}
+
+async fn make_namespace(client: &Client, name: &str) {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let made = client.post("/api/v1/namespaces", &namespace).await;
+    let made = made.expect("it is answered");
+    assert_eq!(made.status, 201, "the namespace {name}: {}", made.text());
+}
+
+async fn ask(client: &Client, step: &Step, kept: &Kept) -> Answer {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let answer = send(client, step, kept).await;
+        let Some(until) = &step.until else {
+            return answer;
+        };
+        let there = answer.json();
+        let there = there.pointer(&until.at).unwrap_or(&Value::Null);
+        let is = until.at.is_empty() || *there == until.is;
+        // Whether it ever came is what is compared.
+        if (answer.status == until.status && is) || Instant::now() > deadline {
+            return answer;
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn send(client: &Client, step: &Step, kept: &Kept) -> Answer {
+    let (method, path) = step.target();
+    let mut headers = vec![("user-agent", AGENT), ("accept", step.accepted())];
+    if !step.body.is_null() || matches!(method, Method::PATCH | Method::POST | Method::PUT) {
+        headers.push(("content-type", step.sent_type()));
+    }
+    let more = step.headers.iter();
+    headers.extend(more.map(|(name, value)| (name.as_str(), value.as_str())));
+    let (path, body) = (fill(path, kept), fill(&step.text(), kept));
+    let answer = client.send(method, &path, &headers, body).await;
+    answer.unwrap_or_else(|error| panic!("{}: {error:#}", step.send))
+}
+
+/// With what was kept in place of its names.
+fn fill(text: &str, kept: &Kept) -> String {
+    let mut text = text.replace("$ns", &kept["ns"]);
+    for (name, value) in kept {
+        text = text.replace(&format!("${{{name}}}"), value);
+    }
+    text
+}
+
+fn found(body: &Value, pointer: &str) -> String {
+    match body.pointer(pointer) {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        // What follows is sent nonetheless, and compared.
+        None => "absent".to_owned(),
+    }
+}
