@@ -374,8 +374,8 @@ async fn what_deletions_answer_is_sealed_and_empty_lists_are_lists() -> anyhow::
     );
     // Options may be sealed also where objects may not.
     let headers = [("content-type", PROTOBUF), ("accept", BOTH)];
-    let foo = format!("{FOOS}/a");
-    let answer = client.send(Method::DELETE, &foo, &headers, options).await?;
+    let own = format!("{FOOS}/a");
+    let answer = client.send(Method::DELETE, &own, &headers, options).await?;
     assert_eq!(
         (answer.status, &answer.json()["status"]),
         (200, &json!("Success"))
