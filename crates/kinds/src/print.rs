@@ -117,6 +117,11 @@ pub fn column_definitions(kind: &Kind) -> Value {
     kind.columns.iter().map(definition).collect()
 }
 
+/// Whether a kind has no cells of its own.
+pub fn is_plain(kind: &Kind) -> bool {
+    kind.columns.len() == 2 && kind.columns.iter().any(|column| column.kind == "date")
+}
+
 /// Kinds without cells of their own: a name, and when it was created.
 fn plain(kind: &Kind, row: &Row<'_>) -> Vec<Value> {
     let dated = kind.columns.iter().any(|column| column.kind == "date");

@@ -13,7 +13,8 @@ pub fn installed(variable: &str, name: &str) -> Option<PathBuf> {
     found.filter(|path| path.is_file())
 }
 
-fn folder() -> Option<PathBuf> {
+/// Where `tools/peers/install` puts what it makes.
+pub fn folder() -> Option<PathBuf> {
     let peers = env::var_os("INSULA_PEERS_DIR").map(PathBuf::from);
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".cache"));

@@ -273,7 +273,8 @@ async fn put(
             }
             Outcome::Unchanged(_) => return Err(Refusal::internal("a creation changed nothing")),
             Outcome::Conflict(conflict) if conflict.check == 0 => {
-                return Err(Refusal::already_exists(kind, &address.name));
+                registry.cache().reach(conflict.revision).await;
+                return Err(taken(registry, kind, address));
             }
             Outcome::Conflict(conflict) if conflict.check == names_apart => {
                 return Err(tenants::name_taken(kind, &address.name));
@@ -284,6 +285,16 @@ async fn put(
                 gate = Gate::open(registry, kind, address).await?;
             }
         }
+    }
+}
+
+/// That the name is taken, and whether it will be free.
+fn taken(registry: &Registry, kind: &Kind, address: &Address) -> Refusal {
+    let refusal = Refusal::already_exists(kind, &address.name);
+    let there = registry.cached(address).map(|there| there.tree());
+    match there.is_some_and(|there| metadata::text(&there, "deletionTimestamp").is_some()) {
+        true => refusal.while_deleted(),
+        false => refusal,
     }
 }
 
