@@ -4,9 +4,11 @@ mod access;
 mod client;
 mod customs;
 mod definition;
+mod deletion;
 mod discovery;
 mod floor;
 mod kubeconfig;
+mod leases;
 mod lists;
 mod load;
 mod objects;
@@ -71,6 +73,8 @@ pub enum Part {
     Access,
     Customs,
     Discovery,
+    Leases,
+    Deletion,
     Floor,
 }
 
@@ -86,6 +90,8 @@ pub struct Sizes {
     access: access::Size,
     customs: customs::Size,
     discovery: discovery::Size,
+    leases: leases::Size,
+    deletion: deletion::Size,
 }
 
 /// So many changes to so many watchers.
@@ -139,6 +145,15 @@ impl Sizes {
             definitions: 50,
             operations: 2_000,
         },
+        leases: leases::Size {
+            holders: 1_000,
+            renewals: 10,
+            rounds: 3,
+        },
+        deletion: deletion::Size {
+            objects: 10_000,
+            tenants: 1_000,
+        },
     };
     /// As a test can wait for.
     const QUICK: Self = Self {
@@ -180,6 +195,15 @@ impl Sizes {
             definitions: 3,
             operations: 20,
         },
+        leases: leases::Size {
+            holders: 20,
+            renewals: 3,
+            rounds: 2,
+        },
+        deletion: deletion::Size {
+            objects: 200,
+            tenants: 20,
+        },
     };
 
     fn lists(&self) -> lists::Size {
@@ -206,6 +230,8 @@ impl Sizes {
             Part::Access => is_long && self.access.tenants >= full.access.tenants,
             Part::Customs => is_long && self.customs.tenants >= full.customs.tenants,
             Part::Discovery => is_long && self.discovery.definitions >= full.discovery.definitions,
+            Part::Leases => self.leases.holders >= full.leases.holders,
+            Part::Deletion => self.deletion.objects >= full.deletion.objects,
         }
     }
 }
@@ -285,6 +311,14 @@ async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Result<Figur
         let measured = discovery::measure(&server, sizes.discovery).await;
         figures = figures.and(measured.context("of discovery")?.under("told"));
         server.stop()?;
+    }
+    if args.wants(Part::Leases) {
+        let measure = async |subject: &Subject| leases::measure(subject, sizes.leases).await;
+        figures = figures.and(on_new(program, measure).await.context("of leases")?);
+    }
+    if args.wants(Part::Deletion) {
+        let measure = async |subject: &Subject| deletion::measure(subject, sizes.deletion).await;
+        figures = figures.and(on_new(program, measure).await.context("of deletion")?);
     }
     Ok(figures)
 }

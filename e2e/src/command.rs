@@ -146,6 +146,17 @@ impl Running {
         self.reap()
     }
 
+    /// Waits until it ends, however long it takes, as long as it goes on saying lines.
+    ///
+    /// # Panics
+    ///
+    /// If it falls silent.
+    #[track_caller]
+    pub fn hear_out(mut self) -> Said {
+        while self.hear(Instant::now() + PATIENCE).is_some() {}
+        self.reap()
+    }
+
     /// Ends it at once, if it has not ended by itself, and waits until it has.
     pub fn end(&mut self) {
         // Both fail only if it has ended, which is what is wanted.

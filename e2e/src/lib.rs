@@ -21,7 +21,6 @@
 //! | [`insula`] | a server's process |
 //! | [`kube_apiserver`] | a real kube-apiserver, to be compared with |
 //! | [`kubectl`] | kubectl, as one user |
-//! | [`manager`] | a manager of controllers, as controller-runtime makes them |
 //! | [`scene`] | a server with two tenants, who do everything at the same time |
 
 pub mod command;
@@ -31,7 +30,6 @@ pub mod insula;
 pub mod judge;
 pub mod kube_apiserver;
 pub mod kubectl;
-pub mod manager;
 pub mod protocol;
 pub mod run;
 pub mod scene;

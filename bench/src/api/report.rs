@@ -1,6 +1,8 @@
 //! The tables, from the figures of the server and of the floor.
 
-use super::{Sizes, customs, definition, lists, server::Program, tenants, writes};
+use super::{
+    Sizes, customs, definition, deletion, leases, lists, server::Program, tenants, writes,
+};
 use crate::figures::Figures;
 use crate::report::{Unit, grouped, table, text};
 
@@ -66,6 +68,15 @@ impl Results {
         self.operations(&objects, &customs::OPERATIONS);
         self.checks(sizes);
         self.discovery(sizes);
+        let leases = format!(
+            "Leases of {} holders in one tenant, renewed {} times each, 64 at once, the middle one \
+             of {} rounds",
+            grouped(sizes.leases.holders),
+            sizes.leases.renewals,
+            sizes.leases.rounds
+        );
+        self.operations(&leases, &leases::OPERATIONS);
+        self.deletion(sizes);
     }
 
     /// Insula, and the floor where it was measured.
@@ -339,6 +350,41 @@ impl Results {
                 "p99",
                 "max",
                 "definitions created each second",
+            ],
+            rows.collect(),
+        );
+    }
+
+    fn deletion(&self, sizes: &Sizes) {
+        const CELLS: [Cell; 6] = [
+            ("gone", Unit::Time),
+            ("cpu", Unit::Time),
+            ("before", Unit::Bytes),
+            ("there", Unit::Bytes),
+            ("after", Unit::Bytes),
+            ("kept", Unit::Ratio),
+        ];
+        let rows = deletion::DELETED.iter().filter_map(|what| {
+            self.insula.get(&format!("{what} gone"))?;
+            Some(row(&[what], &self.insula, what, &CELLS))
+        });
+        let title = format!(
+            "Deleted until nothing is left: a namespace and a tenant with {} objects, and {} \
+             tenants with {} each",
+            grouped(sizes.deletion.objects),
+            grouped(sizes.deletion.tenants),
+            deletion::SMALL
+        );
+        print(
+            &title,
+            &[
+                "what",
+                "gone after",
+                "CPU of the server",
+                "memory before they came",
+                "while they were there",
+                "when they were gone",
+                "after / before",
             ],
             rows.collect(),
         );

@@ -124,6 +124,28 @@ const TARGETS: &[Target] = &[
         MILLI,
     )
     .of(Part::Discovery),
+    Target::call("lease update", "lease update cpu", 150.0 * MICRO).of(Part::Leases),
+    Target::call(
+        "a namespace with 10,000 objects, deleted",
+        "full namespace gone",
+        20.0,
+    )
+    .of(Part::Deletion),
+    Target::call(
+        "a tenant with 10,000 objects, deleted",
+        "full tenant gone",
+        30.0,
+    )
+    .of(Part::Deletion),
+    Target::call("1,000 small tenants, deleted", "small tenants gone", 30.0).of(Part::Deletion),
+    Target {
+        what: "memory after that, beside memory before they came",
+        figure: "small tenants kept",
+        part: Part::Deletion,
+        bound: Bound::AtMost(1.1),
+        unit: Unit::Ratio,
+        other: None,
+    },
 ];
 
 pub fn print(insula: &Figures, floor: &Figures, sizes: &Sizes) {

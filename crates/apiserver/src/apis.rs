@@ -260,6 +260,26 @@ impl Registry {
         aside(|| self.read_apis(space, &life))
     }
 
+    /// The kind that objects of a space call so, if it is served there.
+    pub fn of_kind(&self, space: &Space, group: &str, version: &str, kind: &str) -> Option<Served> {
+        match kinds().of_kind(group, version, kind) {
+            Some(id) if kinds().get(id).system_only && !space.is_system() => None,
+            Some(id) => Some(id.into()),
+            None => self.apis(space)?.of_kind(group, version, kind),
+        }
+    }
+
+    /// The kind of what a space keeps there, as it is stored, if it is served.
+    pub fn kept(&self, space: &Space, mark: Shelfmark<'_>) -> Option<Served> {
+        match mark {
+            Shelfmark::BuiltIn(id) => Some(id.into()),
+            Shelfmark::Custom { group, resource } => {
+                let apis = self.apis(space)?;
+                apis.offer(group, resource).map(Offer::storage)
+            }
+        }
+    }
+
     fn read_apis(&self, space: &Space, life: &Arc<Life>) -> Option<Arc<Apis>> {
         let mut held = life.apis.write().unwrap_or_else(PoisonError::into_inner);
         // Read before the definitions are: what happens in between is read again.
@@ -306,8 +326,12 @@ impl Cache {
                 space.is_system() && (is_published(&event.object) || was.is_some_and(is_published));
             if shared {
                 self.all_serve_anew(revision);
+                let withdrawn = gone || !is_published(&event.object);
+                let withdrawn = event.object.uid().filter(|_| withdrawn);
+                self.kinship().all_serve_anew(withdrawn);
             } else if let Some(life) = self.life(space) {
                 life.serve_anew(revision);
+                self.kinship().serve_anew(space);
             }
             let Some((resource, group)) = event.object.name().split_once('.') else {
                 continue;

@@ -7,11 +7,17 @@
 mod collection;
 mod entry;
 mod feed;
+mod kinship;
+mod letter;
 mod life;
 mod pool;
+mod tally;
 mod text;
+mod ties;
+mod touched;
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -23,10 +29,15 @@ use tokio::sync::Notify;
 pub use collection::{Change, Collection, Cursor, Event, Lost, Snapshot, frame};
 pub use entry::{Stored, with_revision, without_revision};
 pub use feed::{Feed, load};
+pub use kinship::{Hold, Kinship, Node};
 pub use life::Life;
 pub use pool::Pool;
+pub use tally::Tally;
+pub use ties::{Reference, Ties};
+pub use touched::{Place, Touched};
 
 use crate::served::{Shelfmark, Shelved};
+use crate::tenants::Furniture;
 
 /// All collections of all spaces.
 #[derive(Debug)]
@@ -35,17 +46,25 @@ pub struct Cache {
     shelves: Vec<Arc<Shelf>>,
     /// Those of kinds that users define: by group and plural.
     customs: RwLock<HashMap<Box<str>, Group>>,
-    /// What large objects of many spaces have in common.
+    /// What objects of many spaces have in common.
     pool: Arc<Pool>,
+    /// What every space has.
+    furniture: Furniture,
     /// The revision at which a collection of such a kind was last given up.
     cleared: AtomicU64,
     /// Everything that happened after it is told to watchers.
     start: Revision,
+    /// Who depends on whom.
+    kinship: Kinship,
     /// The spaces that there are.
     lives: RwLock<HashMap<Space, Arc<Life>>>,
     /// The spaces whose policies are in memory, so that those that nobody asks are found
     /// without a look at all.
     compiled: Mutex<Vec<Weak<Life>>>,
+    /// When a write last needed more of what a tenant may have, by tenant: see
+    /// [`quota`](crate::quota).
+    fences: RwLock<HashMap<TenantName, Revision>>,
+    touched: Touched,
     applied: AtomicU64,
     advanced: Notify,
     progress_wanted: Notify,
@@ -69,7 +88,9 @@ struct Shelf {
 pub struct Panorama {
     /// The objects in the order of spaces and keys.
     pub objects: Vec<(Space, Arc<Stored>)>,
-    /// Where changes to them begin in the log of all.
+    /// What happens in every space, as [`Cache::log_of_all`] has it.
+    pub log: Arc<Collection>,
+    /// Where changes to them begin in that log.
     pub cursor: Cursor,
     /// The revision of the last change.
     pub last: Revision,
@@ -86,10 +107,14 @@ impl Cache {
             shelves: kinds().iter().map(|_| Shelf::new(at)).collect(),
             customs: RwLock::default(),
             pool: Arc::default(),
+            furniture: Furniture::new(),
             cleared: AtomicU64::new(0),
             start: at,
+            kinship: Kinship::default(),
             lives: RwLock::default(),
             compiled: Mutex::default(),
+            fences: RwLock::default(),
+            touched: Touched::default(),
             applied: AtomicU64::new(at.get()),
             advanced: Notify::new(),
             progress_wanted: Notify::new(),
@@ -137,6 +162,7 @@ impl Cache {
             version.is_multiple_of(2) && shelf.version.load(Ordering::Acquire) == version;
         untouched.then_some(Panorama {
             objects,
+            log: Arc::clone(&shelf.everywhere),
             cursor,
             last,
         })
@@ -150,6 +176,11 @@ impl Cache {
     /// What happens to objects of a kind in every space: a log without objects.
     pub fn log_of_all(&self, kind: impl Shelved) -> Arc<Collection> {
         Arc::clone(&self.shelf(kind.shelfmark()).everywhere)
+    }
+
+    /// Who depends on whom, in every space.
+    pub const fn kinship(&self) -> &Kinship {
+        &self.kinship
     }
 
     /// Everything up to this revision is in it.
@@ -240,8 +271,10 @@ impl Cache {
         if shelves
             .get(resource)
             .is_some_and(|shelf| shelf.clear(space))
+            && let Some(shelf) = shelves.remove(resource)
         {
-            shelves.remove(resource);
+            // Who watches all spaces reads a log that is written no more, and begins again.
+            shelf.everywhere.close();
         }
         if shelves.is_empty() {
             customs.remove(group);
@@ -265,6 +298,25 @@ impl Cache {
             Space::System => Revision::ZERO,
             Space::Tenant(_) => self.life(space).map_or(Revision::ZERO, |life| life.birth),
         }
+    }
+
+    /// The revision of a tenant's fence, if it has one.
+    pub fn fence(&self, tenant: &TenantName) -> Option<Revision> {
+        let fences = self.fences.read().unwrap_or_else(PoisonError::into_inner);
+        fences.get(tenant).copied()
+    }
+
+    fn move_fence(&self, tenant: TenantName, to: Option<Revision>) {
+        let mut fences = self.fences.write().unwrap_or_else(PoisonError::into_inner);
+        match to {
+            Some(revision) => fences.insert(tenant, revision),
+            None => fences.remove(&tenant),
+        };
+    }
+
+    /// Where something changed that is limited.
+    pub const fn touched(&self) -> &Touched {
+        &self.touched
     }
 
     /// The space, if there is such a tenant.
@@ -323,6 +375,7 @@ impl Cache {
             return;
         };
         let space = Space::Tenant(tenant);
+        self.kinship.close(&space);
         for shelf in &self.shelves {
             shelf.clear(&space);
         }
@@ -333,6 +386,14 @@ impl Cache {
         if let Some(life) = lives.remove(&space) {
             life.end();
         }
+        give_back(&mut lives);
+    }
+}
+
+/// Most of what was there is gone: so is the room for it.
+fn give_back<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
+    if map.capacity() > 1024 && map.len() < map.capacity() / 4 {
+        map.shrink_to_fit();
     }
 }
 
@@ -356,6 +417,7 @@ impl Shelf {
         if let Some(collection) = spaces.remove(space) {
             collection.close();
         }
+        give_back(&mut spaces);
         spaces.is_empty()
     }
 

@@ -4,6 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use insula_core::Space;
+use insula_ownership::managers::agent;
 
 use crate::limit::{Seat, Shares, Work};
 use crate::status::Result;
@@ -23,6 +24,7 @@ struct Noted {
     annotations: Vec<(String, String)>,
     manager: Option<String>,
     validation: Option<String>,
+    agent: String,
 }
 
 /// The seat of a request, and where to get another.
@@ -84,6 +86,19 @@ impl Errand {
     pub fn said(&self) -> (Option<String>, Option<String>) {
         let noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         (noted.manager.clone(), noted.validation.clone())
+    }
+
+    /// The program of the caller calls itself so.
+    pub fn came_by(&self, agent: &str) {
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        agent.clone_into(&mut noted.agent);
+    }
+
+    /// Who owns the fields that the caller sets: whom it says, or else its program.
+    pub fn manager(&self) -> String {
+        let noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = noted.manager.clone().filter(|name| !name.is_empty());
+        named.unwrap_or_else(|| agent::name(&noted.agent))
     }
 
     /// Takes a seat for the work, which is given back with this value.

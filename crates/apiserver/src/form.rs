@@ -118,7 +118,8 @@ impl Custom {
         version_of(tree) == Some(self.version().kind.version.as_str())
     }
 
-    fn converts_by_webhook(&self) -> bool {
+    /// Whether only a webhook knows what its objects are in another version.
+    pub fn converts_by_webhook(&self) -> bool {
         let conversion = &self.defined().definition().conversion;
         matches!(conversion, Conversion::Webhook { .. })
     }

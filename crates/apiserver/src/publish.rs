@@ -46,6 +46,14 @@ pub fn find(registry: &Registry, address: &Address) -> Option<Arc<Stored>> {
     Some(shown(&published, &address.space))
 }
 
+impl Registry {
+    /// The object that is seen at an address, as the cache has it: what is stored there, what
+    /// every space has there, or what the system publishes.
+    pub fn seen(&self, address: &Address) -> Option<Arc<Stored>> {
+        self.cached(address).or_else(|| find(self, address))
+    }
+}
+
 /// The definitions that a tenant sees, as they were right after `revision`, in key order.
 pub fn at(cache: &Cache, space: &Space, revision: Revision) -> Result<Vec<Arc<Stored>>, Lost> {
     let system = cache.collection(apis::definitions(), &Space::System);

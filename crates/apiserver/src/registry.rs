@@ -12,6 +12,7 @@ use crate::apis::Definitions;
 use crate::built_in;
 use crate::cache::{Cache, Collection, Life, Stored};
 use crate::egress::Egress;
+use crate::quota::turns::Turnstiles;
 use crate::served::{Served, Shelved};
 use crate::status::{Refusal, Result};
 use crate::token::Tokens;
@@ -25,6 +26,8 @@ pub struct Registry {
     closing: Closing,
     definitions: Definitions,
     egress: Egress,
+    root_ca: Option<Arc<str>>,
+    turns: Turnstiles,
     /// The revision of the last change that went through here.
     committed: AtomicU64,
 }
@@ -102,6 +105,7 @@ impl Registry {
         layout: Layout,
         secret: &[u8],
         egress: Egress,
+        root_ca: Option<&str>,
     ) -> Self {
         Self {
             store,
@@ -111,6 +115,8 @@ impl Registry {
             closing: Closing::default(),
             definitions: Definitions::default(),
             egress,
+            root_ca: root_ca.map(Arc::from),
+            turns: Turnstiles::default(),
             committed: AtomicU64::new(0),
         }
     }
@@ -149,6 +155,16 @@ impl Registry {
     /// Calls webhooks.
     pub const fn egress(&self) -> &Egress {
         &self.egress
+    }
+
+    /// What the server's certificate is verified with, in PEM: every namespace is told.
+    pub fn root_ca(&self) -> Option<&str> {
+        self.root_ca.as_deref()
+    }
+
+    /// Turns at what only one can change at a time.
+    pub const fn turns(&self) -> &Turnstiles {
+        &self.turns
     }
 
     /// How keys are made.

@@ -236,10 +236,7 @@ where
         let payer = &granted.principal().home;
         toil::in_turn(&app.shares, payer, || custom.make_ready()).await?;
     }
-    let accepted = match granted.path().kind.custom().is_some() {
-        true => negotiate::accepted_custom(&parts.headers, query)?,
-        false => negotiate::accepted(&parts.headers, query)?,
-    };
+    let accepted = negotiate::accepted(&parts.headers, query, granted.path().asked())?;
     if granted.path().verb.reads() {
         return take_turns(app, granted, query, accepted).await;
     }
@@ -257,6 +254,7 @@ where
     let work = Work::of(&app.registry, granted, query);
     let errand = granted.errand();
     errand.asked(query.get("fieldManager"), query.get("fieldValidation"));
+    errand.came_by(negotiate::agent(&parts.headers));
     errand.sit(&app.shares, payer, work).await?;
     let written = write(app, granted, parts, query, accepted, record, body).await;
     errand.stand_up().await;
@@ -458,15 +456,20 @@ async fn write(
                 let errand = Some(granted.errand());
                 form::prepare(registry, errand, &path.kind, object).await?;
             }
+            let code = match deleted.accepted {
+                true => StatusCode::ACCEPTED,
+                false => StatusCode::OK,
+            };
             let body = deleted_body(&view, path, deleted)?;
-            Ok(Answer::new(StatusCode::OK, body)
-                .of(accepted)
-                .warned(warnings))
+            Ok(Answer::new(code, body).of(accepted).warned(warnings))
         }
         _ => {
-            let listing = write::delete_collection(registry, granted, query, &sent, &view).await?;
+            let emptied = write::delete_collection(registry, granted, query, &sent, &view).await?;
+            let listing = emptied.listing;
             let body = view.list(listing.objects, &listing.meta)?;
-            Ok(Answer::new(StatusCode::OK, body).of(accepted))
+            Ok(Answer::new(StatusCode::OK, body)
+                .of(accepted)
+                .warned(emptied.warnings))
         }
     }
 }

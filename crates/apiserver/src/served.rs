@@ -75,6 +75,14 @@ impl Served {
         }
     }
 
+    /// How its objects are merged.
+    pub fn merges(&self) -> insula_ownership::Schema {
+        match self {
+            Self::BuiltIn(id) => insula_ownership::Schema::built_in(kinds().get(*id).type_id()),
+            Self::Custom(custom) => custom.defined.merges(custom.version).clone(),
+        }
+    }
+
     /// Whether it is this one of the table.
     pub fn is(&self, id: KindId) -> bool {
         self.id() == Some(id)

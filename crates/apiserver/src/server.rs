@@ -54,6 +54,8 @@ pub struct Options {
     pub limits: Limits,
     /// Where webhooks may be.
     pub egress: egress::Settings,
+    /// What the server's certificate is verified with, in PEM, to be told to every namespace.
+    pub root_ca: Option<String>,
 }
 
 /// A server that is ready to be told to serve.
@@ -94,7 +96,14 @@ impl Server {
         options.listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(options.listener)?;
         let egress = Egress::new(options.egress, listener.local_addr()?);
-        let registry = Registry::new(store, cache, options.layout, &options.secret, egress);
+        let registry = Registry::new(
+            store,
+            cache,
+            options.layout,
+            &options.secret,
+            egress,
+            options.root_ca.as_deref(),
+        );
         let documents = Documents::new(listener.local_addr()?.to_string());
         let accounts = options.accounts.map(Arc::new);
         let app = App {

@@ -4,6 +4,7 @@ mod claims;
 mod issuer;
 mod published;
 mod request;
+mod uses;
 mod verify;
 
 pub use insula_access::jwt::NotASigningKey;
@@ -13,6 +14,7 @@ pub use self::claims::{Account, Bound};
 pub use self::issuer::Issuer;
 pub use self::published::{configuration, keys};
 pub use self::request::request;
+pub use self::uses::{LAST_USED, Use, Uses, day};
 pub use self::verify::{Doubt, Holder, Unbelieved, Verifier};
 use crate::registry::{Address, Registry, core_kind, is_terminating};
 

@@ -137,11 +137,11 @@ impl Refusal {
         Self::new(409, "AlreadyExists", message).about(kind, name, &kind.resource)
     }
 
-    /// The same, of an object that is on its way.
-    #[must_use]
-    pub fn while_deleted(mut self) -> Self {
-        self.message.insert_str(0, "object is being deleted: ");
-        self
+    /// The name is taken by what is on its way out.
+    pub fn still_exists(kind: &Kind, name: &str) -> Self {
+        let mut refusal = Self::already_exists(kind, name);
+        refusal.message.insert_str(0, "object is being deleted: ");
+        refusal
     }
 
     /// No free name was found for a `generateName`.
@@ -172,6 +172,19 @@ impl Refusal {
         let called = format!("{}/{subresource}", kind.resource);
         let message = format!("Operation cannot be fulfilled on {called} \"{name}\": {why}");
         Self::new(409, "Conflict", message).about(kind, name, &called)
+    }
+
+    /// Others own what somebody wants to set.
+    pub fn apply_conflict(message: String, causes: Vec<(String, String)>) -> Self {
+        let mut refusal = Self::new(409, "Conflict", message);
+        for (message, field) in causes {
+            refusal.add_cause(json!({
+                "reason": "FieldManagerConflict",
+                "message": message,
+                "field": field,
+            }));
+        }
+        refusal
     }
 
     /// A precondition of a deletion does not hold.

@@ -20,6 +20,67 @@ pub const ADMIN_ROLE: &str = "admin-role";
 /// What gives it to the user `admin`.
 pub const ADMIN_BINDING: &str = "admin-role-binding";
 
+/// The service account that every namespace has.
+pub const DEFAULT_ACCOUNT: &str = "default";
+
+/// The config map that tells every namespace what the server's certificate is verified with.
+pub const ROOT_CA: &str = "kube-root-ca.crt";
+
+/// Where that says it.
+pub const ROOT_CA_KEY: &str = "ca.crt";
+
+/// The annotation that says what it is for.
+pub const DESCRIPTION: &str = "kubernetes.io/description";
+
+const ROOT_CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the \
+    kube-apiserver when using internal endpoints such as the internal service IP or \
+    kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes \
+    clusters.";
+
+/// What every space has, which is why it is kept as [letters](crate::cache::Stored::letter).
+#[derive(Debug)]
+pub struct Furniture {
+    namespaces: KindId,
+    accounts: KindId,
+    maps: KindId,
+    roles: KindId,
+    bindings: KindId,
+}
+
+impl Furniture {
+    /// By the kinds that it is of.
+    pub fn new() -> Self {
+        Self {
+            namespaces: core_kind("namespaces"),
+            accounts: core_kind("serviceaccounts"),
+            maps: core_kind("configmaps"),
+            roles: rbac_kind("clusterroles"),
+            bindings: rbac_kind("clusterrolebindings"),
+        }
+    }
+
+    /// Whether an object of this kind at `namespace/name` or `name` is a part of it.
+    pub fn has(&self, kind: KindId, key: &str) -> bool {
+        let name = || key.split_once('/').map(|(_, name)| name);
+        if kind == self.maps {
+            name() == Some(ROOT_CA)
+        } else if kind == self.accounts {
+            name() == Some(DEFAULT_ACCOUNT)
+        } else if kind == self.namespaces {
+            NAMESPACES.contains(&key)
+        } else {
+            (kind == self.roles && key == ADMIN_ROLE)
+                || (kind == self.bindings && key == ADMIN_BINDING)
+        }
+    }
+}
+
+impl Default for Furniture {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// A system namespace must not have the name of a tenant, or their keys would meet.
 pub fn keep_apart_from_tenants(
     registry: &Registry,
@@ -85,11 +146,8 @@ pub fn furnish(
         ("clusterroles", ADMIN_ROLE, everything),
         ("clusterrolebindings", ADMIN_BINDING, to_admin),
     ] {
-        let kind = kinds()
-            .find(RBAC, "v1", resource)
-            .expect("it is in the table");
         let address = Address {
-            kind: kind.into(),
+            kind: rbac_kind(resource).into(),
             space: space.clone(),
             namespace: None,
             name: name.to_owned(),
@@ -100,6 +158,11 @@ pub fn furnish(
 }
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+
+fn rbac_kind(resource: &str) -> KindId {
+    let found = kinds().find(RBAC, "v1", resource);
+    found.expect("it is in the table")
+}
 
 /// Puts a namespace with what belongs in it.
 pub fn put_namespace(
@@ -114,20 +177,49 @@ pub fn put_namespace(
     furnish_namespace(registry, transaction, &address, now)
 }
 
-/// Puts what belongs in a new namespace: its default service account.
+/// Puts what belongs in a new namespace: its default service account, and what the server's
+/// certificate is verified with.
 pub fn furnish_namespace(
     registry: &Registry,
     transaction: Transaction,
     namespace: &Address,
     now: &str,
 ) -> Transaction {
-    let address = Address {
-        kind: core_kind("serviceaccounts").into(),
-        space: namespace.space.clone(),
-        namespace: Some(namespace.name.clone()),
-        name: "default".to_owned(),
-    };
-    put(registry, transaction, &address, json!({}), now)
+    let (space, name) = (&namespace.space, &namespace.name);
+    let account = default_account(space, name);
+    let transaction = put(registry, transaction, &account, json!({}), now);
+    match root_ca_map(registry) {
+        None => transaction,
+        Some(map) => put(registry, transaction, &root_ca(space, name), map, now),
+    }
+}
+
+/// Where the default service account of a namespace is.
+pub fn default_account(space: &Space, namespace: &str) -> Address {
+    inside("serviceaccounts", space, namespace, DEFAULT_ACCOUNT)
+}
+
+/// Where it is said what the server's certificate is verified with.
+pub fn root_ca(space: &Space, namespace: &str) -> Address {
+    inside("configmaps", space, namespace, ROOT_CA)
+}
+
+fn inside(resource: &str, space: &Space, namespace: &str, name: &str) -> Address {
+    Address {
+        kind: core_kind(resource).into(),
+        space: space.clone(),
+        namespace: Some(namespace.to_owned()),
+        name: name.to_owned(),
+    }
+}
+
+/// The config map that says it, but for its name.
+pub fn root_ca_map(registry: &Registry) -> Option<Value> {
+    let ca = registry.root_ca()?;
+    Some(json!({
+        "metadata": {"annotations": {DESCRIPTION: ROOT_CA_DESCRIPTION}},
+        "data": {ROOT_CA_KEY: ca},
+    }))
 }
 
 /// Puts an object of the server's own making.
@@ -150,12 +242,14 @@ fn made(address: &Address, object: Value, now: &str) -> bytes::Bytes {
         _ => Object::new(),
     };
     let uid = Uuid::new_v4().to_string();
-    let mut metadata = json!({
-        "name": address.name,
-        "selfLink": address.self_link(),
-        "uid": uid,
-        "creationTimestamp": now,
-    });
+    let mut metadata = match object.remove("metadata") {
+        Some(given @ Value::Object(_)) => given,
+        _ => json!({}),
+    };
+    metadata["name"] = address.name.as_str().into();
+    metadata["selfLink"] = address.self_link().into();
+    metadata["uid"] = uid.as_str().into();
+    metadata["creationTimestamp"] = now.into();
     if let Some(namespace) = &address.namespace {
         metadata["namespace"] = namespace.as_str().into();
     }
@@ -174,10 +268,7 @@ fn made(address: &Address, object: Value, now: &str) -> bytes::Bytes {
     encoded(kind, &object)
 }
 
-/// What the system space has from the start: its namespaces and the `system` tenant.
-///
-/// It is put whole when the store is new, and what was taken away since is not brought
-/// back by a restart, except what cannot be taken away.
+/// What the system space always has: its namespaces and the `system` tenant.
 pub async fn bootstrap(registry: &Registry, now: &str) -> Result<()> {
     let mut wanted: Vec<Address> = NAMESPACES
         .iter()

@@ -66,11 +66,14 @@ async fn run_server(
         prepared.url,
         prepared.kubeconfig.display()
     );
+    let loops = insula_controllers::Settings {
+        event_ttl: prepared.event_ttl,
+    };
     let (options, ca) = options(prepared)?;
     let server = Server::start(store, options).await.map_err(cannot_serve)?;
     // The one line on stdout, which says that it serves. Whoever started it may be gone.
     let announce = || drop(output::print(&ready));
-    let served = insula_controllers::serve(server, ca, announce, stop.told()).await;
+    let served = insula_controllers::serve(server, ca, loops, announce, stop.told()).await;
     served.map_err(cannot_serve)
 }
 
@@ -91,6 +94,7 @@ fn options(prepared: Prepared) -> Result<(Options, Arc<Authority>), Failure> {
         audit: prepared.audit,
         limits: Limits::default(),
         egress: prepared.egress,
+        root_ca: Some(prepared.root_ca),
     };
     Ok((options, prepared.ca))
 }

@@ -1,20 +1,24 @@
 //! What begins work, in every space.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::select_all;
 use insula_apiserver::Registry;
 use insula_apiserver::cache::{Change, Collection, Cursor, Event, Stored};
 use insula_apiserver::registry::is_terminating;
+use insula_apiserver::tenants::{DEFAULT_ACCOUNT, ROOT_CA};
 use insula_core::Space;
 use memchr::memmem;
 
+use crate::furniture::{self, Glance};
 use crate::queue::{Item, Task};
-use crate::{aggregation, tokens};
+use crate::{aggregation, quotas, tokens};
 
 /// The logs over all spaces of the kinds that work begins with.
 pub struct Follow {
     registry: Arc<Registry>,
+    glance: Glance,
     logs: Vec<Log>,
 }
 
@@ -24,6 +28,10 @@ struct Log {
     /// Where it is read on; `None` if every object is to be looked at first.
     cursor: Option<Cursor>,
 }
+
+/// How long changes of config maps gather before they are looked at: there are many, and
+/// hardly any of them matters.
+const GATHER: Duration = Duration::from_millis(25);
 
 /// How many events are looked at, at once.
 const BATCH: usize = 1024;
@@ -37,19 +45,36 @@ impl Follow {
             cursor: None,
         };
         let logs = Task::ALL.map(log).into();
-        Self { registry, logs }
+        quotas::note_all(&registry);
+        Self {
+            glance: Glance::new(&registry),
+            registry,
+            logs,
+        }
     }
 
     /// What there is to do since it was last asked. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Vec<Item> {
         loop {
-            let logs: Vec<_> = self.logs.iter().map(|log| Arc::clone(&log.log)).collect();
+            let logs = self.logs.iter().map(|log| (log.task, Arc::clone(&log.log)));
+            let logs: Vec<_> = logs.collect();
             // Asked for before the logs are read, so that nothing is missed in between.
-            let changed = logs.iter().map(|log| Box::pin(log.changed().notified()));
-            let changed = select_all(changed);
-            let mut items = Vec::new();
+            let touched = Arc::clone(&self.registry);
+            let touched = touched.cache().touched();
+            let changed = logs.iter().map(|(task, log)| (Some(*task), log.changed()));
+            let changed = changed.chain([(None, touched.changed())]);
+            let changed = select_all(changed.map(|(task, told)| {
+                let told = told.notified();
+                Box::pin(async move {
+                    told.await;
+                    if task == Some(Task::RootCa) {
+                        tokio::time::sleep(GATHER).await;
+                    }
+                })
+            }));
+            let mut items: Vec<Item> = touched.tell().into_iter().map(Item::at).collect();
             for log in &mut self.logs {
-                log.read(&self.registry, &mut items);
+                log.read(&self.registry, &self.glance, &mut items);
             }
             if !items.is_empty() {
                 return items;
@@ -60,7 +85,7 @@ impl Follow {
 }
 
 impl Log {
-    fn read(&mut self, registry: &Registry, items: &mut Vec<Item>) {
+    fn read(&mut self, registry: &Registry, glance: &Glance, items: &mut Vec<Item>) {
         while let Some(cursor) = &mut self.cursor {
             let mut events = Vec::new();
             if self.log.read_on(cursor, BATCH, &mut events).is_err() {
@@ -72,7 +97,7 @@ impl Log {
                 return;
             }
             for event in events {
-                if is_told(self.task, &event) {
+                if is_told(self.task, &event, glance) {
                     items.extend(item(self.task, space_of(&event.object), &event.object));
                 }
             }
@@ -80,6 +105,10 @@ impl Log {
         // First the place in the log, then the objects: what changes in between is looked
         // at twice, and nothing is left out.
         self.cursor = Some(self.log.snapshot("", None).cursor);
+        if let Task::DefaultAccount | Task::RootCa = self.task {
+            items.extend(missing(self.task, registry, glance));
+            return;
+        }
         let task = looked_at(self.task);
         for (space, collection) in registry.cache().everywhere(task.kind()) {
             for object in collection.snapshot("", None).objects {
@@ -100,11 +129,43 @@ const fn looked_at(task: Task) -> Task {
     }
 }
 
+/// What namespaces do not have that every one has.
+fn missing(task: Task, registry: &Registry, glance: &Glance) -> Vec<Item> {
+    let mut items = Vec::new();
+    for (space, namespaces) in registry.cache().everywhere(Task::Namespace.kind()) {
+        for namespace in namespaces.snapshot("", None).objects {
+            let name = namespace.name();
+            let (has, of) = match task {
+                Task::RootCa => (glance.has(registry, &space, name), ROOT_CA),
+                _ => (
+                    furniture::has_account(registry, &space, name),
+                    DEFAULT_ACCOUNT,
+                ),
+            };
+            if !has {
+                items.push(Item {
+                    task,
+                    space: space.clone(),
+                    key: format!("{name}/{of}").into(),
+                });
+            }
+        }
+    }
+    items
+}
+
 /// Whether there may be something to do since this happened.
-fn is_told(task: Task, event: &Event) -> bool {
+fn is_told(task: Task, event: &Event, glance: &Glance) -> bool {
     let gone = event.change == Change::Deleted;
     match task {
         Task::Account => gone,
+        // One that is gone may be on its account's list.
+        Task::TokenSecret => concerns(task, &event.object),
+        Task::DefaultAccount => gone && furniture::is_account(&event.object),
+        // Nearly all of it comes about with its namespace, and is right.
+        Task::RootCa => {
+            furniture::is_root_ca(&event.object) && (gone || !glance.is_right(&event.object))
+        }
         // Whatever happens to one role may concern another.
         // So may what happens to one definition, of the same group.
         Task::Roles | Task::Definition => true,

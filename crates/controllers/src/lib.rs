@@ -5,7 +5,9 @@
 //! [certificates](mod@certificates) are signed. [Volumes](mod@protection) that nothing uses
 //! any more are let go. Secrets that ask for the [token](mod@tokens) of a service account
 //! get it, and go with the account. Roles that are [made of others](mod@aggregation) show
-//! what they are made of.
+//! what they are made of. What is owned goes [with its owners](mod@garbage). What
+//! [every namespace has](mod@furniture) comes back. Old [events](mod@events) go.
+//! [Quotas](mod@quotas) say what there is.
 //!
 //! One task follows the logs over all spaces of the few kinds that begin such work; there
 //! is no task, no watch and no memory for a tenant in which nothing is to be done, and when
@@ -22,10 +24,14 @@ pub mod aggregation;
 pub mod certificates;
 mod conditions;
 pub mod definitions;
+pub mod events;
 mod follow;
+pub mod furniture;
+pub mod garbage;
 pub mod namespace;
 pub mod protection;
 mod queue;
+pub mod quotas;
 pub mod tenant;
 mod terminate;
 pub mod tokens;
@@ -45,7 +51,9 @@ use tokio::sync::oneshot;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::events::Expiry;
 use crate::follow::Follow;
+use crate::garbage::Collector;
 use crate::queue::{Item, Queue, Task};
 use crate::tokens::Keeper;
 
@@ -55,6 +63,23 @@ pub struct Controllers {
     registry: Arc<Registry>,
     authority: Arc<Authority>,
     accounts: Option<Arc<Accounts>>,
+    settings: Settings,
+}
+
+/// What the loops can be told.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How long an event stays that nobody writes; zero is for ever.
+    pub event_ttl: Duration,
+}
+
+impl Default for Settings {
+    /// As in Kubernetes: an hour.
+    fn default() -> Self {
+        Self {
+            event_ttl: Duration::from_secs(3600),
+        }
+    }
 }
 
 /// What is to be done about an item after it was worked on.
@@ -107,17 +132,29 @@ impl Controllers {
         registry: Arc<Registry>,
         authority: Arc<Authority>,
         accounts: Option<Arc<Accounts>>,
+        settings: Settings,
     ) -> Self {
         Self {
             registry,
             authority,
             accounts,
+            settings,
         }
     }
 
     /// Runs until `stop` is done. Everything that it began has ended then; what was not
     /// finished goes on at the next start.
     pub async fn run(self, stop: impl Future<Output = ()>) {
+        let collector = Collector::new(Arc::clone(&self.registry));
+        let (end, ended) = oneshot::channel::<()>();
+        let tend = async {
+            self.tend(stop).await;
+            drop(end);
+        };
+        tokio::join!(tend, collector.run(async { drop(ended.await) }));
+    }
+
+    async fn tend(self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
         let mut follow = Follow::new(Arc::clone(&self.registry));
         let mut queue = Queue::default();
@@ -125,6 +162,14 @@ impl Controllers {
         let mut items: HashMap<Id, Item> = HashMap::new();
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut beside = JoinSet::new();
+        if let Some(expiry) = self.expiry() {
+            beside.spawn(expiry.run());
+        }
+        if let Some(accounts) = &self.accounts {
+            let (registry, accounts) = (Arc::clone(&self.registry), Arc::clone(accounts));
+            beside.spawn(tokens::mark_uses(registry, accounts));
+        }
         loop {
             while workers.len() < WORKERS
                 && let Some(item) = queue.take()
@@ -151,6 +196,16 @@ impl Controllers {
             }
         }
         workers.shutdown().await;
+        beside.shutdown().await;
+    }
+
+    /// What removes old events, if they are to go at all.
+    fn expiry(&self) -> Option<Expiry> {
+        let after = self.settings.event_ttl;
+        (!after.is_zero()).then(|| Expiry {
+            registry: Arc::clone(&self.registry),
+            after,
+        })
     }
 
     async fn work(&self, item: &Item) -> Next {
@@ -194,9 +249,16 @@ impl Controllers {
                 None => Next::Nothing,
             },
             Task::Roles => Next::rest_if(aggregation::show(registry, &item.space).await?),
+            Task::DefaultAccount => {
+                Next::rest_if(furniture::bring_account(registry, &address()).await?)
+            }
+            Task::RootCa => Next::rest_if(furniture::bring_root_ca(registry, &address()).await?),
             Task::Definition => {
                 let finished = definitions::tend(registry, &address()).await?;
                 Next::wait_unless(finished, seen)
+            }
+            Task::Quotas | Task::Usage => {
+                Next::rest_if(quotas::tend(registry, &item.place()).await?)
             }
         })
     }
@@ -206,7 +268,10 @@ impl Controllers {
         Some(Keeper {
             registry: &self.registry,
             issuer: &accounts.issuer,
-            ca: self.authority.certificate_pem(),
+            ca: self
+                .registry
+                .root_ca()
+                .unwrap_or_else(|| self.authority.certificate_pem()),
         })
     }
 
@@ -229,10 +294,11 @@ impl Controllers {
 pub async fn serve(
     server: Server,
     authority: Arc<Authority>,
+    settings: Settings,
     ready: impl FnOnce(),
     stop: impl Future<Output = ()>,
 ) -> std::result::Result<(), Error> {
-    let controllers = Controllers::new(server.registry(), authority, server.accounts());
+    let controllers = Controllers::new(server.registry(), authority, server.accounts(), settings);
     let (begin, begun) = oneshot::channel();
     let (end, ended) = oneshot::channel::<()>();
     let mut loops = JoinSet::new();

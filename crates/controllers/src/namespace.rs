@@ -9,7 +9,9 @@ use insula_apiserver::Registry;
 use insula_apiserver::registry::{core_kind, is_terminating, namespace_address};
 use insula_apiserver::served::Served;
 use insula_apiserver::status::Result;
+use insula_apiserver::tenants;
 use insula_core::Space;
+use insula_kinds::time;
 
 use crate::conditions;
 use crate::terminate::{Extent, finalize, finalizers, kinds_in, uid};
@@ -41,13 +43,13 @@ pub async fn terminate(registry: &Registry, space: &Space, name: &str) -> Result
     if left.is_nothing() {
         left = extent.empty(&content(&extent)).await?;
     }
-    let held = finalizers(&tree, "spec").any(|finalizer| finalizer != FINALIZER)
-        || finalizers(&tree, "metadata").next().is_some();
-    if held || !left.is_nothing() {
-        conditions::write(registry, &address, uid, &conditions::of_namespace(&left)).await?;
-    }
+    conditions::write(registry, &address, uid, &conditions::of_namespace(&left)).await?;
     if left.is_nothing() {
         finalize(registry, &address, uid, FINALIZER).await?;
+        if space.is_system() {
+            // The server needs some of them, and one of these can be deleted.
+            tenants::bootstrap(registry, &time::now()).await?;
+        }
     }
     Ok(left.is_nothing())
 }

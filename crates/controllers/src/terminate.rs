@@ -13,7 +13,9 @@ use insula_apiserver::cache::Stored;
 use insula_apiserver::registry::{Address, is_terminating};
 use insula_apiserver::served::Served;
 use insula_apiserver::status::Result;
-use insula_apiserver::write::{DeleteOptions, Modified, Modify, modify, remove};
+use insula_apiserver::write::{
+    DeleteOptions, FOREGROUND, Modified, Modify, ORPHAN, Policy, modify, remove,
+};
 use insula_core::{Revision, Space};
 use insula_kinds::{Kind, KindId, Object, Value, kinds};
 use insula_store::{Conflict, Expect, Outcome, Transaction};
@@ -174,7 +176,7 @@ impl Extent<'_> {
     }
 
     async fn mark(&self, doomed: &Doomed) -> Result<Revision> {
-        let options = DeleteOptions::exactly(&doomed.object);
+        let options = DeleteOptions::exactly(&doomed.object).propagating(Policy::Background);
         match remove(self.registry, &doomed.kind, &self.address(doomed), &options).await {
             Ok(Some(deleted)) if !deleted.gone => Ok(deleted.object.revision),
             // Gone, or changed by somebody else: the next round will show.
@@ -220,7 +222,8 @@ async fn latest(writes: Vec<impl Future<Output = Result<Revision>>>) -> Result<R
 }
 
 /// The finalizers that an object waits for. What the control plane itself holds it by is
-/// not among them: pods are gone before volumes go, and content before namespaces.
+/// not among them: pods are gone before volumes go, and content before namespaces. Nor does
+/// it wait for its dependents, which go the same way.
 fn holding(doomed: &Doomed) -> Vec<String> {
     if memmem::find(&doomed.object.body(), br#""finalizers":["#).is_none() {
         return Vec::new();
@@ -228,7 +231,8 @@ fn holding(doomed: &Doomed) -> Vec<String> {
     let tree = doomed.object.tree();
     let kind = &doomed.kind;
     let is_namespace = kind.group.is_empty() && kind.kind == "Namespace";
-    let own = finalizers(&tree, "metadata").filter(|name| !protection::is_ours(name));
+    let is_ours = |name: &str| protection::is_ours(name) || matches!(name, FOREGROUND | ORPHAN);
+    let own = finalizers(&tree, "metadata").filter(|name| !is_ours(name));
     let spec = finalizers(&tree, "spec").filter(|name| is_namespace && *name != "kubernetes");
     own.chain(spec).map(str::to_owned).collect()
 }
@@ -254,7 +258,8 @@ pub async fn finalize(registry: &Registry, address: &Address, of: &str, name: &s
         if uid(&object) == Some(of) {
             let rest = finalizers(&object, "spec").filter(|other| *other != name);
             let rest: Vec<String> = rest.map(str::to_owned).collect();
-            object.insert("spec".to_owned(), json!({"finalizers": rest}));
+            let spec = object.entry("spec").or_insert_with(|| json!({}));
+            spec["finalizers"] = json!(rest);
         }
         Ok(Modified {
             object,

@@ -3,20 +3,27 @@
 //! Who makes a secret of that type and names an account in it gets the account's token, the
 //! CA that the server is known by, and the namespace. What is missing or wrong is put right;
 //! a token that is there is left alone. A secret whose account is not there, or is another
-//! of its name, goes.
+//! of its name, goes; an account that lists a secret which is gone does not list it any more.
+//! A secret says on which day its token was last used, and its space since when that is so.
+
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use insula_apiserver::Registry;
 use insula_apiserver::cache::Stored;
 use insula_apiserver::registry::{Address, core_kind, is_terminating};
-use insula_apiserver::service_account::{Account, Bound, Issuer, KEPT_TOKEN};
+use insula_apiserver::service_account::{
+    Account, Accounts, Bound, Issuer, KEPT_TOKEN, LAST_USED, Use, day,
+};
 use insula_apiserver::status::{Refusal, Result};
 use insula_apiserver::write::{DeleteOptions, Modified, Modify, modify, remove};
+use insula_apiserver::{Registry, expiry};
+use insula_core::Space;
 use insula_kinds::{Object, Value};
 use memchr::memmem;
 use serde_json::json;
 
+use crate::furniture::create;
 use crate::terminate::uid;
 use crate::unless_futile;
 
@@ -45,6 +52,11 @@ const CA: &str = "ca.crt";
 
 /// Where it keeps the namespace.
 const NAMESPACE: &str = "namespace";
+
+/// What says since when it is said when tokens were last used: where it is, and its member.
+const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
+const TRACKING_NAMESPACE: &str = "kube-system";
+const SINCE: &str = "since";
 
 /// Whether a secret may be one that keeps a token.
 pub fn is_kept_in(secret: &Stored) -> bool {
@@ -77,9 +89,10 @@ impl Keeper<'_> {
     /// Puts a secret right, or deletes it. Says whether it wrote over what somebody else had
     /// written there.
     pub async fn tend(&self, address: &Address) -> Result<bool> {
-        let secret = self.registry.cached(address);
-        let Some(secret) = secret.filter(|secret| !is_terminating(secret)) else {
-            return Ok(false);
+        let secret = match self.registry.cached(address) {
+            None => return self.unlist(address).await.map(|()| false),
+            Some(secret) if is_terminating(&secret) => return Ok(false),
+            Some(secret) => secret,
         };
         let tree = secret.tree();
         let Some(account) = asked_for(&tree, address) else {
@@ -95,12 +108,64 @@ impl Keeper<'_> {
         if !self.lacks(&tree, address) {
             return Ok(false);
         }
+        self.begin_tracking(&address.space).await?;
         let written = self.write(address, &account).await;
         let over = self.fixed(address).iter().any(|(key, right)| {
             let was = datum(&tree, key);
             !was.is_empty() && was != right
         });
         unless_futile(written.map(|()| over), address)
+    }
+
+    /// Takes a secret that is gone off the lists of the accounts of its namespace.
+    async fn unlist(&self, address: &Address) -> Result<()> {
+        let kind = core_kind("serviceaccounts");
+        let Some(accounts) = self.registry.cache().find(kind, &address.space) else {
+            return Ok(());
+        };
+        let prefix = format!("{}/", address.namespace.as_deref().unwrap_or(""));
+        for account in accounts.snapshot(&prefix, None).objects {
+            if !lists(&account.tree(), &address.name) {
+                continue;
+            }
+            let account = Address {
+                kind: kind.into(),
+                name: account.name().to_owned(),
+                ..address.clone()
+            };
+            let make = |account: &Object| {
+                let mut object = account.clone();
+                // Another of its name may be there by now.
+                let secrets = object.get_mut("secrets").and_then(Value::as_array_mut);
+                if let (Some(secrets), None) = (secrets, self.registry.cached(address)) {
+                    secrets.retain(|one| one["name"] != address.name.as_str());
+                }
+                Ok(Modified {
+                    object,
+                    warnings: Vec::new(),
+                })
+            };
+            let request = Modify::by_server(&account, None);
+            let unlisted = modify(self.registry, request, make).await;
+            unless_futile(unlisted.map(|_| false), &account)?;
+        }
+        Ok(())
+    }
+
+    /// Says in the space that from today on it is said when tokens were last used. There was
+    /// none before, or somebody took away what said so.
+    async fn begin_tracking(&self, space: &Space) -> Result<()> {
+        let address = Address {
+            kind: core_kind("configmaps").into(),
+            space: space.clone(),
+            namespace: Some(TRACKING_NAMESPACE.to_owned()),
+            name: TRACKING.to_owned(),
+        };
+        if self.registry.cached(&address).is_some() {
+            return Ok(());
+        }
+        let map = json!({"data": {SINCE: day(expiry::now().into())}});
+        create(self.registry, &address, map).await.map(drop)
     }
 
     /// The account, if it is there and is the one that the secret means.
@@ -199,6 +264,43 @@ impl Keeper<'_> {
         };
         self.issuer.sign(&account.to_kept(&secret.name))
     }
+}
+
+/// Writes into secrets on which day their tokens were last used, until it is dropped.
+pub async fn mark_uses(registry: Arc<Registry>, accounts: Arc<Accounts>) {
+    loop {
+        for used in accounts.verifier.uses().take().await {
+            if let Err(refusal) = mark_use(&registry, &used).await {
+                // The next use is noted again.
+                let (space, name) = (&used.secret.space, used.secret.within());
+                tracing::info!(%space, %name, %refusal, "its use is not written down");
+            }
+        }
+    }
+}
+
+async fn mark_use(registry: &Registry, used: &Use) -> Result<()> {
+    let make = |secret: &Object| {
+        let mut object = secret.clone();
+        let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+        if !metadata["labels"].is_object() {
+            metadata["labels"] = json!({});
+        }
+        metadata["labels"][LAST_USED] = used.day.as_str().into();
+        Ok(Modified {
+            object,
+            warnings: Vec::new(),
+        })
+    };
+    let request = Modify::by_server(&used.secret, None);
+    modify(registry, request, make).await.map(drop)
+}
+
+/// Whether the account lists a secret of this name.
+fn lists(account: &Object, secret: &str) -> bool {
+    let secrets = account.get("secrets").and_then(Value::as_array);
+    let mut secrets = secrets.into_iter().flatten();
+    secrets.any(|one| one["name"] == secret)
 }
 
 /// The account whose token the secret asks for, if it does.

@@ -72,6 +72,23 @@ pub fn normalize(of: TypeId, object: &mut Object) {
     });
 }
 
+/// Makes of an object what reading its JSON would give: what Go writes although nobody set it
+/// is there, and what it leaves out is not.
+pub fn complete(of: TypeId, object: &mut Object) {
+    object.retain(|name, value| match types().member(of, name) {
+        Some(field) => {
+            complete_value(&field.shape, value);
+            !value.is_null() && !omitted(field, Some(value))
+        }
+        None => META.contains(&name.as_str()) && value != "",
+    });
+    for field in types().always_written(of) {
+        if !object.contains_key(field.json) {
+            object.insert(field.json.to_owned(), zero_value(field));
+        }
+    }
+}
+
 /// In the order in which they are written.
 const META: [&str; 2] = ["kind", "apiVersion"];
 
@@ -212,6 +229,28 @@ fn zero_text(shape: &Shape) -> &'static [u8] {
     }
 }
 
+/// The same as a value.
+fn zero_value(field: &Field) -> Value {
+    match &field.shape {
+        _ if field.pointer => Value::Null,
+        Shape::Struct(id) if types().get(*id).form == Form::Object => {
+            let mut object = Object::new();
+            complete(*id, &mut object);
+            Value::Object(object)
+        }
+        Shape::String => "".into(),
+        Shape::Bool => false.into(),
+        Shape::Int32 | Shape::Int64 | Shape::Float64 | Shape::IntOrString => 0.into(),
+        Shape::Quantity => "0".into(),
+        _ => Value::Null,
+    }
+}
+
+/// Whether Go writes the member although nobody set it.
+pub(crate) fn is_always_written(field: &Field) -> bool {
+    !omitted(field, None)
+}
+
 /// Whether Go leaves the member out.
 fn omitted(field: &Field, value: Option<&Value>) -> bool {
     match (field.omit, value) {
@@ -274,23 +313,34 @@ fn given(field: &Field, value: &Value) -> bool {
 }
 
 fn tidy(shape: &Shape, value: &mut Value) {
+    each_object(shape, value, normalize);
+}
+
+fn complete_value(shape: &Shape, value: &mut Value) {
+    each_object(shape, value, complete);
+}
+
+/// Does something to each object of a type that a value is made of.
+fn each_object(shape: &Shape, value: &mut Value, act: fn(TypeId, &mut Object)) {
     match shape {
         Shape::Struct(id) => {
             let side = side(*id, value);
             match (side, value) {
-                (None, Value::Object(object)) => normalize(*id, object),
-                (Some(shape), value) => tidy(shape, value),
+                (None, Value::Object(object)) => act(*id, object),
+                (Some(shape), value) => each_object(shape, value, act),
                 _ => {}
             }
         }
         Shape::List(of) | Shape::WrappedList(of) => {
             if let Value::Array(list) = value {
-                list.iter_mut().for_each(|element| tidy(of, element));
+                list.iter_mut()
+                    .for_each(|element| each_object(of, element, act));
             }
         }
         Shape::Map(of) => {
             if let Value::Object(map) = value {
-                map.values_mut().for_each(|value| tidy(of, value));
+                map.values_mut()
+                    .for_each(|value| each_object(of, value, act));
             }
         }
         _ => {}

@@ -11,6 +11,7 @@ mod json;
 mod merge;
 mod strategic;
 
+pub use document::json_type;
 pub use json::{WebhookPatchError, json, json_of_webhook};
 pub use merge::merge;
 pub use strategic::strategic;

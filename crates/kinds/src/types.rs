@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use crate::encode::is_always_written;
+
 static TABLE: LazyLock<Types> = LazyLock::new(|| Types::parse(include_str!("../data/types.txt")));
 
 /// The table of all types.
@@ -38,6 +40,8 @@ pub struct Type {
     pub atomic: bool,
     members: Vec<Member>,
     by_json: HashMap<&'static str, usize>,
+    /// The places of the members that are written although nobody set them.
+    always: Vec<usize>,
 }
 
 /// How a type looks in JSON.
@@ -76,6 +80,8 @@ pub struct Field {
     pub list_keys: Vec<&'static str>,
     /// Server-side apply takes or leaves the map as a whole.
     pub atomic_map: bool,
+    /// Server-side apply takes each member for itself, even where the type is atomic.
+    pub granular_map: bool,
     /// The default that OpenAPI states, as JSON.
     pub default: Option<&'static str>,
     /// Whether OpenAPI calls it required.
@@ -174,6 +180,13 @@ impl Types {
         Some(self.field(&of.members[*index]))
     }
 
+    /// The members of the type's JSON object that are written although nobody set them.
+    pub(crate) fn always_written(&self, id: TypeId) -> impl Iterator<Item = &Field> {
+        let of = self.get(id);
+        let members = of.always.iter().map(|at| &of.members[*at]);
+        members.map(|member| self.field(member))
+    }
+
     /// Where the member stands in the order in which members are written.
     pub fn position(&self, id: TypeId, json: &str) -> Option<usize> {
         self.get(id).by_json.get(json).copied()
@@ -212,6 +225,10 @@ impl Types {
             table.unfold(TypeId(index as u16), &mut members);
             let json = |(at, member): (usize, &Member)| (table.field(member).json, at);
             let by_json = members.iter().enumerate().map(json).collect();
+            let written = |member: &Member| is_always_written(table.field(member));
+            let places = 0..members.len();
+            let always = places.filter(|at| written(&members[*at])).collect();
+            table.types[index].always = always;
             table.types[index].by_json = by_json;
             table.types[index].members = members;
         }
@@ -245,6 +262,7 @@ impl Type {
             atomic: line.contains(" mt=atomic"),
             members: Vec::new(),
             by_json: HashMap::new(),
+            always: Vec::new(),
         }
     }
 
@@ -277,6 +295,7 @@ impl Field {
             list: None,
             list_keys: Vec::new(),
             atomic_map: false,
+            granular_map: false,
             default: None,
             required: false,
         };
@@ -304,7 +323,10 @@ impl Field {
             Some(("list", "set")) => self.list = Some(ListType::Set),
             Some(("list", _)) => self.list = Some(ListType::Atomic),
             Some(("keys", keys)) => self.list_keys = keys.split('+').collect(),
-            Some(("map", kind)) => self.atomic_map = kind == "atomic",
+            Some(("map", kind)) => {
+                self.atomic_map = kind == "atomic";
+                self.granular_map = kind == "granular";
+            }
             Some(("default", json)) => self.default = Some(json),
             Some(_) => {}
         }
@@ -378,6 +400,6 @@ mod tests {
     fn every_type_that_is_named_is_in_the_table() {
         // Parsing would have panicked otherwise; this states the size, so that a table
         // that lost half of itself is noticed.
-        assert_eq!(types().iter().count(), 599);
+        assert_eq!(types().iter().count(), 601);
     }
 }

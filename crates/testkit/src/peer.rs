@@ -13,8 +13,14 @@ pub fn installed(variable: &str, name: &str) -> Option<PathBuf> {
     found.filter(|path| path.is_file())
 }
 
-/// Where `tools/peers/install` puts what it makes.
-pub fn folder() -> Option<PathBuf> {
+/// The same for what is a folder: a library, not a program.
+pub fn installed_folder(variable: &str, name: &str) -> Option<PathBuf> {
+    let named = env::var_os(variable).map(PathBuf::from);
+    let found = named.or_else(|| Some(folder()?.join(name)));
+    found.filter(|path| path.is_dir())
+}
+
+fn folder() -> Option<PathBuf> {
     let peers = env::var_os("INSULA_PEERS_DIR").map(PathBuf::from);
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".cache"));

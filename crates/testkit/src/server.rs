@@ -93,6 +93,8 @@ pub struct Setup {
     pub limits: Option<Limits>,
     /// Where webhooks may be.
     pub egress: egress::Settings,
+    /// How the controllers are to be.
+    pub loops: insula_controllers::Settings,
 }
 
 impl Setup {
@@ -182,6 +184,10 @@ impl TestServer {
             audit: setup.audit.map(|audit| audit.sink()).transpose()?,
             limits: setup.limits.unwrap_or_default(),
             egress: setup.egress,
+            // What looks after it is a controller.
+            root_ca: setup
+                .controllers
+                .then(|| authority.certificate_pem().to_owned()),
         };
         let server = Server::start(store, options).await?;
         let registry = server.registry();
@@ -200,7 +206,10 @@ impl TestServer {
             let stopped = async { drop(stopped.await) };
             let served = match with_controllers {
                 false => server.serve(ready, stopped).await,
-                true => insula_controllers::serve(server, signer_of_clients, ready, stopped).await,
+                true => {
+                    let authority = signer_of_clients;
+                    insula_controllers::serve(server, authority, setup.loops, ready, stopped).await
+                }
             };
             if let Err(error) = served {
                 // The test that needs the server fails at the same time.

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-const finalizer = "peers.insula.dev/farewell"
+const finalizer = "peers.example/farewell"
 
 type reconciler struct {
 	client.Client

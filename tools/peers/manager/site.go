@@ -7,7 +7,7 @@ import (
 )
 
 // Version is what the kind is served as; crd.yaml defines it.
-var Version = schema.GroupVersion{Group: "peers.insula.dev", Version: "v1"}
+var Version = schema.GroupVersion{Group: "peers.example", Version: "v1"}
 
 // Site is what the manager reconciles: a page, and a deployment that shows it.
 type Site struct {

@@ -12,7 +12,7 @@ const most = 10
 
 type webhooks struct{}
 
-// Default fills in what is not said: /mutate-peers-insula-dev-v1-site.
+// Default fills in what is not said: /mutate-peers-example-v1-site.
 func (webhooks) Default(_ context.Context, site *Site) error {
 	if site.Spec.Image == "" {
 		site.Spec.Image = "site:latest"
@@ -20,7 +20,7 @@ func (webhooks) Default(_ context.Context, site *Site) error {
 	return nil
 }
 
-// ValidateCreate refuses what is too large: /validate-peers-insula-dev-v1-site.
+// ValidateCreate refuses what is too large: /validate-peers-example-v1-site.
 func (webhooks) ValidateCreate(_ context.Context, site *Site) (admission.Warnings, error) {
 	return judge(site)
 }

@@ -18,6 +18,8 @@ pub struct Defined {
     /// The place of the version that objects are stored in.
     storage: usize,
     schemas: Vec<OnceLock<Result<Arc<Schema>, CompileError>>>,
+    /// How objects of each version are merged.
+    merges: Vec<OnceLock<Arc<insula_ownership::Schema>>>,
 }
 
 /// All definitions that are in use, each once.
@@ -70,11 +72,9 @@ impl Definitions {
 impl Defined {
     fn compile(id: Id, spec: &Value, accepted: &Value) -> Result<Self, DefinitionError> {
         let definition = Definition::compile(spec, accepted)?;
-        let schemas = definition
-            .versions
-            .iter()
-            .map(|_| OnceLock::new())
-            .collect();
+        let versions = definition.versions.len();
+        let schemas = (0..versions).map(|_| OnceLock::new()).collect();
+        let merges = (0..versions).map(|_| OnceLock::new()).collect();
         Ok(Self {
             id,
             storage: definition
@@ -84,6 +84,7 @@ impl Defined {
                 .unwrap_or(0),
             definition,
             schemas,
+            merges,
         })
     }
 
@@ -126,6 +127,16 @@ impl Defined {
             Schema::compile(json).map(Arc::new)
         });
         schema.as_ref()
+    }
+}
+
+impl Defined {
+    /// How objects of a version are merged.
+    pub fn merges(&self, version: usize) -> &insula_ownership::Schema {
+        self.merges[version].get_or_init(|| {
+            let json = &self.definition.versions[version].schema;
+            insula_ownership::Schema::custom(json.is_object().then_some(json))
+        })
     }
 }
 

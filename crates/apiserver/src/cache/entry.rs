@@ -28,6 +28,9 @@ pub struct Stored {
     text: Text,
     /// Whether it is in every space and in no store: see [`built_in`](crate::built_in).
     pub built_in: bool,
+    /// When it was written, in seconds since 1970, if it is one of those that
+    /// [expire](crate::expiry); else zero.
+    pub written: u32,
     labels: OnceLock<Labels>,
     /// Of kinds that users define only.
     forms: OnceLock<Box<Forms>>,
@@ -47,6 +50,11 @@ impl Stored {
         Self::of(key, revision, Text::shared(value, revision, pool))
     }
 
+    /// The same, of one that every space has.
+    pub fn letter(key: Arc<str>, revision: Revision, value: &[u8], pool: &Arc<Pool>) -> Self {
+        Self::of(key, revision, Text::letter(value, revision, pool))
+    }
+
     /// An object that was not stored, and so has no resourceVersion.
     pub const fn unsaved(key: Arc<str>, body: Bytes) -> Self {
         Self::of(key, Revision::ZERO, Text::Whole(body))
@@ -58,9 +66,16 @@ impl Stored {
             revision,
             text,
             built_in: false,
+            written: 0,
             labels: OnceLock::new(),
             forms: OnceLock::new(),
         }
+    }
+
+    /// The same, which was written then.
+    pub const fn dated(mut self, written: u32) -> Self {
+        self.written = written;
+        self
     }
 
     /// The object that every space has, and no store.
@@ -160,8 +175,7 @@ impl Stored {
 
     /// Its UID. Every stored object has one, near its beginning.
     pub fn uid(&self) -> Option<&str> {
-        let head = self.text.head();
-        std::str::from_utf8(&head[uid(head)?]).ok()
+        self.text.uid()
     }
 
     /// When it was created, in seconds since 1970.
@@ -170,6 +184,17 @@ impl Stored {
         let text = tree.get("metadata")?.get("creationTimestamp")?.as_str()?;
         let time: jiff::Timestamp = text.parse().ok()?;
         Some(time.as_second())
+    }
+
+    /// How many bytes the store holds of it.
+    pub fn stored_length(&self) -> usize {
+        let length = self.text.length();
+        // What was never stored says no revision, and neither does what has no uid.
+        if self.revision == Revision::ZERO || self.uid().is_none() {
+            return length;
+        }
+        let digits = self.revision.get().checked_ilog10().unwrap_or(0) as usize + 1;
+        length.saturating_sub(",\"resourceVersion\":\"\"".len() + digits)
     }
 
     /// The whole object as a tree.
@@ -194,7 +219,7 @@ fn head_length(kind: &Kind) -> usize {
 
 /// Where the uid is, which every stored object has and whose fields before it cannot hold
 /// this text (names and paths have no quotes).
-fn uid(json: &[u8]) -> Option<Range<usize>> {
+pub(super) fn uid(json: &[u8]) -> Option<Range<usize>> {
     const MARK: &[u8] = br#""uid":""#;
     let at = json.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
     let length = json[at..].iter().position(|byte| *byte == b'"')?;
@@ -238,7 +263,7 @@ fn read_labels(json: &[u8]) -> Labels {
     labels.into_iter().collect()
 }
 
-fn read_metadata<'de, M: Deserialize<'de> + Default>(json: &'de [u8]) -> M {
+pub(super) fn read_metadata<'de, M: Deserialize<'de> + Default>(json: &'de [u8]) -> M {
     let mut reader = serde_json::Deserializer::from_slice(json);
     let mut metadata = M::default();
     // Whoever stops before the end is told so, and has what they wanted.
@@ -306,6 +331,16 @@ mod tests {
             "{text}"
         );
         assert_eq!(without_revision(&body), OBJECT);
+    }
+
+    #[test]
+    fn what_the_store_holds_has_no_revision_in_it() {
+        for revision in [1, 9, 10, 99, 100, 123_456, u64::MAX] {
+            let stored = Stored::new("n/a".into(), Revision::new(revision), OBJECT.as_bytes());
+            assert_eq!(stored.stored_length(), OBJECT.len(), "{revision}");
+        }
+        let unsaved = Stored::unsaved("n/a".into(), OBJECT.into());
+        assert_eq!(unsaved.stored_length(), OBJECT.len());
     }
 
     #[test]

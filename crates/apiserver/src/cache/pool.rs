@@ -69,6 +69,13 @@ impl Pool {
         }
     }
 
+    /// Keeps a text in one piece if it is not yet there, and says how many bytes that took.
+    pub fn keep_whole(self: &Arc<Self>, text: &[u8]) -> (Arc<Piece>, usize) {
+        let mut new = 0;
+        let piece = self.keep(text, &mut new);
+        (piece, new)
+    }
+
     /// How many pieces there are.
     pub fn count(&self) -> usize {
         self.known().len()

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes};
 use insula_core::Revision;
 
-use super::entry::{after_uid, with_revision, without_revision};
+use super::entry::{after_uid, uid, with_revision, without_revision};
+use super::letter::Letter;
 use super::pool::{Piece, Pool};
 
 /// The JSON of one object.
@@ -16,6 +17,8 @@ pub enum Text {
     Whole(Bytes),
     /// Large, and much the same in many spaces.
     Shared(Box<Shared>),
+    /// Small, and the same in many spaces but for some names and numbers.
+    Letter(Letter),
 }
 
 /// A text in pieces.
@@ -54,10 +57,20 @@ impl Text {
         }))
     }
 
+    /// The same as a letter, if it can be one.
+    pub fn letter(json: &[u8], revision: Revision, pool: &Arc<Pool>) -> Self {
+        let json = with_revision(json, revision);
+        match Letter::of(&json, pool) {
+            Some(letter) => Self::Letter(letter),
+            None => Self::Whole(json),
+        }
+    }
+
     /// The same at another revision.
     pub fn at(&self, revision: Revision) -> Self {
         match self {
             Self::Whole(json) => Self::whole(&without_revision(json), revision),
+            Self::Letter(letter) => Self::Letter(letter.at(revision)),
             Self::Shared(shared) => {
                 let head = with_revision(&without_revision(&shared.head), revision);
                 Self::Shared(Box::new(Shared {
@@ -74,8 +87,8 @@ impl Text {
     pub fn bytes(&self) -> Cow<'_, Bytes> {
         match self {
             Self::Whole(json) => Cow::Borrowed(json),
-            Self::Shared(shared) => {
-                let mut json = Vec::with_capacity(shared.length);
+            Self::Shared(_) | Self::Letter(_) => {
+                let mut json = Vec::with_capacity(self.length());
                 self.write(0, &mut json);
                 Cow::Owned(json.into())
             }
@@ -97,21 +110,30 @@ impl Text {
                 json.truncate(most);
                 Cow::Owned(json)
             }
+            Self::Letter(letter) => {
+                let mut json = Vec::with_capacity(letter.length());
+                letter.write(0, &mut json);
+                json.truncate(most);
+                Cow::Owned(json)
+            }
         }
     }
 
-    /// Up to where its uid and its resourceVersion are, at least.
-    pub fn head(&self) -> &[u8] {
-        match self {
+    /// The uid that it says.
+    pub fn uid(&self) -> Option<&str> {
+        let head: &[u8] = match self {
             Self::Whole(json) => json,
             Self::Shared(shared) => &shared.head,
-        }
+            Self::Letter(letter) => return letter.uid(),
+        };
+        std::str::from_utf8(&head[uid(head)?]).ok()
     }
 
     /// Writes what comes after the first `from` bytes.
     pub fn write(&self, from: usize, out: &mut impl BufMut) {
         match self {
             Self::Whole(json) => out.put_slice(&json[from.min(json.len())..]),
+            Self::Letter(letter) => letter.write(from, out),
             Self::Shared(shared) => {
                 let mut skip = from;
                 let pieces = shared.pieces.iter().map(|piece| piece.bytes());
@@ -129,12 +151,13 @@ impl Text {
         match self {
             Self::Whole(json) => json.len(),
             Self::Shared(shared) => shared.length,
+            Self::Letter(letter) => letter.length(),
         }
     }
 
-    /// Whether it is in pieces.
+    /// Whether it is to be put together of what others have too.
     pub const fn is_shared(&self) -> bool {
-        matches!(self, Self::Shared(_))
+        !matches!(self, Self::Whole(_))
     }
 
     /// How much memory it takes that was not taken before it was made. Whoever has the same
@@ -143,6 +166,7 @@ impl Text {
         match self {
             Self::Whole(json) => json.len(),
             Self::Shared(shared) => shared.own,
+            Self::Letter(letter) => letter.weight(),
         }
     }
 }
@@ -168,7 +192,7 @@ mod tests {
         assert!(shared.is_shared() && !whole.is_shared());
         assert_eq!(shared.bytes(), whole.bytes());
         assert_eq!(shared.length(), whole.length());
-        assert_eq!(shared.head(), &whole.head()[..shared.head().len()]);
+        assert_eq!((shared.uid(), whole.uid()), (Some("u-1"), Some("u-1")));
         for length in [0, 10, 60, 1024, 90_000] {
             assert_eq!(
                 shared.beginning(length),
@@ -183,6 +207,25 @@ mod tests {
         let later = Revision::new(1234);
         assert_eq!(shared.at(later).bytes(), whole.at(later).bytes());
         assert_eq!(shared.at(later).length(), whole.at(later).length());
+    }
+
+    #[test]
+    fn a_letter_reads_as_the_whole() {
+        let (pool, at) = (Arc::new(Pool::default()), Revision::new(7));
+        let json = br#"{"kind":"K","metadata":{"uid":"u-1","tenant":"t1"},"data":1}"#;
+        let (whole, letter) = (Text::whole(json, at), Text::letter(json, at, &pool));
+        assert!(letter.is_shared() && pool.count() == 1);
+        assert_eq!(letter.bytes(), whole.bytes());
+        assert_eq!(letter.length(), whole.length());
+        assert_eq!(letter.uid(), Some("u-1"));
+        for length in [0, 10, 60, 1024] {
+            assert_eq!(letter.beginning(length), whole.beginning(length));
+        }
+        let later = Revision::new(1234);
+        assert_eq!(letter.at(later).bytes(), whole.at(later).bytes());
+        let strange = Text::letter(b"{}", at, &pool);
+        assert!(!strange.is_shared());
+        assert_eq!(&**strange.bytes(), b"{}");
     }
 
     #[test]

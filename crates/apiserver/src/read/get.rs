@@ -6,7 +6,6 @@ use super::not_older;
 use crate::authorize::Granted;
 use crate::body::Body;
 use crate::form;
-use crate::publish;
 use crate::query::{self, Query};
 use crate::registry::Registry;
 use crate::status::{Refusal, Result};
@@ -33,10 +32,9 @@ pub async fn get(
         }
     }
     let address = granted.address()?;
-    let found = registry
-        .cached(&address)
-        .or_else(|| publish::find(registry, &address));
-    let object = found.ok_or_else(|| Refusal::not_found(kind, &address.name))?;
+    let object = registry
+        .seen(&address)
+        .ok_or_else(|| Refusal::not_found(kind, &address.name))?;
     form::prepare(
         registry,
         Some(granted.errand()),

@@ -10,6 +10,7 @@ use insula_store::{At, Entry, Error, Key, KeyRange};
 use super::list::{Ask, Found, Left, Order, Placed, choose, complete, placed};
 use crate::built_in;
 use crate::cache::Stored;
+use crate::expiry;
 use crate::publish::{self, Sharing};
 use crate::registry::Registry;
 use crate::served::Served;
@@ -188,7 +189,11 @@ impl<'a> Entries<'a> {
             Some(namespace) => format!("{namespace}/{}", place.name).into(),
             None => place.name.into(),
         };
-        let object = Stored::new(Arc::clone(&key), entry.modified, &entry.value);
+        let (value, _) = match self.kind.is(expiry::expiring()) {
+            true => expiry::undated(&entry.value),
+            false => ((&*entry.value).into(), 0),
+        };
+        let object = Stored::new(Arc::clone(&key), entry.modified, &value);
         let space = (*list.spaces == Spaces::All).then_some(place.space);
         Some(Placed {
             order: Order { space, key },

@@ -11,6 +11,7 @@ use insula_kinds::{Value, kinds};
 use ring::digest::{SHA256, digest};
 
 use super::claims::{Account, Bound, Incomplete, KEPT_ISSUER, Reference};
+use super::uses::Uses;
 use super::{AccountName, Issuer, KEPT_TOKEN};
 use crate::cache::Stored;
 use crate::registry::{Address, Registry, core_kind, is_terminating};
@@ -21,6 +22,7 @@ pub struct Verifier {
     keys: KeySet,
     issuer: String,
     known: Verified<Known>,
+    uses: Uses,
 }
 
 /// A token that the server signed.
@@ -114,6 +116,7 @@ impl Verifier {
             keys: [issuer.public().clone()].into_iter().collect(),
             issuer: issuer.url().to_owned(),
             known: Verified::default(),
+            uses: Uses::default(),
         }
     }
 
@@ -125,6 +128,11 @@ impl Verifier {
     /// Whom tokens are for that say nothing else: this server.
     pub fn audience(&self) -> &str {
         &self.issuer
+    }
+
+    /// Which secrets' tokens were used today, and do not say so yet.
+    pub const fn uses(&self) -> &Uses {
+        &self.uses
     }
 
     /// Who holds the token, if it is for one of these audiences and lives at `now`.
@@ -154,6 +162,10 @@ impl Verifier {
         check_account(registry, &known.account).map_err(doubt)?;
         if !lives(registry, &known.account, token) {
             return Err(doubt(Unbelieved::Gone));
+        }
+        if let Bound::Kept(secret) = &known.account.bound {
+            let address = address(&known.account, "secrets", secret);
+            self.uses.note(registry, address, now);
         }
         Ok(Holder {
             principal: principal(&known.account),

@@ -15,7 +15,7 @@ use crate::query::{Query, WriteOptions};
 use crate::registry::Address;
 use crate::request::App;
 use crate::status::{Refusal, Result};
-use crate::write::{DeleteOptions, Modified, Modify, modify, remove};
+use crate::write::{DeleteOptions, Modified, Modify, Owner, modify, remove};
 
 /// How many evictions may be waiting to be seen by whoever keeps the budget.
 const MOST_DISRUPTED: usize = 2000;
@@ -138,6 +138,7 @@ async fn spend(
         whole: false,
         dry_run,
         by: None,
+        owner: Owner::Named,
     };
     // A budget that is gone allows everything.
     modify(&app.registry, request, |current| {
@@ -224,6 +225,7 @@ async fn say_why(app: &App, pod: &Address) -> Result<()> {
         whole: false,
         dry_run: false,
         by: None,
+        owner: Owner::Named,
     };
     modify(&app.registry, request, |current| {
         let mut object = current.clone();

@@ -15,7 +15,7 @@ use crate::registry::{Address, core_kind};
 use crate::request::App;
 use crate::status::{Refusal, Result};
 use crate::view::View;
-use crate::write::{Modified, Modify, modify};
+use crate::write::{Modified, Modify, Owner, modify};
 
 /// Says where a pod runs.
 pub async fn bind(
@@ -53,6 +53,7 @@ pub async fn bind(
         whole: false,
         dry_run: options.dry_run,
         by: Some(granted),
+        owner: Owner::Named,
     };
     let done = modify(&app.registry, request, |pod| {
         let refuse =

@@ -1,11 +1,14 @@
 //! How many of them there are to be.
 
+mod owners;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
 use insula_custom::scale::{ScaleError, ScalePaths};
-use insula_kinds::{FieldError, Object, TypeId, Value, prepare, types};
+use insula_kinds::{FieldError, Object, TypeId, Value, decode, prepare, types};
+use owners::Owners;
 
 use crate::answer::Answer;
 use crate::authorize::Granted;
@@ -18,7 +21,7 @@ use crate::request::App;
 use crate::served::Served;
 use crate::status::{Refusal, Result};
 use crate::view::View;
-use crate::write::{self, Modified, Modify, PatchFormat, modify, patched};
+use crate::write::{self, Modified, Modify, Owner, PatchFormat, modify, patched};
 
 /// The scale of the object that the path names.
 pub async fn get(app: &App, granted: &Granted, accepted: Accepted) -> Result<Answer> {
@@ -41,9 +44,12 @@ pub async fn update(
     let written = intake::read(sent, expected(), options.validation)?;
     check_name(granted, &written.object)?;
     let warnings = written.warnings;
-    change(app, granted, options.dry_run, accepted, |_| {
+    let owners = Owners::new(granted, &granted.path().kind);
+    change(app, granted, options.dry_run, accepted, &owners, |scale| {
+        let mut object = written.object.clone();
+        owners.note(scale, &mut object);
         Ok(Modified {
-            object: written.object.clone(),
+            object,
             warnings: warnings.clone(),
         })
     })
@@ -59,11 +65,39 @@ pub async fn patch(
     format: PatchFormat,
     body: &Bytes,
 ) -> Result<Answer> {
+    let owners = Owners::new(granted, &granted.path().kind);
+    if format == PatchFormat::Apply {
+        return apply(app, granted, query, accepted, &owners, body).await;
+    }
     let options = write::read_options(query)?;
-    change(app, granted, options.dry_run, accepted, |scale| {
-        let modified = patched(scale_type(), scale, format, body, options.validation)?;
+    change(app, granted, options.dry_run, accepted, &owners, |scale| {
+        let mut modified = patched(scale_type(), scale, format, body, options.validation)?;
         check_name(granted, &modified.object)?;
+        owners.note(scale, &mut modified.object);
         Ok(modified)
+    })
+    .await
+}
+
+/// Applies what somebody wants of it.
+async fn apply(
+    app: &App,
+    granted: &Granted,
+    query: &Query,
+    accepted: Accepted,
+    owners: &Owners,
+    body: &Bytes,
+) -> Result<Answer> {
+    let config = write::Config::read(query, body)?;
+    change(app, granted, config.dry_run, accepted, owners, |scale| {
+        let applied = owners.apply(scale, &config.object, config.force)?;
+        let decoded = decode::value(scale_type(), Value::Object(applied));
+        let decoded = decoded.map_err(|why| Refusal::plain_error(why.to_string()))?;
+        check_name(granted, &decoded.object)?;
+        Ok(Modified {
+            object: decoded.object,
+            warnings: config.warnings.clone(),
+        })
     })
     .await
 }
@@ -88,6 +122,7 @@ async fn change(
     granted: &Granted,
     dry_run: bool,
     accepted: Accepted,
+    owners: &Owners,
     mut make: impl FnMut(&Object) -> Result<Modified>,
 ) -> Result<Answer> {
     let address = granted.address()?;
@@ -99,9 +134,11 @@ async fn change(
         whole: false,
         dry_run,
         by: Some(granted),
+        owner: Owner::Named,
     };
     let done = modify(&app.registry, request, |current| {
-        let scale = current_scale(kind, current)?;
+        let mut scale = current_scale(kind, current)?;
+        owners.show(current, &mut scale);
         let Modified {
             object: wanted,
             warnings,
@@ -116,6 +153,7 @@ async fn change(
             }
         }
         put_scale(kind, &mut object, &wanted, &address.name)?;
+        owners.put(&wanted, &mut object);
         Ok(Modified { object, warnings })
     })
     .await?;
@@ -194,8 +232,9 @@ async fn show(
         }
         _ => prepare::scale_of(kind, &object.tree()).ok_or_else(Refusal::no_such_resource)?,
     };
-    let view = View::of_status(accepted);
-    let body = view.value("autoscaling/v1", "Scale", scale_type(), &scale);
+    // A row carries the metadata of its scale, whatever else was asked for.
+    let view = View::new(kind, accepted, &Query::default())?;
+    let body = view.scale(scale_type(), &scale)?;
     Ok(Answer::new(StatusCode::OK, body)
         .of(accepted)
         .warned(warnings))

@@ -7,20 +7,24 @@ use insula_admission::Operation;
 use insula_core::Space;
 use insula_custom::Verdict;
 use insula_kinds::{FieldError, Kind, Object, kinds, prepare, time};
-use insula_store::{Expect, Outcome, Transaction};
+use insula_store::{Entry, Expect, Outcome, Transaction};
 use uuid::Uuid;
 
-use super::{Done, admission, metadata, rights, rules};
+use super::modify::Owner;
+use super::ownership::{self, Ownership};
+use super::{Done, admission, metadata, ranges, rights, rules};
 use crate::admit::{self, Act};
 use crate::allocate::Allocator;
 use crate::apis;
 use crate::authorize::Granted;
 use crate::built_in;
 use crate::cache::Stored;
+use crate::expiry;
 use crate::intake::Sent;
 use crate::names;
 use crate::publish;
 use crate::query::{Query, WriteOptions};
+use crate::quota;
 use crate::registry::{
     Address, Registry, core_kind, is_terminating, namespace_address, no_such_tenant, tenant_address,
 };
@@ -39,7 +43,6 @@ const SERVERS: &[&str] = &[
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
     "resourceVersion",
-    "managedFields",
 ];
 
 /// Creates the object in the body.
@@ -58,6 +61,7 @@ pub async fn create(
         namespace: path.namespace.as_deref(),
         object: written.object,
         by: Some(granted),
+        owner: Owner::Caller,
         dry_run: options.dry_run,
     };
     match draft.create(registry).await {
@@ -85,34 +89,43 @@ pub async fn create_object(
         namespace,
         object,
         by,
+        owner: Owner::Caller,
         dry_run,
     };
     draft.create(registry).await
 }
 
 /// An object that is to come about.
-struct Draft<'a> {
+pub(super) struct Draft<'a> {
     /// In the version that the caller speaks.
-    kind: &'a Served,
-    space: &'a Space,
-    namespace: Option<&'a str>,
-    object: Object,
+    pub kind: &'a Served,
+    pub space: &'a Space,
+    pub namespace: Option<&'a str>,
+    pub object: Object,
     /// Who asks; nobody if it is the server itself.
-    by: Option<&'a Granted>,
-    dry_run: bool,
+    pub by: Option<&'a Granted>,
+    /// Who owns the fields.
+    pub owner: Owner<'a>,
+    pub dry_run: bool,
 }
 
 impl Draft<'_> {
-    async fn create(mut self, registry: &Registry) -> Result<Done> {
+    pub(super) async fn create(mut self, registry: &Registry) -> Result<Done> {
         let kind = self.kind;
         let revision = metadata::text(&self.object, "resourceVersion").unwrap_or("0");
         if revision != "0" {
             let why = "resourceVersion should not be set on objects to be created";
             return Err(Refusal::plain_error(why));
         }
-        rules::fill(kind, &mut self.object)?;
+        rules::default(kind, &mut self.object)?;
+        if let Owner::Caller = self.owner {
+            let ownership = Ownership::new(registry, self.by, kind, None);
+            ownership.note_new(&mut self.object).await?;
+        }
+        rules::to_judged(kind, &mut self.object);
         let now = time::now();
         stamp(&mut self.object, &now);
+        ranges::fill(registry, kind, self.space, self.namespace, &mut self.object);
         self.mutate(registry).await?;
         let stored = kind.storage();
         if stored.is(core_kind("limitranges"))
@@ -185,6 +198,8 @@ impl Draft<'_> {
         }
         // The name may be another now.
         metadata.remove("selfLink");
+        let owned = own.get("managedFields").cloned();
+        by.errand().warn(ownership::guard(owned, &mut self.object));
         Ok(())
     }
 
@@ -224,13 +239,14 @@ impl Draft<'_> {
         if !errors.is_empty() {
             return Err(Refusal::invalid(kind, &address.name, &errors).warned(warnings));
         }
+        ranges::check(registry, address, &object)?;
         if let Some(by) = self.by {
             let mut act = Act::new(registry, by, Operation::Create, kind, address);
             act.dry_run = self.dry_run;
             admit::validate(&act, Some(&object), None).await?;
         }
         let value = rules::stored(registry, self.by, kind, object).await?;
-        let object = put(registry, kind, address, gate, value, now, self.dry_run).await?;
+        let object = put(registry, self, address, gate, value, now).await?;
         Ok(Done {
             object,
             created: true,
@@ -242,17 +258,28 @@ impl Draft<'_> {
 /// Puts the object where none is, for as long as its space and namespace let it.
 async fn put(
     registry: &Registry,
-    kind: &Served,
+    draft: &Draft<'_>,
     address: &Address,
     mut gate: Gate,
     value: Bytes,
     now: &str,
-    dry_run: bool,
 ) -> Result<Arc<Stored>> {
+    let (kind, dry_run) = (draft.kind, draft.dry_run);
+    let write = quota::Write {
+        registry,
+        kind,
+        address,
+        subresource: None,
+        old: None,
+        new: &value,
+        by: draft.by,
+    };
+    let _turn = write.turn().await;
     loop {
-        let mut transaction = Transaction::create(registry.key(address), value.clone());
+        let stored = expiry::stored(address, value.clone());
+        let mut transaction = Transaction::create(registry.key(address), stored);
         transaction = gate.guard(registry, transaction);
-        let names_apart = transaction.checks().len();
+        let guards = transaction.checks().len();
         if address.kind.is(core_kind("namespaces")) {
             transaction = tenants::keep_apart_from_tenants(registry, transaction, address);
             transaction = tenants::furnish_namespace(registry, transaction, address, now);
@@ -260,6 +287,8 @@ async fn put(
             transaction = tenants::keep_apart_from_namespaces(registry, transaction, address);
             transaction = tenants::furnish(registry, transaction, &address.name, now)?;
         }
+        let names_apart = guards..transaction.checks().len();
+        transaction = write.charge(transaction).await?;
         if dry_run {
             transaction = checks_of(&transaction);
         }
@@ -273,13 +302,12 @@ async fn put(
             }
             Outcome::Unchanged(_) => return Err(Refusal::internal("a creation changed nothing")),
             Outcome::Conflict(conflict) if conflict.check == 0 => {
-                registry.cache().reach(conflict.revision).await;
-                return Err(taken(registry, kind, address));
+                return Err(taken(kind, address, conflict.found));
             }
-            Outcome::Conflict(conflict) if conflict.check == names_apart => {
+            Outcome::Conflict(conflict) if names_apart.contains(&conflict.check) => {
                 return Err(tenants::name_taken(kind, &address.name));
             }
-            // The tenant or the namespace is no longer as it was: look again.
+            // The tenant, the namespace or a quota is no longer as it was: look again.
             Outcome::Conflict(conflict) => {
                 registry.cache().reach(conflict.revision).await;
                 gate = Gate::open(registry, kind, address).await?;
@@ -288,13 +316,12 @@ async fn put(
     }
 }
 
-/// That the name is taken, and whether it will be free.
-fn taken(registry: &Registry, kind: &Kind, address: &Address) -> Refusal {
-    let refusal = Refusal::already_exists(kind, &address.name);
-    let there = registry.cached(address).map(|there| there.tree());
-    match there.is_some_and(|there| metadata::text(&there, "deletionTimestamp").is_some()) {
-        true => refusal.while_deleted(),
-        false => refusal,
+/// What is told who creates what is there.
+fn taken(kind: &Served, address: &Address, found: Option<Entry>) -> Refusal {
+    let found = found.map(|it| Stored::new(address.within().into(), it.modified, &it.value));
+    match found.is_some_and(|it| is_terminating(&it)) {
+        true => Refusal::still_exists(kind, &address.name),
+        false => Refusal::already_exists(kind, &address.name),
     }
 }
 

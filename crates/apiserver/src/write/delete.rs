@@ -2,21 +2,25 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures_util::{TryStreamExt, stream};
 use insula_admission::Operation;
 use insula_core::{Revision, SYSTEM, Space};
 use insula_custom::condition::{self, Condition, set_condition};
 use insula_kinds::{FieldError, Kind, Object, Value, protobuf, time, types};
-use insula_store::{Outcome, Transaction};
+use insula_store::{Expect, Outcome, Transaction};
+use memchr::memmem;
 use serde_json::json;
 
 use super::metadata;
+use super::propagation::{Policy, propagate};
 use super::rules::{self, encoded};
 use crate::admit::{self, Act};
 use crate::apis;
 use crate::authorize::Granted;
 use crate::built_in;
 use crate::cache::Stored;
+use crate::expiry;
 use crate::form;
 use crate::intake::{self, Expected, Sent};
 use crate::negotiate::Media;
@@ -24,6 +28,7 @@ use crate::publish::{self, absent};
 use crate::query::{self, FieldValidation, Query};
 use crate::read::{Listing, collect};
 use crate::registry::{Address, Registry, core_kind};
+use crate::served::Served;
 use crate::status::{Refusal, Result};
 use crate::tenants::NAMESPACES;
 use crate::view::View;
@@ -40,6 +45,11 @@ pub struct DeleteOptions {
     grace: Option<i64>,
     uid: Option<String>,
     revision: Option<String>,
+    /// What becomes of dependents; if nobody says, the object or its kind does.
+    policy: Option<Policy>,
+    /// Whether the caller asked, in the old way, for dependents to be deleted: who did is
+    /// told that this goes on.
+    asks_for_cascade: bool,
     /// As they were given.
     object: Object,
 }
@@ -51,8 +61,42 @@ pub struct Deleted {
     pub object: Arc<Stored>,
     /// Whether it is gone.
     pub gone: bool,
+    /// Whether the caller is told that this was accepted, and not that it is done.
+    pub accepted: bool,
     /// What the caller should know.
     pub warnings: Vec<String>,
+}
+
+/// What became of the deletion of many.
+#[derive(Debug)]
+pub struct Emptied {
+    /// The objects as they were before.
+    pub listing: Listing,
+    /// What the caller should know.
+    pub warnings: Vec<String>,
+}
+
+/// An object that is to be deleted exactly as it was seen.
+#[derive(Clone, Debug)]
+pub struct Doomed {
+    /// Where it is.
+    pub address: Address,
+    /// How it was seen.
+    pub object: Arc<Stored>,
+    /// What becomes of its dependents.
+    pub policy: Policy,
+}
+
+impl Deleted {
+    /// The object is on its way.
+    const fn marked(object: Arc<Stored>) -> Self {
+        Self {
+            object,
+            gone: false,
+            accepted: false,
+            warnings: Vec::new(),
+        }
+    }
 }
 
 impl DeleteOptions {
@@ -69,7 +113,7 @@ impl DeleteOptions {
             let why = "orphanDependents and deletionPropagation cannot be both set";
             errors.push(FieldError::invalid_text("propagationPolicy", policy, why));
         } else if let Some(policy) = policy
-            && !["Foreground", "Background", "Orphan"].contains(&policy)
+            && Policy::parse(policy).is_none()
         {
             let known = ["Foreground", "Background", "Orphan", "nil"];
             let value = json!(policy);
@@ -92,11 +136,18 @@ impl DeleteOptions {
             let found = object.get("preconditions")?.get(member)?.as_str()?;
             Some(found.to_owned())
         };
+        let orphans = object.get("orphanDependents").and_then(Value::as_bool);
         Ok(Self {
             dry_run,
             grace: object.get("gracePeriodSeconds").and_then(Value::as_i64),
             uid: precondition("uid"),
             revision: precondition("resourceVersion"),
+            policy: match orphans {
+                Some(true) => Some(Policy::Orphan),
+                Some(false) => Some(Policy::Background),
+                None => policy.and_then(Policy::parse),
+            },
+            asks_for_cascade: orphans == Some(false),
             object: object.clone(),
         })
     }
@@ -112,9 +163,28 @@ impl DeleteOptions {
     /// Only this object, and only if it is still so.
     pub fn exactly(object: &Stored) -> Self {
         Self {
+            uid: object.uid().map(str::to_owned),
             revision: Some(object.revision.to_string()),
             ..Self::default()
         }
+    }
+
+    /// The same, and this becomes of dependents.
+    pub fn propagating(self, policy: Policy) -> Self {
+        Self {
+            policy: Some(policy),
+            ..self
+        }
+    }
+
+    /// What somebody should know who says nothing about dependents, and might not expect
+    /// what becomes of them.
+    fn warning(&self, kind: &Kind) -> Option<String> {
+        let is_job = kind.group == "batch" && kind.kind == "Job";
+        let warning = "child pods are preserved by default when jobs are deleted; set \
+                       propagationPolicy=Background to remove them or set \
+                       propagationPolicy=Orphan to suppress this warning";
+        (is_job && self.policy.is_none()).then(|| warning.to_owned())
     }
 }
 
@@ -186,6 +256,8 @@ pub async fn delete(
     let deleted = remove_for(registry, kind, &address, &options, Some(act)).await?;
     let gone = || absent(registry, kind, &address, publish::Act::Delete);
     let mut deleted = deleted.ok_or_else(gone)?;
+    deleted.accepted = !deleted.gone && options.asks_for_cascade;
+    deleted.warnings.extend(options.warning(kind));
     deleted.warnings.extend(warning);
     Ok(deleted)
 }
@@ -197,7 +269,7 @@ pub async fn delete_collection(
     query: &Query,
     sent: &Sent,
     view: &View,
-) -> Result<Listing> {
+) -> Result<Emptied> {
     let options = DeleteOptions::read(query, sent)?;
     let mut listing = collect(registry, granted, query, view).await?;
     let kind = &granted.path().kind;
@@ -231,7 +303,53 @@ pub async fn delete_collection(
             removed.map(drop)
         })
         .await?;
-    Ok(listing)
+    Ok(Emptied {
+        listing,
+        warnings: options.warning(kind).into_iter().collect(),
+    })
+}
+
+/// Deletes objects in one transaction, all or none: `None` if one is not as it was seen any
+/// more. There must not be more of them than a transaction takes.
+pub async fn remove_together(registry: &Registry, doomed: &[Doomed]) -> Result<Option<Revision>> {
+    let mut transaction = Transaction::new();
+    for Doomed {
+        address,
+        object,
+        policy,
+    } in doomed
+    {
+        refuse_the_immortal(registry, address.of(), address).await?;
+        let key = registry.key(address);
+        if *policy == Policy::Background && is_free(address, object) {
+            let at = Expect::At(object.revision);
+            transaction = transaction.delete(key.clone()).check(key, at);
+            continue;
+        }
+        let mut tree = object.tree();
+        let options = DeleteOptions::default().propagating(*policy);
+        transaction = match doom(address, &mut tree, &options) {
+            Mark::Unchanged => continue,
+            Mark::Remove => transaction.delete(key.clone()),
+            Mark::Changed => transaction.put(key.clone(), unversioned(address, &mut tree)),
+        }
+        .check(key, Expect::At(object.revision));
+    }
+    Ok(match registry.commit(transaction).await? {
+        Outcome::Committed(revision) | Outcome::Unchanged(revision) => Some(revision),
+        Outcome::Conflict(_) => None,
+    })
+}
+
+/// Whether nothing holds an object, as can be said without reading it.
+fn is_free(address: &Address, object: &Stored) -> bool {
+    goes_at_once(&address.kind) && memmem::find(&object.body(), br#""finalizers":["#).is_none()
+}
+
+/// Whether objects of a kind wait for nothing but finalizers when they are deleted.
+pub fn goes_at_once(kind: &Served) -> bool {
+    let special = ["pods", "namespaces", "tenants"];
+    !kind.is(apis::definitions()) && !special.iter().any(|name| kind.is(core_kind(name)))
 }
 
 /// Deletes an object, or marks it. `None` if there is no such object.
@@ -337,34 +455,23 @@ async fn attempt(
         admit::mutate(act, None, Some(old)).await?;
         admit::validate(act, None, Some(old)).await?;
     }
-    if address.kind.is(apis::definitions()) {
-        hold_definition(&mut object);
-    }
     let key = registry.key(address);
-    let transaction = match mark(address.of(), &mut object, options) {
+    let transaction = match doom(address, &mut object, options) {
         Mark::Remove => Transaction::remove(key, current.revision),
         Mark::Unchanged => {
-            return Ok(Attempt::Unchanged(Deleted {
-                object: Arc::clone(current),
-                gone: false,
-                warnings: Vec::new(),
-            }));
+            return Ok(Attempt::Unchanged(Deleted::marked(Arc::clone(current))));
         }
         Mark::Changed => {
-            metadata::of(&mut object).remove("resourceVersion");
-            let value = encoded(address.of(), &object);
+            let value = unversioned(address, &mut object);
             let marked = |revision| {
                 let object = Stored::new(Arc::clone(&current.key), revision, &value);
-                Attempt::Done(Deleted {
-                    object: Arc::new(object),
-                    gone: false,
-                    warnings: Vec::new(),
-                })
+                Attempt::Done(Deleted::marked(Arc::new(object)))
             };
             if options.dry_run {
                 return Ok(marked(current.revision));
             }
-            let transaction = Transaction::update(key, current.revision, value.clone());
+            let stored = expiry::stored(address, value.clone());
+            let transaction = Transaction::update(key, current.revision, stored);
             return Ok(match registry.commit(transaction).await? {
                 Outcome::Committed(revision) | Outcome::Unchanged(revision) => marked(revision),
                 Outcome::Conflict(conflict) => Attempt::Lost(conflict.revision),
@@ -372,9 +479,8 @@ async fn attempt(
         }
     };
     let gone = Deleted {
-        object: Arc::clone(current),
         gone: true,
-        warnings: Vec::new(),
+        ..Deleted::marked(Arc::clone(current))
     };
     if options.dry_run {
         return Ok(Attempt::Done(gone));
@@ -385,11 +491,27 @@ async fn attempt(
     })
 }
 
+/// What is done to the object, which is changed if it is not removed.
+fn doom(address: &Address, object: &mut Object, options: &DeleteOptions) -> Mark {
+    // What becomes of dependents is decided with the first deletion, but for a definition:
+    // there it is left open until the objects that it defines are gone.
+    let first = metadata::text(object, "deletionTimestamp").is_none();
+    if address.kind.is(apis::definitions()) && first {
+        hold_definition(object);
+        return mark(address.of(), object, options, None);
+    }
+    let policy = Some(options.policy);
+    mark(address.of(), object, options, policy)
+}
+
+/// The object as it is stored, which must not say which version it is.
+fn unversioned(address: &Address, object: &mut Object) -> Bytes {
+    metadata::of(object).remove("resourceVersion");
+    encoded(address.of(), object)
+}
+
 /// A definition waits until nothing is left of what it defines.
 fn hold_definition(definition: &mut Object) {
-    if metadata::text(definition, "deletionTimestamp").is_some() {
-        return;
-    }
     let mut held: Vec<Value> = metadata::finalizers(definition).map(Value::from).collect();
     if !held.iter().any(|name| name == condition::FINALIZER) {
         held.push(condition::FINALIZER.into());
@@ -440,31 +562,46 @@ enum Mark {
     Unchanged,
 }
 
-/// Marks the object if something holds it.
-fn mark(kind: &Kind, object: &mut Object, options: &DeleteOptions) -> Mark {
-    let is_pod = kind.kind == "Pod" && kind.group.is_empty();
-    let grace = if is_pod {
-        pod_grace(object, options)
-    } else {
-        0
-    };
-    let held = grace > 0
-        || metadata::finalizers(object).next().is_some()
-        || metadata::held_by_spec(kind, object).next().is_some();
-    if !held {
-        return Mark::Remove;
+/// Marks the object if something holds it, the collector of garbage included.
+fn mark(
+    kind: &Kind,
+    object: &mut Object,
+    options: &DeleteOptions,
+    propagation: Option<Option<Policy>>,
+) -> Mark {
+    let marked = metadata::text(object, "deletionTimestamp").is_some();
+    if marked && metadata::held_by_spec(kind, object).next().is_some() {
+        return Mark::Unchanged;
     }
-    let marked = object
-        .get("metadata")
-        .and_then(|of| of.get("deletionTimestamp"))
-        .is_some();
     let was = object
         .get("metadata")
         .and_then(|of| of.get("deletionGracePeriodSeconds"));
     let was = was.and_then(Value::as_i64).unwrap_or(0);
-    if marked && (!is_pod || grace >= was) {
+    let is_pod = kind.kind == "Pod" && kind.group.is_empty();
+    let ending = is_pod && marked && was > 0;
+    let grace = match is_pod {
+        true if ending => shorter_grace(options, was),
+        true if !marked => Some(pod_grace(object, options)),
+        _ => Some(0),
+    };
+    let Some(grace) = grace else {
         return Mark::Unchanged;
+    };
+    let changed = propagation.is_some_and(|policy| propagate(kind, object, policy));
+    let held = grace > 0
+        || metadata::finalizers(object).next().is_some()
+        || metadata::held_by_spec(kind, object).next().is_some();
+    match (held, marked && !ending, changed) {
+        (false, _, _) => return Mark::Remove,
+        (true, true, false) => return Mark::Unchanged,
+        (true, true, true) => return Mark::Changed,
+        (true, false, _) => {}
     }
+    set_mark(kind, object, grace, marked);
+    Mark::Changed
+}
+
+fn set_mark(kind: &Kind, object: &mut Object, grace: i64, marked: bool) {
     let of = metadata::of(object);
     of.insert("deletionTimestamp".to_owned(), after(grace).into());
     if !metadata::holds_by_spec(kind) {
@@ -483,7 +620,6 @@ fn mark(kind: &Kind, object: &mut Object, options: &DeleteOptions) -> Mark {
             status.insert("phase".to_owned(), "Terminating".into());
         }
     }
-    Mark::Changed
 }
 
 /// How long a pod has to end: as long as was said, or as it says itself; a pod that runs
@@ -503,6 +639,16 @@ fn pod_grace(pod: &Object, options: &DeleteOptions) -> i64 {
         return 0;
     }
     if asked < 0 { 1 } else { asked }
+}
+
+/// How long a pod has that is ending already: its time may be made shorter, and nothing else.
+fn shorter_grace(options: &DeleteOptions, was: i64) -> Option<i64> {
+    let asked = if options.grace? < 0 {
+        1
+    } else {
+        options.grace?
+    };
+    (asked < was).then_some(asked)
 }
 
 fn after(seconds: i64) -> String {

@@ -6,16 +6,20 @@ use std::sync::Arc;
 use insula_admission::Operation;
 use insula_core::Revision;
 use insula_kinds::{FieldError, Kind, Object, time};
+use insula_ownership::managers::times;
 use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
 use super::create::Gate;
-use super::{Done, metadata, rights, rules};
+use super::ownership::{self, Ownership};
+use super::{Done, metadata, ranges, rights, rules};
 use crate::admit::{self, Act};
 use crate::allocate;
 use crate::authorize::Granted;
 use crate::cache::{Stored, without_revision};
+use crate::expiry;
 use crate::publish;
+use crate::quota;
 use crate::registry::{Address, Registry};
 use crate::served::Served;
 use crate::status::{Refusal, Result};
@@ -37,6 +41,19 @@ pub struct Modify<'a> {
     pub dry_run: bool,
     /// Who asks; nobody if it is the server itself.
     pub by: Option<&'a Granted>,
+    /// Who owns the fields that are changed.
+    pub owner: Owner<'a>,
+}
+
+/// Who owns the fields that are changed.
+#[derive(Clone, Copy, Debug)]
+pub enum Owner<'a> {
+    /// Whoever asks.
+    Caller,
+    /// Whom the new object names.
+    Named,
+    /// The same; this is how it finds out.
+    Applied(&'a Ownership<'a>),
 }
 
 impl<'a> Modify<'a> {
@@ -49,6 +66,7 @@ impl<'a> Modify<'a> {
             whole: false,
             dry_run: false,
             by: None,
+            owner: Owner::Caller,
         }
     }
 }
@@ -165,13 +183,34 @@ async fn attempt(
         false => current.tree(),
     };
     let Modified {
-        object: new,
+        object: mut new,
         warnings,
-    } = make(&shown)?;
+    } = made(request, &shown, make).await?;
+    rules::default(kind, &mut new)?;
+    if let Owner::Caller = request.owner {
+        let ownership = Ownership::new(registry, request.by, kind, request.subresource);
+        ownership.note(&shown, &mut new).await?;
+    }
     let done = settle(registry, request, current, &judged, old, new).await;
     match done {
         Ok(attempt) => Ok(attempt.warned(warnings)),
         Err(refusal) => Err(refusal.warned(warnings)),
+    }
+}
+
+/// What the object is to become.
+async fn made(
+    request: &Modify<'_>,
+    shown: &Object,
+    make: &mut impl FnMut(&Object) -> Result<Modified>,
+) -> Result<Modified> {
+    loop {
+        let modified = make(shown);
+        match request.owner {
+            // It was found out with what was known; now there is more.
+            Owner::Applied(ownership) if ownership.convert_wanted().await? => {}
+            _ => return modified,
+        }
     }
 }
 
@@ -186,13 +225,17 @@ async fn settle(
 ) -> Result<Attempt> {
     let (kind, name) = (request.kind, &request.address.name);
     check_preconditions(registry, request, current, &old, &new)?;
-    rules::fill(kind, &mut new)?;
+    rules::to_judged(kind, &mut new);
     settle_metadata(request, &old, &mut new)?;
+    let (address, subresource) = (request.address, request.subresource);
+    ranges::fill_changed(registry, address, subresource, &old, &mut new);
     let act = request.act(registry);
-    if let Some(act) = &act
-        && mutate(act, &old, &mut new).await?
-    {
-        settle_metadata(request, &old, &mut new)?;
+    if let Some(act) = &act {
+        let owned = metadata::of(&mut new).get("managedFields").cloned();
+        if mutate(act, &old, &mut new).await? {
+            settle_metadata(request, &old, &mut new)?;
+            act.by.errand().warn(ownership::guard(owned, &mut new));
+        }
     }
     rules::prepare_changed(judged, request.subresource, &old, &mut new, &time::now());
     allocate::for_update(registry, request.address, &mut new);
@@ -203,11 +246,13 @@ async fn settle(
         new: &new,
     };
     rights::check(registry, request.by, change).await?;
-    let verdict = rules::judge_change(request.by, judged, request.subresource, &old, &new).await?;
+    let (by, part) = (request.by, request.subresource);
+    let verdict = rules::judge_change(by, kind, judged, part, &old, &new).await?;
     let warnings = verdict.warnings;
     if !verdict.errors.is_empty() {
         return Err(Refusal::invalid(kind, name, &verdict.errors).warned(warnings));
     }
+    ranges::check_changed(registry, address, subresource, &old, &new)?;
     if let Some(act) = &act {
         validate(act, &old, &new).await?;
     }
@@ -217,6 +262,7 @@ async fn settle(
     }
     metadata::of(&mut new).remove("resourceVersion");
     metadata::of(&mut old).remove("resourceVersion");
+    times::keep(&old, &mut new);
     let released = is_released(kind, &new);
     let value = rules::stored(registry, request.by, kind, new).await?;
     let done = |object| Done {
@@ -239,10 +285,15 @@ async fn settle(
     if value == without_revision(&current.body()) {
         return Ok(Attempt::Unchanged(done(Arc::clone(current))));
     }
-    if request.dry_run {
-        let shown = Stored::new(Arc::clone(&current.key), current.revision, &value);
-        return Ok(Attempt::Done(done(Arc::new(shown))));
-    }
+    let write = quota::Write {
+        registry,
+        kind,
+        address: request.address,
+        subresource: request.subresource,
+        old: Some(current),
+        new: &value,
+        by: request.by,
+    };
     let key = registry.key(request.address);
     let mut transaction = Transaction::new().check(key.clone(), current.expected());
     if current.built_in {
@@ -250,7 +301,13 @@ async fn settle(
         let gate = Gate::open(registry, kind, request.address).await?;
         transaction = gate.guard(registry, transaction);
     }
-    let transaction = transaction.put(key, value.clone());
+    let _turn = write.turn().await;
+    let stored = expiry::stored(request.address, value.clone());
+    let transaction = write.charge(transaction.put(key, stored)).await?;
+    if request.dry_run {
+        let shown = Stored::new(Arc::clone(&current.key), current.revision, &value);
+        return Ok(Attempt::Done(done(Arc::new(shown))));
+    }
     match registry.commit(transaction).await? {
         Outcome::Committed(revision) | Outcome::Unchanged(revision) => {
             if withdraws {
@@ -336,7 +393,6 @@ fn check_preconditions(
 fn settle_metadata(request: &Modify<'_>, old: &Object, new: &mut Object) -> Result<()> {
     metadata::place(new, request.kind, request.address)?;
     let kept = metadata::of(new);
-    kept.remove("managedFields");
     if kept
         .get("name")
         .and_then(insula_kinds::Value::as_str)

@@ -5,7 +5,8 @@ use insula_kinds::decode::{self, Decoded};
 use insula_kinds::patch::{self as patches, PatchError};
 use insula_kinds::{FieldError, Kind, Object, TypeId, Value};
 
-use super::{Done, Modified, Modify, metadata, modify};
+use super::apply::apply as apply_config;
+use super::{Done, Modified, Modify, Owner, metadata, modify};
 use crate::authorize::Granted;
 use crate::intake::{self, Expected};
 use crate::publish::{Act, absent};
@@ -23,6 +24,8 @@ pub enum PatchFormat {
     Merge,
     /// Kubernetes' own, which merges lists by keys.
     Strategic,
+    /// What the caller wants of the object and no more: server-side apply.
+    Apply,
 }
 
 impl PatchFormat {
@@ -32,6 +35,7 @@ impl PatchFormat {
             "application/json-patch+json" => Ok(Self::Json),
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" => Ok(Self::Strategic),
+            "application/apply-patch+yaml" => Ok(Self::Apply),
             _ => Err(Refusal::unsupported_patch()),
         }
     }
@@ -45,6 +49,9 @@ pub async fn patch(
     format: PatchFormat,
     body: &Bytes,
 ) -> Result<Done> {
+    if format == PatchFormat::Apply {
+        return apply_config(registry, granted, query, body).await;
+    }
     let options = read_options(query)?;
     let path = granted.path();
     let kind = &path.kind;
@@ -56,6 +63,7 @@ pub async fn patch(
         whole: false,
         dry_run: options.dry_run,
         by: Some(granted),
+        owner: Owner::Caller,
     };
     let make = |current: &Object| {
         let modified = patched_kind(kind, current, format, body, options.validation)?;
@@ -148,7 +156,7 @@ fn apply(
     let mut tree = current.clone();
     let problems = match format {
         PatchFormat::Strategic => patches::strategic(of, &mut tree, body).map_err(refuse)?,
-        PatchFormat::Json | PatchFormat::Merge => {
+        PatchFormat::Json | PatchFormat::Merge | PatchFormat::Apply => {
             let mut document = Value::Object(std::mem::take(&mut tree));
             let problems = match format {
                 PatchFormat::Json => patches::json(&mut document, body),
@@ -200,7 +208,7 @@ fn refuse(error: PatchError) -> Refusal {
     }
 }
 
-fn check_name(object: &Object, address: &Address) -> Result<()> {
+pub(super) fn check_name(object: &Object, address: &Address) -> Result<()> {
     let name = &address.name;
     match metadata::text(object, "name") {
         Some(given) if given == name => Ok(()),
@@ -212,7 +220,7 @@ fn check_name(object: &Object, address: &Address) -> Result<()> {
 }
 
 /// A patch that names a version is meant for that version only.
-fn check_resource_version(
+pub(super) fn check_resource_version(
     kind: &Kind,
     address: &Address,
     current: &Object,

@@ -53,17 +53,30 @@ pub fn judged_as(kind: &Served) -> Served {
 
 /// Fills in what is missing, and makes it an object of the version that is judged.
 pub fn fill(kind: &Served, object: &mut Object) -> Result<()> {
+    default(kind, object)?;
+    to_judged(kind, object);
+    Ok(())
+}
+
+/// Fills in what is missing.
+pub fn default(kind: &Served, object: &mut Object) -> Result<()> {
     match kind {
         Served::BuiltIn(id) => {
             defaults::apply(kind, object);
             if *id == apis::definitions() {
                 definition::default(object);
             }
-            convert::convert(kind, &kind.storage(), object);
         }
         Served::Custom(custom) => custom.schema()?.fill(object),
     }
     Ok(())
+}
+
+/// Makes it an object of the version that is judged.
+pub fn to_judged(kind: &Served, object: &mut Object) {
+    if let Served::BuiltIn(_) = kind {
+        convert::convert(kind, &kind.storage(), object);
+    }
 }
 
 /// What is there, as the caller sees it.
@@ -154,14 +167,19 @@ fn new_verdict(kind: &Served, object: &Object) -> Result<Verdict> {
     })
 }
 
-/// What is wrong with a change.
+/// What is wrong with a change, made in the version `written`, to objects in the version that
+/// is judged.
 pub async fn judge_change(
     by: Option<&Granted>,
+    written: &Served,
     kind: &Served,
     subresource: Option<&str>,
     old: &Object,
     new: &Object,
 ) -> Result<Verdict> {
+    if kind.custom().is_none() && written.group != kind.group {
+        return Ok(of_other_group(written, kind, subresource, old, new));
+    }
     if is_brief(kind, new) {
         return Ok(changed_verdict(kind, subresource, old, new));
     }
@@ -176,6 +194,22 @@ pub async fn judge_change(
         return custom_verdict(by, custom, change).await;
     }
     toil::of_request(by, || changed_verdict(kind, subresource, old, new)).await
+}
+
+/// What is served in two groups is judged by the rules of the one that it is written in.
+fn of_other_group(
+    written: &Served,
+    kind: &Served,
+    subresource: Option<&str>,
+    old: &Object,
+    new: &Object,
+) -> Verdict {
+    let [old, new] = [old, new].map(|object| {
+        let mut object = object.clone();
+        convert::convert(kind, written, &mut object);
+        object
+    });
+    only(validate::update(written, subresource, &old, &new))
 }
 
 fn changed_verdict(
@@ -294,14 +328,18 @@ pub fn encoded(kind: &Kind, object: &Object) -> Bytes {
 fn keep_all_but_status(old: &Object, new: &mut Object) {
     let status = new.remove("status");
     let version = new.get("apiVersion").cloned();
-    let revision = new.get("metadata").and_then(|of| of.get("resourceVersion"));
-    let revision = revision.cloned();
+    let mut sent = std::mem::take(metadata::of(new));
     *new = old.clone();
     new.remove("status");
     new.extend(status.map(|status| ("status".to_owned(), status)));
     new.extend(version.map(|version| ("apiVersion".to_owned(), version)));
-    if let Some(revision) = revision {
-        super::metadata::of(new).insert("resourceVersion".to_owned(), revision);
+    let kept = metadata::of(new);
+    for member in ["resourceVersion", "managedFields"] {
+        match sent.remove(member) {
+            Some(value) => kept.insert(member.to_owned(), value),
+            None if member == "managedFields" => kept.remove(member),
+            None => None,
+        };
     }
 }
 

@@ -3,7 +3,7 @@
 use insula_access::rbac::ResourceAct;
 use insula_kinds::Object;
 
-use super::{Done, Modified, Modify, create_object, metadata, modify, rules};
+use super::{Done, Modified, Modify, Owner, create_object, metadata, modify, rules};
 use crate::authorize::Granted;
 use crate::intake::{self, Sent};
 use crate::publish::{Act, absent};
@@ -32,6 +32,7 @@ pub async fn update(
         whole: true,
         dry_run: options.dry_run,
         by: Some(granted),
+        owner: Owner::Caller,
     };
     let make = |_: &Object| {
         let (object, warnings) = (written.object.clone(), written.warnings.clone());
@@ -55,7 +56,11 @@ pub async fn update(
 }
 
 /// Who replaces what is not there creates it, and needs the right to.
-async fn may_create(registry: &Registry, granted: &Granted, address: &Address) -> Result<()> {
+pub(super) async fn may_create(
+    registry: &Registry,
+    granted: &Granted,
+    address: &Address,
+) -> Result<()> {
     let kind = granted.path().of();
     let act = ResourceAct {
         verb: "create",

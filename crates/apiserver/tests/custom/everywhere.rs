@@ -113,3 +113,43 @@ async fn a_watch_of_all_spaces_tells_of_those_that_share_it() -> anyhow::Result<
     }
     Ok(())
 }
+
+/// With the last tenant that has objects of the kind goes the log that a watch of all reads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_of_all_spaces_is_not_left_behind_when_the_last_tenant_goes() -> anyhow::Result<()>
+{
+    let server = TestServer::start_whole().await?;
+    let system = server.system().await?;
+    system.define(&published(foos())).await?;
+    let streamed = "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+    for query in ["?watch=1", streamed] {
+        let one = server.tenant("t1").await?;
+        make_foos(&one, &["a"]).await?;
+        let mut watch = system.watch(&format!("{ALL}{query}")).await?;
+        system.delete("/api/v1/tenants/t1").await?;
+        system.until_gone("/api/v1/tenants/t1").await?;
+        let mut told = Vec::new();
+        while let Some(event) = watch.next().await? {
+            let object = &event["object"];
+            told.push((event["type"].clone(), key(object), object["code"].clone()));
+        }
+        // What happened is told to the end, and then to begin again.
+        assert_eq!(
+            told,
+            [
+                (json!("ADDED"), "t1/a".to_owned(), Value::Null),
+                (json!("DELETED"), "t1/a".to_owned(), Value::Null),
+                (json!("ERROR"), "/".to_owned(), json!(410)),
+            ]
+        );
+        // Whoever begins again sees what comes.
+        let mut watch = system.watch(&format!("{ALL}{query}")).await?;
+        let two = server.tenant("t2").await?;
+        make_foos(&two, &["b"]).await?;
+        let event = watch.next().await?.unwrap_or_default();
+        assert_eq!(key(&event["object"]), "t2/b");
+        system.delete("/api/v1/tenants/t2").await?;
+        system.until_gone("/api/v1/tenants/t2").await?;
+    }
+    Ok(())
+}

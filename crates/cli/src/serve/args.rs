@@ -52,6 +52,11 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub audit_log_path: Option<PathBuf>,
 
+    /// How long an event stays that nobody writes; 0s is for ever
+    #[arg(long, value_name = "DURATION", default_value = "1h")]
+    #[arg(value_parser = duration::parse)]
+    pub event_ttl: Duration,
+
     /// What the issuer of service accounts' tokens is called; default: what kubeconfigs point at
     #[arg(long, value_name = "URL", value_parser = issuer_url)]
     pub service_account_issuer: Option<String>,

@@ -55,6 +55,10 @@ pub struct Prepared {
     pub audit: Option<audit::Sink>,
     /// Where webhooks may be.
     pub egress: egress::Settings,
+    /// How long an event stays that nobody writes.
+    pub event_ttl: Duration,
+    /// What clients verify the server with, in PEM.
+    pub root_ca: String,
 }
 
 impl Prepared {
@@ -118,6 +122,8 @@ pub struct Given {
     pub audit_log: Option<PathBuf>,
     /// Where webhooks may be.
     pub egress: egress::Settings,
+    /// How long an event stays that nobody writes.
+    pub event_ttl: Duration,
 }
 
 /// The administrator's kubeconfig.
@@ -158,6 +164,7 @@ pub fn prepare(
     };
     let given_pem = files.as_ref().map(|_| shown.pem.as_str());
     kubeconfig.keep(ca.certificate_pem(), &pki.leaves.admin, given_pem)?;
+    let root_ca = authorities(ca.certificate_pem(), given_pem);
     let certificates = Certificates::new(shown.chain.clone(), shown.key.clone_key());
     let certificates = certificates.map_err(|error| Failure::new("cannot serve", error))?;
     let certificates = Arc::new(certificates);
@@ -167,6 +174,8 @@ pub fn prepare(
     let prepared = Prepared {
         audit: audit.transpose()?,
         egress: given.egress,
+        event_ttl: given.event_ttl,
+        root_ca,
         provider,
         listener,
         certificates: Arc::clone(&certificates),
@@ -199,7 +208,7 @@ impl AdminKubeconfig {
     /// Makes sure that it says this. Clients believe the own CA and, if the certificate is
     /// another's, what came with it.
     pub fn keep(&self, ca: &str, admin: &Identity, given: Option<&str>) -> Result<(), Failure> {
-        let authorities = [ca, given.unwrap_or("")].concat();
+        let authorities = authorities(ca, given);
         let kubeconfig = Kubeconfig::new(&Entry {
             server: &self.server,
             trust: &Trust::Authorities(authorities),
@@ -209,6 +218,11 @@ impl AdminKubeconfig {
         });
         kubeconfig.keep_at(&self.path)
     }
+}
+
+/// Whom clients believe: the own CA, and what came with a certificate that is another's.
+fn authorities(ca: &str, given: Option<&str>) -> String {
+    [ca, given.unwrap_or("")].concat()
 }
 
 /// A token is judged by whom it says it is from. Of two who are called the same, one could
@@ -359,6 +373,7 @@ mod tests {
                 oidc: None,
                 audit_log: None,
                 egress: egress::Settings::default(),
+                event_ttl: Duration::from_secs(3600),
                 layout: Layout::default(),
                 default_tenant: None,
             };

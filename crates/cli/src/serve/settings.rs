@@ -56,6 +56,7 @@ impl Settings {
                 layout: Layout::new(&args.etcd.prefix),
                 default_tenant: args.default_tenant,
                 audit_log: args.audit_log_path,
+                event_ttl: args.event_ttl,
                 egress: egress::Settings {
                     allow: args.webhooks.allow,
                     deny: args.webhooks.deny,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use insula_testkit::server::{Client, TestServer};
+use insula_testkit::server::{Client, TestServer, definition};
 use serde_json::json;
 
 use super::{condition, config_map, count, create, release, servers, until, until_gone};
@@ -153,6 +153,108 @@ async fn a_namespace_waits_for_finalizers_and_says_so_as_kubernetes_does() -> an
         release(&client, &format!("{maps}/held")).await?;
         until_gone(&client, N1).await?;
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn whatever_is_left_is_counted_by_kind_and_by_finalizer_in_their_order() -> anyhow::Result<()>
+{
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    make_namespace(&client, "n1").await?;
+    let definition = definition("ex.io", "foos", "Foo", json!({"type": "object"}));
+    client.define(&definition).await?;
+    let foos = "/apis/ex.io/v1/namespaces/n1/foos";
+    let foo = json!({
+        "apiVersion": "ex.io/v1", "kind": "Foo",
+        "metadata": {"name": "f", "finalizers": ["ex.io/hold", "ex.io/h2"]},
+    });
+    create(&client, foos, foo).await?;
+    let maps = format!("{N1}/configmaps");
+    create(&client, &maps, config_map("held", &["ex.io/hold"])).await?;
+    delete(&client, N1).await?;
+    let explained = until(&client, N1, |answer| {
+        !condition(&answer.json(), "NamespaceContentRemaining").is_null()
+    })
+    .await?
+    .json();
+    assert_eq!(
+        condition(&explained, "NamespaceContentRemaining")["message"],
+        "Some resources are remaining: configmaps. has 1 resource instances, foos.ex.io has 1 \
+         resource instances"
+    );
+    assert_eq!(
+        condition(&explained, "NamespaceFinalizersRemaining")["message"],
+        "Some content in the namespace has finalizers remaining: ex.io/h2 in 1 resource \
+         instances, ex.io/hold in 2 resource instances"
+    );
+    release(&client, &format!("{foos}/f")).await?;
+    release(&client, &format!("{maps}/held")).await?;
+    until_gone(&client, N1).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_that_goes_says_first_that_nothing_is_left() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    make_namespace(&client, "n1").await?;
+    let revision = client.get(N1).await?.json()["metadata"]["resourceVersion"].clone();
+    let revision = revision.as_str().unwrap_or_default().to_owned();
+    let watched = format!("/api/v1/namespaces?watch=true&resourceVersion={revision}");
+    let mut watch = client.watch(&watched).await?;
+    delete(&client, N1).await?;
+    let mut said = Vec::new();
+    loop {
+        let event = watch.next().await?.unwrap_or_default();
+        let last = event["type"] == "DELETED";
+        said.push(event);
+        if last {
+            break;
+        }
+    }
+    let last = &said[said.len() - 1]["object"];
+    let conditions = last["status"]["conditions"].as_array().cloned();
+    let conditions = conditions.unwrap_or_default();
+    let conditions: Vec<_> = conditions
+        .iter()
+        .map(|one| ["type", "status", "reason", "message"].map(|of| one[of].as_str().unwrap_or("")))
+        .collect();
+    assert_eq!(
+        conditions,
+        [
+            [
+                "NamespaceDeletionDiscoveryFailure",
+                "False",
+                "ResourcesDiscovered",
+                "All resources successfully discovered",
+            ],
+            [
+                "NamespaceDeletionGroupVersionParsingFailure",
+                "False",
+                "ParsedGroupVersions",
+                "All legacy kube types successfully parsed",
+            ],
+            [
+                "NamespaceDeletionContentFailure",
+                "False",
+                "ContentDeleted",
+                "All content successfully deleted, may be waiting on finalization",
+            ],
+            [
+                "NamespaceContentRemaining",
+                "False",
+                "ContentRemoved",
+                "All content successfully removed",
+            ],
+            [
+                "NamespaceFinalizersRemaining",
+                "False",
+                "ContentHasNoFinalizers",
+                "All content-preserving finalizers finished",
+            ],
+        ]
+    );
     Ok(())
 }
 

@@ -249,6 +249,108 @@ async fn a_deleted_secret_takes_its_token_with_it() -> anyhow::Result<()> {
     Ok(())
 }
 
+fn today() -> String {
+    let now = jiff::Timestamp::now().to_string();
+    now.split('T').next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn a_secret_says_on_which_day_its_token_was_last_used() -> anyhow::Result<()> {
+    for server in servers().await? {
+        for client in [server.tenant("t1").await?, server.system().await?] {
+            account(&client, "robot").await?;
+            create(&client, SECRETS, secret("kept", "robot")).await?;
+            let whole = filled(&client, "kept").await?;
+            let label = |secret: &Value| {
+                let labels = &secret["metadata"]["labels"];
+                labels["kubernetes.io/legacy-token-last-used"].clone()
+            };
+            assert_eq!(label(&whole), Value::Null);
+            let (path, token) = (format!("{SECRETS}/kept"), decoded(&whole, "token"));
+            let day = today();
+            assert_eq!(whoami(&server, &token).await?.0, 201);
+            let used = until(&client, &path, |answer| !label(&answer.json()).is_null()).await?;
+            let said = label(&used.json());
+            assert!(said == day || said == today(), "{said}");
+            assert_eq!(used.json()["data"], whole["data"]);
+            // Once a day is enough; an older day is put right.
+            let revision = used.json()["metadata"]["resourceVersion"].clone();
+            let revision = revision.as_str().unwrap_or_default().to_owned();
+            let watched = format!("{SECRETS}?watch=true&resourceVersion={revision}");
+            let mut watch = client.watch(&watched).await?;
+            assert_eq!(whoami(&server, &token).await?.0, 201);
+            assert!(watch.is_quiet_for(Duration::from_millis(300)).await);
+            let old = json!({"metadata": {"labels":
+                {"kubernetes.io/legacy-token-last-used": "2020-02-02"}}});
+            assert_eq!(client.patch(&path, "merge", &old).await?.status, 200);
+            assert_eq!(whoami(&server, &token).await?.0, 201);
+            until(&client, &path, |answer| label(&answer.json()) == said).await?;
+            // Since when that is said is said, too.
+            let tracking = client
+                .get(
+                    "/api/v1/namespaces/kube-system/configmaps/\
+                     kube-apiserver-legacy-service-account-token-tracking",
+                )
+                .await?;
+            assert_eq!(
+                tracking.json()["data"],
+                json!({"since": said}),
+                "{}",
+                tracking.text()
+            );
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_account_does_not_list_a_token_that_is_gone() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    account(&client, "robot").await?;
+    account(&client, "other").await?;
+    for name in ["kept", "gone"] {
+        create(&client, SECRETS, secret(name, "robot")).await?;
+        filled(&client, name).await?;
+    }
+    let list = json!({"secrets": [{"name": "kept"}, {"name": "gone"}, {"name": "never"}]});
+    let robot = format!("{ACCOUNTS}/robot");
+    assert_eq!(client.patch(&robot, "merge", &list).await?.status, 200);
+    assert_eq!(client.delete(&format!("{SECRETS}/gone")).await?.status, 200);
+    let left = json!([{"name": "kept"}, {"name": "never"}]);
+    until(&client, &robot, |answer| answer.json()["secrets"] == left).await?;
+    // Nor does it list any by itself.
+    let other = client.get(&format!("{ACCOUNTS}/other")).await?.json();
+    assert_eq!(other["secrets"], Value::Null);
+    Ok(())
+}
+
+#[tokio::test]
+async fn secrets_for_tokens_name_an_account_and_keep_their_type() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    let nobody = json!({"metadata": {"name": "x"}, "type": "kubernetes.io/service-account-token"});
+    let refused = client.post(SECRETS, &nobody).await?;
+    assert_eq!(refused.status, 422);
+    assert_eq!(
+        refused.message(),
+        "Secret \"x\" is invalid: metadata.annotations[kubernetes.io/service-account.name]: \
+         Required value"
+    );
+    account(&client, "robot").await?;
+    create(&client, SECRETS, secret("kept", "robot")).await?;
+    let opaque = json!({"type": "Opaque"});
+    let refused = client
+        .patch(&format!("{SECRETS}/kept"), "merge", &opaque)
+        .await?;
+    assert_eq!(refused.status, 422);
+    assert_eq!(
+        refused.message(),
+        "Secret \"kept\" is invalid: type: Invalid value: \"Opaque\": field is immutable"
+    );
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_secret_that_cannot_be_filled_is_left_and_stops_nobody() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;

@@ -16,6 +16,7 @@ use super::identity::{Claim, Identity, identity_json};
 use super::{DecodeError, Decoded};
 use crate::Object;
 use crate::field::quote;
+use crate::patch::document;
 use crate::types::TypeId;
 
 /// How deeply YAML may be nested: less than JSON, since its parser needs much more stack
@@ -56,6 +57,17 @@ pub fn identity_yaml(text: &[u8]) -> Result<Identity, DecodeError> {
     Claim::deserialize(value)
         .map(|Claim(identity)| identity)
         .map_err(|error| DecodeError::not_json(&error.to_string()))
+}
+
+/// Reads any document, and says which keys are in it twice.
+pub fn any_yaml(text: &[u8]) -> Result<(Value, Vec<String>), DecodeError> {
+    if looks_like_json(text)
+        && let Ok(read) = document::read(text)
+        && read.problems.is_empty()
+    {
+        return Ok((read.value, Vec::new()));
+    }
+    tree(text)
 }
 
 fn looks_like_json(text: &[u8]) -> bool {

@@ -367,6 +367,14 @@ fn zero(shape: &Shape) -> Option<Value> {
     }
 }
 
+fn map_type(field: &Field) -> Option<&'static str> {
+    match (field.atomic_map, field.granular_map) {
+        (true, _) => Some("atomic"),
+        (_, true) => Some("granular"),
+        _ => None,
+    }
+}
+
 /// How patches and server-side apply treat the field.
 fn extend(property: &mut Value, field: &Field) {
     let strategy = match (field.merge, field.retain_keys) {
@@ -386,7 +394,7 @@ fn extend(property: &mut Value, field: &Field) {
         ("patch-merge-key", field.merge_key.map(Value::from)),
         ("list-type", list.map(Value::from)),
         ("list-map-keys", keys),
-        ("map-type", field.atomic_map.then(|| "atomic".into())),
+        ("map-type", map_type(field).map(Value::from)),
     ];
     for (name, value) in extensions {
         if let Some(value) = value {

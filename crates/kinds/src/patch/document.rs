@@ -31,7 +31,7 @@ pub(super) fn read_list_of(text: &[u8], members: &[&str]) -> Result<Document, St
 }
 
 /// What Go calls the type of a value.
-pub(super) fn json_type(value: &Value) -> &'static str {
+pub fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

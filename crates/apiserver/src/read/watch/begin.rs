@@ -162,7 +162,8 @@ async fn everywhere(
             shared.map_err(|lost| too_old(lost, revision))?;
         }
         return Ok(Begun {
-            collection,
+            // Not the one from before: the cursor is a place in this one.
+            collection: panorama.log,
             cursor: panorama.cursor,
             published: None,
             objects: objects.into_iter().map(|(_, object)| object).collect(),

@@ -3,7 +3,7 @@
 
 use insula_access::rbac::ResourceAct;
 use insula_core::Space;
-use insula_kinds::{Kind, Object, Value, kinds};
+use insula_kinds::{Kind, Object, Value};
 
 use super::Change;
 use crate::authorize::Granted;
@@ -76,13 +76,7 @@ fn kind_of(registry: &Registry, space: &Space, owner: &Value) -> Option<Served> 
     let text = |member: &str| owner.get(member).and_then(Value::as_str).unwrap_or("");
     let version = text("apiVersion");
     let (group, version) = version.split_once('/').unwrap_or(("", version));
-    match kinds().of_kind(group, version, text("kind")) {
-        Some(id) => Some(id.into()),
-        None => {
-            let apis = registry.apis(space)?;
-            apis.of_kind(group, version, text("kind"))
-        }
-    }
+    registry.of_kind(space, group, version, text("kind"))
 }
 
 fn owners(object: Option<&Object>) -> &[Value] {

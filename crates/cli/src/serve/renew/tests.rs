@@ -26,6 +26,7 @@ fn start(data: &Path, files: Option<&TlsFiles>) -> Renewal {
         oidc: None,
         audit_log: None,
         egress: insula_apiserver::egress::Settings::default(),
+        event_ttl: Duration::from_secs(3600),
         layout: Layout::default(),
         default_tenant: None,
     };

@@ -1,0 +1,114 @@
+//! What is left to the loops: a namespace and a tenant that are full, and many tenants that
+//! are small, from the request until nothing is left of them.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use http::{Method, StatusCode};
+
+use super::client::{Answer, Client};
+use super::load::{Shape, load};
+use super::subject::Subject;
+use super::writes::Objects;
+use super::{objects, tenants};
+use crate::figures::Figures;
+use crate::report::progress;
+
+/// What is deleted, as the table calls it.
+pub const DELETED: [&str; 3] = ["full namespace", "full tenant", "small tenants"];
+
+/// How many objects a small tenant has, beside what every tenant has.
+pub const SMALL: usize = 5;
+
+/// Until all of it is gone.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// In the namespace, and in the tenant.
+    pub objects: usize,
+    /// How many small ones.
+    pub tenants: usize,
+}
+
+/// One after the other on the same server: what it has of the first is there before memory is
+/// counted for the last.
+pub async fn measure(subject: &Subject, size: Size) -> Result<Figures> {
+    let client = subject.connect(Shape::REQUESTS.connections).await?;
+    let [namespace, tenant, small] = DELETED;
+    progress(namespace);
+    subject.namespace(&client, "full").await?;
+    let maps = objects::collection("full");
+    let full = fill(subject, &client, &maps, size.objects);
+    full.await?;
+    let gone = delete(subject, &client, &["/api/v1/namespaces/full".to_owned()]).await?;
+    let figures = gone.under(namespace);
+    progress(tenant);
+    tenants::create(subject, &client, 0, 1).await?;
+    let maps = format!("{}/configmaps", tenants::namespace(0));
+    fill(subject, &client, &maps, size.objects).await?;
+    let gone = delete(subject, &client, &[path(0)]).await?;
+    let figures = figures.and(gone.under(tenant));
+    progress(small);
+    let gone = small_tenants(subject, &client, size.tenants).await?;
+    Ok(figures.and(gone.under(small)))
+}
+
+async fn small_tenants(subject: &Subject, client: &Client, count: usize) -> Result<Figures> {
+    subject.settle().await?;
+    let before = subject.resident()?;
+    tenants::create(subject, client, 0, count).await?;
+    let requests = (0..count * SMALL).map(|n| {
+        let maps = format!("{}/configmaps", tenants::namespace(n / SMALL));
+        let body = Some(objects::configmap(n, None, "-"));
+        client.prepare(Method::POST, &maps, body)
+    });
+    let requests: Result<Vec<_>> = requests.collect();
+    let judge = |answer: &Answer| answer.expect(StatusCode::CREATED);
+    load(subject, client, Shape::REQUESTS, requests?, judge).await?;
+    let most = subject.resident()?;
+    let all: Vec<String> = (0..count).map(path).collect();
+    let gone = delete(subject, client, &all).await?;
+    let after = subject.resident()?;
+    Ok(gone
+        .with("before", before)
+        .with("there", most)
+        .with("after", after)
+        .with("kept", after / before))
+}
+
+fn path(tenant: usize) -> String {
+    format!("/api/v1/tenants/{}", tenants::name(tenant))
+}
+
+async fn fill(subject: &Subject, client: &Client, maps: &str, count: usize) -> Result<()> {
+    let mut objects = Objects {
+        subject,
+        client,
+        collection: maps,
+        versions: vec![],
+    };
+    objects.create(count).await.map(drop)
+}
+
+/// Until none of them is there.
+async fn delete(subject: &Subject, client: &Client, paths: &[String]) -> Result<Figures> {
+    let requests = paths
+        .iter()
+        .map(|path| client.prepare(Method::DELETE, path, None));
+    let requests: Result<Vec<_>> = requests.collect();
+    subject.settle().await?;
+    let (begun, cpu) = (Instant::now(), subject.cpu()?);
+    let judge = |answer: &Answer| answer.expect(StatusCode::OK);
+    load(subject, client, Shape::REQUESTS, requests?, judge).await?;
+    for path in paths {
+        while client.get(path).await?.status != StatusCode::NOT_FOUND {
+            ensure!(begun.elapsed() < PATIENCE, "{path} does not go");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    let gone = begun.elapsed().as_secs_f64();
+    subject.settle().await?;
+    let cpu = subject.cpu()?.saturating_sub(cpu).as_secs_f64();
+    Ok(Figures::default().with("gone", gone).with("cpu", cpu))
+}

@@ -1,0 +1,62 @@
+//! An object, as others in its space know it.
+
+use std::sync::Arc;
+
+use insula_kinds::KindId;
+
+use crate::cache::Stored;
+use crate::served::{Shelfmark, Shelved};
+
+/// One object of a space.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Node {
+    shelf: Shelf,
+    /// `namespace/name` or `name`.
+    pub key: Arc<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Shelf {
+    BuiltIn(KindId),
+    /// The name of the definition: `resource.group`.
+    Custom(Arc<str>),
+}
+
+impl Node {
+    /// An object that is on this shelf.
+    pub fn new(mark: Shelfmark<'_>, object: &Stored) -> Self {
+        let shelf = match mark {
+            Shelfmark::BuiltIn(id) => Shelf::BuiltIn(id),
+            Shelfmark::Custom { group, resource } => {
+                Shelf::Custom(format!("{resource}.{group}").into())
+            }
+        };
+        Self {
+            shelf,
+            key: Arc::clone(&object.key),
+        }
+    }
+
+    /// Its namespace; `None` where there are no namespaces.
+    pub fn namespace(&self) -> Option<&str> {
+        self.key.split_once('/').map(|(namespace, _)| namespace)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.key.rsplit('/').next().unwrap_or(&self.key)
+    }
+}
+
+impl Shelved for Node {
+    fn shelfmark(&self) -> Shelfmark<'_> {
+        match &self.shelf {
+            Shelf::BuiltIn(id) => Shelfmark::BuiltIn(*id),
+            Shelf::Custom(name) => {
+                // No resource has a dot in it.
+                let (resource, group) = name.split_once('.').unwrap_or((name, ""));
+                Shelfmark::Custom { group, resource }
+            }
+        }
+    }
+}

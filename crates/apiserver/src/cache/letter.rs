@@ -1,0 +1,249 @@
+//! The JSON of an object that every space has: a form, and what is filled in.
+//!
+//! Ten thousand tenants have the same namespaces, accounts and certificates of the CA. What
+//! they say is kept once; each of them keeps what it says otherwise, which is some names, a
+//! time, its uid and its resourceVersion.
+
+use std::sync::Arc;
+
+use bytes::BufMut;
+use insula_core::Revision;
+use memchr::{memchr, memchr2, memmem};
+
+use super::pool::{Piece, Pool};
+
+/// A filled-in form.
+#[derive(Debug)]
+pub struct Letter {
+    /// What many say, with a [`GAP`] wherever they differ.
+    form: Arc<Piece>,
+    /// What this one says there, each with its length before it.
+    filled: Box<[u8]>,
+    /// How many bytes of the form nobody had when it was made.
+    new: usize,
+}
+
+/// Longer ones are what somebody made of them, and not the same anywhere.
+const LONGEST: usize = 4 << 10;
+
+/// Stands for what is filled in: no text has this byte.
+const GAP: u8 = 0xff;
+
+/// What comes before the uid.
+const UID: &[u8] = br#""uid":""#;
+
+/// What comes before the resourceVersion.
+const REVISION: &[u8] = br#""resourceVersion":""#;
+
+/// What comes before whatever differs. Which places these are matters for how much is shared,
+/// and for nothing else: the letter says what the text said.
+const BEFORE_GAPS: [&[u8]; 8] = [
+    UID,
+    REVISION,
+    br#""namespace":""#,
+    b"/tenants/",
+    b"/namespaces/",
+    br#""creationTimestamp":""#,
+    br#""deletionTimestamp":""#,
+    br#""tenant":""#,
+];
+
+impl Letter {
+    /// The text as a letter. `None` if it has no uid or no resourceVersion, and so is no
+    /// object that is stored, or is too long.
+    pub fn of(json: &[u8], pool: &Arc<Pool>) -> Option<Self> {
+        let whole = has(json, UID) && has(json, REVISION) && memchr(GAP, json).is_none();
+        if json.len() > LONGEST || !whole {
+            return None;
+        }
+        let mut gaps: Vec<_> = BEFORE_GAPS
+            .iter()
+            .filter_map(|mark| gap(json, mark))
+            .collect();
+        gaps.sort_unstable();
+        let (mut form, mut filled) = (Vec::with_capacity(json.len()), Vec::with_capacity(128));
+        let mut from = 0;
+        for (start, end) in gaps {
+            if start < from {
+                continue;
+            }
+            form.extend_from_slice(&json[from..start]);
+            form.push(GAP);
+            fill(&mut filled, &json[start..end]);
+            from = end;
+        }
+        form.extend_from_slice(&json[from..]);
+        let (form, new) = pool.keep_whole(&form);
+        let filled = filled.into();
+        Some(Self { form, filled, new })
+    }
+
+    /// The same at another revision.
+    pub fn at(&self, revision: Revision) -> Self {
+        let mut filled = Vec::with_capacity(self.filled.len() + 8);
+        for (before, is) in self.pairs() {
+            match before.ends_with(REVISION) {
+                true => fill(&mut filled, revision.to_string().as_bytes()),
+                false => fill(&mut filled, is),
+            }
+        }
+        // After the last part of the form nothing is filled in.
+        filled.pop();
+        Self {
+            form: Arc::clone(&self.form),
+            filled: filled.into(),
+            new: 0,
+        }
+    }
+
+    /// Its uid.
+    pub fn uid(&self) -> Option<&str> {
+        let mut pairs = self.pairs();
+        let (_, uid) = pairs.find(|(before, _)| before.ends_with(UID))?;
+        std::str::from_utf8(uid).ok()
+    }
+
+    /// How many bytes the text has.
+    pub fn length(&self) -> usize {
+        self.pairs()
+            .map(|(before, is)| before.len() + is.len())
+            .sum()
+    }
+
+    /// Writes what comes after the first `from` bytes.
+    pub fn write(&self, from: usize, out: &mut impl BufMut) {
+        let mut skip = from;
+        for part in self.pairs().flat_map(|(before, is)| [before, is]) {
+            let skipped = skip.min(part.len());
+            out.put_slice(&part[skipped..]);
+            skip -= skipped;
+        }
+    }
+
+    /// How much memory it takes that was not taken before it was made.
+    pub const fn weight(&self) -> usize {
+        self.filled.len() + self.new
+    }
+
+    /// The parts of the form, each with what is filled in after it.
+    fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut filled = &*self.filled;
+        let parts = self.form.bytes().split(|byte| *byte == GAP);
+        parts.map(move |part| (part, next(&mut filled)))
+    }
+}
+
+fn has(json: &[u8], mark: &[u8]) -> bool {
+    memmem::find(json, mark).is_some()
+}
+
+/// Where the value after the mark is, if it is short.
+fn gap(json: &[u8], mark: &[u8]) -> Option<(usize, usize)> {
+    let start = memmem::find(json, mark)? + mark.len();
+    let length = memchr2(b'"', b'/', &json[start..])?;
+    (length <= usize::from(u8::MAX)).then_some((start, start + length))
+}
+
+/// Of texts as long as [`gap`] allows.
+fn fill(filled: &mut Vec<u8>, text: &[u8]) {
+    filled.push(u8::try_from(text.len()).unwrap_or(u8::MAX));
+    filled.extend_from_slice(&text[..text.len().min(usize::from(u8::MAX))]);
+}
+
+fn next<'a>(filled: &mut &'a [u8]) -> &'a [u8] {
+    let Some((length, rest)) = filled.split_first() else {
+        return &[];
+    };
+    let (text, rest) = rest.split_at(usize::from(*length).min(rest.len()));
+    *filled = rest;
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::with_revision;
+    use super::*;
+
+    fn map(tenant: &str, namespace: &str, uid: &str) -> Vec<u8> {
+        format!(
+            r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"kube-root-ca.crt","namespace":"{namespace}","selfLink":"/api/v1/tenants/{tenant}/namespaces/{namespace}/configmaps/kube-root-ca.crt","uid":"{uid}","creationTimestamp":"2026-01-01T00:00:0{}Z","tenant":"{tenant}"}},"data":{{"ca.crt":"-----BEGIN","x":"/tenants/ \"uid\":\""}}}}"#,
+            uid.len() % 10
+        )
+        .into()
+    }
+
+    fn text(letter: &Letter) -> Vec<u8> {
+        let mut text = Vec::new();
+        letter.write(0, &mut text);
+        text
+    }
+
+    #[test]
+    fn a_letter_says_what_the_text_said_and_shares_what_others_say() {
+        let pool = Arc::new(Pool::default());
+        let mut letters = Vec::new();
+        for (tenant, namespace, uid) in [
+            ("t1", "default", "u"),
+            (
+                "another-tenant",
+                "kube-system",
+                "6b1f1c0e-5d0c-4f6e-9d0a-0123456789ab",
+            ),
+        ] {
+            let json = with_revision(&map(tenant, namespace, uid), Revision::new(7));
+            let letter = Letter::of(&json, &pool).unwrap();
+            assert_eq!(text(&letter), json);
+            assert_eq!((letter.length(), letter.uid()), (json.len(), Some(uid)));
+            assert!(letter.weight() < 140 + letter.new, "{}", letter.weight());
+            for from in [0, 1, 40, 200, json.len(), json.len() + 9] {
+                let mut rest = Vec::new();
+                letter.write(from, &mut rest);
+                assert_eq!(rest, json[from.min(json.len())..], "{from}");
+            }
+            let later = Revision::new(123_456_789);
+            let json = with_revision(&map(tenant, namespace, uid), later);
+            assert_eq!(text(&letter.at(later)), json);
+            assert_eq!(text(&letter.at(later).at(Revision::new(7))), text(&letter));
+            letters.push(letter);
+        }
+        assert_eq!(pool.count(), 1, "one form for both");
+        assert_eq!(letters.iter().filter(|letter| letter.new > 0).count(), 1);
+        drop(letters);
+        assert_eq!(pool.count(), 0);
+    }
+
+    #[test]
+    fn whatever_an_object_says_its_letter_says_too() {
+        let pool = Arc::new(Pool::default());
+        for odd in [
+            r#"{"uid":"","resourceVersion":""}"#.to_owned(),
+            r#"{"uid":"u","resourceVersion":"1","tenant":"","namespace":"/"}"#.to_owned(),
+            r#"{"x":"/tenants//namespaces/","uid":"u","resourceVersion":"1"}"#.to_owned(),
+            format!(
+                r#"{{"uid":"u","resourceVersion":"1","tenant":"{}"}}"#,
+                "x".repeat(255)
+            ),
+            format!(
+                r#"{{"uid":"u","resourceVersion":"1","tenant":"{}"}}"#,
+                "x".repeat(256)
+            ),
+        ] {
+            let letter = Letter::of(odd.as_bytes(), &pool).unwrap();
+            assert_eq!(text(&letter), odd.as_bytes(), "{odd}");
+            assert_eq!(letter.length(), odd.len(), "{odd}");
+        }
+        for none in [
+            &b"{}"[..],
+            br#"{"uid":"u"}"#,
+            b"\"uid\":\"\xff\"resourceVersion\":\"",
+        ] {
+            assert!(Letter::of(none, &pool).is_none(), "{none:?}");
+        }
+        let long = format!(
+            r#"{{"uid":"u","resourceVersion":"1","x":"{}"}}"#,
+            "x".repeat(LONGEST)
+        );
+        assert!(Letter::of(long.as_bytes(), &pool).is_none());
+        assert_eq!(pool.count(), 0);
+    }
+}

@@ -1,0 +1,147 @@
+//! What an object says of its owners and of its end, read without reading the rest.
+
+use memchr::memmem;
+use serde::Deserialize;
+
+use super::entry::{Stored, read_metadata};
+use crate::write::{FOREGROUND, ORPHAN};
+
+/// What an object says of its owners and of its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ties {
+    /// Which object it is.
+    pub uid: Box<str>,
+    /// Whose it says it is.
+    pub owners: Box<[Reference]>,
+    /// Whether it is being deleted.
+    pub deleted: bool,
+    /// Whether it has the finalizer by which it waits for its dependents to go.
+    pub foreground: bool,
+    /// Whether it has the finalizer by which it waits for its dependents to be let go.
+    pub orphan: bool,
+    /// Whether it has other finalizers.
+    pub held: bool,
+}
+
+/// A reference to an owner.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reference {
+    /// The version of the owner's kind, with its group.
+    #[serde(default)]
+    pub api_version: Box<str>,
+    /// The owner's kind.
+    #[serde(default)]
+    pub kind: Box<str>,
+    /// The owner's name.
+    #[serde(default)]
+    pub name: Box<str>,
+    /// Which object it is of those that ever had the name.
+    #[serde(default)]
+    pub uid: Box<str>,
+    block_owner_deletion: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    #[serde(default)]
+    uid: Box<str>,
+    owner_references: Option<Box<[Reference]>>,
+    deletion_timestamp: Option<Box<str>>,
+    finalizers: Option<Box<[Box<str>]>>,
+}
+
+impl Ties {
+    /// Whether it waits for its dependents to go.
+    pub const fn awaits_dependents(&self) -> bool {
+        self.deleted && self.foreground && !self.orphan
+    }
+
+    /// Whether it waits for its dependents to be let go.
+    pub const fn lets_dependents_go(&self) -> bool {
+        self.deleted && self.orphan
+    }
+
+    /// Whether it has any part in what is collected, beside that it may be an owner.
+    pub fn are_some(&self) -> bool {
+        !self.owners.is_empty() || self.awaits_dependents() || self.lets_dependents_go()
+    }
+}
+
+impl Reference {
+    /// Whether an owner that waits for its dependents waits for this one.
+    pub fn blocks(&self) -> bool {
+        self.block_owner_deletion == Some(true)
+    }
+
+    /// The group and the version of the owner's kind.
+    pub fn group_version(&self) -> (&str, &str) {
+        self.api_version
+            .split_once('/')
+            .unwrap_or(("", &self.api_version))
+    }
+}
+
+impl Stored {
+    /// What it says of its owners and of its end; nothing if it says nothing that matters,
+    /// which costs next to nothing to find out.
+    pub fn ties(&self) -> Option<Ties> {
+        let body = self.body();
+        let concerned = memmem::find(&body, br#""ownerReferences":["#).is_some()
+            || memmem::find(&body, br#","deletionTimestamp":""#).is_some();
+        let metadata: Metadata = concerned.then(|| read_metadata(&body))?;
+        let finalizers = metadata.finalizers.unwrap_or_default();
+        let has = |wanted: &str| finalizers.iter().any(|name| **name == *wanted);
+        let ties = Ties {
+            uid: metadata.uid,
+            owners: metadata.owner_references.unwrap_or_default(),
+            deleted: metadata.deletion_timestamp.is_some(),
+            foreground: has(FOREGROUND),
+            orphan: has(ORPHAN),
+            held: finalizers
+                .iter()
+                .any(|name| ![FOREGROUND, ORPHAN].contains(&&**name)),
+        };
+        ties.are_some().then_some(ties)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insula_core::Revision;
+
+    fn ties(metadata: &str) -> Option<Ties> {
+        let json =
+            format!(r#"{{"kind":"K","metadata":{{"name":"a","uid":"u"{metadata}}},"data":[]}}"#);
+        Stored::new("n/a".into(), Revision::new(7), json.as_bytes()).ties()
+    }
+
+    #[test]
+    fn only_what_has_owners_or_waits_for_dependents_has_ties() {
+        for nothing in [
+            "",
+            r#","deletionTimestamp":"now","finalizers":["x.io/y"]"#,
+            r#","finalizers":["orphan"]"#,
+            r#","annotations":{"a":"\"ownerReferences\":[{\"uid\":\"o\"}]"}"#,
+            r#","ownerReferences":[]"#,
+            r#","ownerReferences":null"#,
+        ] {
+            assert_eq!(ties(nothing), None, "{nothing}");
+        }
+        let reference = r#"{"apiVersion":"apps/v1","kind":"K","name":"o","uid":"ou","controller":true,"blockOwnerDeletion":true}"#;
+        let owned = ties(&format!(r#","ownerReferences":[{reference}]"#)).unwrap();
+        assert_eq!(&*owned.uid, "u");
+        assert_eq!(&*owned.owners[0].uid, "ou");
+        assert_eq!(owned.owners[0].group_version(), ("apps", "v1"));
+        assert!(owned.owners[0].blocks());
+        assert!(!owned.deleted && !owned.held);
+        let waiting =
+            ties(r#","deletionTimestamp":"now","finalizers":["a.io/b","foregroundDeletion"]"#);
+        let waiting = waiting.unwrap();
+        assert!(waiting.awaits_dependents() && waiting.held);
+        let letting = ties(r#","deletionTimestamp":"now","finalizers":["orphan"]"#).unwrap();
+        assert!(letting.lets_dependents_go() && !letting.awaits_dependents() && !letting.held);
+    }
+}

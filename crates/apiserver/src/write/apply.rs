@@ -1,0 +1,189 @@
+//! What somebody wants of an object, and no more: server-side apply.
+
+use bytes::Bytes;
+use insula_kinds::{FieldError, Object, Value};
+use insula_kinds::{decode, patch};
+
+use super::create::Draft;
+use super::modify::Owner;
+use super::ownership::Ownership;
+use super::patch::{check_name, check_resource_version};
+use super::update::may_create;
+use super::{Done, Modified, Modify, metadata, modify};
+use crate::authorize::Granted;
+use crate::intake;
+use crate::publish::{Act, absent};
+use crate::query::{FieldValidation, Query, WriteOptions};
+use crate::registry::{Address, Registry};
+use crate::served::Served;
+use crate::status::{Refusal, Result};
+
+/// What is applied.
+#[derive(Debug)]
+pub struct Config {
+    /// What somebody wants of the object.
+    pub object: Object,
+    /// Even if it is others' to say.
+    pub force: bool,
+    /// Everything but the commit.
+    pub dry_run: bool,
+    /// What the caller should know.
+    pub warnings: Vec<String>,
+}
+
+/// Applies a configuration to the object that the path names, or to what the subresource is
+/// of it. If there is none it comes about.
+pub async fn apply(
+    registry: &Registry,
+    granted: &Granted,
+    query: &Query,
+    body: &Bytes,
+) -> Result<Done> {
+    let config = Config::read(query, body)?;
+    let path = granted.path();
+    let kind = &path.kind;
+    let address = granted.address()?;
+    let subresource = path.subresource.as_deref();
+    let ownership = Ownership::new(registry, Some(granted), kind, subresource);
+    let request = Modify {
+        kind,
+        address: &address,
+        subresource,
+        whole: false,
+        dry_run: config.dry_run,
+        by: Some(granted),
+        owner: Owner::Applied(&ownership),
+    };
+    let make = |live: &Object| {
+        let applied = ownership.apply(live, &config.object, config.force)?;
+        let modified = config.read_applied(kind, applied)?;
+        check_name(&modified.object, &address)?;
+        check_resource_version(kind, &address, live, &modified.object)?;
+        Ok(modified)
+    };
+    loop {
+        if let Some(done) = modify(registry, request, make).await? {
+            return Ok(done);
+        }
+        if subresource.is_some() {
+            return Err(absent(registry, kind, &address, Act::Change));
+        }
+        match config.create(registry, granted, &address, &ownership).await {
+            // Somebody else was faster: then it is applied to theirs.
+            Err(refusal) if refusal.is_taken() && !config.dry_run => {}
+            done => return done,
+        }
+    }
+}
+
+impl Config {
+    /// From the parameters and the body of a request.
+    pub fn read(query: &Query, body: &[u8]) -> Result<Self> {
+        let options = WriteOptions::read(query, "PatchOptions")?;
+        if query.get("fieldManager").is_none() {
+            let error = FieldError::required("fieldManager", "is required for apply patch");
+            return Err(Refusal::invalid_options("PatchOptions", &[error]));
+        }
+        let unreadable = |why: &dyn ToString| {
+            Refusal::bad_request(format!("error decoding YAML: {}", why.to_string()))
+        };
+        let (value, twice) = decode::any_yaml(body).map_err(|error| unreadable(&error))?;
+        let object = match value {
+            Value::Object(object) => object,
+            Value::Null => Object::new(),
+            other => {
+                let what = patch::json_type(&other);
+                return Err(unreadable(&format!(
+                    "json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"
+                )));
+            }
+        };
+        let warnings = match options.validation {
+            FieldValidation::Ignore => Vec::new(),
+            FieldValidation::Warn => twice,
+            FieldValidation::Strict if twice.is_empty() => twice,
+            FieldValidation::Strict => {
+                let twice = twice.join("\n  ");
+                let why = format!(
+                    "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal \
+                     errors:\n  {twice}"
+                );
+                return Err(Refusal::bad_request(why));
+            }
+        };
+        Ok(Self {
+            object,
+            force: query.flag("force"),
+            dry_run: options.dry_run,
+            warnings,
+        })
+    }
+
+    /// The object that an applied configuration gives.
+    fn read_applied(&self, kind: &Served, applied: Object) -> Result<Modified> {
+        let applied = Value::Object(applied);
+        let object = match kind.custom() {
+            None => {
+                let decoded = decode::value(kind.type_id(), applied);
+                decoded
+                    .map_err(|why| Refusal::plain_error(why.to_string()))?
+                    .object
+            }
+            Some(custom) => {
+                let decoded = decode::custom_value(applied);
+                let mut decoded = decoded.map_err(|why| Refusal::plain_error(why.to_string()))?;
+                intake::settle_custom(custom, &mut decoded)?;
+                decoded.object
+            }
+        };
+        Ok(Modified {
+            object,
+            warnings: self.warnings.clone(),
+        })
+    }
+
+    /// What is not there comes about.
+    async fn create(
+        &self,
+        registry: &Registry,
+        granted: &Granted,
+        address: &Address,
+        ownership: &Ownership<'_>,
+    ) -> Result<Done> {
+        may_create(registry, granted, address).await?;
+        let kind = &granted.path().kind;
+        if let Some(uid) = metadata::text(&self.object, "uid") {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object \
+                 was found"
+            );
+            return Err(Refusal::conflict(kind, &address.name, &why));
+        }
+        let applied = ownership.apply_new(&self.object, self.force).await?;
+        let Modified {
+            mut object,
+            warnings,
+        } = self.read_applied(kind, applied)?;
+        if metadata::text(&object, "name").is_none() {
+            metadata::of(&mut object).insert("name".to_owned(), address.name.as_str().into());
+        }
+        check_name(&object, address)?;
+        metadata::of(&mut object).remove("resourceVersion");
+        let draft = Draft {
+            kind,
+            space: &address.space,
+            namespace: address.namespace.as_deref(),
+            object,
+            by: Some(granted),
+            owner: Owner::Named,
+            dry_run: self.dry_run,
+        };
+        match draft.create(registry).await {
+            Ok(mut done) => {
+                done.warnings.splice(0..0, warnings);
+                Ok(done)
+            }
+            Err(refusal) => Err(refusal.warned(warnings)),
+        }
+    }
+}

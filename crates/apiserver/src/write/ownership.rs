@@ -1,0 +1,273 @@
+//! Who owns which fields, through every write.
+//!
+//! What somebody owns is written down in the version in which they wrote it. Versions of a
+//! kind that only a webhook can convert are asked for when they turn out to be needed, and
+//! then it is noted again.
+
+use std::sync::{Mutex, PoisonError};
+
+use insula_kinds::{Kind, Object, Value, convert, encode, kinds, time};
+use insula_ownership::managers::{self, ApplyError, Subject, Version, Writer};
+use insula_ownership::{Element, Set};
+
+use super::metadata;
+use crate::authorize::Granted;
+use crate::form;
+use crate::registry::Registry;
+use crate::served::{Custom, Served};
+use crate::status::{Refusal, Result};
+
+/// What the server itself is called where it sets fields.
+const SERVER: &str = "insula";
+
+/// Who owns which fields of the object that a request writes.
+pub struct Ownership<'a> {
+    registry: &'a Registry,
+    by: Option<&'a Granted>,
+    kind: &'a Served,
+    subresource: Option<&'a str>,
+    manager: String,
+    now: String,
+    conversions: Mutex<Conversions>,
+}
+
+/// Objects in other versions.
+#[derive(Default)]
+struct Conversions {
+    known: Vec<Conversion>,
+    wanted: Vec<Wanted>,
+}
+
+struct Wanted {
+    object: Object,
+    version: String,
+}
+
+struct Conversion {
+    of: Wanted,
+    /// Nothing if it cannot be converted.
+    object: Option<Object>,
+}
+
+impl<'a> Ownership<'a> {
+    /// For a write to an object of this kind, or to its subresource, in the version that the
+    /// caller speaks; by the server itself if by nobody.
+    pub fn new(
+        registry: &'a Registry,
+        by: Option<&'a Granted>,
+        kind: &'a Served,
+        subresource: Option<&'a str>,
+    ) -> Self {
+        let manager = by.map(|by| by.errand().manager());
+        Self {
+            registry,
+            by,
+            kind,
+            subresource,
+            manager: manager.unwrap_or_else(|| SERVER.to_owned()),
+            now: time::now(),
+            conversions: Mutex::default(),
+        }
+    }
+
+    /// Notes in a new object what whoever creates it owns.
+    pub async fn note_new(&self, new: &mut Object) -> Result<()> {
+        let zero = managers::zero(self.kind);
+        self.note(&zero, new).await
+    }
+
+    /// Notes in the changed object who owns what of it now.
+    pub async fn note(&self, live: &Object, new: &mut Object) -> Result<()> {
+        if !self.kind.is_custom() {
+            encode::complete(self.kind.type_id(), new);
+        }
+        let sent = match self.kind.custom().is_some_and(Custom::converts_by_webhook) {
+            true => metadata::of(new).get("managedFields").cloned(),
+            false => None,
+        };
+        loop {
+            self.as_subject(|subject, writer| subject.update(live, new, writer));
+            if !self.convert_wanted().await? {
+                return Ok(());
+            }
+            match &sent {
+                Some(sent) => metadata::of(new).insert("managedFields".to_owned(), sent.clone()),
+                None => metadata::of(new).remove("managedFields"),
+            };
+        }
+    }
+
+    /// What an object becomes if a configuration is applied to it. To be asked again for as
+    /// long as something [is to be converted](Self::convert_wanted) first.
+    pub fn apply(&self, live: &Object, config: &Object, force: bool) -> Result<Object> {
+        self.as_subject(|subject, writer| subject.apply(live, config, writer, force))
+            .map_err(refuse)
+    }
+
+    /// The object that comes about if a configuration is applied where none is.
+    pub async fn apply_new(&self, config: &Object, force: bool) -> Result<Object> {
+        let zero = managers::zero(self.kind);
+        loop {
+            let applied = self.apply(&zero, config, force);
+            if !self.convert_wanted().await? {
+                return applied;
+            }
+        }
+    }
+
+    fn as_subject<T>(&self, act: impl FnOnce(Subject<'_>, Writer<'_>) -> T) -> T {
+        let schema = self.kind.merges();
+        let reset = reset(self.kind, self.subresource);
+        let zero = managers::zero(self.kind);
+        let convert = |object: &Object, version: &str| self.in_version(object, version);
+        let subject = Subject {
+            api_version: self.kind.api_version(),
+            schema: &schema,
+            reset: &reset,
+            zero: &zero,
+            convert: &convert,
+        };
+        let writer = Writer {
+            manager: &self.manager,
+            subresource: self.subresource.unwrap_or(""),
+            now: &self.now,
+        };
+        act(subject, writer)
+    }
+
+    /// The object in another version, if it is known or does not take long to find out.
+    fn in_version(&self, object: &Object, version: &str) -> Option<Version> {
+        let other = self.version(version)?;
+        let object = match (self.kind, &other) {
+            (Served::Custom(custom), Served::Custom(_)) if custom.converts_by_webhook() => {
+                self.converted(object, version)?
+            }
+            (Served::Custom(_), _) => {
+                let mut object = object.clone();
+                object.insert("apiVersion".to_owned(), version.into());
+                object
+            }
+            (Served::BuiltIn(_), _) => {
+                let mut object = object.clone();
+                convert::convert(self.kind, &self.kind.storage(), &mut object);
+                convert::convert(&self.kind.storage(), &other, &mut object);
+                encode::complete(other.type_id(), &mut object);
+                object
+            }
+        };
+        Some(Version {
+            object,
+            schema: other.merges(),
+            reset: reset(&other, self.subresource),
+        })
+    }
+
+    /// The kind in another version.
+    fn version(&self, api_version: &str) -> Option<Served> {
+        match self.kind {
+            Served::Custom(custom) => {
+                let version = api_version.strip_prefix(&self.kind.group)?;
+                let named = custom.named(version.strip_prefix('/')?)?;
+                Some(Served::Custom(named))
+            }
+            Served::BuiltIn(_) => {
+                let storage = self.kind.storage();
+                let mut all = kinds().iter();
+                let found = all.find(|(_, kind)| {
+                    kind.api_version() == api_version && storage.is(kind.storage())
+                });
+                found.map(|(id, _)| id.into())
+            }
+        }
+    }
+
+    fn converted(&self, object: &Object, version: &str) -> Option<Object> {
+        let mut conversions = self.lock();
+        let mut known = conversions.known.iter();
+        if let Some(found) = known.find(|known| known.of.is(object, version)) {
+            return found.object.clone();
+        }
+        let mut wanted = conversions.wanted.iter();
+        if !wanted.any(|wanted| wanted.is(object, version)) {
+            conversions.wanted.push(Wanted {
+                object: object.clone(),
+                version: version.to_owned(),
+            });
+        }
+        None
+    }
+
+    /// Has what was wanted in other versions converted. Says whether there was anything.
+    pub async fn convert_wanted(&self) -> Result<bool> {
+        let wanted = std::mem::take(&mut self.lock().wanted);
+        let any = !wanted.is_empty();
+        for of in wanted {
+            let object = match (self.kind, self.version(&of.version)) {
+                (Served::Custom(from), Some(Served::Custom(to))) => {
+                    let errand = self.by.map(Granted::errand);
+                    let tree = of.object.clone();
+                    let made = form::convert(self.registry, errand, from, &to, tree);
+                    Some(made.await?)
+                }
+                _ => None,
+            };
+            self.lock().known.push(Conversion { of, object });
+        }
+        Ok(any)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Conversions> {
+        self.conversions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wanted {
+    fn is(&self, object: &Object, version: &str) -> bool {
+        self.version == version && self.object == *object
+    }
+}
+
+impl std::fmt::Debug for Ownership<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {:?}", self.manager, self.kind)
+    }
+}
+
+/// What a write leaves as it was, and nobody owns by it.
+fn reset(kind: &Kind, subresource: Option<&str>) -> Set {
+    let kept = kind.reset_fields.get(subresource.unwrap_or("main"));
+    let mut set = Set::default();
+    for path in kept.into_iter().flatten() {
+        let path: Vec<_> = path
+            .split('.')
+            .map(|name| Element::Field(name.into()))
+            .collect();
+        set.insert(&path);
+    }
+    set
+}
+
+/// Restores who owns what if those who admitted the object have made a muddle of it.
+pub fn guard(before: Option<Value>, object: &mut Object) -> Option<String> {
+    let metadata = metadata::of(object);
+    let why = managers::validate(metadata.get("managedFields")?).err()?;
+    match before {
+        Some(before) => metadata.insert("managedFields".to_owned(), before),
+        None => metadata.remove("managedFields"),
+    };
+    Some(format!(
+        ".metadata.managedFields was in an invalid state after admission; this could be caused \
+         by an outdated mutating admission controller; please fix your requests: {why}"
+    ))
+}
+
+/// What somebody is told whose configuration is not applied.
+pub fn refuse(error: ApplyError) -> Refusal {
+    match error {
+        ApplyError::Conflict { message, causes } => Refusal::apply_conflict(message, causes),
+        ApplyError::Schema(why) => Refusal::plain_error(why),
+        ApplyError::BadRequest(why) => Refusal::bad_request(why),
+    }
+}

@@ -1,0 +1,104 @@
+//! Kinds that users define.
+
+use insula_testkit::server::definition;
+
+use super::*;
+
+const WIDGETS: &str = "/apis/ex.io/v1/namespaces/default/widgets";
+const WIDGET: &str = "/apis/ex.io/v1/namespaces/default/widgets/w";
+
+async fn with_widgets(schema: Value) -> anyhow::Result<(TestServer, Client)> {
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    let mut widgets = definition("ex.io", "widgets", "Widget", schema);
+    widgets["spec"]["versions"][0]["subresources"] = json!({"status": {}});
+    client.define(&widgets).await?;
+    Ok((server, client))
+}
+
+fn widget(spec: &Value) -> Value {
+    json!({"apiVersion": "ex.io/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec})
+}
+
+#[tokio::test]
+async fn lists_are_merged_as_the_schema_says() -> anyhow::Result<()> {
+    let (_server, client) = with_widgets(json!({"type": "object", "properties": {
+        "map": {
+            "type": "array",
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["k"],
+            "items": {"type": "object", "required": ["k"], "properties": {
+                "k": {"type": "integer"}, "v": {"type": "string"}, "w": {"type": "string"}}},
+        },
+        "set": {
+            "type": "array",
+            "x-kubernetes-list-type": "set",
+            "items": {"type": "string"},
+        },
+        "atomic": {"type": "array", "items": {"type": "string"}},
+    }}))
+    .await?;
+    let first = widget(&json!({"map": [{"k": 1, "v": "a"}], "set": ["x"], "atomic": ["p"]}));
+    let answer = apply(&client, WIDGET, "one", &first).await?;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let second = widget(&json!({"map": [{"k": 1, "w": "b"}, {"k": 2}], "set": ["y"]}));
+    let answer = apply(&client, WIDGET, "two", &second).await?;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let object = answer.json();
+    assert_eq!(
+        object["spec"],
+        json!({"map": [{"k": 1, "v": "a", "w": "b"}, {"k": 2}], "set": ["x", "y"],
+            "atomic": ["p"]})
+    );
+    assert_eq!(
+        owners(&object)[0].1,
+        json!({"f:spec": {
+            "f:atomic": {},
+            "f:map": {"k:{\"k\":1}": {".": {}, "f:k": {}, "f:v": {}}},
+            "f:set": {"v:\"x\"": {}},
+        }})
+    );
+    // What the first keeps of what both have is what the second does not say.
+    let answer = apply(&client, WIDGET, "one", &widget(&json!({"atomic": ["p"]}))).await?;
+    assert_eq!(
+        answer.json()["spec"],
+        json!({"map": [{"k": 1, "w": "b"}, {"k": 2}], "set": ["y"], "atomic": ["p"]})
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_the_schema_does_not_know_is_refused() -> anyhow::Result<()> {
+    let (_server, client) =
+        with_widgets(json!({"type": "object", "properties": {"a": {"type": "string"}}})).await?;
+    let answer = apply(&client, WIDGET, "one", &widget(&json!({"b": 1}))).await?;
+    refused(
+        &answer,
+        500,
+        "",
+        "failed to create typed patch object (/w; ex.io/v1, Kind=Widget): .spec.b: field not \
+         declared in schema",
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_creator_owns_all_of_it_and_the_status_has_its_own() -> anyhow::Result<()> {
+    let (_server, client) =
+        with_widgets(json!({"type": "object", "properties": {"a": {"type": "string"}}})).await?;
+    let path = format!("{WIDGETS}?fieldManager=me");
+    let answer = client.post(&path, &widget(&json!({"a": "1"}))).await?;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let all = json!({"f:spec": {".": {}, "f:a": {}}});
+    assert_eq!(owners(&answer.json()), [("me Update".to_owned(), all)]);
+    let status = json!({"status": {"ready": true}});
+    let path = format!("{WIDGET}/status?fieldManager=ctl");
+    let answer = client.patch(&path, "merge", &status).await?;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let own = json!({"f:status": {".": {}, "f:ready": {}}});
+    assert_eq!(
+        owners(&answer.json())[0],
+        ("ctl Update status".to_owned(), own)
+    );
+    Ok(())
+}

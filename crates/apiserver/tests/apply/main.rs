@@ -1,0 +1,71 @@
+//! Server-side apply, and who owns which field through every kind of write.
+
+mod conflicts;
+mod custom;
+mod lists;
+mod records;
+mod requests;
+mod subresources;
+
+use http::Method;
+use insula_testkit::server::{Answer, Client, TestServer};
+use serde_json::{Value, json};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const MAP: &str = "/api/v1/namespaces/default/configmaps/m";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/default/deployments/d";
+
+async fn tenant() -> anyhow::Result<(TestServer, Client)> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    Ok((server, client))
+}
+
+/// Applies as a manager; further parameters follow the name.
+async fn apply(client: &Client, path: &str, manager: &str, body: &Value) -> anyhow::Result<Answer> {
+    let path = format!("{path}?fieldManager={manager}");
+    let headers = [("content-type", "application/apply-patch+yaml")];
+    let body = body.to_string();
+    client.send(Method::PATCH, &path, &headers, body).await
+}
+
+fn map(data: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": data})
+}
+
+fn deployment(spec: &Value) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec})
+}
+
+/// A deployment with nothing that it can do without.
+fn small() -> Value {
+    json!({
+        "selector": {"matchLabels": {"app": "x"}},
+        "template": {
+            "metadata": {"labels": {"app": "x"}},
+            "spec": {"containers": [{"name": "c", "image": "i:1"}]},
+        },
+    })
+}
+
+/// `manager operation [subresource]` of each entry, and what it owns.
+fn owners(object: &Value) -> Vec<(String, Value)> {
+    let entries = object["metadata"]["managedFields"].as_array();
+    let entries = entries.into_iter().flatten();
+    let name = |entry: &Value| {
+        let words = ["manager", "operation", "subresource"];
+        let words = words.iter().filter_map(|word| entry[*word].as_str());
+        words.collect::<Vec<_>>().join(" ")
+    };
+    entries
+        .map(|entry| (name(entry), entry["fieldsV1"].clone()))
+        .collect()
+}
+
+#[track_caller]
+fn refused(answer: &Answer, code: u16, reason: &str, message: &str) {
+    assert_eq!(answer.status, code, "{}", answer.text());
+    assert_eq!(answer.message(), message);
+    assert_eq!(answer.json()["reason"].as_str().unwrap_or(""), reason);
+}

@@ -1,0 +1,324 @@
+//! Doing what was judged, exactly to what was judged.
+
+use futures_util::stream::{self, StreamExt};
+use insula_apiserver::Registry;
+use insula_apiserver::cache::{Node, Stored};
+use insula_apiserver::registry::Address;
+use insula_apiserver::served::Shelved;
+use insula_apiserver::status::{Refusal, Result};
+use insula_apiserver::write::{
+    DeleteOptions, Doomed, FOREGROUND, Modified, Modify, ORPHAN, Policy, modify, remove,
+    remove_together,
+};
+use insula_core::Space;
+use insula_kinds::{Object, Value};
+
+use super::judge::Seen;
+use super::{BATCH, Left};
+use crate::terminate::{finalizers, uid};
+
+/// What is to be done about objects of one space.
+pub struct Act<'a> {
+    registry: &'a Registry,
+    space: &'a Space,
+    doomed: Vec<Fated>,
+    edits: Vec<(Node, Edit)>,
+}
+
+/// An object that goes.
+struct Fated {
+    node: Node,
+    doomed: Doomed,
+    /// What becomes of its dependents if not all go together.
+    alone: Policy,
+    /// Whether it only goes if others do.
+    follows: bool,
+}
+
+/// A change to an object that stays, or goes by it.
+#[derive(Debug)]
+pub enum Edit {
+    /// It does not name these owners any more.
+    Strip(Seen, Vec<Box<str>>),
+    /// These owners do not wait for it any more.
+    Unblock(Seen, Vec<Box<str>>),
+    /// It does not wait for its dependents any more.
+    Release(Seen),
+    /// Its dependents are let go, and then it is released.
+    Orphan(Seen),
+}
+
+/// What became of something that was to be done.
+enum Fate {
+    Done,
+    /// It was not what was judged any more.
+    Again,
+    Later,
+    Refused,
+}
+
+/// How many objects are written at once that cannot be written together: a store that waits
+/// for its disk takes many for the price of one.
+const AT_ONCE: usize = 16;
+
+impl<'a> Act<'a> {
+    /// Nothing yet.
+    pub const fn new(registry: &'a Registry, space: &'a Space) -> Self {
+        Self {
+            registry,
+            space,
+            doomed: Vec::new(),
+            edits: Vec::new(),
+        }
+    }
+
+    /// And this goes; what only goes if others do, `follows` them or stays.
+    pub fn doom(&mut self, node: Node, doomed: Doomed, follows: bool) {
+        self.doomed.push(Fated {
+            node,
+            alone: doomed.policy,
+            doomed,
+            follows,
+        });
+    }
+
+    /// And this is done to what stays.
+    pub fn edit(&mut self, node: Node, edit: Edit) {
+        self.edits.push((node, edit));
+    }
+
+    /// How many go.
+    pub const fn doomed(&self) -> usize {
+        self.doomed.len()
+    }
+
+    /// What was to wait for its dependents, if it was, goes at once: they all do.
+    pub fn hasten(&mut self, node: &Node) {
+        let mut all = self.doomed.iter_mut();
+        if let Some(found) = all.find(|fated| fated.node == *node) {
+            found.doomed.policy = Policy::Background;
+        }
+    }
+
+    /// An object that waits for its dependents, if it is to.
+    pub fn to_wait(&self, node: &Node) -> Option<&Doomed> {
+        let mut all = self.doomed.iter().filter(|fated| fated.node == *node);
+        let found = all.next().map(|fated| &fated.doomed);
+        found.filter(|doomed| doomed.policy == Policy::Foreground)
+    }
+
+    /// Does all of it.
+    pub async fn carry_out(mut self) -> Left {
+        let mut left = Left::default();
+        let doomed = std::mem::take(&mut self.doomed);
+        self.remove(doomed, &mut left).await;
+        let edits = std::mem::take(&mut self.edits);
+        let this = &self;
+        let edits = stream::iter(edits).map(|(node, edit)| async move {
+            let done = this.change(&edit).await;
+            (node, fate(this.space, done))
+        });
+        let mut edits = edits.buffer_unordered(AT_ONCE);
+        while let Some((node, fate)) = edits.next().await {
+            left.note(node, fate);
+        }
+        left
+    }
+
+    /// Removes or marks objects, all in one transaction if nobody changed one meanwhile.
+    async fn remove(&self, all: Vec<Fated>, left: &mut Left) {
+        if all.is_empty() {
+            return;
+        }
+        let together: Vec<Doomed> = all.iter().map(|fated| fated.doomed.clone()).collect();
+        if let Ok(Some(_)) = remove_together(self.registry, &together).await {
+            return;
+        }
+        // One of them has changed, or may not go: one by one, then, and nothing that does not
+        // go by itself.
+        let alone = all.into_iter().filter(|fated| !fated.follows);
+        let removals = stream::iter(alone).map(|fated| async move {
+            let removed = self.remove_one(&fated).await;
+            (fated.node, fate(self.space, removed))
+        });
+        let mut removals = removals.buffer_unordered(AT_ONCE);
+        while let Some((node, fate)) = removals.next().await {
+            left.note(node, fate);
+        }
+    }
+
+    async fn remove_one(&self, fated: &Fated) -> Result<bool> {
+        let doomed = &fated.doomed;
+        let options = DeleteOptions::exactly(&doomed.object).propagating(fated.alone);
+        let address = &doomed.address;
+        match remove(self.registry, address.of(), address, &options).await {
+            Ok(_) => Ok(true),
+            Err(refusal) if refusal.reason() == "Conflict" => Ok(false),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Says whether it could be done to what was judged.
+    async fn change(&self, edit: &Edit) -> Result<bool> {
+        match edit {
+            Edit::Strip(seen, owners) => {
+                self.change_owners(seen, |all| {
+                    all.retain(|owner| !names(owner, owners));
+                })
+                .await
+            }
+            Edit::Unblock(seen, owners) => {
+                self.change_owners(seen, |all| {
+                    for owner in all.iter_mut().filter(|owner| names(owner, owners)) {
+                        owner["blockOwnerDeletion"] = false.into();
+                    }
+                })
+                .await
+            }
+            Edit::Release(seen) => self.release(seen, FOREGROUND).await,
+            Edit::Orphan(seen) => {
+                let whose = seen.object.uid().unwrap_or("");
+                Ok(self.let_go(whose).await? && self.release(seen, ORPHAN).await?)
+            }
+        }
+    }
+
+    /// Changes the references to owners, if they are what was judged.
+    async fn change_owners(&self, seen: &Seen, change: impl Fn(&mut Vec<Value>)) -> Result<bool> {
+        let tree = seen.object.tree();
+        let judged = owners(&tree);
+        self.write(&seen.address, &seen.object, |object| {
+            if owners(object) != judged {
+                return false;
+            }
+            put_owners(object, &change);
+            true
+        })
+        .await
+    }
+
+    /// Takes a finalizer away from what is being deleted.
+    async fn release(&self, seen: &Seen, finalizer: &str) -> Result<bool> {
+        self.write(&seen.address, &seen.object, |object| {
+            let rest = finalizers(object, "metadata").filter(|name| *name != finalizer);
+            let rest: Vec<Value> = rest.map(Value::from).collect();
+            if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+                metadata.insert("finalizers".to_owned(), rest.into());
+            }
+            true
+        })
+        .await
+    }
+
+    /// Takes an owner out of all that name it. Says whether nothing names it any more.
+    async fn let_go(&self, owner: &str) -> Result<bool> {
+        let kinship = self.registry.cache().kinship();
+        let mut after: Option<Node> = None;
+        loop {
+            let nodes = kinship.dependents(self.space, owner, after.as_ref(), BATCH);
+            let Some(last) = nodes.last().cloned() else {
+                break;
+            };
+            after = Some(last);
+            let writes = stream::iter(nodes).map(|node| async move {
+                let Some((address, object)) = self.find(&node) else {
+                    return Ok(true);
+                };
+                self.write(&address, &object, |object| {
+                    put_owners(object, |all| all.retain(|one| one["uid"] != owner));
+                    true
+                })
+                .await
+            });
+            let mut writes = writes.buffer_unordered(AT_ONCE);
+            while let Some(written) = writes.next().await {
+                written?;
+            }
+        }
+        self.registry.catch_up().await?;
+        Ok(!kinship.has_dependents(self.space, owner))
+    }
+
+    fn find(&self, node: &Node) -> Option<(Address, std::sync::Arc<Stored>)> {
+        let kind = self.registry.kept(self.space, node.shelfmark())?;
+        let address = Address {
+            kind,
+            space: self.space.clone(),
+            namespace: node.namespace().map(str::to_owned),
+            name: node.name().to_owned(),
+        };
+        let object = self.registry.cached(&address)?;
+        Some((address, object))
+    }
+
+    /// Writes what `change` makes of an object, if it is still that object. Says whether
+    /// `change` agreed.
+    async fn write(
+        &self,
+        address: &Address,
+        seen: &Stored,
+        change: impl Fn(&mut Object) -> bool,
+    ) -> Result<bool> {
+        let mut agreed = true;
+        let make = |current: &Object| {
+            let mut object = current.clone();
+            agreed = uid(current) != seen.uid() || change(&mut object);
+            if !agreed || uid(current) != seen.uid() {
+                object = current.clone();
+            }
+            Ok(Modified {
+                object,
+                warnings: Vec::new(),
+            })
+        };
+        modify(self.registry, Modify::by_server(address, None), make).await?;
+        Ok(agreed)
+    }
+}
+
+impl Left {
+    fn note(&mut self, node: Node, fate: Fate) {
+        match fate {
+            Fate::Done => {}
+            Fate::Again => self.again.push(node),
+            Fate::Later => self.later.push(node),
+            Fate::Refused => self.much_later.push(node),
+        }
+    }
+}
+
+fn fate(space: &Space, done: Result<bool>) -> Fate {
+    let is_final = |refusal: &Refusal| matches!(refusal.reason(), "" | "Invalid" | "Forbidden");
+    match done {
+        Ok(true) => Fate::Done,
+        Ok(false) => Fate::Again,
+        Err(refusal) if is_final(&refusal) => {
+            tracing::info!(%space, %refusal, "garbage that may not be collected");
+            Fate::Refused
+        }
+        Err(refusal) => {
+            tracing::warn!(%space, %refusal, "garbage will be looked at again");
+            Fate::Later
+        }
+    }
+}
+
+fn owners(object: &Object) -> Option<&Value> {
+    object.get("metadata")?.get("ownerReferences")
+}
+
+fn put_owners(object: &mut Object, change: impl Fn(&mut Vec<Value>)) {
+    let Some(Value::Object(metadata)) = object.get_mut("metadata") else {
+        return;
+    };
+    if let Some(Value::Array(all)) = metadata.get_mut("ownerReferences") {
+        change(all);
+        if all.is_empty() {
+            metadata.remove("ownerReferences");
+        }
+    }
+}
+
+fn names(owner: &Value, uids: &[Box<str>]) -> bool {
+    uids.iter().any(|uid| owner["uid"] == **uid)
+}

@@ -1,0 +1,153 @@
+//! What is to be done about many objects, and what follows from it at once.
+//!
+//! Whatever goes in one transaction is gone for everybody at the same moment, so that those
+//! who then have no owner may go in it too, and those who then wait for nobody. A row of a
+//! thousand owners is a few transactions that way, and not a thousand, or two.
+
+use std::collections::{HashSet, VecDeque};
+
+use insula_apiserver::Registry;
+use insula_apiserver::cache::Node;
+use insula_apiserver::write::{Doomed, Policy, goes_at_once};
+use insula_core::Space;
+
+use super::act::{Act, Edit};
+use super::judge::{Judge, Stray, Verdict};
+use super::{BATCH, Left, PORTION, report};
+
+/// What is to be done about objects of one space.
+pub struct Plan<'a> {
+    registry: &'a Registry,
+    space: &'a Space,
+    judge: Judge<'a>,
+    act: Act<'a>,
+    planned: HashSet<Node>,
+    /// What may follow from what is planned: those that name what goes.
+    ahead: VecDeque<Node>,
+    /// And those that wait for it.
+    freed: HashSet<Node>,
+    strays: Vec<Stray>,
+}
+
+impl<'a> Plan<'a> {
+    /// Nothing yet.
+    pub fn new(registry: &'a Registry, space: &'a Space) -> Self {
+        Self {
+            registry,
+            space,
+            judge: Judge::new(registry, space),
+            act: Act::new(registry, space),
+            planned: HashSet::new(),
+            ahead: VecDeque::new(),
+            freed: HashSet::new(),
+            strays: Vec::new(),
+        }
+    }
+
+    /// What is to be done about this one?
+    pub fn consider(&mut self, node: Node) {
+        self.settle(node, false);
+    }
+
+    /// And what follows from what is to be done, as far as it goes in one transaction?
+    pub async fn look_ahead(&mut self) {
+        let mut count = 0;
+        while self.act.doomed() < BATCH
+            && let Some(node) = self.next()
+        {
+            count += 1;
+            if count % PORTION == 0 {
+                tokio::task::yield_now().await;
+            }
+            match self.planned.contains(&node) {
+                true => self.hasten(&node),
+                false => self.settle(node, true),
+            }
+        }
+    }
+
+    /// Whoever waits for others is asked after those others.
+    fn next(&mut self) -> Option<Node> {
+        self.ahead.pop_front().or_else(|| {
+            let node = self.freed.iter().next().cloned()?;
+            self.freed.take(&node)
+        })
+    }
+
+    /// Does it.
+    pub async fn carry_out(self) -> Left {
+        for stray in &self.strays {
+            report::invalid_namespace(self.registry, self.space, stray).await;
+        }
+        self.act.carry_out().await
+    }
+
+    fn settle(&mut self, node: Node, follows: bool) {
+        if self.planned.contains(&node) {
+            return;
+        }
+        let verdict = self.judge.judge(&node);
+        self.strays.extend(self.judge.strays(&node, &verdict));
+        let edit = match verdict {
+            Verdict::Delete(doomed) => return self.doom(node, doomed, follows),
+            Verdict::Release(seen) if goes_at_once(&seen.address.kind) => {
+                let doomed = Doomed {
+                    address: seen.address,
+                    object: seen.object,
+                    policy: Policy::Background,
+                };
+                return self.doom(node, doomed, follows);
+            }
+            Verdict::Park if !follows => {
+                return self.registry.cache().kinship().park(self.space, node);
+            }
+            Verdict::Leave | Verdict::Misplaced | Verdict::Park => return,
+            Verdict::Strip(seen, owners) => Edit::Strip(seen, owners),
+            Verdict::Unblock(seen, owners) => Edit::Unblock(seen, owners),
+            Verdict::Release(seen) => Edit::Release(seen),
+            Verdict::Orphan(seen) => Edit::Orphan(seen),
+        };
+        // What stays is told of by its own events.
+        if !follows {
+            self.planned.insert(node.clone());
+            self.act.edit(node, edit);
+        }
+    }
+
+    fn doom(&mut self, node: Node, doomed: Doomed, follows: bool) {
+        let ties = doomed.object.ties().unwrap_or_default();
+        let goes = goes_at_once(&doomed.address.kind) && !ties.held;
+        if goes && doomed.policy == Policy::Background {
+            self.judge.assume_gone(node.clone(), &ties.uid);
+            self.freed.extend(self.judge.held_by(&doomed.object));
+            self.follow(&ties.uid);
+        } else if doomed.policy == Policy::Foreground {
+            self.judge.assume_waiting(&ties.uid);
+            self.follow(&ties.uid);
+        }
+        self.planned.insert(node.clone());
+        self.act.doom(node, doomed, follows);
+    }
+
+    /// Those that name this owner come next.
+    fn follow(&mut self, uid: &str) {
+        let room = BATCH.saturating_sub(self.act.doomed());
+        let kinship = self.registry.cache().kinship();
+        let dependents = kinship.dependents(self.space, uid, None, room);
+        self.ahead.extend(dependents);
+    }
+
+    /// What is to wait for its dependents need not if all that keep it waiting go with it.
+    fn hasten(&mut self, node: &Node) {
+        let Some(doomed) = self.act.to_wait(node) else {
+            return;
+        };
+        let ties = doomed.object.ties().unwrap_or_default();
+        let goes = goes_at_once(&doomed.address.kind) && !ties.held && !ties.orphan;
+        if goes && self.judge.is_released(&ties.uid, node.namespace()) {
+            self.freed.extend(self.judge.held_by(&doomed.object));
+            self.act.hasten(node);
+            self.judge.assume_gone(node.clone(), &ties.uid);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Telling whoever wrote a reference that it leads nowhere.
+
+use insula_apiserver::Registry;
+use insula_apiserver::registry::core_kind;
+use insula_apiserver::served::Served;
+use insula_apiserver::write::create_object;
+use insula_core::Space;
+use insula_kinds::{Object, Value, time};
+use serde_json::json;
+
+use super::judge::Stray;
+
+const COMPONENT: &str = "garbage-collector-controller";
+
+/// Writes an event about a reference to an owner that is in another namespace. That it cannot
+/// be written changes nothing.
+pub async fn invalid_namespace(registry: &Registry, space: &Space, stray: &Stray) {
+    let (namespace, event) = event(stray);
+    let kind = Served::from(core_kind("events"));
+    let namespace = Some(namespace.as_str());
+    let written = create_object(registry, &kind, space, namespace, event, None, false).await;
+    if let Err(refusal) = written {
+        tracing::info!(%space, %refusal, "an event about an owner cannot be written");
+    }
+}
+
+fn event(stray: &Stray) -> (String, Object) {
+    let (address, owner) = (&stray.dependent.address, &stray.reference);
+    let own = address.namespace.as_deref().unwrap_or("");
+    let namespace = match own {
+        "" => "default",
+        own => own,
+    };
+    let message = format!(
+        "ownerRef [{}/{}, namespace: {own}, name: {}, uid: {}] does not exist in namespace \
+         \"{own}\"",
+        owner.api_version, owner.kind, owner.name, owner.uid
+    );
+    let mut about = json!({
+        "kind": address.of().kind,
+        "apiVersion": address.of().api_version(),
+        "name": address.name,
+        "uid": stray.dependent.object.uid(),
+    });
+    if !own.is_empty() {
+        about["namespace"] = own.into();
+    }
+    let now = time::now();
+    let event = json!({
+        "metadata": {"generateName": format!("{}.", address.name), "namespace": namespace},
+        "involvedObject": about,
+        "reason": "OwnerRefInvalidNamespace",
+        "message": message,
+        "source": {"component": COMPONENT},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+        "type": "Warning",
+        "reportingComponent": COMPONENT,
+        "reportingInstance": "",
+    });
+    let event = match event {
+        Value::Object(event) => event,
+        _ => Object::new(),
+    };
+    (namespace.to_owned(), event)
+}

@@ -1,0 +1,101 @@
+//! A server that was not there when something happened.
+
+use std::sync::Arc;
+
+use insula_store::Store;
+use insula_store::memory::Memory;
+use insula_testkit::server::{Setup, TestServer};
+use serde_json::json;
+
+use super::{
+    MAPS, create, delete, free, held, names, owned, owners, reference, settle, until, until_gone,
+};
+
+#[tokio::test]
+async fn what_was_left_behind_is_collected_at_the_next_start() -> anyhow::Result<()> {
+    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    // This one has nobody who collects, as if it had crashed before.
+    let mut before = TestServer::over(Arc::clone(&store), Setup::default()).await?;
+    let client = before.tenant("t1").await?;
+    let mut made = Vec::new();
+    for name in ["gone", "waits", "lets-go", "stays"] {
+        made.push(create(&client, MAPS, free(name)).await?);
+    }
+    let of = |at: usize| reference(&made[at], true);
+    for (name, owners) in [
+        ("d-gone", vec![of(0)]),
+        ("d-waits", vec![of(1)]),
+        ("d-lets-go", vec![of(2)]),
+        ("d-stays", vec![of(3)]),
+        ("d-both", vec![of(0), of(3)]),
+        (
+            "d-never",
+            vec![json!({"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x"})],
+        ),
+    ] {
+        create(&client, MAPS, owned(name, &owners)).await?;
+    }
+    create(&client, MAPS, held("d-held", &[of(1)])).await?;
+    for (name, policy) in [
+        ("gone", "Background"),
+        ("waits", "Foreground"),
+        ("lets-go", "Orphan"),
+    ] {
+        delete(&client, &format!("{MAPS}/{name}"), policy).await?;
+    }
+    assert_eq!(names(&client, MAPS).await?.len(), 10);
+    before.stop().await;
+    drop(before);
+    let after = TestServer::over(store, Setup::with_controllers()).await?;
+    let client = after.client("t1").await?;
+    for name in ["d-gone", "d-waits", "d-never", "lets-go"] {
+        until_gone(&client, &format!("{MAPS}/{name}")).await?;
+    }
+    until(&client, &format!("{MAPS}/d-held"), |answer| {
+        answer.json()["metadata"]["deletionTimestamp"].is_string()
+    })
+    .await?;
+    settle(&client).await?;
+    assert_eq!(
+        names(&client, MAPS).await?,
+        ["d-both", "d-held", "d-lets-go", "d-stays", "stays", "waits"]
+    );
+    assert_eq!(owners(&client, &format!("{MAPS}/d-both")).await?, ["stays"]);
+    assert_eq!(
+        owners(&client, &format!("{MAPS}/d-lets-go")).await?,
+        [""; 0]
+    );
+    super::release(&client, &format!("{MAPS}/d-held")).await?;
+    until_gone(&client, &format!("{MAPS}/waits")).await
+}
+
+#[tokio::test]
+async fn two_servers_that_share_a_store_collect_the_same() -> anyhow::Result<()> {
+    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let one = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
+    let other = TestServer::over(store, Setup::with_controllers()).await?;
+    let client = one.tenant("t1").await?;
+    for policy in ["Background", "Foreground", "Orphan"] {
+        let owner = create(&client, MAPS, free("owner")).await?;
+        for at in 0..50 {
+            let dependent = owned(&format!("d-{at}"), &[reference(&owner, true)]);
+            create(&client, MAPS, dependent).await?;
+        }
+        delete(&client, &format!("{MAPS}/owner"), policy).await?;
+        until_gone(&client, &format!("{MAPS}/owner")).await?;
+        if policy == "Orphan" {
+            settle(&client).await?;
+            assert_eq!(names(&client, MAPS).await?.len(), 50);
+            continue;
+        }
+        until(&client, MAPS, |answer| {
+            let json = answer.json();
+            let items = json["items"].as_array().into_iter().flatten();
+            let mut names = items.filter_map(|item| item["metadata"]["name"].as_str());
+            !names.any(|name| name.starts_with("d-"))
+        })
+        .await?;
+    }
+    drop(other);
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! How many owners are remembered.
+
+use std::collections::BTreeMap;
+
+use super::change::join_all;
+use super::record::{Entry, Operation, Record};
+use crate::Set;
+
+/// So many entries of updates are kept, as Kubernetes does.
+const MOST: usize = 10;
+
+/// Who is said to own what the oldest updates changed.
+const ANCIENT: &str = "ancient-changes";
+
+/// What the oldest updates of one version come to.
+#[derive(Default)]
+struct Bucket {
+    /// The oldest entry, which becomes the bucket if there is none.
+    first: Option<usize>,
+    /// The entry that is the bucket.
+    at: Option<usize>,
+    /// What was merged into it.
+    sets: Vec<Set>,
+}
+
+/// Merges the oldest entries of updates, those of each version, until few enough are left.
+pub(super) fn cap(record: &mut Record<'_>) {
+    let is_update = |entry: &Entry<'_>| entry.operation == Operation::Update;
+    let updates = record.entries.iter().filter(|entry| is_update(entry));
+    if updates.count() <= MOST {
+        return;
+    }
+    let all = std::mem::take(&mut record.entries);
+    let (mut updates, applies): (Vec<_>, Vec<_>) = all.into_iter().partition(is_update);
+    updates.sort_by_cached_key(|entry| (entry.seconds(), entry.identity()));
+    record.entries = applies;
+    record.entries.extend(merge_oldest(updates));
+}
+
+fn merge_oldest(updates: Vec<Entry<'_>>) -> impl Iterator<Item = Entry<'_>> {
+    let mut left = updates.len();
+    let mut buckets: BTreeMap<String, Bucket> = BTreeMap::new();
+    let mut entries: Vec<_> = updates.into_iter().map(Some).collect();
+    for (at, entry) in entries.iter().enumerate() {
+        if let Some(entry) = entry.as_ref().filter(|entry| is_ancient(entry)) {
+            buckets.entry(entry.api_version.to_string()).or_default().at = Some(at);
+        }
+    }
+    for at in 0..entries.len() {
+        let Some(entry) = entries[at].as_ref().filter(|_| left > MOST) else {
+            break;
+        };
+        let bucket = buckets.entry(entry.api_version.to_string()).or_default();
+        left -= usize::from(bucket.merge(at, &mut entries));
+    }
+    for bucket in buckets.into_values() {
+        bucket.finish(&mut entries);
+    }
+    entries.into_iter().flatten()
+}
+
+impl Bucket {
+    /// Takes in the entry at a place; false if it is the first one, which stays.
+    fn merge(&mut self, at: usize, entries: &mut [Option<Entry<'_>>]) -> bool {
+        let Some(first) = self.first else {
+            self.first = Some(at);
+            return false;
+        };
+        let bucket = *self.at.get_or_insert(first);
+        let Some(merged) = entries[at].take() else {
+            return false;
+        };
+        if bucket == at {
+            // It is younger than others that are merged. Kubernetes forgets it then.
+            self.at = None;
+            self.sets.clear();
+            return true;
+        }
+        self.sets.push(merged.fields().clone());
+        if let Some(entry) = &mut entries[bucket] {
+            entry.manager = ANCIENT.into();
+            entry.subresource = "".into();
+            entry.set_time(merged.time().cloned());
+        }
+        true
+    }
+
+    fn finish(mut self, entries: &mut [Option<Entry<'_>>]) {
+        let Some(Some(entry)) = self.at.map(|at| &mut entries[at]) else {
+            return;
+        };
+        if !self.sets.is_empty() {
+            self.sets.push(entry.fields().clone());
+            entry.set_fields(join_all(self.sets));
+        }
+    }
+}
+
+fn is_ancient(entry: &Entry<'_>) -> bool {
+    entry.manager == ANCIENT && entry.subresource.is_empty()
+}

@@ -1,0 +1,321 @@
+//! `metadata.managedFields`: what is read from it and written to it.
+
+use std::borrow::Cow;
+
+use insula_kinds::field::quote;
+use insula_kinds::time::{self, Precision};
+use insula_kinds::{Object, Value, go};
+
+use super::change::Change;
+use crate::{Set, set::NotASet};
+
+/// So many entries may be sent. Kubernetes has no such bound, but nothing of use has nearly
+/// as many owners, and those who apply are never merged.
+const MOST_SENT: usize = 1_000;
+
+/// How somebody came to own fields. `Apply` sorts before `Update`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Operation {
+    /// By applying a configuration that has them.
+    Apply,
+    /// By changing them.
+    Update,
+}
+
+/// What somebody owns.
+#[derive(Debug)]
+pub(super) struct Entry<'a> {
+    pub(super) manager: Cow<'a, str>,
+    pub(super) operation: Operation,
+    pub(super) api_version: Cow<'a, str>,
+    pub(super) subresource: Cow<'a, str>,
+    time: Option<Cow<'a, str>>,
+    fields: Set,
+    /// The entry as it was read, and where, while it still says the same.
+    written: Option<(usize, &'a Value)>,
+}
+
+/// Who owns what. No two entries are of the same owner, except on the way to be written.
+#[derive(Debug, Default)]
+pub(super) struct Record<'a> {
+    pub(super) entries: Vec<Entry<'a>>,
+}
+
+/// What makes an owner: two entries that agree in it are of the same one.
+pub(super) type Owner<'e> = (&'e str, Operation, &'e str, &'e str);
+
+/// What is wrong with an entry.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// There are more of them than anything has owners.
+    #[error("there are more than {MOST_SENT} managed fields entries")]
+    TooMany,
+    /// It came about in no way that is known.
+    #[error("operation must be `Apply` or `Update`")]
+    Operation,
+    /// It has no version.
+    #[error("apiVersion must not be empty")]
+    ApiVersion,
+    /// It does not say what its fields are.
+    #[error("missing fieldsType in managed fields entry {0}")]
+    NoType(usize),
+    /// Its fields are something else.
+    #[error("invalid fieldsType {} in managed fields entry {index}", quote(form))]
+    OtherType {
+        /// What they are said to be.
+        form: String,
+        /// Where the entry is.
+        index: usize,
+    },
+    /// Its fields cannot be read.
+    #[error("error decoding versioned set from {0}: error decoding set: {1}")]
+    Fields(String, NotASet),
+}
+
+impl<'a> Record<'a> {
+    /// From a list that was written by [`Self::write`]: entries that stay as they are will
+    /// be written as they were.
+    pub(super) fn read(list: &'a [Value]) -> Result<Self, Unreadable> {
+        let read = |(index, entry)| Entry::read(entry, index);
+        let entries = list.iter().enumerate().map(read);
+        Ok(Self::of(entries.collect::<Result<_, _>>()?))
+    }
+
+    /// From a list that somebody sent: entries will be written in the regular form.
+    pub(super) fn read_foreign(list: &'a [Value]) -> Result<Self, Unreadable> {
+        if list.len() > MOST_SENT {
+            return Err(Unreadable::TooMany);
+        }
+        let mut record = Self::read(list)?;
+        for entry in &mut record.entries {
+            entry.written = None;
+        }
+        Ok(record)
+    }
+
+    /// Of several entries of one owner the last one counts.
+    fn of(mut entries: Vec<Entry<'a>>) -> Self {
+        entries.sort_by(|a, b| a.owner().cmp(&b.owner()));
+        entries.dedup_by(|later, kept| {
+            let same = later.owner() == kept.owner();
+            if same {
+                std::mem::swap(later, kept);
+            }
+            same
+        });
+        Self { entries }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The entry of the owner, taken out.
+    pub(super) fn take(&mut self, owner: Owner<'_>) -> Option<Entry<'a>> {
+        let at = self.entries.iter().position(|entry| entry.owner() == owner);
+        at.map(|at| self.entries.swap_remove(at))
+    }
+
+    /// Writes it into the metadata of an object, in the order of Kubernetes, if there is
+    /// anything to tell.
+    pub(super) fn write_to(self, object: &mut Object) {
+        self.write_from(Vec::new(), object);
+    }
+
+    /// The same, with a copy of the list that was read, from which entries are taken that
+    /// stay as they were.
+    pub(super) fn write_from(mut self, mut copy: Vec<Value>, object: &mut Object) {
+        self.entries.sort_by(|a, b| a.place().cmp(&b.place()));
+        let entries = self.entries.into_iter();
+        let list: Vec<_> = entries.map(|entry| entry.write(&mut copy)).collect();
+        let metadata = object
+            .entry("metadata")
+            .or_insert_with(|| Object::new().into());
+        if let (false, Some(metadata)) = (list.is_empty(), metadata.as_object_mut()) {
+            metadata.insert("managedFields".to_owned(), list.into());
+        }
+    }
+}
+
+impl<'a> Entry<'a> {
+    pub(super) fn new(
+        manager: Cow<'a, str>,
+        operation: Operation,
+        api_version: Cow<'a, str>,
+        subresource: Cow<'a, str>,
+        fields: Set,
+    ) -> Self {
+        Self {
+            manager,
+            operation,
+            api_version,
+            subresource,
+            time: None,
+            fields,
+            written: None,
+        }
+    }
+
+    fn read(value: &'a Value, index: usize) -> Result<Self, Unreadable> {
+        let text = |name| value.get(name).and_then(Value::as_str).unwrap_or_default();
+        let operation = match text("operation") {
+            "Apply" => Operation::Apply,
+            "Update" => Operation::Update,
+            _ => return Err(Unreadable::Operation),
+        };
+        if text("apiVersion").is_empty() {
+            return Err(Unreadable::ApiVersion);
+        }
+        match text("fieldsType") {
+            "FieldsV1" => {}
+            "" => return Err(Unreadable::NoType(index)),
+            other => {
+                let form = other.to_owned();
+                return Err(Unreadable::OtherType { form, index });
+            }
+        }
+        let fields = Set::read(value.get("fieldsV1").unwrap_or(&Value::Null));
+        let entry = Self::new(
+            text("manager").into(),
+            operation,
+            text("apiVersion").into(),
+            text("subresource").into(),
+            fields.map_err(|error| Unreadable::Fields(go::Printed(value).to_string(), error))?,
+        );
+        let time = time::canonical(text("time"), Precision::Seconds);
+        Ok(Self {
+            time: time.unwrap_or_default(),
+            written: Some((index, value)),
+            ..entry
+        })
+    }
+
+    pub(super) fn owner(&self) -> Owner<'_> {
+        // Who applies is the same in all versions.
+        let version = match self.operation {
+            Operation::Apply => "",
+            Operation::Update => &self.api_version,
+        };
+        (&self.manager, self.operation, version, &self.subresource)
+    }
+
+    /// The owner as Kubernetes writes it down, and sorts by.
+    pub(super) fn identity(&self) -> String {
+        let (manager, operation, version, subresource) = self.owner();
+        let members = [
+            ("manager", manager),
+            ("operation", operation.name()),
+            ("apiVersion", version),
+            ("subresource", subresource),
+        ];
+        let present = members.iter().filter(|(_, text)| !text.is_empty());
+        let member =
+            |(name, text): &(&str, &str)| format!("\"{name}\":{}", go::json(&(*text).into()));
+        let members: Vec<_> = present.map(member).collect();
+        format!("{{{}}}", members.join(","))
+    }
+
+    pub(super) fn fields(&self) -> &Set {
+        &self.fields
+    }
+
+    pub(super) fn set_fields(&mut self, fields: Set) {
+        self.fields = fields;
+        self.written = None;
+    }
+
+    /// Takes away what others changed, and what is no longer there.
+    pub(super) fn lose(&mut self, change: &Change) {
+        for gone in [&change.changed, &change.removed] {
+            if !self.fields.intersection(gone).is_empty() {
+                self.set_fields(self.fields.difference(gone));
+            }
+        }
+    }
+
+    pub(super) fn time(&self) -> Option<&Cow<'a, str>> {
+        self.time.as_ref()
+    }
+
+    pub(super) fn set_time(&mut self, time: Option<Cow<'a, str>>) {
+        self.time = time;
+        self.written = None;
+    }
+
+    /// In seconds. Never is taken for the beginning of 1970.
+    pub(super) fn seconds(&self) -> i64 {
+        let time = self
+            .time
+            .as_deref()
+            .map(|time| time::parse(time, Precision::Seconds));
+        time.and_then(Result::ok).map_or(0, |time| time.seconds)
+    }
+
+    fn place(&self) -> (Operation, i64, &str, &str, &str) {
+        let (manager, operation, _, subresource) = self.owner();
+        (
+            operation,
+            self.seconds(),
+            manager,
+            &self.api_version,
+            subresource,
+        )
+    }
+
+    fn write(self, copy: &mut [Value]) -> Value {
+        if let Some((index, written)) = self.written {
+            let taken = copy.get_mut(index).map(Value::take);
+            return taken.unwrap_or_else(|| written.clone());
+        }
+        let text = |text: Cow<'_, str>| Value::String(text.into_owned());
+        let mut entry = Object::new();
+        let members = [
+            ("apiVersion", Some(self.api_version)),
+            (
+                "manager",
+                Some(self.manager).filter(|manager| !manager.is_empty()),
+            ),
+            (
+                "subresource",
+                Some(self.subresource).filter(|name| !name.is_empty()),
+            ),
+            ("time", self.time),
+        ];
+        for (name, value) in members {
+            entry.extend(value.map(|value| (name.to_owned(), text(value))));
+        }
+        entry.insert("operation".to_owned(), self.operation.name().into());
+        entry.insert("fieldsType".to_owned(), "FieldsV1".into());
+        entry.insert("fieldsV1".to_owned(), self.fields.write());
+        Value::Object(entry)
+    }
+}
+
+impl Operation {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Update => "Update",
+        }
+    }
+}
+
+/// The list of an object; nothing if it has none.
+pub(super) fn list(object: &Object) -> Option<&Vec<Value>> {
+    object.get("metadata")?.get("managedFields")?.as_array()
+}
+
+/// Whether somebody sent the list to say that all is forgotten: it is empty, or has one
+/// entry that says nothing.
+pub(super) fn is_reset(list: &[Value]) -> bool {
+    let says_nothing = |value: &Value| match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    };
+    match list {
+        [] | [Value::Null] => true,
+        [Value::Object(entry)] => entry.values().all(says_nothing),
+        _ => false,
+    }
+}

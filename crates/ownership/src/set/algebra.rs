@@ -1,0 +1,112 @@
+//! What can be made of two sets. Both are walked once, in their order.
+
+use std::cmp::Ordering;
+
+use super::{Node, Set};
+
+impl Set {
+    /// Members of either.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        let both = |one: &Node, two: &Node| {
+            Some(Node {
+                element: one.element.clone(),
+                member: one.member || two.member,
+                below: one.below.union(&two.below),
+            })
+        };
+        self.zip(
+            other,
+            |one| Some(one.clone()),
+            |two| Some(two.clone()),
+            both,
+        )
+    }
+
+    /// Members of both.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        let both = |one: &Node, two: &Node| {
+            one.with(one.member && two.member, || {
+                one.below.intersection(&two.below)
+            })
+        };
+        self.zip(other, |_| None, |_| None, both)
+    }
+
+    /// Members of this and not of the other.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Self {
+        let both = |one: &Node, two: &Node| {
+            one.with(one.member && !two.member, || {
+                one.below.difference(&two.below)
+            })
+        };
+        self.zip(other, |one| Some(one.clone()), |_| None, both)
+    }
+
+    /// Members of this of which neither they nor anything above them is in the other.
+    #[must_use]
+    pub fn recursive_difference(&self, other: &Self) -> Self {
+        let both = |one: &Node, two: &Node| match two.member {
+            true => None,
+            false => one.with(one.member, || one.below.recursive_difference(&two.below)),
+        };
+        self.zip(other, |one| Some(one.clone()), |_| None, both)
+    }
+
+    /// The members that have no member below them.
+    #[must_use]
+    pub fn leaves(&self) -> Self {
+        let leaf = |node: &Node| Node {
+            element: node.element.clone(),
+            member: node.below.is_empty(),
+            below: node.below.leaves(),
+        };
+        Self {
+            nodes: self.nodes.iter().map(leaf).collect(),
+        }
+    }
+
+    fn zip(
+        &self,
+        other: &Self,
+        one: impl Fn(&Node) -> Option<Node>,
+        two: impl Fn(&Node) -> Option<Node>,
+        both: impl Fn(&Node, &Node) -> Option<Node>,
+    ) -> Self {
+        let (mut ones, mut twos) = (self.nodes.as_slice(), other.nodes.as_slice());
+        let mut nodes = Vec::new();
+        loop {
+            let order = match (ones.first(), twos.first()) {
+                (None, None) => return Self { nodes },
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(one), Some(two)) => one.element.cmp(&two.element),
+            };
+            let node = match order {
+                Ordering::Less => one(&ones[0]),
+                Ordering::Greater => two(&twos[0]),
+                Ordering::Equal => both(&ones[0], &twos[0]),
+            };
+            nodes.extend(node);
+            ones = &ones[usize::from(order != Ordering::Greater)..];
+            twos = &twos[usize::from(order != Ordering::Less)..];
+        }
+    }
+}
+
+impl Node {
+    /// The same place with other members, if any.
+    fn with(&self, member: bool, below: impl FnOnce() -> Set) -> Option<Self> {
+        let below = match self.below.is_empty() {
+            true => Set::default(),
+            false => below(),
+        };
+        (member || !below.is_empty()).then(|| Self {
+            element: self.element.clone(),
+            member,
+            below,
+        })
+    }
+}

@@ -1,0 +1,83 @@
+//! Objects in which nothing was set, as a kube-apiserver writes them.
+
+use insula_kinds::{CustomKind, Kind, Object, Scope, Value, encode, kinds};
+use insula_ownership::managers::zero;
+use serde_json::json;
+
+const RECORDED: &str = include_str!("data/zero-objects.json");
+
+#[test]
+fn a_kind_that_nothing_is_set_of_is_what_go_writes_of_it() {
+    let recorded: Object = serde_json::from_str(RECORDED).unwrap();
+    assert!(recorded.len() > 50);
+    for (name, wanted) in &recorded {
+        let (api_version, kind) = name.rsplit_once('/').unwrap();
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let id = kinds().of_kind(group, version, kind);
+        let id = id.unwrap_or_else(|| panic!("{name} is no kind"));
+        let mut zero = zero(kinds().get(id)).into_owned();
+        assert_eq!(
+            zero.remove("apiVersion"),
+            Some(json!(api_version)),
+            "{name}"
+        );
+        assert_eq!(zero.remove("kind"), Some(json!(kind)), "{name}");
+        assert_eq!(&Value::Object(zero), wanted, "{name}");
+    }
+}
+
+/// What is written of an object and read back is complete: there is nothing to add.
+#[test]
+fn what_was_written_is_complete() {
+    for (_, kind) in kinds().iter() {
+        let mut out = Vec::new();
+        let name = (kind.api_version(), kind.kind.as_str());
+        encode::json(name.0, name.1, kind.type_id(), &Object::new(), &mut out);
+        let written: Object = serde_json::from_slice(&out).unwrap();
+        assert_eq!(zero(kind).as_ref(), &written, "{name:?}");
+    }
+}
+
+#[test]
+fn an_object_is_completed_in_all_its_depth() {
+    let id = kinds().of_kind("apps", "v1", "Deployment").unwrap();
+    let kind = kinds().get(id);
+    let sent = json!({"spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}});
+    let mut object = sent.as_object().unwrap().clone();
+    zero::complete(kind.type_id(), &mut object);
+    let wanted = json!({
+        "metadata": {},
+        "spec": {
+            "selector": null,
+            "strategy": {},
+            "template": {
+                "metadata": {},
+                "spec": {"containers": [{"name": "c", "resources": {}}]},
+            },
+        },
+        "status": {},
+    });
+    assert_eq!(Value::Object(object), wanted);
+}
+
+#[test]
+fn a_kind_that_users_define_has_nothing_but_its_name() {
+    let kind = Kind::custom(CustomKind {
+        group: "ex.io".to_owned(),
+        version: "v1".to_owned(),
+        kind: "Foo".to_owned(),
+        resource: "foos".to_owned(),
+        singular: "foo".to_owned(),
+        list_kind: "FooList".to_owned(),
+        scope: Scope::Namespaced,
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        status: false,
+        scale: false,
+        selectable: Vec::new(),
+        columns: Vec::new(),
+        storage_version_hash: String::new(),
+    });
+    let wanted = json!({"apiVersion": "ex.io/v1", "kind": "Foo"});
+    assert_eq!(Value::Object(zero(&kind).into_owned()), wanted);
+}

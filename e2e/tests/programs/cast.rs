@@ -1,0 +1,42 @@
+//! Who runs programs, and how they are heard.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use insula_e2e::command::Running;
+use insula_e2e::insula::root;
+use insula_e2e::scene::Scene;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+/// Where the files of these tests are.
+pub fn folder() -> PathBuf {
+    root().join("e2e/tests/programs")
+}
+
+/// The kubeconfig of a tenant's administrator.
+pub fn kubeconfig(scene: &Scene, tenant: &str) -> PathBuf {
+    scene.folder().join(format!("{tenant}.kubeconfig"))
+}
+
+/// A client of kube-rs with this kubeconfig.
+pub async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
+/// Both tenants run a program at the same time. It says exactly these lines, and succeeds.
+pub fn both_run(scene: &Scene, lines: &[&str], command: impl Fn(&str) -> Command + Sync) {
+    scene.both(|tenant| {
+        let mut command = command(tenant.name());
+        command
+            .env("KUBECONFIG", kubeconfig(scene, tenant.name()))
+            .env("HOME", tenant.folder());
+        let program = command.get_program().to_string_lossy().into_owned();
+        let line = format!("{}$ {program}", tenant.name());
+        let said = Running::start(line, &mut command, "").hear_out();
+        assert_eq!(said.code, Some(0), "{said}");
+        assert_eq!(said.out.lines().collect::<Vec<_>>(), lines, "{said}");
+    });
+}

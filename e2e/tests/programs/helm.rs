@@ -1,0 +1,116 @@
+//! Helm, with a chart that has one of each.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use insula_e2e::command::{Running, Said, words};
+use insula_e2e::kubectl::Kubectl;
+use insula_e2e::scene::Scene;
+use insula_testkit::peer;
+use serde_json::Value;
+
+use crate::cast::{folder, kubeconfig};
+use crate::chart::{is_gone, shows};
+
+/// As pinned in `tools/peers/clients/helm/go.mod`.
+const NAME: &str = "helm-4.3.1";
+
+/// What a Job is told that nothing runs.
+const COMPLETE: &str = r#"{"status":{"succeeded":1,"startTime":"2026-01-01T00:00:00Z","completionTime":"2026-01-01T00:00:01Z","conditions":[{"type":"SuccessCriteriaMet","status":"True"},{"type":"Complete","status":"True"}]}}"#;
+
+/// Helm, as a tenant's administrator.
+struct Helm<'a> {
+    program: &'a Path,
+    kubeconfig: PathBuf,
+    tenant: &'a Kubectl,
+}
+
+impl Helm<'_> {
+    /// Runs a command to its end, while the Jobs of hooks are completed.
+    #[track_caller]
+    fn run(&self, line: &str) -> Said {
+        let mut command = Command::new(self.program);
+        command
+            .args(words(line))
+            .current_dir(folder())
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("HOME", self.tenant.folder());
+        let name = format!("{}$ helm {line}", self.tenant.name());
+        let ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let complete = format!(
+                    "patch job harbour-migrate --subresource=status --type=merge -p '{COMPLETE}'"
+                );
+                // There may be none, or one from before: then nothing comes of it.
+                while !ended.load(Ordering::Acquire) {
+                    self.tenant.run(&complete);
+                }
+            });
+            let said = Running::start(name, &mut command, "").finish();
+            ended.store(true, Ordering::Release);
+            said
+        })
+    }
+
+    #[track_caller]
+    fn json(&self, line: &str) -> Value {
+        let said = self.run(&format!("{line} -o json")).succeeds();
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{line}: {error}: {said}"))
+    }
+}
+
+#[test]
+fn helm_installs_upgrades_rolls_back_and_uninstalls() {
+    let Some(program) = peer::installed("INSULA_HELM", NAME) else {
+        return peer::skipped("helm is not installed (run tools/peers/install --all)");
+    };
+    let Some(scene) = Scene::start() else { return };
+    scene.both(|tenant| {
+        let helm = Helm {
+            program: &program,
+            kubeconfig: kubeconfig(&scene, tenant.name()),
+            tenant,
+        };
+        // First with patches that Helm makes, as version 3 does, then by server-side apply.
+        for server_side in [false, true] {
+            life(&helm, server_side);
+        }
+    });
+}
+
+fn life(helm: &Helm<'_>, server_side: bool) {
+    let tenant = helm.tenant;
+    let how = format!("--server-side={server_side} --timeout 60s");
+    let owner = tenant.name();
+    helm.run(&format!("install harbour chart --set owner={owner} {how}"))
+        .succeeds();
+    shows(tenant, 0);
+    let again = helm.run(&format!("install harbour chart --set owner={owner} {how}"));
+    let why = again.fails();
+    assert!(
+        why.contains("cannot reuse a name that is still in use"),
+        "{why}"
+    );
+    let second =
+        format!("owner={owner},image=harbour:2.0,replicas=3,greeting=welcome,metrics=false");
+    helm.run(&format!("upgrade harbour chart --set {second} {how}"))
+        .succeeds();
+    shows(tenant, 1);
+    helm.run(&format!("rollback harbour 1 {how}")).succeeds();
+    shows(tenant, 0);
+    let releases = helm.json("list");
+    assert_eq!(releases[0]["revision"], "3", "{releases}");
+    assert_eq!(releases[0]["status"], "deployed", "{releases}");
+    let history = helm.json("history harbour");
+    let states = history.as_array().into_iter().flatten();
+    let states: Vec<_> = states.map(|it| it["status"].clone()).collect();
+    assert_eq!(states, ["superseded", "superseded", "deployed"]);
+    let kept = "get secrets -l owner=helm -o jsonpath='{.items[*].metadata.name}'";
+    let name = |revision: u32| format!("sh.helm.release.v1.harbour.v{revision}");
+    tenant.prints(kept, &[1, 2, 3].map(name).join(" "));
+    helm.run("uninstall harbour --timeout 60s").succeeds();
+    is_gone(tenant);
+}

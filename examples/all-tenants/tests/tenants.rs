@@ -1,0 +1,267 @@
+//! The controller as it runs in the field: its own process, with a service account of the
+//! system, for two tenants who do everything at the same time under the same names.
+
+use std::process::Command;
+
+use insula_e2e::command::Running;
+use insula_e2e::kubectl::Kubectl;
+use insula_e2e::scene::Scene;
+use serde_json::{Value, json};
+
+const INSTALL: &str = include_str!("../install.yaml");
+
+const READY: &str = "jsonpath={.status.conditions[0].status}={.status.conditions[0].reason}";
+
+/// A server with the controller's things in it, and the controller's credentials.
+struct Stage {
+    scene: Scene,
+    account: Kubectl,
+    controller: Running,
+}
+
+impl Stage {
+    fn set() -> Option<Self> {
+        let scene = Scene::start()?;
+        scene.system.given(INSTALL).get("apply -f -");
+        let token = scene
+            .system
+            .get("create token all-tenants -n site-system")
+            .trim()
+            .to_owned();
+        let account = scene.bearer("controller", &token);
+        let controller = start(&account);
+        Some(Self {
+            scene,
+            account,
+            controller,
+        })
+    }
+
+    /// The names of hosts that somebody has.
+    fn claims(&self) -> String {
+        let claims = "get configmap -n site-system -l example.com/site-uid -o name";
+        self.scene.system.get(claims)
+    }
+}
+
+fn start(account: &Kubectl) -> Running {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_all-tenants"));
+    command
+        .env("KUBECONFIG", account.folder().join("kubeconfig"))
+        .env_remove("RUST_LOG");
+    Running::start("all-tenants".to_owned(), &mut command, "")
+}
+
+fn site(name: &str, host: &str, text: &str) -> String {
+    let site = json!({
+        "apiVersion": "example.com/v1",
+        "kind": "Site",
+        "metadata": { "name": name },
+        "spec": { "host": host, "text": text },
+    });
+    site.to_string()
+}
+
+fn make(user: &Kubectl, name: &str, host: &str, text: &str) {
+    user.given(&site(name, host, text))
+        .prints("create -f -", &format!("site.example.com/{name} created"));
+}
+
+#[track_caller]
+fn is(user: &Kubectl, name: &str, ready: &str) {
+    let (status, reason) = ready.split_once('=').expect("a status and a reason");
+    for (field, value) in [("status", status), ("reason", reason)] {
+        let path = format!("{{.status.conditions[0].{field}}}");
+        user.get(&format!(
+            "wait site {name} --for=jsonpath='{path}'={value} --timeout=30s"
+        ));
+    }
+    let shown = user.get(&format!("get site {name} -o {READY}"));
+    assert_eq!(shown, ready, "{} {name}", user.name());
+}
+
+fn object(user: &Kubectl, what: &str) -> Value {
+    let text = user.get(&format!("get {what} -o json"));
+    serde_json::from_str(&text).expect("kubectl prints JSON")
+}
+
+#[test]
+fn each_tenant_is_served_what_it_asked_for_under_names_that_all_have() {
+    let Some(stage) = Stage::set() else { return };
+    let scene = &stage.scene;
+    scene.both(|tenant| {
+        let name = tenant.name();
+        make(
+            tenant,
+            "shop",
+            &format!("{name}.test"),
+            &format!("of {name}"),
+        );
+        is(tenant, "shop", "True=Served");
+        let site = object(tenant, "site shop");
+        let page = object(tenant, "configmap shop-page");
+        assert_eq!(page["data"]["index.html"], format!("of {name}"));
+        assert_eq!(page["metadata"]["tenant"], name);
+        let owner = &page["metadata"]["ownerReferences"][0];
+        assert_eq!(owner["uid"], site["metadata"]["uid"]);
+        assert_eq!(owner["controller"], true);
+        assert_eq!(site["metadata"]["finalizers"][0], "example.com/host");
+        assert_eq!(site["status"]["observedGeneration"], 1);
+    });
+    // The system is a space like any other, and has the same names too.
+    make(&scene.system, "shop", "system.test", "of the system");
+    is(&scene.system, "shop", "True=Served");
+    let page = object(&scene.system, "configmap shop-page");
+    assert_eq!(page["data"]["index.html"], "of the system");
+    let all = scene.sees_both("/apis/example.com/v1/tenants/all/sites");
+    assert_eq!(all.len(), 3);
+    assert_eq!(
+        stage.claims(),
+        "configmap/acme.test\nconfigmap/globex.test\nconfigmap/system.test\n"
+    );
+}
+
+#[test]
+fn a_host_is_one_tenants_until_it_lets_go_and_nobody_is_told_whose() {
+    let Some(stage) = Stage::set() else { return };
+    let [acme, globex] = &stage.scene.tenants;
+    make(acme, "shop", "shop.test", "first");
+    is(acme, "shop", "True=Served");
+    // What is called like a page and is none is left alone.
+    globex.get("create configmap shop-page --from-literal=own=kept");
+    make(globex, "shop", "shop.test", "second");
+    is(globex, "shop", "False=HostTaken");
+    globex.prints(
+        "get configmap shop-page -o jsonpath='{.data}'",
+        "{\"own\":\"kept\"}",
+    );
+    globex.get("delete configmap shop-page");
+    let status = object(globex, "site shop")["status"].to_string();
+    assert!(!status.contains("acme"), "{status}");
+    globex.refuses("get configmap shop-page", "\"shop-page\" not found");
+
+    // A Site that moves to another host frees the one it had.
+    acme.get("patch site shop --type=merge -p '{\"spec\":{\"host\":\"moved.test\"}}'");
+    is(globex, "shop", "True=Served");
+    is(acme, "shop", "True=Served");
+    assert_eq!(
+        stage.claims(),
+        "configmap/moved.test\nconfigmap/shop.test\n"
+    );
+
+    // One that goes does so too.
+    globex.prints("delete site shop", "site.example.com \"shop\" deleted");
+    make(acme, "second", "shop.test", "third");
+    is(acme, "second", "True=Served");
+}
+
+#[test]
+fn what_somebody_does_to_a_page_is_put_right_in_that_tenant_only() {
+    let Some(stage) = Stage::set() else { return };
+    let [acme, globex] = &stage.scene.tenants;
+    stage.scene.both(|tenant| {
+        let name = tenant.name();
+        make(
+            tenant,
+            "shop",
+            &format!("{name}.test"),
+            &format!("of {name}"),
+        );
+        is(tenant, "shop", "True=Served");
+    });
+    let before = object(globex, "configmap shop-page");
+    let text = "jsonpath='{.data.index\\.html}'";
+    acme.get("patch configmap shop-page --type=merge -p '{\"data\":{\"index.html\":\"bad\",\"own\":\"kept\"}}'");
+    acme.get(&format!(
+        "wait configmap shop-page --for={text}='of acme' --timeout=30s"
+    ));
+    // What is not the controller's is left alone.
+    let page = object(acme, "configmap shop-page");
+    assert_eq!(page["data"]["own"], "kept");
+    acme.get("delete configmap shop-page");
+    acme.get(&format!(
+        "wait configmap shop-page --for=create --for={text}='of acme' --timeout=30s"
+    ));
+    let after = object(acme, "configmap shop-page");
+    assert_ne!(after["metadata"]["uid"], page["metadata"]["uid"]);
+    assert_eq!(object(globex, "configmap shop-page"), before);
+}
+
+#[test]
+fn tenants_come_and_go_and_leave_nothing_behind() {
+    let Some(stage) = Stage::set() else { return };
+    let scene = &stage.scene;
+    for round in ["first", "second"] {
+        let kubeconfig = scene.folder().join(format!("initech-{round}.kubeconfig"));
+        let made = scene.server.run(&format!(
+            "tenant create initech --kubeconfig-out '{}'",
+            kubeconfig.display()
+        ));
+        assert_eq!(made.succeeds(), "initech\n");
+        let folder = scene.folder().join(round);
+        std::fs::create_dir(&folder).expect("it is a new folder");
+        let program = scene.system.program();
+        let initech = Kubectl::new("initech", program, &kubeconfig, &folder);
+        make(&initech, "shop", "initech.test", round);
+        is(&initech, "shop", "True=Served");
+        let page = object(&initech, "configmap shop-page");
+        assert_eq!(page["data"]["index.html"], round);
+        // The Site holds the tenant until the controller has let go of its host.
+        scene.server.run("tenant delete initech").succeeds();
+        assert_eq!(stage.claims(), "");
+    }
+}
+
+#[test]
+fn what_is_deleted_while_nobody_looks_waits_for_the_controller() {
+    let Some(mut stage) = Stage::set() else {
+        return;
+    };
+    stage.scene.both(|tenant| {
+        make(tenant, "shop", &format!("{}.test", tenant.name()), "text");
+        is(tenant, "shop", "True=Served");
+    });
+    stage.controller.end();
+    let [acme, _] = &stage.scene.tenants;
+    acme.get("delete site shop --wait=false");
+    make(acme, "late", "late.test", "late");
+    stage.controller = start(&stage.account);
+    acme.get("wait site shop --for=delete --timeout=30s");
+    is(acme, "late", "True=Served");
+    assert_eq!(
+        stage.claims(),
+        "configmap/globex.test\nconfigmap/late.test\n"
+    );
+}
+
+/// Somebody takes the finalizer away: nothing is told that the host is free.
+#[test]
+fn a_claim_of_a_site_that_is_gone_is_taken_over() {
+    let Some(mut stage) = Stage::set() else {
+        return;
+    };
+    let [acme, globex] = stage.scene.tenants.clone();
+    make(&acme, "shop", "shop.test", "first");
+    is(&acme, "shop", "True=Served");
+    stage.controller.end();
+    acme.get("delete site shop --wait=false");
+    acme.get("patch site shop --type=merge -p '{\"metadata\":{\"finalizers\":null}}'");
+    assert_eq!(stage.claims(), "configmap/shop.test\n");
+    stage.controller = start(&stage.account);
+    make(&globex, "shop", "shop.test", "second");
+    is(&globex, "shop", "True=Served");
+    assert_eq!(stage.claims(), "configmap/shop.test\n");
+}
+
+#[test]
+fn the_controller_may_do_its_work_in_tenants_and_nothing_else() {
+    let Some(stage) = Stage::set() else { return };
+    let url = format!("{}/tenants/acme", stage.scene.server.url());
+    let may = |what: &str| stage.account.may(&format!("{what} -s {url}"));
+    let may_not = |what: &str| stage.account.may_not(&format!("{what} -s {url}"));
+    may("patch sites.example.com --subresource=status");
+    may("watch configmaps -A");
+    may_not("get secrets");
+    may_not("update configmaps -n site-system");
+    may_not("delete sites.example.com");
+}
