@@ -142,6 +142,7 @@ impl Files {
             with("service-account-signing-key-file", &self.key),
             "--service-account-issuer=https://insula.test".to_owned(),
             "--authorization-mode=RBAC".to_owned(),
+            "--allow-privileged=true".to_owned(),
             "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
             // Nobody is there who would make the account that it asks for.
             "--disable-admission-plugins=ServiceAccount".to_owned(),

@@ -209,9 +209,17 @@ pub fn check_custom_kind(object: &Object, expected: Expected<'_>) -> Result<()> 
 pub fn settle(problems: Vec<String>, validation: FieldValidation) -> Result<Vec<String>, String> {
     match validation {
         FieldValidation::Ignore => Ok(Vec::new()),
-        FieldValidation::Warn => Ok(problems),
+        FieldValidation::Warn => Ok(problems.iter().flat_map(|one| each(one)).collect()),
         FieldValidation::Strict if problems.is_empty() => Ok(problems),
         FieldValidation::Strict => Err(problems.join(", ")),
+    }
+}
+
+/// What YAML complains of at once is warned of one by one.
+fn each(problem: &str) -> Vec<String> {
+    match problem.strip_prefix("yaml: unmarshal errors:\n") {
+        None => vec![problem.to_owned()],
+        Some(lines) => lines.lines().map(|line| line.trim().to_owned()).collect(),
     }
 }
 
@@ -222,7 +230,13 @@ fn from_protobuf(sent: &Sent, expected: Expected<'_>) -> Result<Written> {
             expected.kind
         ))
     };
-    let envelope = protobuf::open(&sent.body).map_err(unreadable)?;
+    let envelope = protobuf::open(&sent.body).map_err(|error| {
+        Refusal::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {error} ({})",
+            expected.kind,
+            decode::excerpt(&sent.body),
+        ))
+    })?;
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let (version, kind) = (given(envelope.api_version), given(envelope.kind));
     check_identity(version.as_deref(), kind.as_deref(), expected)?;
@@ -275,7 +289,7 @@ fn check_identity(
     }
     let (group, version) = given.split_once('/').unwrap_or(("", given));
     let known = kinds().of_kind(group, version, kind).is_some();
-    if given != expected.api_version && (known || kind == expected.kind) {
+    if kind == expected.kind && (known || is_former(group, version)) {
         let wanted = expected.api_version;
         return Err(Refusal::bad_request(format!(
             "the API version in the data ({given}) does not match the expected API version \
@@ -301,6 +315,34 @@ fn check_identity(
         "{as_a}: no kind \"{kind}\" is registered for version \"{given}\" in scheme \
          \"pkg/api/legacyscheme/scheme.go:30\""
     )))
+}
+
+/// Versions that Kubernetes no longer serves, and still knows.
+const FORMER: [(&str, &[&str]); 16] = [
+    ("admissionregistration.k8s.io", &["v1alpha1", "v1beta1"]),
+    ("apps", &["v1beta1", "v1beta2"]),
+    ("authentication.k8s.io", &["v1alpha1", "v1beta1"]),
+    ("authorization.k8s.io", &["v1beta1"]),
+    ("batch", &["v1beta1"]),
+    ("certificates.k8s.io", &["v1alpha1", "v1beta1"]),
+    ("coordination.k8s.io", &["v1alpha2", "v1beta1"]),
+    ("discovery.k8s.io", &["v1beta1"]),
+    ("events.k8s.io", &["v1beta1"]),
+    ("extensions", &["v1beta1"]),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        &["v1beta1", "v1beta2", "v1beta3"],
+    ),
+    ("networking.k8s.io", &["v1beta1"]),
+    ("node.k8s.io", &["v1alpha1", "v1beta1"]),
+    ("policy", &["v1beta1"]),
+    ("rbac.authorization.k8s.io", &["v1alpha1", "v1beta1"]),
+    ("storage.k8s.io", &["v1alpha1", "v1beta1"]),
+];
+
+fn is_former(group: &str, version: &str) -> bool {
+    let of = FORMER.iter().find(|(of, _)| *of == group);
+    of.is_some_and(|(_, versions)| versions.contains(&version))
 }
 
 fn first_label(group: &str) -> &str {

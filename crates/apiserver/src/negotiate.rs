@@ -85,12 +85,7 @@ pub fn accepted(headers: &HeaderMap, query: &Query, asked: Asked) -> Result<Acce
         return Err(Refusal::not_acceptable());
     }
     let chosen = clauses.iter().find_map(|clause| clause.accepted(asked));
-    let mut accepted = chosen.ok_or_else(|| {
-        Refusal::no_such_form(
-            "only the following media types are accepted: application/json, application/yaml, \
-             application/vnd.kubernetes.protobuf",
-        )
-    })?;
+    let mut accepted = chosen.ok_or_else(Refusal::no_such_transform)?;
     accepted.pretty |= pretty(headers, query);
     accepted.gzip = gzip(headers);
     Ok(accepted)

@@ -344,8 +344,18 @@ async fn take_turns(
 
 /// What everybody is told who uses a version that should no longer be used.
 fn deprecation(granted: &Granted) -> Option<String> {
-    let custom = granted.path().kind.custom()?;
-    custom.version().warning.clone()
+    let kind = &granted.path().kind;
+    if let Some(custom) = kind.custom() {
+        return custom.version().warning.clone();
+    }
+    let told = match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Endpoints") => {
+            "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+        }
+        ("", "ComponentStatus") => "v1 ComponentStatus is deprecated in v1.19+",
+        _ => return None,
+    };
+    Some(told.to_owned())
 }
 
 async fn read(app: &App, granted: &Granted, query: &Query, accepted: Accepted) -> Result<Answer> {

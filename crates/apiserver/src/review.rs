@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::answer::Answer;
 use crate::authorize::{Granted, enters};
 use crate::intake::{self, Sent};
-use crate::negotiate::Accepted;
+use crate::negotiate::{Accepted, Form};
 use crate::query::{Query, WriteOptions};
 use crate::request::App;
 use crate::status::{Refusal, Result};
@@ -30,6 +30,10 @@ pub async fn answer(
     accepted: Accepted,
     sent: &Sent,
 ) -> Result<Answer> {
+    if accepted.form == Form::Table {
+        // A question has no columns.
+        return Err(Refusal::no_such_transform());
+    }
     let options = WriteOptions::read(query, "CreateOptions")?;
     let kind = granted.path().of();
     let written = intake::read(sent, kind.into(), options.validation)?;

@@ -232,6 +232,7 @@ fn inside_space(method: &Method, segments: &[&str], watch: bool) -> Result<Route
         ["apis", group, version, rest @ ..] => {
             return resource(method, group, version, rest, watch);
         }
+        ["api", _, ..] => return Err(no_such_version("")),
         _ => return Err(Refusal::no_such_path()),
     };
     if method != Method::GET && method != Method::HEAD {
@@ -245,12 +246,20 @@ fn inside_space(method: &Method, segments: &[&str], watch: bool) -> Result<Route
 
 fn resources(group: &str, version: &str) -> Result<Document> {
     if !kinds().serves(group, version) && !is_custom(group) {
-        return Err(Refusal::no_such_path());
+        return Err(no_such_version(group));
     }
     Ok(Document::Resources {
         group: group.to_owned(),
         version: version.to_owned(),
     })
+}
+
+/// Groups that Kubernetes itself has answer for all of their paths.
+fn no_such_version(group: &str) -> Refusal {
+    match kinds().has_group(group) {
+        true => Refusal::no_such_resource(),
+        false => Refusal::no_such_path(),
+    }
 }
 
 fn resource(
@@ -261,7 +270,7 @@ fn resource(
     watch: bool,
 ) -> Result<Route> {
     if !kinds().serves(group, version) {
-        return Err(Refusal::no_such_path());
+        return Err(no_such_version(group));
     }
     let (segments, legacy_watch) = match segments {
         ["watch", rest @ ..] if !rest.is_empty() => (rest, true),

@@ -5,8 +5,10 @@ use std::borrow::Cow;
 
 use insula_access::rbac::ResourceAct;
 use insula_core::{Principal, Revision};
-use insula_kinds::{FieldError, Kind, validate};
+use insula_kinds::{FieldError, Kind, kinds, validate};
 use serde_json::{Value, json};
+
+use crate::registry::core_kind;
 
 /// A refusal: what becomes a `Status` object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -194,6 +196,11 @@ impl Refusal {
 
     /// The object is wrong.
     pub fn invalid(kind: &Kind, name: &str, errors: &[FieldError]) -> Self {
+        // Events of both groups are one kind, which is judged as that of the first.
+        let kind = match kind.group == "events.k8s.io" {
+            true => kinds().get(core_kind("events")),
+            false => kind,
+        };
         let of = kind.qualified_kind();
         let message = format!("{of} \"{name}\" is invalid: {}", validate::message(errors));
         Self::new(422, "Invalid", message)
@@ -342,6 +349,14 @@ impl Refusal {
     /// No form of the object that the caller accepts is served.
     pub fn no_such_form(message: impl Into<String>) -> Self {
         Self::new(406, "NotAcceptable", message)
+    }
+
+    /// Nor is any other.
+    pub fn no_such_transform() -> Self {
+        Self::no_such_form(
+            "only the following media types are accepted: application/json, application/yaml, \
+             application/vnd.kubernetes.protobuf",
+        )
     }
 
     /// The body is in a format that is not understood.

@@ -177,7 +177,7 @@ impl View {
                 let row = format!(r#"{{"cells":{cells},"object":{inside}}}"#);
                 let revision = scale.get("metadata").map(|of| &of["resourceVersion"]);
                 let meta = json!({"resourceVersion": revision}).to_string();
-                self.table_of(&meta, &print::scale_columns(), &row)
+                self.table_of(&meta, &print::scale_columns(), &format!("[{row}]"))
             }
             Form::MetadataList => {
                 return Err(Refusal::no_such_form(
@@ -327,7 +327,12 @@ impl View {
 
     fn list_ends(&self, meta: &ListMeta) -> (Bytes, Bytes) {
         let (kind, version) = (self.kind.list_kind(), self.kind.api_version());
-        let meta = list_meta(meta);
+        let mut of = list_meta(meta);
+        // Lists of kinds that users define say also that they do not go on.
+        if self.kind.custom().is_some() && meta.proceed.is_none() {
+            of.insert_str(1, r#""continue":"","#);
+        }
+        let meta = of;
         let head =
             format!(r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{meta},"items":["#);
         (head.into(), Bytes::from_static(b"]}\n"))
@@ -406,7 +411,12 @@ impl View {
             .collect();
         let (meta, items) = (list_meta(meta), items.join(","));
         let head = format!(r#"{{"kind":"PartialObjectMetadataList","apiVersion":"{version}","#);
-        format!(r#"{head}"metadata":{meta},"items":[{items}]}}"#).into()
+        // Go makes no list where there is nothing to be listed.
+        let items = match items.is_empty() {
+            true => "null".to_owned(),
+            false => format!("[{items}]"),
+        };
+        format!(r#"{head}"metadata":{meta},"items":{items}}}"#).into()
     }
 
     fn table(&self, objects: &[&Stored], metadata: &str, columns: bool) -> Bytes {
@@ -416,13 +426,17 @@ impl View {
         };
         let now = jiff::Timestamp::now().as_second();
         let rows: Vec<String> = objects.iter().map(|object| self.row(object, now)).collect();
-        self.table_of(metadata, &columns, &rows.join(","))
+        let rows = match rows.is_empty() && print::is_plain(&self.kind) {
+            true => "null".to_owned(),
+            false => format!("[{}]", rows.join(",")),
+        };
+        self.table_of(metadata, &columns, &rows)
     }
 
     fn table_of(&self, metadata: &str, columns: &Value, rows: &str) -> Bytes {
         let version = self.meta_version();
         let head = format!(r#"{{"kind":"Table","apiVersion":"{version}","metadata":{metadata},"#);
-        format!(r#"{head}"columnDefinitions":{columns},"rows":[{rows}]}}"#).into()
+        format!(r#"{head}"columnDefinitions":{columns},"rows":{rows}}}"#).into()
     }
 
     fn row(&self, object: &Stored, now: i64) -> String {

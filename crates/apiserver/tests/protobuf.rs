@@ -113,7 +113,7 @@ async fn a_protobuf_body_of_another_kind_is_refused() -> anyhow::Result<()> {
     assert_eq!(
         garbage.message(),
         "the object provided is unrecognized (must be of type ConfigMap): provided data does not \
-         appear to be a protobuf message, expected prefix [107 56 115 0]"
+         appear to be a protobuf message, expected prefix [107 56 115 0] ({})"
     );
     Ok(())
 }

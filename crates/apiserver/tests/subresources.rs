@@ -153,7 +153,9 @@ async fn a_pod_is_bound_once() -> anyhow::Result<()> {
     let path = format!("{POD}/binding");
     let mut nowhere = binding("p");
     nowhere["target"]["name"] = "".into();
-    assert_eq!(client.post(&path, &nowhere).await?.status, 422);
+    let refused = client.post(&path, &nowhere).await?;
+    let found = (refused.status, refused.message());
+    assert_eq!(found, (500, "target.name: Required value".to_owned()));
     let dry = client
         .post(&format!("{path}?dryRun=All"), &binding("p"))
         .await?;

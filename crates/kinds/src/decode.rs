@@ -17,6 +17,7 @@ use serde_json::Value;
 
 pub use custom::{custom_json, custom_value, custom_yaml};
 pub use identity::{Identity, identity_json};
+pub(crate) use scan::fault;
 pub use yaml::{MAX_YAML_DEPTH, any_yaml, identity_yaml, yaml};
 
 use crate::Object;

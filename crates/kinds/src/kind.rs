@@ -195,6 +195,11 @@ impl Kinds {
         kinds.any(|kind| kind.group == group && kind.version == version)
     }
 
+    /// Whether any version of the group is served.
+    pub fn has_group(&self, group: &str) -> bool {
+        self.kinds.iter().any(|kind| kind.group == group)
+    }
+
     fn load() -> Self {
         let mut kinds: Vec<Kind> = serde_json::from_str(include_str!("../data/kinds.json"))
             .expect("the table is generated");

@@ -69,6 +69,7 @@ pub fn create(kind: &Kind, object: &mut Object, with: &mut Creation<'_>) {
         ("certificates.k8s.io", _) => cluster::create_request(object),
         ("apiextensions.k8s.io", _) => cluster::store_version(object),
         ("apiregistration.k8s.io", _) => cluster::create_api_service(object, with.now),
+        ("coordination.k8s.io", "Lease") => cluster::drop_election(object, None),
         ("discovery.k8s.io", _) => service::drop_topology(object, None),
         ("storage.k8s.io", "VolumeAttributesClass") => storage::protect(object, "vac"),
         ("resource.k8s.io", "ResourceSlice") => cluster::date_taints(object, with.now),
@@ -100,6 +101,7 @@ pub fn update(kind: &Kind, subresource: Option<&str>, old: &Object, new: &mut Ob
         ("apiextensions.k8s.io", _, None) => cluster::store_version(new),
         ("apiregistration.k8s.io", _, Some("status")) => reset::metadata(old, new),
         ("flowcontrol.apiserver.k8s.io", _, Some("status")) => reset::all_metadata(old, new),
+        ("coordination.k8s.io", "Lease", None) => cluster::drop_election(new, Some(old)),
         ("discovery.k8s.io", _, None) => service::drop_topology(new, Some(old)),
         _ => {}
     }

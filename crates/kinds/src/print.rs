@@ -117,6 +117,11 @@ pub fn column_definitions(kind: &Kind) -> Value {
     kind.columns.iter().map(definition).collect()
 }
 
+/// Whether a kind has no cells of its own.
+pub fn is_plain(kind: &Kind) -> bool {
+    kind.columns.len() == 2 && kind.columns.iter().any(|column| column.kind == "date")
+}
+
 /// The cells of a `Scale`, which is no kind that is served by itself.
 pub fn scale_cells(scale: &Object, now_seconds: i64) -> Vec<Value> {
     let row = &Row::new(scale, now_seconds);

@@ -142,7 +142,7 @@ fn every_decode_error_has_the_words_of_go() {
         (
             "Deployment",
             r#"{"spec":{"strategy":{"rollingUpdate":{"maxSurge":1.5}}}}"#,
-            "json: cannot unmarshal number 1.5 into Go value of type int32",
+            "json: cannot unmarshal number 1.5 into Go struct field RollingUpdateDeployment.spec.strategy.rollingUpdate.maxSurge of type int32",
         ),
         (
             "ConfigMap",
@@ -192,7 +192,7 @@ fn every_decode_error_has_the_words_of_go() {
         (
             "ConfigMap",
             r#"{"metadata":{"creationTimestamp":5}}"#,
-            "json: cannot unmarshal number into Go value of type string",
+            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.creationTimestamp of type string",
         ),
         (
             "CustomResourceDefinition",

@@ -43,8 +43,8 @@ pub async fn bind(
         .get("target")
         .and_then(|target| target.get("name"));
     if target.and_then(Value::as_str).unwrap_or("").is_empty() {
-        let error = insula_kinds::FieldError::required("target.name", "");
-        return Err(Refusal::invalid(binding, &address.name, &[error]));
+        // Kubernetes says no more about it.
+        return Err(Refusal::plain_error("target.name: Required value"));
     }
     let request = Modify {
         kind: &address.kind,

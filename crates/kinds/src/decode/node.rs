@@ -321,11 +321,9 @@ impl Node<'_> {
         match self.shape {
             // No quantity looks like the name of a JSON type.
             Shape::Quantity => return self.quantity(found),
-            // Go decodes these apart, so it knows no path.
-            Shape::Time | Shape::MicroTime => {
-                self.place.child(Step::Apart).mismatch(found, &TEXT);
-            }
-            Shape::IntOrString => self.place.child(Step::Apart).mismatch(found, &INT32),
+            // Go names what it tried to read them as.
+            Shape::Time | Shape::MicroTime => self.place.mismatch(found, &TEXT),
+            Shape::IntOrString => self.place.mismatch(found, &INT32),
             shape => self.place.mismatch(found, shape),
         }
         Err(E::custom(""))
@@ -333,10 +331,7 @@ impl Node<'_> {
 
     fn bad_number<E: Error>(self, number: f64, printed: &str) -> Result<Option<Value>, E> {
         match self.shape {
-            Shape::IntOrString => {
-                let place = self.place.child(Step::Apart);
-                place.bad_number(number, printed, &INT32);
-            }
+            Shape::IntOrString => self.place.bad_number(number, printed, &INT32),
             shape => self.place.bad_number(number, printed, shape),
         }
         Err(E::custom(""))

@@ -7,7 +7,7 @@
 const MAX_DEPTH: usize = 10_000;
 
 /// What is wrong with the syntax of the text, if anything is.
-pub(super) fn fault(text: &[u8]) -> Option<String> {
+pub(crate) fn fault(text: &[u8]) -> Option<String> {
     Scanner { text, at: 0 }.document().err()
 }
 

@@ -111,7 +111,8 @@ fn sentence(error: &serde_saphyr::Error) -> String {
     // The place goes first, as Go's YAML has it.
     let text = text.split(" at line ").next().unwrap_or(&text);
     match error.location() {
-        Some(location) if location.line() > 0 => format!("yaml: line {}: {text}", location.line()),
+        // Go's YAML says nothing of the first line.
+        Some(location) if location.line() > 1 => format!("yaml: line {}: {text}", location.line()),
         _ => format!("yaml: {text}"),
     }
 }

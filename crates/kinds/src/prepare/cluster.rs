@@ -34,6 +34,18 @@ fn label_namespace(namespace: &mut Object) {
     labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
 }
 
+/// How a leader is elected by somebody else is behind a gate that is closed.
+pub(super) fn drop_election(lease: &mut Object, old: Option<&Object>) {
+    for field in ["strategy", "preferredHolder"] {
+        let had = old.and_then(|old| tree::child(old, "spec"));
+        if had.is_none_or(|spec| !spec.contains_key(field))
+            && let Some(Value::Object(spec)) = lease.get_mut("spec")
+        {
+            spec.remove(field);
+        }
+    }
+}
+
 pub(super) fn create_tenant(tenant: &mut Object) {
     tree::include(
         tree::child_mut(tenant, "spec"),

@@ -14,6 +14,7 @@ use super::pod;
 use super::text;
 use super::tree::{Node, Path};
 use crate::FieldError;
+use crate::decode::fault;
 
 /// 1 MiB, of values without their keys.
 const SIZE: usize = 1_048_576;
@@ -123,15 +124,10 @@ fn docker_config(config: &Node<'_>, errors: &mut Errors) {
         return;
     }
     let bytes = base64::engine::general_purpose::STANDARD.decode(config.text());
-    let parsed = bytes
-        .ok()
-        .map(|bytes| serde_json::from_slice::<crate::Object>(&bytes));
-    if !matches!(parsed, Some(Ok(_))) {
-        let detail = match parsed {
-            Some(Err(error)) if error.is_eof() => "unexpected end of JSON input",
-            _ => "invalid character looking for beginning of value",
-        };
-        errors.push(config.invalid_as(&"<secret contents redacted>".into(), detail));
+    let bytes = bytes.unwrap_or_default();
+    if serde_json::from_slice::<crate::Object>(&bytes).is_err() {
+        let detail = fault(&bytes).unwrap_or_else(|| "it is no object".to_owned());
+        errors.push(config.invalid_as(&"<secret contents redacted>".into(), &detail));
     }
 }
 

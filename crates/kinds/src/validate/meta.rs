@@ -229,10 +229,12 @@ fn printed_owners(owners: &Node<'_>) -> String {
 /// One reference; Kubernetes does not say which of them is wrong.
 fn owner_reference(owner: &Node<'_>, errors: &mut Vec<FieldError>) {
     let version = owner.get("apiVersion");
-    let (group, number) = version
-        .text()
-        .rsplit_once('/')
-        .unwrap_or(("", version.text()));
+    let (group, number) = match version.text().split_once('/') {
+        None => ("", version.text()),
+        // What has more parts than a group and a version has neither.
+        Some((_, rest)) if rest.contains('/') => ("", ""),
+        Some(parts) => parts,
+    };
     if number.is_empty() {
         errors.push(version.invalid_text("version must not be empty"));
     }

@@ -11,6 +11,7 @@ use super::check::{self, Errors};
 use super::meta;
 use super::text;
 use super::tree::{Node, Path};
+use crate::FieldError;
 use crate::field::quote;
 
 /// A PodDisruptionBudget.
@@ -18,7 +19,7 @@ pub(super) fn disruption_budget(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     let (least, most) = (spec.get("minAvailable"), spec.get("maxUnavailable"));
     if least.is_set() && most.is_set() {
-        errors.push(spec.invalid("minAvailable and maxUnavailable cannot be both set"));
+        errors.push(both_set(&spec));
     }
     for node in [least, most] {
         if node.is_set() {
@@ -29,6 +30,20 @@ pub(super) fn disruption_budget(object: &Node<'_>, errors: &mut Errors) {
     meta::selector(&spec.get("selector"), errors);
     let policies = ["AlwaysAllow", "IfHealthyBudget"];
     check::one_of_if_any(&spec.get("unhealthyPodEvictionPolicy"), &policies, errors);
+}
+
+/// Go prints the fields of a structure that has no other names for them.
+fn both_set(spec: &Node<'_>) -> FieldError {
+    let value = |name| spec.get(name).value();
+    let printed = format!(
+        r#"{{"MinAvailable":{},"Selector":{},"MaxUnavailable":{},"UnhealthyPodEvictionPolicy":{}}}"#,
+        value("minAvailable"),
+        value("selector"),
+        value("maxUnavailable"),
+        value("unhealthyPodEvictionPolicy"),
+    );
+    let detail = "minAvailable and maxUnavailable cannot be both set";
+    FieldError::invalid_printed(spec.path.to_string(), &printed, detail)
 }
 
 /// The status of a PodDisruptionBudget.

@@ -2,7 +2,8 @@
 
 use super::check::Errors;
 use super::tree::{Node, Path};
-use crate::Object;
+use crate::field::quote;
+use crate::{FieldError, Object};
 
 /// A SubjectAccessReview.
 pub(super) fn subject_access(object: &Node<'_>, errors: &mut Errors) {
@@ -57,7 +58,12 @@ fn attributes(spec: &Node<'_>, errors: &mut Errors) {
     match (resource.is_set(), path.is_set()) {
         (true, true) => {
             let detail = "cannot be specified in combination with resourceAttributes";
-            errors.push(path.invalid(detail));
+            // Go prints the fields of a structure that has no other names for them.
+            let (at, verb) = (path.get("path"), path.get("verb"));
+            let (at, verb) = (quote(at.text()), quote(verb.text()));
+            let printed = format!(r#"{{"Path":{at},"Verb":{verb}}}"#);
+            let place = path.path.to_string();
+            errors.push(FieldError::invalid_printed(place, &printed, detail));
         }
         (false, false) => {
             let detail =

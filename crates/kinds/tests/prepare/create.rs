@@ -22,6 +22,15 @@ fn a_client_cannot_choose_what_only_the_server_knows() {
 }
 
 #[test]
+fn a_lease_says_nothing_of_an_election_by_somebody_else() {
+    let sent = json!({"metadata": {"name": "a"}, "spec": {
+        "holderIdentity": "me", "strategy": "OldestEmulationVersion", "preferredHolder": "you",
+    }});
+    let lease = created(kind("coordination.k8s.io", "leases"), sent);
+    assert_eq!(lease["spec"], json!({"holderIdentity": "me"}));
+}
+
+#[test]
 fn a_status_is_not_created_except_a_nodes() {
     let sent = json!({"metadata": {"name": "a"}, "status": {"replicas": 3, "phase": "Running"}});
     for (group, resource) in [
