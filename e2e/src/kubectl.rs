@@ -25,6 +25,9 @@ pub struct Kubectl {
     editor: String,
 }
 
+/// What every namespace has, which lists of names are not about.
+const EVERYWHERE: &str = "configmap/kube-root-ca.crt";
+
 impl Kubectl {
     /// Where kubectl is. If there is none, says that this test is skipped.
     pub fn find() -> Option<PathBuf> {
@@ -98,16 +101,30 @@ impl Kubectl {
     /// Starts a command.
     pub fn start(&self, line: &str) -> Running {
         let mut command = Command::new(&self.program);
+        command.arg("--cache-dir").arg(self.folder.join("cache"));
+        self.begin(&mut command, line)
+    }
+
+    fn begin(&self, command: &mut Command, line: &str) -> Running {
         command
-            .arg("--cache-dir")
-            .arg(self.folder.join("cache"))
             .args(words(line))
             .current_dir(&self.folder)
             .env("HOME", &self.folder)
             .env("KUBECONFIG", &self.kubeconfig)
             .env("KUBE_EDITOR", &self.editor);
         let line = format!("{}$ kubectl {line}", self.name);
-        Running::start(line, &mut command, &self.input)
+        Running::start(line, command, &self.input)
+    }
+
+    /// Runs a command to its end without any flag of ours: some words must come first.
+    #[track_caller]
+    pub fn run_bare(&self, line: &str) -> Said {
+        self.begin(&mut Command::new(&self.program), line).finish()
+    }
+
+    /// Its minor version.
+    pub fn minor(&self) -> u32 {
+        minor_version(&self.program).unwrap_or_default()
     }
 
     /// Runs a command to its end.
@@ -126,7 +143,9 @@ impl Kubectl {
     #[track_caller]
     pub fn prints(&self, line: &str, text: &str) {
         let said = self.run(line);
-        let out = said.out.trim_end();
+        let own = said.out.lines().filter(|line| *line != EVERYWHERE);
+        let out = own.collect::<Vec<_>>().join("\n");
+        let out = out.trim_end();
         assert!(said.code == Some(0) && out == text, "not {text:?}: {said}");
     }
 

@@ -11,7 +11,7 @@ use http::{Response, StatusCode};
 use crate::body::Body;
 use crate::documents;
 use crate::limit::Turns;
-use crate::negotiate::{self, Accepted, Media};
+use crate::negotiate::{self, Accepted, Asked, Media};
 use crate::query::Query;
 use crate::status::{Refusal, Result};
 use crate::view::{self, View};
@@ -30,7 +30,7 @@ pub struct Answer {
 }
 
 /// A body is compressed if it is larger than this.
-const WORTH_COMPRESSING: usize = 128 << 10;
+pub const WORTH_COMPRESSING: usize = 128 << 10;
 
 impl Answer {
     /// With a body of JSON.
@@ -68,6 +68,15 @@ impl Answer {
         self
     }
 
+    /// With a body that is compressed already, or not.
+    #[must_use]
+    pub fn encoded(self, zipped: bool) -> Self {
+        match zipped {
+            true => self.header(CONTENT_ENCODING, HeaderValue::from_static("gzip")),
+            false => self,
+        }
+    }
+
     /// Sent in turns with others, if it is large.
     #[must_use]
     pub fn paced(mut self, turns: Turns) -> Self {
@@ -96,7 +105,8 @@ impl Answer {
     pub fn refused(parts: &Parts, query: &Query, refusal: &Refusal) -> Self {
         let status =
             StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let accepted = negotiate::accepted(&parts.headers, query).unwrap_or(negotiate::PLAIN);
+        let accepted = negotiate::accepted(&parts.headers, query, Asked::Plain);
+        let accepted = accepted.unwrap_or(negotiate::RAW);
         let mut answer = match refusal.plain {
             Some(text) => {
                 let mut answer = Self::new(status, Bytes::from_static(text.as_bytes()).into());

@@ -11,8 +11,10 @@ mod kinship;
 mod letter;
 mod life;
 mod pool;
+mod tally;
 mod text;
 mod ties;
+mod touched;
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -30,7 +32,9 @@ pub use feed::{Feed, load};
 pub use kinship::{Hold, Kinship, Node};
 pub use life::Life;
 pub use pool::Pool;
+pub use tally::Tally;
 pub use ties::{Reference, Ties};
+pub use touched::{Place, Touched};
 
 use crate::served::{Shelfmark, Shelved};
 use crate::tenants::Furniture;
@@ -57,6 +61,10 @@ pub struct Cache {
     /// The spaces whose policies are in memory, so that those that nobody asks are found
     /// without a look at all.
     compiled: Mutex<Vec<Weak<Life>>>,
+    /// When a write last needed more of what a tenant may have, by tenant: see
+    /// [`quota`](crate::quota).
+    fences: RwLock<HashMap<TenantName, Revision>>,
+    touched: Touched,
     applied: AtomicU64,
     advanced: Notify,
     progress_wanted: Notify,
@@ -105,6 +113,8 @@ impl Cache {
             kinship: Kinship::default(),
             lives: RwLock::default(),
             compiled: Mutex::default(),
+            fences: RwLock::default(),
+            touched: Touched::default(),
             applied: AtomicU64::new(at.get()),
             advanced: Notify::new(),
             progress_wanted: Notify::new(),
@@ -288,6 +298,25 @@ impl Cache {
             Space::System => Revision::ZERO,
             Space::Tenant(_) => self.life(space).map_or(Revision::ZERO, |life| life.birth),
         }
+    }
+
+    /// The revision of a tenant's fence, if it has one.
+    pub fn fence(&self, tenant: &TenantName) -> Option<Revision> {
+        let fences = self.fences.read().unwrap_or_else(PoisonError::into_inner);
+        fences.get(tenant).copied()
+    }
+
+    fn move_fence(&self, tenant: TenantName, to: Option<Revision>) {
+        let mut fences = self.fences.write().unwrap_or_else(PoisonError::into_inner);
+        match to {
+            Some(revision) => fences.insert(tenant, revision),
+            None => fences.remove(&tenant),
+        };
+    }
+
+    /// Where something changed that is limited.
+    pub const fn touched(&self) -> &Touched {
+        &self.touched
     }
 
     /// The space, if there is such a tenant.

@@ -8,8 +8,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::StatusCode;
 use http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LAST_MODIFIED,
-    LOCATION, VARY,
+    CACHE_CONTROL, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, VARY,
 };
 use http::request::Parts;
 use insula_core::Space;
@@ -19,10 +18,10 @@ use insula_kinds::openapi::V2Base;
 use insula_kinds::{Kind, openapi, protobuf};
 use serde_json::json;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, WORTH_COMPRESSING};
 use crate::apis::Apis;
 use crate::body::Body;
-use crate::negotiate::{self, Media, OpenApiMedia};
+use crate::negotiate::{self, Asked, Media, OpenApiMedia};
 use crate::query::Query;
 use crate::request::{App, serves};
 use crate::route::Document;
@@ -82,6 +81,7 @@ enum What {
     V2Protobuf,
     V3Index,
     V3(String),
+    V3Protobuf(String),
 }
 
 /// What documents are about.
@@ -178,7 +178,7 @@ pub fn answer(
             let found = of.catalog().api_resource_list(group, version);
             legacy(found.ok_or_else(Refusal::no_such_path)?, parts, query)
         }
-        Document::OpenApiV2 => Ok(match negotiate::openapi_v2(&parts.headers) {
+        Document::OpenApiV2 => Ok(match negotiate::openapi(&parts.headers, "v2") {
             Some(OpenApiMedia::Json) => {
                 documents.conditional(of, What::V2, parts, "application/json")
             }
@@ -228,9 +228,12 @@ impl Documents {
     fn aggregated(&self, root: Root, of: Scope<'_>, media: Media, parts: &Parts) -> Result<Answer> {
         let slot = self.get(of, What::Aggregated(root));
         let made = self.made(of, What::Aggregated(root), &slot);
+        let zipped = media == Media::Json
+            && made.body.len() > WORTH_COMPRESSING
+            && negotiate::gzip(&parts.headers);
         let (body, content_type) = match media {
             Media::Json => (
-                made.body.clone(),
+                made.sent(zipped),
                 "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
             ),
             Media::Protobuf => {
@@ -250,7 +253,7 @@ impl Documents {
         let unchanged = parts.headers.get(IF_NONE_MATCH) == Some(&etag);
         let answer = match unchanged {
             true => Answer::new(StatusCode::NOT_MODIFIED, Body::empty()),
-            false => Answer::new(StatusCode::OK, body.into()),
+            false => Answer::new(StatusCode::OK, body.into()).encoded(zipped),
         };
         Ok(answer
             .typed(content_type)
@@ -265,29 +268,34 @@ impl Documents {
         if !common.iter().any(|known| known == path) && !of.is_custom(path) {
             return Ok(Answer::new(StatusCode::NOT_FOUND, Body::empty()));
         }
-        if !negotiate::accepts_json(&parts.headers) {
-            return Ok(Answer::new(StatusCode::NOT_ACCEPTABLE, Body::empty()));
-        }
-        let what = What::V3(path.to_owned());
-        let slot = self.get(of, what.clone());
-        let made = self.made(of, what.clone(), &slot);
-        match query.get("hash") {
-            Some(hash) if hash != made.hash => {
-                let right = format!("{}?hash={}", parts.uri.path(), made.hash);
-                let right = HeaderValue::from_str(&right).map_err(Refusal::internal)?;
-                let moved = Answer::new(StatusCode::MOVED_PERMANENTLY, Body::empty());
-                Ok(moved.header(LOCATION, right))
+        let (shown, content_type) = match negotiate::openapi(&parts.headers, "v3") {
+            Some(OpenApiMedia::Json) => (What::V3(path.to_owned()), "application/json"),
+            Some(OpenApiMedia::Protobuf) => (
+                What::V3Protobuf(path.to_owned()),
+                "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+            ),
+            None => return Ok(Answer::new(StatusCode::NOT_ACCEPTABLE, Body::empty())),
+        };
+        let answer = match query.get("hash").filter(|hash| !hash.is_empty()) {
+            None => return Ok(self.conditional(of, shown, parts, content_type)),
+            Some(hash) => {
+                // The hash is that of the JSON, in whatever form the document is sent.
+                let what = What::V3(path.to_owned());
+                let slot = self.get(of, what.clone());
+                let made = self.made(of, what, &slot);
+                if hash != made.hash {
+                    let right = format!("{}?hash={}", parts.uri.path(), made.hash);
+                    let right = HeaderValue::from_str(&right).map_err(Refusal::internal)?;
+                    let moved = Answer::new(StatusCode::MOVED_PERMANENTLY, Body::empty());
+                    return Ok(moved.header(LOCATION, right));
+                }
+                self.conditional(of, shown, parts, content_type)
             }
-            Some(_) => {
-                let forever = HeaderValue::from_static("public, immutable");
-                let answer = self.conditional(of, what, parts, "application/json");
-                let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(YEAR);
-                Ok(answer
-                    .header(CACHE_CONTROL, forever)
-                    .header(EXPIRES, Since(end).header()))
-            }
-            None => Ok(self.conditional(of, what, parts, "application/json")),
-        }
+        };
+        let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(YEAR);
+        Ok(answer
+            .header(CACHE_CONTROL, HeaderValue::from_static("public, immutable"))
+            .header(EXPIRES, Since(end).header()))
     }
 
     /// The document, or that it is what the caller has.
@@ -305,15 +313,9 @@ impl Documents {
             return Answer::new(StatusCode::NOT_MODIFIED, Body::empty()).header(ETAG, etag);
         }
         let zipped = negotiate::gzip(&parts.headers);
-        let body = match zipped {
-            true => made.compressed.get_or_init(|| gzip(&made.body)).clone(),
-            false => made.body.clone(),
-        };
-        let mut answer = Answer::new(StatusCode::OK, body.into()).typed(content_type);
-        if zipped {
-            answer = answer.header(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        }
-        answer
+        Answer::new(StatusCode::OK, made.sent(zipped).into())
+            .typed(content_type)
+            .encoded(zipped)
             .header(ETAG, etag)
             .header(LAST_MODIFIED, self.since.header())
             .header(VARY, HeaderValue::from_static("Accept, Accept-Encoding"))
@@ -385,6 +387,10 @@ impl Documents {
                 Some(document) => document,
                 None => of.v3_custom(path),
             },
+            What::V3Protobuf(path) => {
+                let document = self.make(of, &Name::of(of, What::V3(path.clone())));
+                openapi::v3_protobuf(&document)
+            }
             What::V3Index => self.v3_index(of),
         }
     }
@@ -394,7 +400,7 @@ impl Name {
     fn of(of: Scope<'_>, what: What) -> Self {
         let customs = match &what {
             What::Aggregated(Root::Api) => 0,
-            What::V3(path) if !of.is_custom(path) => 0,
+            What::V3(path) | What::V3Protobuf(path) if !of.is_custom(path) => 0,
             _ => of.apis.fingerprint(),
         };
         Self {
@@ -413,6 +419,14 @@ impl Since {
 }
 
 impl Made {
+    /// The document, compressed or not.
+    fn sent(&self, zipped: bool) -> Bytes {
+        match zipped {
+            true => self.compressed.get_or_init(|| gzip(&self.body)).clone(),
+            false => self.body.clone(),
+        }
+    }
+
     fn new(body: Vec<u8>) -> Self {
         let hash = hash(&body);
         Self {
@@ -424,7 +438,7 @@ impl Made {
 }
 
 fn legacy(document: discovery::Document, parts: &Parts, query: &Query) -> Result<Answer> {
-    let accepted = negotiate::accepted(&parts.headers, query)?;
+    let accepted = negotiate::accepted(&parts.headers, query, Asked::Plain)?;
     let body = if accepted.media == Media::Protobuf {
         let object = document.object();
         let text = |member: &str| object.get(member).and_then(|of| of.as_str()).unwrap_or("");

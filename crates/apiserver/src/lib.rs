@@ -34,6 +34,7 @@ pub mod oidc;
 pub mod policy;
 mod publish;
 pub mod query;
+pub mod quota;
 pub mod read;
 mod receive;
 pub mod registry;

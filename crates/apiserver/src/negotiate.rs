@@ -56,23 +56,21 @@ pub enum FormVersion {
     V1Beta1,
 }
 
+/// What is asked about, and so the forms that it can be shown in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Objects: whole, their metadata, or as a table.
+    Objects,
+    /// Objects of a kind that users define: whole ones have no protobuf.
+    Customs,
+    /// What is no row of any table: reviews, tokens, evictions.
+    Untabled,
+    /// What has one form only: documents and refusals.
+    Plain,
+}
+
 /// What the request accepts, from its headers and parameters.
-pub fn accepted(headers: &HeaderMap, query: &Query) -> Result<Accepted> {
-    choose(headers, query, |_| true)
-}
-
-/// The same for objects of a kind that users define: whole ones have no protobuf.
-pub fn accepted_custom(headers: &HeaderMap, query: &Query) -> Result<Accepted> {
-    choose(headers, query, |accepted| {
-        accepted.media != Media::Protobuf || accepted.form != Form::Whole
-    })
-}
-
-fn choose(
-    headers: &HeaderMap,
-    query: &Query,
-    served: impl Fn(&Accepted) -> bool,
-) -> Result<Accepted> {
+pub fn accepted(headers: &HeaderMap, query: &Query, asked: Asked) -> Result<Accepted> {
     let accept = accept(headers);
     let mut clauses = clauses(&accept);
     if clauses.is_empty() {
@@ -82,13 +80,11 @@ fn choose(
             quality: 1.0,
         });
     }
-    let known = clauses.iter().any(|clause| clause.media().is_some());
+    let known = clauses.iter().any(Clause::is_known);
     if !known {
         return Err(Refusal::not_acceptable());
     }
-    let chosen = clauses
-        .iter()
-        .find_map(|clause| clause.accepted().filter(&served));
+    let chosen = clauses.iter().find_map(|clause| clause.accepted(asked));
     let mut accepted = chosen.ok_or_else(|| {
         Refusal::no_such_form(
             "only the following media types are accepted: application/json, application/yaml, \
@@ -100,12 +96,26 @@ fn choose(
     Ok(accepted)
 }
 
-/// What errors are sent in when nothing better is known.
-pub const PLAIN: Accepted = Accepted {
+impl Asked {
+    /// Whether something of this sort is served so.
+    fn has(self, media: Media, form: Form) -> bool {
+        match (self, form) {
+            (Self::Customs, Form::Whole) => media != Media::Protobuf,
+            (_, Form::Whole) => true,
+            (Self::Plain, _) => false,
+            (Self::Untabled, Form::Table) => false,
+            (_, Form::Table) => media != Media::Protobuf,
+            (_, Form::Metadata | Form::MetadataList) => true,
+        }
+    }
+}
+
+/// What refusals are sent in to those who accept nothing that refusals are served in.
+pub const RAW: Accepted = Accepted {
     media: Media::Json,
     form: Form::Whole,
     form_version: FormVersion::V1,
-    pretty: false,
+    pretty: true,
     gzip: false,
 };
 
@@ -136,7 +146,7 @@ pub fn agent(headers: &HeaderMap) -> &str {
     agent.and_then(|agent| agent.to_str().ok()).unwrap_or("")
 }
 
-/// A format of OpenAPI's second version.
+/// A format of OpenAPI documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenApiMedia {
     /// `application/json`.
@@ -145,8 +155,8 @@ pub enum OpenApiMedia {
     Protobuf,
 }
 
-/// The most wanted format of OpenAPI's second version that is served.
-pub fn openapi_v2(headers: &HeaderMap) -> Option<OpenApiMedia> {
+/// The most wanted format of OpenAPI documents of a version, `v2` or `v3`, that is served.
+pub fn openapi(headers: &HeaderMap, version: &str) -> Option<OpenApiMedia> {
     let accept = accept(headers);
     let clauses = clauses(&accept);
     if clauses.is_empty() {
@@ -154,20 +164,13 @@ pub fn openapi_v2(headers: &HeaderMap) -> Option<OpenApiMedia> {
     }
     clauses.iter().find_map(|clause| match clause.media {
         "application/json" | "application/*" | "*/*" => Some(OpenApiMedia::Json),
-        "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-        | "application/com.github.proto-openapi.spec.v2@v1.0+protobuf" => {
-            Some(OpenApiMedia::Protobuf)
+        other => {
+            let sealed = other.strip_prefix("application/com.github.proto-openapi.spec.")?;
+            let written = sealed.strip_prefix(version)?;
+            let known = matches!(written, ".v1.0+protobuf" | "@v1.0+protobuf");
+            known.then_some(OpenApiMedia::Protobuf)
         }
-        _ => None,
     })
-}
-
-/// Whether JSON is accepted, of a document that is nothing else.
-pub fn accepts_json(headers: &HeaderMap) -> bool {
-    openapi_v2(headers) == Some(OpenApiMedia::Json)
-        || clauses(&accept(headers))
-            .iter()
-            .any(|clause| clause.media() == Some(Media::Json))
 }
 
 /// All of `Accept`.
@@ -234,41 +237,60 @@ impl<'a> Clause<'a> {
         found.map(|(_, value)| *value)
     }
 
+    /// Whether it names a format, or any. That it may be any of one sort does not count.
+    fn is_known(&self) -> bool {
+        self.media().is_some() && self.media != "application/*"
+    }
+
     fn media(&self) -> Option<Media> {
         match self.media {
-            "application/json" | "*/*" => Some(Media::Json),
+            "application/json" | "application/*" | "*/*" => Some(Media::Json),
             "application/yaml" => Some(Media::Yaml),
             "application/vnd.kubernetes.protobuf" => Some(Media::Protobuf),
             _ => None,
         }
     }
 
-    fn accepted(&self) -> Option<Accepted> {
-        let media = self.media()?;
-        let form = match self.parameter("as") {
-            None => Form::Whole,
-            Some("Table") if media != Media::Protobuf => Form::Table,
-            Some("PartialObjectMetadata") => Form::Metadata,
-            Some("PartialObjectMetadataList") => Form::MetadataList,
-            Some(_) => return None,
-        };
-        let mut form_version = FormVersion::V1;
-        if form != Form::Whole {
-            if self.parameter("g") != Some("meta.k8s.io") {
-                return None;
-            }
-            form_version = match self.parameter("v") {
-                Some("v1") => FormVersion::V1,
-                Some("v1beta1") => FormVersion::V1Beta1,
-                _ => return None,
-            };
+    /// What it asks for beside a format; `None` if that is not served.
+    fn form(&self) -> Option<(Form, FormVersion)> {
+        let named = ["as", "g", "v"].map(|name| self.parameter(name));
+        let [kind, group, version] = named;
+        if named == [None; 3] {
+            return Some((Form::Whole, FormVersion::V1));
         }
-        let pretty = matches!(self.parameter("pretty"), Some("1" | "true"));
+        let form = match kind? {
+            "Table" => Form::Table,
+            "PartialObjectMetadata" => Form::Metadata,
+            "PartialObjectMetadataList" => Form::MetadataList,
+            _ => return None,
+        };
+        let version = match (group?, version?) {
+            ("meta.k8s.io", "v1") => FormVersion::V1,
+            ("meta.k8s.io", "v1beta1") => FormVersion::V1Beta1,
+            _ => return None,
+        };
+        Some((form, version))
+    }
+
+    /// Whether it asks for a stream or for a version of the server that there is not.
+    fn is_odd(&self, media: Media) -> bool {
+        let stream = self.parameter("stream").unwrap_or_default();
+        let version = self.parameter("sv").unwrap_or_default();
+        let streamed = stream.is_empty() || stream == "watch" && media != Media::Yaml;
+        !streamed || !version.is_empty()
+    }
+
+    fn accepted(&self, asked: Asked) -> Option<Accepted> {
+        let media = self.media()?;
+        let (form, form_version) = self.form()?;
+        if !asked.has(media, form) || self.is_odd(media) {
+            return None;
+        }
         Some(Accepted {
             media,
             form,
             form_version,
-            pretty,
+            pretty: self.parameter("pretty") == Some("1"),
             gzip: false,
         })
     }
@@ -282,8 +304,9 @@ fn clauses(accept: &str) -> Vec<Clause<'_>> {
 }
 
 fn pretty(headers: &HeaderMap, query: &Query) -> bool {
-    if let Some(value) = query.get("pretty") {
-        return value == "1" || value == "true";
+    if let Some(value) = query.get("pretty").filter(|value| !value.is_empty()) {
+        // What Go takes for true.
+        return ["1", "t", "T", "TRUE", "true", "True"].contains(&value);
     }
     let agent = headers
         .get(USER_AGENT)
@@ -311,7 +334,8 @@ mod tests {
     fn accept_of(text: &str) -> Result<(Media, Form)> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_str(text).unwrap());
-        accepted(&headers, &Query::default()).map(|accepted| (accepted.media, accepted.form))
+        accepted(&headers, &Query::default(), Asked::Objects)
+            .map(|accepted| (accepted.media, accepted.form))
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::apis::Definitions;
 use crate::built_in;
 use crate::cache::{Cache, Collection, Life, Stored};
 use crate::egress::Egress;
+use crate::quota::turns::Turnstiles;
 use crate::served::{Served, Shelved};
 use crate::status::{Refusal, Result};
 use crate::token::Tokens;
@@ -26,6 +27,7 @@ pub struct Registry {
     definitions: Definitions,
     egress: Egress,
     root_ca: Option<Arc<str>>,
+    turns: Turnstiles,
     /// The revision of the last change that went through here.
     committed: AtomicU64,
 }
@@ -114,6 +116,7 @@ impl Registry {
             definitions: Definitions::default(),
             egress,
             root_ca: root_ca.map(Arc::from),
+            turns: Turnstiles::default(),
             committed: AtomicU64::new(0),
         }
     }
@@ -157,6 +160,11 @@ impl Registry {
     /// What the server's certificate is verified with, in PEM: every namespace is told.
     pub fn root_ca(&self) -> Option<&str> {
         self.root_ca.as_deref()
+    }
+
+    /// Turns at what only one can change at a time.
+    pub const fn turns(&self) -> &Turnstiles {
+        &self.turns
     }
 
     /// How keys are made.

@@ -236,10 +236,7 @@ where
         let payer = &granted.principal().home;
         toil::in_turn(&app.shares, payer, || custom.make_ready()).await?;
     }
-    let accepted = match granted.path().kind.custom().is_some() {
-        true => negotiate::accepted_custom(&parts.headers, query)?,
-        false => negotiate::accepted(&parts.headers, query)?,
-    };
+    let accepted = negotiate::accepted(&parts.headers, query, granted.path().asked())?;
     if granted.path().verb.reads() {
         return take_turns(app, granted, query, accepted).await;
     }

@@ -8,6 +8,7 @@ use insula_kinds::{Kind, kinds};
 use percent_encoding::percent_decode_str;
 
 pub use self::unserved::{Objects, Unserved, unserved};
+use crate::negotiate::Asked;
 use crate::served::Served;
 use crate::status::{Refusal, Result};
 
@@ -133,6 +134,27 @@ impl ResourcePath {
     /// The kind's entry in the table.
     pub fn of(&self) -> &Kind {
         &self.kind
+    }
+
+    /// What it asks about, for whoever decides in which form that is shown.
+    pub fn asked(&self) -> Asked {
+        if self.kind.custom().is_some() {
+            return Asked::Customs;
+        }
+        let tabled = match self.subresource.as_deref() {
+            None => !self.kind.columns.is_empty(),
+            Some("scale") => true,
+            // Kubernetes has no rows for the status of these.
+            Some("status") => !matches!(
+                self.kind.kind.as_str(),
+                "APIService" | "CustomResourceDefinition" | "ResourceClaim"
+            ),
+            Some(_) => false,
+        };
+        match tabled {
+            true => Asked::Objects,
+            false => Asked::Untabled,
+        }
     }
 }
 

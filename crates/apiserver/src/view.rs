@@ -160,6 +160,35 @@ impl View {
         self.sent(self.encoded(api_version, kind, of, object))
     }
 
+    /// A `Scale`, which has no kind of its own but rows and metadata like an object.
+    pub fn scale(&self, of: TypeId, scale: &Object) -> Result<Body> {
+        let metadata = || {
+            let of = type_of("PartialObjectMetadata");
+            self.encoded(self.meta_version(), "PartialObjectMetadata", of, scale)
+        };
+        let bytes = match self.accepted.form {
+            Form::Whole => self.encoded("autoscaling/v1", "Scale", of, scale),
+            Form::Metadata => metadata(),
+            Form::Table => {
+                let now = jiff::Timestamp::now().as_second();
+                let cells = Value::from(print::scale_cells(scale, now));
+                let inside = metadata();
+                let inside = String::from_utf8_lossy(&inside);
+                let row = format!(r#"{{"cells":{cells},"object":{inside}}}"#);
+                let revision = scale.get("metadata").map(|of| &of["resourceVersion"]);
+                let meta = json!({"resourceVersion": revision}).to_string();
+                self.table_of(&meta, &print::scale_columns(), &row)
+            }
+            Form::MetadataList => {
+                return Err(Refusal::no_such_form(
+                    "you requested PartialObjectMetadataList, but the requested object is not a \
+                     list (*autoscaling.Scale)",
+                ));
+            }
+        };
+        Ok(self.sent(bytes))
+    }
+
     /// An event of a watch, as it goes over the wire.
     pub fn event(&self, event: &Event, change: Change, object: &Stored, first: bool) -> Bytes {
         let untouched = self.is_compact_json()
@@ -182,8 +211,8 @@ impl View {
         self.framed(change.as_str(), &bytes)
     }
 
-    /// A bookmark.
-    pub fn bookmark(&self, revision: Revision, initial_end: bool) -> Bytes {
+    /// A bookmark. The end of what was there at the start is marked in every form of it.
+    pub fn bookmark(&self, revision: Revision, initial_end: bool, first: bool) -> Bytes {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
@@ -203,7 +232,16 @@ impl View {
                 let body = Value::Object(object).to_string();
                 let row = Stored::unsaved("".into(), body.into());
                 let metadata = format!(r#"{{"resourceVersion":"{revision}"}}"#);
-                self.table(&[&row], &metadata, false)
+                match self.include {
+                    Include::None if initial_end => {
+                        let marked = Self {
+                            include: Include::Metadata,
+                            ..self.clone()
+                        };
+                        marked.table(&[&row], &metadata, first)
+                    }
+                    _ => self.table(&[&row], &metadata, first),
+                }
             }
         };
         self.framed("BOOKMARK", &bytes)
@@ -372,14 +410,17 @@ impl View {
     }
 
     fn table(&self, objects: &[&Stored], metadata: &str, columns: bool) -> Bytes {
-        let version = self.meta_version();
         let columns = match columns {
-            true => print::column_definitions(&self.kind).to_string(),
-            false => "null".to_owned(),
+            true => print::column_definitions(&self.kind),
+            false => Value::Null,
         };
         let now = jiff::Timestamp::now().as_second();
         let rows: Vec<String> = objects.iter().map(|object| self.row(object, now)).collect();
-        let rows = rows.join(",");
+        self.table_of(metadata, &columns, &rows.join(","))
+    }
+
+    fn table_of(&self, metadata: &str, columns: &Value, rows: &str) -> Bytes {
+        let version = self.meta_version();
         let head = format!(r#"{{"kind":"Table","apiVersion":"{version}","metadata":{metadata},"#);
         format!(r#"{head}"columnDefinitions":{columns},"rows":[{rows}]}}"#).into()
     }

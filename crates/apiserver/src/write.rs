@@ -9,6 +9,7 @@ mod modify;
 pub(crate) mod ownership;
 mod patch;
 mod propagation;
+mod ranges;
 pub(crate) mod rights;
 pub(crate) mod rules;
 mod update;

@@ -5,6 +5,7 @@ mod delete;
 mod get;
 mod kubeconfig;
 mod list;
+mod quota;
 mod show;
 mod wait;
 

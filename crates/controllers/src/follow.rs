@@ -13,7 +13,7 @@ use memchr::memmem;
 
 use crate::furniture::{self, Glance};
 use crate::queue::{Item, Task};
-use crate::{aggregation, tokens};
+use crate::{aggregation, quotas, tokens};
 
 /// The logs over all spaces of the kinds that work begins with.
 pub struct Follow {
@@ -45,6 +45,7 @@ impl Follow {
             cursor: None,
         };
         let logs = Task::ALL.map(log).into();
+        quotas::note_all(&registry);
         Self {
             glance: Glance::new(&registry),
             registry,
@@ -58,17 +59,20 @@ impl Follow {
             let logs = self.logs.iter().map(|log| (log.task, Arc::clone(&log.log)));
             let logs: Vec<_> = logs.collect();
             // Asked for before the logs are read, so that nothing is missed in between.
-            let changed = logs.iter().map(|(task, log)| {
-                let changed = log.changed().notified();
+            let touched = Arc::clone(&self.registry);
+            let touched = touched.cache().touched();
+            let changed = logs.iter().map(|(task, log)| (Some(*task), log.changed()));
+            let changed = changed.chain([(None, touched.changed())]);
+            let changed = select_all(changed.map(|(task, told)| {
+                let told = told.notified();
                 Box::pin(async move {
-                    changed.await;
-                    if *task == Task::RootCa {
+                    told.await;
+                    if task == Some(Task::RootCa) {
                         tokio::time::sleep(GATHER).await;
                     }
                 })
-            });
-            let changed = select_all(changed);
-            let mut items = Vec::new();
+            }));
+            let mut items: Vec<Item> = touched.tell().into_iter().map(Item::at).collect();
             for log in &mut self.logs {
                 log.read(&self.registry, &self.glance, &mut items);
             }

@@ -5,8 +5,9 @@
 //! [certificates](mod@certificates) are signed. [Volumes](mod@protection) that nothing uses
 //! any more are let go. Secrets that ask for the [token](mod@tokens) of a service account
 //! get it, and go with the account. Roles that are [made of others](mod@aggregation) show
-//! what they are made of. What is owned goes [with its owners](mod@garbage). What [every namespace has](mod@furniture) comes back. Old
-//! [events](mod@events) go.
+//! what they are made of. What is owned goes [with its owners](mod@garbage). What
+//! [every namespace has](mod@furniture) comes back. Old [events](mod@events) go.
+//! [Quotas](mod@quotas) say what there is.
 //!
 //! One task follows the logs over all spaces of the few kinds that begin such work; there
 //! is no task, no watch and no memory for a tenant in which nothing is to be done, and when
@@ -30,6 +31,7 @@ pub mod garbage;
 pub mod namespace;
 pub mod protection;
 mod queue;
+pub mod quotas;
 pub mod tenant;
 mod terminate;
 pub mod tokens;
@@ -254,6 +256,9 @@ impl Controllers {
             Task::Definition => {
                 let finished = definitions::tend(registry, &address()).await?;
                 Next::wait_unless(finished, seen)
+            }
+            Task::Quotas | Task::Usage => {
+                Next::rest_if(quotas::tend(registry, &item.place()).await?)
             }
         })
     }

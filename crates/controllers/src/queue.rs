@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use insula_apiserver::cache::Place;
 use insula_apiserver::registry::{Address, core_kind};
 use insula_core::{Revision, Space};
 use insula_kinds::{KindId, kinds};
@@ -48,10 +49,14 @@ pub enum Task {
     DefaultAccount,
     /// A namespace is told what the server's certificate is verified with.
     RootCa,
+    /// The quotas of a namespace say what there is; the key is the namespace.
+    Quotas,
+    /// A tenant with a quota says what it has; the key is empty.
+    Usage,
 }
 
 impl Task {
-    /// All of them.
+    /// All that begin with what happens to objects of their kind.
     pub const ALL: [Self; 12] = [
         Self::Namespace,
         Self::Tenant,
@@ -81,6 +86,8 @@ impl Task {
             Self::RootCa => core_kind("configmaps"),
             Self::Roles => stored("rbac.authorization.k8s.io", "clusterroles"),
             Self::Definition => stored("apiextensions.k8s.io", "customresourcedefinitions"),
+            Self::Quotas => core_kind("resourcequotas"),
+            Self::Usage => core_kind("tenants"),
         }
     }
 }
@@ -91,6 +98,24 @@ fn stored(group: &str, resource: &str) -> KindId {
 }
 
 impl Item {
+    /// What is to be done where something changed that is limited.
+    pub fn at((space, namespace): Place) -> Self {
+        Self {
+            task: match namespace {
+                Some(_) => Task::Quotas,
+                None => Task::Usage,
+            },
+            space,
+            key: namespace.map_or_else(|| "".into(), Into::into),
+        }
+    }
+
+    /// Where that is.
+    pub fn place(&self) -> Place {
+        let namespace = (self.task == Task::Quotas).then(|| (*self.key).into());
+        (self.space.clone(), namespace)
+    }
+
     /// Where the object is.
     pub fn address(&self) -> Address {
         let (namespace, name) = match self.key.split_once('/') {

@@ -43,6 +43,7 @@ pub async fn terminate(registry: &Registry, name: &str) -> Result<bool> {
     let left = empty(&extent).await?;
     if left.is_nothing() {
         sweep(&extent).await?;
+        remove_fence(registry, &space).await?;
     }
     let held = finalizers(&tree, "spec").any(|finalizer| finalizer != TENANT_FINALIZER)
         || finalizers(&tree, "metadata").next().is_some();
@@ -91,6 +92,18 @@ async fn sweep(extent: &Extent<'_>) -> Result<()> {
             let removal = keys.fold(Transaction::new(), |all, key| all.delete(key));
             extent.registry.commit(removal).await?;
         }
+    }
+    Ok(())
+}
+
+/// Removes the row that writes met at who needed more of what the tenant may have.
+async fn remove_fence(registry: &Registry, space: &Space) -> Result<()> {
+    let Some(tenant) = space.tenant() else {
+        return Ok(());
+    };
+    if registry.cache().fence(tenant).is_some() {
+        let fence = registry.layout().fence(tenant);
+        registry.commit(Transaction::new().delete(fence)).await?;
     }
     Ok(())
 }

@@ -258,7 +258,8 @@ pub async fn finalize(registry: &Registry, address: &Address, of: &str, name: &s
         if uid(&object) == Some(of) {
             let rest = finalizers(&object, "spec").filter(|other| *other != name);
             let rest: Vec<String> = rest.map(str::to_owned).collect();
-            object.insert("spec".to_owned(), json!({"finalizers": rest}));
+            let spec = object.entry("spec").or_insert_with(|| json!({}));
+            spec["finalizers"] = json!(rest);
         }
         Ok(Modified {
             object,

@@ -5,6 +5,7 @@
 //! system, namespaced        /registry/{resource}/{namespace}/{name}
 //! tenant, cluster-scoped    /registry/{resource}/{tenant}/{name}
 //! tenant, namespaced        /registry/{resource}/{tenant}/{namespace}/{name}
+//! tenant, its fence         /registry/insula/fences/{tenant}
 //! ```
 //!
 //! with `{group}/{resource}` for groups outside the core. By itself this is ambiguous: the
@@ -39,6 +40,9 @@ pub struct Place<'a> {
     /// The name.
     pub name: &'a str,
 }
+
+/// Where fences are.
+const FENCES: &str = "insula/fences";
 
 impl Default for Layout {
     fn default() -> Self {
@@ -99,6 +103,20 @@ impl Layout {
             push(&mut key, namespace);
         }
         key
+    }
+
+    /// The key that every write changes which needs more of what the tenant may have: it
+    /// holds nothing, and its revision says when that was last. No resource has a group
+    /// without a dot that Kubernetes does not have, so it meets no object.
+    pub fn fence(&self, tenant: &TenantName) -> String {
+        format!("{}/{FENCES}/{}", self.prefix, tenant.as_str())
+    }
+
+    /// The tenant whose fence has this key, if it is one's.
+    pub fn fenced(&self, key: &str) -> Option<TenantName> {
+        let rest = key.strip_prefix(&self.prefix)?.strip_prefix('/')?;
+        let tenant = rest.strip_prefix(FENCES)?.strip_prefix('/')?;
+        TenantName::parse(tenant).ok()
     }
 
     /// The key without what all keys begin with, and the rest in segments.
@@ -196,6 +214,21 @@ mod tests {
             ),
             "/registry/serviceaccounts/tenant-a/kube-system/job-controller"
         );
+    }
+
+    #[test]
+    fn a_fence_is_its_tenants() {
+        let layout = Layout::default();
+        let name = TenantName::parse("t1").unwrap();
+        assert_eq!(layout.fence(&name), "/registry/insula/fences/t1");
+        assert_eq!(layout.fenced("/registry/insula/fences/t1"), Some(name));
+        for other in [
+            "/registry/insula/fences/",
+            "/registry/pods/t1",
+            "insula/fences/t1",
+        ] {
+            assert_eq!(layout.fenced(other), None, "{other}");
+        }
     }
 
     #[test]

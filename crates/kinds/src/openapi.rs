@@ -17,7 +17,7 @@ mod v2;
 mod v3;
 
 pub use custom::{V2Part, schema_name, v3_custom_document};
-pub use gnostic::v2_protobuf;
+pub use gnostic::{v2_protobuf, v3_protobuf};
 pub use v2::{V2Base, v2_document};
 pub use v3::{v3_document, v3_paths};
 

@@ -8,7 +8,7 @@
 
 mod cluster;
 mod equal;
-mod pod;
+pub(crate) mod pod;
 mod reset;
 mod service;
 mod storage;

@@ -117,6 +117,33 @@ pub fn column_definitions(kind: &Kind) -> Value {
     kind.columns.iter().map(definition).collect()
 }
 
+/// The cells of a `Scale`, which is no kind that is served by itself.
+pub fn scale_cells(scale: &Object, now_seconds: i64) -> Vec<Value> {
+    let row = &Row::new(scale, now_seconds);
+    let (desired, available) = (row.number("spec.replicas"), row.number("status.replicas"));
+    vec![row.name(), desired, available, row.age()]
+}
+
+/// The definitions of the columns of a `Scale`.
+pub fn scale_columns() -> Value {
+    let column = |(name, kind, description)| {
+        json!({
+            "name": name, "type": kind, "format": "", "description": description, "priority": 0,
+        })
+    };
+    let columns = [
+        ("Name", "string", "What the scaled object is called."),
+        ("Desired", "integer", "How many there are to be."),
+        ("Available", "integer", "How many there are."),
+        (
+            "Age",
+            "string",
+            "How long the scaled object has been there.",
+        ),
+    ];
+    columns.into_iter().map(column).collect()
+}
+
 /// Kinds without cells of their own: a name, and when it was created.
 fn plain(kind: &Kind, row: &Row<'_>) -> Vec<Value> {
     let dated = kind.columns.iter().any(|column| column.kind == "date");

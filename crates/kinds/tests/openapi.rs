@@ -274,6 +274,9 @@ fn fields_say_how_they_are_merged() {
     assert_eq!(selector["x-kubernetes-map-type"], "atomic");
     let selector = schema(apps, "apimachinery.pkg.apis.meta.v1.LabelSelector");
     assert_eq!(selector["x-kubernetes-map-type"], "atomic");
+    let volume = schema(v3("api/v1"), "api.core.v1.PersistentVolumeSpec");
+    let claim = &volume["properties"]["claimRef"];
+    assert_eq!(claim["x-kubernetes-map-type"], "granular");
 }
 
 #[test]

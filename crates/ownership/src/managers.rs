@@ -12,6 +12,7 @@ mod conflict;
 mod last_applied;
 mod prune;
 mod record;
+mod reset;
 pub mod scale;
 pub mod times;
 pub mod zero;
@@ -22,6 +23,7 @@ use std::sync::LazyLock;
 use insula_kinds::{Object, Value};
 
 pub use record::Unreadable;
+pub use reset::reset;
 pub use zero::zero;
 
 use crate::typed::NotOfType;
@@ -75,9 +77,9 @@ pub struct Subject<'a> {
     pub api_version: &'a str,
     /// How they are merged, in this version.
     pub schema: &'a Schema,
-    /// What this endpoint leaves as it was, in this version.
+    /// What this endpoint leaves as it was, in this version: [`reset()`].
     pub reset: &'a Set,
-    /// An object of the kind in which nothing is set, in this version: [`zero`].
+    /// An object of the kind in which nothing is set, in this version: [`zero()`].
     pub zero: &'a Object,
     /// An object of the kind in a version in which somebody owns fields, with the schema
     /// and the reset fields of that one. The object says itself in which version it is,

@@ -143,16 +143,14 @@ impl Set {
         self.nodes.push(node);
     }
 
-    /// Adds an element wherever it belongs; what was said about it before is replaced.
-    fn put(&mut self, node: Node) {
-        let behind = |last: &Node| last.element < node.element;
-        if self.nodes.last().is_none_or(behind) {
-            return self.nodes.push(node);
+    /// A set of nodes that are in any order. Of those that are the same the last counts.
+    fn sorted(mut nodes: Vec<Node>) -> Self {
+        if !nodes.is_sorted_by(|one, two| one.element < two.element) {
+            nodes.reverse();
+            nodes.sort_by(|one, two| one.element.cmp(&two.element));
+            nodes.dedup_by(|one, two| one.element == two.element);
         }
-        match self.find(&node.element) {
-            Ok(at) => self.nodes[at] = node,
-            Err(at) => self.nodes.insert(at, node),
-        }
+        Self { nodes }
     }
 
     fn find(&self, element: &Element) -> Result<usize, usize> {

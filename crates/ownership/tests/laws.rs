@@ -250,3 +250,33 @@ fn hostile_schemas_and_values_are_answered() {
     assert_eq!(typed::check(&odd, &value, false), Ok(()));
     assert_eq!(typed::merge(&odd, &value, &value), Ok(value));
 }
+
+#[test]
+fn long_lists_take_no_more_than_their_length_allows() {
+    const LENGTH: usize = 100_000;
+    let pod = built_in("api.core.v1.Pod");
+    let names = |step: usize| -> Vec<_> {
+        let name = |at: usize| format!("{:06}", (at * step) % LENGTH);
+        (0..LENGTH).map(name).collect()
+    };
+    let list = |names: Vec<String>| object(json!({"metadata": {"finalizers": names}}));
+    // Seven and eleven have no factor in common with the length: each name is there once.
+    let (live, config) = (list(names(7)), list(names(11)));
+    let start = std::time::Instant::now();
+    assert_eq!(typed::check(&pod, &config, false), Ok(()));
+    let fields = typed::fields(&pod, &live).unwrap();
+    assert_eq!(fields.len(), LENGTH);
+    assert_eq!(typed::merge(&pod, &live, &config), Ok(config.clone()));
+    let changes = typed::compare(&pod, &live, &config).unwrap();
+    assert_eq!(changes, typed::Comparison::default());
+    let numbers: Object = (0..LENGTH)
+        .map(|at| (format!("v:{at}"), json!({})))
+        .collect();
+    let numbers = Set::read(&json!({"f:a": numbers})).unwrap();
+    assert_eq!(numbers.len(), LENGTH);
+    // What grows with the square of the length takes minutes.
+    assert!(start.elapsed().as_secs() < 60);
+    let same = list(vec!["a".to_owned(); LENGTH]);
+    let problems = typed::check(&pod, &same, false).unwrap_err().0;
+    assert_eq!(problems.lines().count(), 1_001);
+}

@@ -149,12 +149,7 @@ impl<'a> Scene<'a> {
         let mut out = Vec::new();
         encode::json(&self.api_version, kind, *of, made, &mut out);
         let mut object: Object = serde_json::from_slice(&out).unwrap();
-        for map in [
-            "/metadata/labels",
-            "/metadata/annotations",
-            "/data",
-            "/binaryData",
-        ] {
+        for map in ["/metadata/labels", "/metadata/annotations", "/data"] {
             let mut value = Value::Object(std::mem::take(&mut object));
             // In a map of texts nothing is the empty one, once it was decoded.
             let texts = value.pointer_mut(map).and_then(Value::as_object_mut);

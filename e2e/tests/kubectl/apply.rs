@@ -127,6 +127,14 @@ fn an_object_is_edited_and_replaced() {
         let editing = tenant.editing("sed -i s/first/second/");
         editing.prints("edit configmap note", "configmap/note edited");
         tenant.prints("get cm note -o jsonpath={.data.text}", "second");
+        let patching = tenant.editing("sed -i s/second/other/");
+        let patched = patching.get("edit configmap note --output-patch");
+        assert!(
+            patched.contains(r#"{"data":{"text":"other"}}"#),
+            "{patched}"
+        );
+        let back = tenant.editing("sed -i s/other/second/");
+        back.prints("edit configmap note", "configmap/note edited");
         let same = tenant.editing("true").run("edit configmap note");
         assert!(same.err.contains("no changes made"), "{same}");
         let text = tenant.get("get cm note -o yaml");

@@ -115,6 +115,23 @@ fn who_may_ask_for_a_certificate_may_not_approve_it() {
     });
 }
 
+#[test]
+fn a_request_that_is_denied_gets_no_certificate() {
+    let Some(scene) = Scene::start() else { return };
+    scene.both(|tenant| {
+        let key = KeyPair::generate().unwrap();
+        let manifest = request(&key, "mallory", "dev");
+        tenant.given(&manifest).get("create -f -");
+        tenant.prints(
+            "certificate deny mallory",
+            "certificatesigningrequest.certificates.k8s.io/mallory denied",
+        );
+        tenant.shows("get csr", &["Denied"]);
+        tenant.refuses("certificate approve mallory", "");
+        tenant.prints("get csr mallory -o jsonpath={.status.certificate}", "");
+    });
+}
+
 /// kubectl makes no role about what discovery does not show.
 const APPROVER: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1

@@ -101,6 +101,18 @@ fn what_needs_a_node_says_so() {
         tenant.refuses("exec lonely -- date", why);
         tenant.refuses("cp lonely:/etc/hosts hosts", why);
         tenant.refuses("attach lonely", why);
+        tenant.refuses("port-forward pod/lonely :80", "pod is not running");
+        let running = r#"{"status":{"phase":"Running"}}"#;
+        tenant.get(&format!(
+            "patch pod lonely --subresource=status -p '{running}'"
+        ));
+        tenant.refuses("port-forward pod/lonely :80", why);
+        // What it adds to the pod is there; whoever runs pods would start it.
+        tenant.get("debug lonely --image=busybox --container=look --profile=general");
+        tenant.prints(
+            "get pod lonely -o jsonpath='{.spec.ephemeralContainers[*].name}'",
+            "look",
+        );
         tenant.refuses("top pods", "Metrics API not available");
         tenant.refuses("logs nobody", "pods \"nobody\" not found");
     });

@@ -9,6 +9,14 @@ metadata: {name: worker-1, labels: {node-role.kubernetes.io/worker: ""}}
 spec: {podCIDR: 10.1.0.0/24}
 "#;
 
+/// A pod that somebody has placed already.
+const ON_NODE: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: guest}
+spec: {nodeName: worker-1, containers: [{name: c, image: x}]}
+"#;
+
 #[test]
 fn nodes_are_the_systems() {
     let Some(scene) = Scene::start() else { return };
@@ -42,6 +50,25 @@ fn nodes_are_the_systems() {
         "get node worker-1 -o jsonpath='{.spec.taints[?(@.key==\"only\")].effect}'",
         "NoExecute",
     );
+    system.prints("taint node worker-1 only-", "node/worker-1 untainted");
+    system
+        .given(ON_NODE)
+        .prints("create -f -", "pod/guest created");
+    let said = system.run("drain worker-1");
+    assert!(said.err.contains("declare no controller"), "{said}");
+    system.shows(
+        "drain worker-1 --force --grace-period=0 --timeout=20s",
+        &[
+            "evicting pod default/guest",
+            "pod/guest evicted",
+            "node/worker-1 drained",
+        ],
+    );
+    system.refuses("get pod guest", "pods \"guest\" not found");
+    system.get("uncordon worker-1");
+    system.refuses("top node", "Metrics API not available");
+    system.get("cluster-info dump --output-directory=dump --namespaces=default");
+    assert!(system.folder().join("dump/nodes.json").is_file());
     system.shows(
         "auth whoami",
         &["Username kubernetes-admin", "system:masters", "[system]"],

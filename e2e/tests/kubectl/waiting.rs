@@ -42,6 +42,66 @@ fn what_is_waited_for_happens_or_the_time_is_over() {
 }
 
 #[test]
+fn every_form_of_waiting_ends() {
+    let Some(scene) = Scene::start() else { return };
+    scene.both(|tenant| {
+        tenant.get("create deployment web --image=nginx");
+        tenant.get("create deployment api --image=nginx");
+        // A field that is there, whatever it says.
+        tenant.prints(
+            "wait --for=jsonpath='{.spec.replicas}' deployment/web --timeout=20s",
+            "deployment.apps/web condition met",
+        );
+        tenant.shows(
+            "wait --for=jsonpath='{.spec.replicas}'=1 deployment --all --timeout=20s",
+            &[
+                "deployment.apps/api condition met",
+                "deployment.apps/web condition met",
+            ],
+        );
+        let waiting = tenant
+            .start("wait --for=condition=Available=False deployment -l app=web --timeout=20s");
+        let told = r#"{"status":{"conditions":[{"type":"Available","status":"False"}]}}"#;
+        tenant.get(&format!(
+            "patch deployment web --subresource=status -p '{told}'"
+        ));
+        assert_eq!(
+            waiting.finish().succeeds(),
+            "deployment.apps/web condition met\n"
+        );
+        let waiting = tenant.start("wait --for=delete deployment --all --timeout=20s");
+        tenant.get("delete deployment web api");
+        waiting.finish().succeeds();
+        tenant.prints("wait --for=delete deployment/none --timeout=1s", "");
+        tenant.refuses(
+            "wait --for=nonsense deployment --all",
+            "unrecognized condition",
+        );
+    });
+}
+
+/// Known since 1.31.
+#[test]
+fn what_is_not_there_yet_can_be_waited_for() {
+    let Some(scene) = Scene::start() else { return };
+    scene.both(|tenant| {
+        if tenant.minor() < 31 {
+            return;
+        }
+        let waiting = tenant.start("wait --for=create configmap/later --timeout=20s");
+        tenant.get("create configmap later");
+        assert_eq!(
+            waiting.finish().succeeds(),
+            "configmap/later condition met\n"
+        );
+        tenant.refuses(
+            "wait --for=create configmap/never --timeout=1s",
+            "timed out waiting for the condition",
+        );
+    });
+}
+
+#[test]
 fn a_watch_shows_what_happens_and_only_to_its_tenant() {
     let Some(scene) = Scene::start() else { return };
     scene.both(|tenant| {
@@ -55,8 +115,9 @@ fn a_watch_shows_what_happens_and_only_to_its_tenant() {
         tenant.get("delete configmap first");
         watch.await_line("first");
         let said = watch.kill();
-        // One line for each event and the header: nothing came from the neighbour.
-        assert_eq!(said.out.lines().count(), 4, "{said}");
+        // One line for each event, the header, and what every namespace has: nothing came
+        // from the neighbour.
+        assert_eq!(said.out.lines().count(), 5, "{said}");
         let ended = tenant.get("get configmaps --watch-only --request-timeout=1s -o name");
         assert_eq!(ended, "", "it ends when the time is over");
         let mut events = tenant.start("get cm --watch -o json --output-watch-events");

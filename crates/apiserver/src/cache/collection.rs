@@ -429,8 +429,13 @@ impl Event {
         }
     }
 
-    fn stored_before(&self) -> Option<&Arc<Stored>> {
+    pub(super) fn stored_before(&self) -> Option<&Arc<Stored>> {
         self.before.as_ref().filter(|before| !before.built_in)
+    }
+
+    /// What is there now.
+    pub(super) fn stored_after(&self) -> Option<&Arc<Stored>> {
+        (self.change != Change::Deleted).then_some(&self.object)
     }
 
     fn weight(&self) -> usize {

@@ -186,6 +186,17 @@ impl Stored {
         Some(time.as_second())
     }
 
+    /// How many bytes the store holds of it.
+    pub fn stored_length(&self) -> usize {
+        let length = self.text.length();
+        // What was never stored says no revision, and neither does what has no uid.
+        if self.revision == Revision::ZERO || self.uid().is_none() {
+            return length;
+        }
+        let digits = self.revision.get().checked_ilog10().unwrap_or(0) as usize + 1;
+        length.saturating_sub(",\"resourceVersion\":\"\"".len() + digits)
+    }
+
     /// The whole object as a tree.
     pub fn tree(&self) -> Object {
         serde_json::from_slice(&self.body()).unwrap_or_default()
@@ -320,6 +331,16 @@ mod tests {
             "{text}"
         );
         assert_eq!(without_revision(&body), OBJECT);
+    }
+
+    #[test]
+    fn what_the_store_holds_has_no_revision_in_it() {
+        for revision in [1, 9, 10, 99, 100, 123_456, u64::MAX] {
+            let stored = Stored::new("n/a".into(), Revision::new(revision), OBJECT.as_bytes());
+            assert_eq!(stored.stored_length(), OBJECT.len(), "{revision}");
+        }
+        let unsaved = Stored::unsaved("n/a".into(), OBJECT.into());
+        assert_eq!(unsaved.stored_length(), OBJECT.len());
     }
 
     #[test]

@@ -6,12 +6,14 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use insula_core::{Layout, Place, ResourceName, Revision, Space};
+use insula_kinds::quota::Counted;
 use insula_kinds::{KindId, kinds};
 use insula_store::{At, Changed, Entry, Error, KeyRange, Result, Store, Watch, WatchItem};
 
 use super::Cache;
-use super::collection::{Collection, Put};
+use super::collection::{Change, Collection, Event, Put};
 use super::entry::Stored;
+use super::tally::{Apart, Tally};
 use crate::registry::core_kind;
 use crate::served::Shelfmark;
 use crate::{admit, apis, built_in, expiry, policy};
@@ -22,6 +24,8 @@ pub struct Feed {
     watch: Box<dyn Watch>,
     tenants: KindId,
     definitions: KindId,
+    quotas: KindId,
+    apart: Apart,
     /// The collections whose logs hold something, and since when, oldest first: what is
     /// old is forgotten, so that an idle collection holds no history. One that is gone with
     /// its space is not held for that.
@@ -39,16 +43,21 @@ pub async fn load(store: &Arc<dyn Store>, layout: Layout) -> Result<(Arc<Cache>,
     let everything = KeyRange::prefix(layout.everything().into_bytes());
     // Whose an object is may depend on whether there is such a tenant.
     let (cache, at) = load_tenants(store, layout).await?;
+    let apart = Apart::new();
     let mut rest = everything.clone();
     loop {
         let page = store.range(&rest, at, Some(PAGE)).await?;
         for entry in &page.entries {
             let Some(found) = cache.parse(&entry.key) else {
+                cache.note_fence(&entry.key, Some(entry.modified));
                 continue;
             };
             let object = cache.stored(&found, entry);
             if has_kin(found.shelf) {
                 cache.kinship.load(found.shelf, &found.space, &object);
+            }
+            if let Some(life) = cache.life(&found.space) {
+                life.count(|tally| apart.with(tally, found.shelf, &object));
             }
             cache.collection(found.shelf, &found.space).load(object);
         }
@@ -65,6 +74,8 @@ pub async fn load(store: &Arc<dyn Store>, layout: Layout) -> Result<(Arc<Cache>,
         watch,
         tenants: core_kind("tenants"),
         definitions: apis::definitions(),
+        quotas: core_kind("resourcequotas"),
+        apart,
         remembering: VecDeque::new(),
     };
     Ok((cache, feed))
@@ -133,11 +144,22 @@ impl Feed {
     /// log of each kind.
     fn apply(&mut self, changes: &[Changed], revision: Revision) {
         let cache = Arc::clone(&self.cache);
-        let found: Vec<_> = changes
-            .iter()
-            .filter_map(|change| Some((cache.parse(change.key())?, change)))
-            .collect();
+        let mut found = Vec::with_capacity(changes.len());
+        for change in changes {
+            match cache.parse(change.key()) {
+                Some(about) => found.push((about, change)),
+                None => {
+                    let is_put = matches!(change, Changed::Put(_));
+                    cache.note_fence(change.key(), is_put.then_some(revision));
+                }
+            }
+        }
         self.welcome(&found, revision);
+        let quotas = Shelfmark::BuiltIn(self.quotas);
+        let charging = found.iter().filter(|(about, _)| about.shelf == quotas);
+        let charging = charging.count();
+        // A quota that changes together with something else was charged for it.
+        let charged = charging > 0 && charging < found.len();
         let mut parts: Vec<Part<'_>> = Vec::new();
         for (found, change) in &found {
             let put = match change {
@@ -165,7 +187,7 @@ impl Feed {
         parts.sort_by_key(|part| part.shelf);
         while let Some(shelf) = parts.first().map(|part| part.shelf) {
             let end = parts.partition_point(|part| part.shelf <= shelf);
-            self.apply_to_shelf(shelf, parts.drain(..end), revision);
+            self.apply_to_shelf(shelf, parts.drain(..end), revision, charged);
         }
         // A tenant's own object goes last, so its space is empty now.
         for (found, change) in &found {
@@ -197,6 +219,7 @@ impl Feed {
         mark: Shelfmark<'_>,
         parts: impl Iterator<Item = Part<'p>>,
         revision: Revision,
+        charged: bool,
     ) {
         let cache = Arc::clone(&self.cache);
         let shelf = cache.shelf(mark);
@@ -209,6 +232,7 @@ impl Feed {
                 let events = recorded.events.iter().map(AsRef::as_ref);
                 cache.kinship.note(mark, &part.space, events);
             }
+            self.count(mark, &part.space, &recorded.events, charged);
             if let Shelfmark::BuiltIn(kind) = mark {
                 if policy::decides_access(kind, &recorded.events)
                     && let Some(life) = cache.life(&part.space)
@@ -230,6 +254,73 @@ impl Feed {
         let began = shelf.everywhere.record(events);
         shelf.turn();
         self.remember(&shelf.everywhere, began);
+    }
+
+    /// Counts what there is now, and notes where somebody has to look who says so.
+    fn count(&self, mark: Shelfmark<'_>, space: &Space, events: &[Arc<Event>], charged: bool) {
+        let cache = &self.cache;
+        if mark == Shelfmark::BuiltIn(self.tenants) {
+            self.change_tenants(events);
+        }
+        if let Some(life) = cache.life(space).filter(|_| !space.is_system()) {
+            let events = events.iter().map(|event| &**event);
+            life.count(|tally| self.apart.after(tally, mark, events));
+            if life.is_limited() {
+                cache.touched.note((space.clone(), None));
+            }
+        }
+        let Some(quotas) = cache.find(self.quotas, space) else {
+            return;
+        };
+        for event in events {
+            let Some(namespace) = event.object.namespace() else {
+                return;
+            };
+            if self.is_uncounted(mark, event.change, charged)
+                && quotas.count(&format!("{namespace}/"), 1) > 0
+            {
+                let place = (space.clone(), Some(namespace.into()));
+                cache.touched.note(place);
+            }
+        }
+    }
+
+    /// Whether a quota may say something else now than there is.
+    fn is_uncounted(&self, mark: Shelfmark<'_>, change: Change, charged: bool) -> bool {
+        let Shelfmark::BuiltIn(kind) = mark else {
+            return change == Change::Deleted || (change == Change::Added && !charged);
+        };
+        let kind = kinds().get(kind);
+        let counted = Counted {
+            group: &kind.group,
+            resource: &kind.resource,
+        };
+        let is_quota = mark == Shelfmark::BuiltIn(self.quotas);
+        counted.is_counted()
+            && match change {
+                Change::Deleted => true,
+                Change::Added => !charged,
+                // What charges one quota may give something back to another.
+                Change::Modified => counted.is_measured() || (is_quota && !charged),
+            }
+    }
+
+    /// Whether they are limited, and how, may be another matter now.
+    fn change_tenants(&self, events: &[Arc<Event>]) {
+        for event in events {
+            let space = Space::parse(event.object.name()).ok();
+            let Some((space, life)) = space.and_then(|space| {
+                let life = self.cache.life(&space)?;
+                Some((space, life))
+            }) else {
+                continue;
+            };
+            let was_limited = life.is_limited();
+            life.change(&event.object);
+            if life.is_limited() || was_limited {
+                self.cache.touched.note((space, None));
+            }
+        }
     }
 
     fn remember(&mut self, collection: &Arc<Collection>, log_began: bool) {
@@ -301,6 +392,24 @@ impl Cache {
         let length = namespace.map_or(0, |namespace| namespace.len() + 1) + name.len();
         let key = &whole[whole.len() - length..];
         Some(Found { shelf, space, key })
+    }
+
+    /// Whose the object at a key is, how much it is with so many bytes, and how much is there.
+    pub(crate) fn weigh(&self, key: &[u8], bytes: usize) -> Option<(Space, Tally, Tally)> {
+        let found = self.parse(key)?;
+        let objects = self.find(found.shelf, &found.space);
+        let there = objects.and_then(|objects| objects.get(found.key));
+        let there = there.map(|there| Tally::one(found.shelf, there.stored_length()));
+        let tally = Tally::one(found.shelf, bytes);
+        Some((found.space, tally, there.unwrap_or_default()))
+    }
+
+    /// Takes a fence for what it is, if the key is one's.
+    fn note_fence(&self, key: &[u8], at: Option<Revision>) {
+        let tenant = std::str::from_utf8(key).ok();
+        if let Some(tenant) = tenant.and_then(|key| self.layout.fenced(key)) {
+            self.move_fence(tenant, at);
+        }
     }
 
     /// An entry as it is kept. Many spaces have the same definitions, and they are large; all

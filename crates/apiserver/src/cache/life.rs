@@ -1,12 +1,14 @@
 //! What is known of a space beside its objects.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use insula_core::Revision;
+use memchr::memmem;
 use tokio::sync::Notify;
 
 use super::entry::Stored;
+use super::tally::Tally;
 use crate::admit::Configured;
 use crate::apis::Apis;
 use crate::policy::Compiled;
@@ -28,6 +30,9 @@ pub struct Life {
     /// The revision of the last change to who admits requests.
     admitting: AtomicU64,
     over: AtomicBool,
+    /// Whether its tenant has a quota.
+    limited: AtomicBool,
+    tally: Mutex<Tally>,
     /// Whether it is among those whose memory is given back when nobody asks.
     pub(super) noted: AtomicBool,
     changed: Notify,
@@ -51,6 +56,8 @@ impl Life {
             serving: AtomicU64::new(birth.get()),
             admitting: AtomicU64::new(birth.get()),
             over: AtomicBool::new(false),
+            limited: AtomicBool::new(has_quota(tenant)),
+            tally: Mutex::default(),
             noted: AtomicBool::new(false),
             changed: Notify::new(),
             policy: RwLock::new(None),
@@ -103,8 +110,38 @@ impl Life {
         self.changed.notify_waiters();
     }
 
+    /// Whether its tenant has a quota.
+    pub fn is_limited(&self) -> bool {
+        self.limited.load(Ordering::Acquire)
+    }
+
+    /// How much it has, by what the cache has.
+    pub fn tally(&self) -> Tally {
+        *self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tenant's object is this now.
+    pub(super) fn change(&self, tenant: &Stored) {
+        self.limited.store(has_quota(tenant), Ordering::Release);
+    }
+
+    /// It has more or less than before.
+    pub(super) fn count(&self, change: impl FnOnce(Tally) -> Tally) {
+        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        *tally = change(*tally);
+    }
+
     pub(super) fn end(&self) {
         self.over.store(true, Ordering::Release);
         self.changed.notify_waiters();
     }
+}
+
+/// Most tenants have no such text anywhere.
+fn has_quota(tenant: &Stored) -> bool {
+    memmem::find(&tenant.body(), br#""quota":{"#).is_some()
+        && tenant
+            .tree()
+            .get("spec")
+            .is_some_and(|spec| spec.get("quota").is_some())
 }

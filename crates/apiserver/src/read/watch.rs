@@ -350,7 +350,8 @@ impl Watcher {
         if self.initial.len() == 0
             && let Some(revision) = self.initial_end.take()
         {
-            piece.extend_from_slice(&self.view.bookmark(revision, true));
+            piece.extend_from_slice(&self.view.bookmark(revision, true, self.first));
+            self.first = false;
             if let Some(bookmarks) = &mut self.bookmarks {
                 bookmarks.told = revision;
             }
@@ -461,7 +462,8 @@ impl Watcher {
             return None;
         }
         bookmarks.told = applied;
-        Some(self.view.bookmark(applied, false))
+        let first = std::mem::take(&mut self.first);
+        Some(self.view.bookmark(applied, false, first))
     }
 
     fn set_timer(&mut self) {

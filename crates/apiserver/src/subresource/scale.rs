@@ -232,8 +232,9 @@ async fn show(
         }
         _ => prepare::scale_of(kind, &object.tree()).ok_or_else(Refusal::no_such_resource)?,
     };
-    let view = View::of_status(accepted);
-    let body = view.value("autoscaling/v1", "Scale", scale_type(), &scale);
+    // A row carries the metadata of its scale, whatever else was asked for.
+    let view = View::new(kind, accepted, &Query::default())?;
+    let body = view.scale(scale_type(), &scale)?;
     Ok(Answer::new(StatusCode::OK, body)
         .of(accepted)
         .warned(warnings))

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::modify::Owner;
 use super::ownership::{self, Ownership};
-use super::{Done, admission, metadata, rights, rules};
+use super::{Done, admission, metadata, ranges, rights, rules};
 use crate::admit::{self, Act};
 use crate::allocate::Allocator;
 use crate::apis;
@@ -24,6 +24,7 @@ use crate::intake::Sent;
 use crate::names;
 use crate::publish;
 use crate::query::{Query, WriteOptions};
+use crate::quota;
 use crate::registry::{
     Address, Registry, core_kind, is_terminating, namespace_address, no_such_tenant, tenant_address,
 };
@@ -124,6 +125,7 @@ impl Draft<'_> {
         rules::to_judged(kind, &mut self.object);
         let now = time::now();
         stamp(&mut self.object, &now);
+        ranges::fill(registry, kind, self.space, self.namespace, &mut self.object);
         self.mutate(registry).await?;
         let stored = kind.storage();
         if stored.is(core_kind("limitranges"))
@@ -237,13 +239,14 @@ impl Draft<'_> {
         if !errors.is_empty() {
             return Err(Refusal::invalid(kind, &address.name, &errors).warned(warnings));
         }
+        ranges::check(registry, address, &object)?;
         if let Some(by) = self.by {
             let mut act = Act::new(registry, by, Operation::Create, kind, address);
             act.dry_run = self.dry_run;
             admit::validate(&act, Some(&object), None).await?;
         }
         let value = rules::stored(registry, self.by, kind, object).await?;
-        let object = put(registry, kind, address, gate, value, now, self.dry_run).await?;
+        let object = put(registry, self, address, gate, value, now).await?;
         Ok(Done {
             object,
             created: true,
@@ -255,18 +258,28 @@ impl Draft<'_> {
 /// Puts the object where none is, for as long as its space and namespace let it.
 async fn put(
     registry: &Registry,
-    kind: &Served,
+    draft: &Draft<'_>,
     address: &Address,
     mut gate: Gate,
     value: Bytes,
     now: &str,
-    dry_run: bool,
 ) -> Result<Arc<Stored>> {
+    let (kind, dry_run) = (draft.kind, draft.dry_run);
+    let write = quota::Write {
+        registry,
+        kind,
+        address,
+        subresource: None,
+        old: None,
+        new: &value,
+        by: draft.by,
+    };
+    let _turn = write.turn().await;
     loop {
         let stored = expiry::stored(address, value.clone());
         let mut transaction = Transaction::create(registry.key(address), stored);
         transaction = gate.guard(registry, transaction);
-        let names_apart = transaction.checks().len();
+        let guards = transaction.checks().len();
         if address.kind.is(core_kind("namespaces")) {
             transaction = tenants::keep_apart_from_tenants(registry, transaction, address);
             transaction = tenants::furnish_namespace(registry, transaction, address, now);
@@ -274,6 +287,8 @@ async fn put(
             transaction = tenants::keep_apart_from_namespaces(registry, transaction, address);
             transaction = tenants::furnish(registry, transaction, &address.name, now)?;
         }
+        let names_apart = guards..transaction.checks().len();
+        transaction = write.charge(transaction).await?;
         if dry_run {
             transaction = checks_of(&transaction);
         }
@@ -289,10 +304,10 @@ async fn put(
             Outcome::Conflict(conflict) if conflict.check == 0 => {
                 return Err(taken(kind, address, conflict.found));
             }
-            Outcome::Conflict(conflict) if conflict.check == names_apart => {
+            Outcome::Conflict(conflict) if names_apart.contains(&conflict.check) => {
                 return Err(tenants::name_taken(kind, &address.name));
             }
-            // The tenant or the namespace is no longer as it was: look again.
+            // The tenant, the namespace or a quota is no longer as it was: look again.
             Outcome::Conflict(conflict) => {
                 registry.cache().reach(conflict.revision).await;
                 gate = Gate::open(registry, kind, address).await?;

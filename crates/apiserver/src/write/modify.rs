@@ -12,13 +12,14 @@ use serde_json::json;
 
 use super::create::Gate;
 use super::ownership::{self, Ownership};
-use super::{Done, metadata, rights, rules};
+use super::{Done, metadata, ranges, rights, rules};
 use crate::admit::{self, Act};
 use crate::allocate;
 use crate::authorize::Granted;
 use crate::cache::{Stored, without_revision};
 use crate::expiry;
 use crate::publish;
+use crate::quota;
 use crate::registry::{Address, Registry};
 use crate::served::Served;
 use crate::status::{Refusal, Result};
@@ -226,6 +227,8 @@ async fn settle(
     check_preconditions(registry, request, current, &old, &new)?;
     rules::to_judged(kind, &mut new);
     settle_metadata(request, &old, &mut new)?;
+    let (address, subresource) = (request.address, request.subresource);
+    ranges::fill_changed(registry, address, subresource, &old, &mut new);
     let act = request.act(registry);
     if let Some(act) = &act {
         let owned = metadata::of(&mut new).get("managedFields").cloned();
@@ -249,6 +252,7 @@ async fn settle(
     if !verdict.errors.is_empty() {
         return Err(Refusal::invalid(kind, name, &verdict.errors).warned(warnings));
     }
+    ranges::check_changed(registry, address, subresource, &old, &new)?;
     if let Some(act) = &act {
         validate(act, &old, &new).await?;
     }
@@ -281,10 +285,15 @@ async fn settle(
     if value == without_revision(&current.body()) {
         return Ok(Attempt::Unchanged(done(Arc::clone(current))));
     }
-    if request.dry_run {
-        let shown = Stored::new(Arc::clone(&current.key), current.revision, &value);
-        return Ok(Attempt::Done(done(Arc::new(shown))));
-    }
+    let write = quota::Write {
+        registry,
+        kind,
+        address: request.address,
+        subresource: request.subresource,
+        old: Some(current),
+        new: &value,
+        by: request.by,
+    };
     let key = registry.key(request.address);
     let mut transaction = Transaction::new().check(key.clone(), current.expected());
     if current.built_in {
@@ -292,7 +301,13 @@ async fn settle(
         let gate = Gate::open(registry, kind, request.address).await?;
         transaction = gate.guard(registry, transaction);
     }
-    let transaction = transaction.put(key, expiry::stored(request.address, value.clone()));
+    let _turn = write.turn().await;
+    let stored = expiry::stored(request.address, value.clone());
+    let transaction = write.charge(transaction.put(key, stored)).await?;
+    if request.dry_run {
+        let shown = Stored::new(Arc::clone(&current.key), current.revision, &value);
+        return Ok(Attempt::Done(done(Arc::new(shown))));
+    }
     match registry.commit(transaction).await? {
         Outcome::Committed(revision) | Outcome::Unchanged(revision) => {
             if withdraws {

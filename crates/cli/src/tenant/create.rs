@@ -6,6 +6,7 @@ use std::time::Duration;
 use insula_core::TenantName;
 use serde_json::{Value, json};
 
+use super::quota::Quota;
 use super::wait::{TimedOut, Wait};
 use super::{Server, TENANTS, kubeconfig, path, tenant_name};
 use crate::failure::Failure;
@@ -19,6 +20,10 @@ pub struct Args {
     #[arg(value_parser = tenant_name)]
     name: TenantName,
 
+    /// What it may have at most, such as `objects=1000,bytes=100Mi,namespaces=10`
+    #[arg(long, value_name = "NAME=AMOUNT,...", value_parser = Quota::parse)]
+    quota: Option<Quota>,
+
     /// Also write a kubeconfig for a user `admin` of it
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
@@ -31,11 +36,14 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
     let name = &args.name;
     let attempted = format!("cannot create tenant {name}");
-    let object = json!({
+    let mut object = json!({
         "apiVersion": "v1",
         "kind": "Tenant",
         "metadata": { "name": name.as_str() },
     });
+    if let Some(quota) = &args.quota {
+        object["spec"]["quota"] = quota.value();
+    }
     let created = server.client.post(TENANTS, &object).await;
     let created = created.map_err(|error| error.told(&attempted))?;
     wait_until_active(server, name, created, &attempted).await?;

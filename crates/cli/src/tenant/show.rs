@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::conditions;
+use super::{conditions, quota};
 use crate::duration;
 use crate::failure::Failure;
 use crate::output;
@@ -61,14 +61,14 @@ fn rows(tenants: &[Value], format: Format) -> Result<String, Failure> {
     }
     let now = Timestamp::try_from(SystemTime::now());
     let now = now.map_err(|error| Failure::new("cannot tell the time", error))?;
-    let header = ["NAME", "STATUS", "AGE", "CONDITIONS"].map(str::to_owned);
+    let header = ["NAME", "STATUS", "AGE", "QUOTA", "CONDITIONS"].map(str::to_owned);
     let rows = tenants.iter().map(|tenant| row(tenant, now));
     let rows: Vec<_> = std::iter::once(header).chain(rows).collect();
-    let columns = if format == Format::Wide { 4 } else { 3 };
+    let columns = if format == Format::Wide { 5 } else { 3 };
     Ok(table(&rows, columns))
 }
 
-type Row = [String; 4];
+type Row = [String; 5];
 
 fn row(tenant: &Value, now: Timestamp) -> Row {
     let phase = tenant["status"]["phase"].as_str().unwrap_or("<unknown>");
@@ -84,6 +84,7 @@ fn row(tenant: &Value, now: Timestamp) -> Row {
         name(tenant).to_owned(),
         phase.to_owned(),
         age(tenant, now),
+        quota::shown(tenant),
         conditions,
     ]
 }
@@ -137,7 +138,8 @@ mod tests {
                 "apiVersion": "v1",
                 "kind": "Tenant",
                 "metadata": { "name": "acme", "creationTimestamp": ago(300) },
-                "status": { "phase": "Active" },
+                "spec": { "quota": { "objects": 9 } },
+                "status": { "phase": "Active", "usage": { "objects": 8 } },
             }),
             json!({
                 "apiVersion": "v1",
@@ -165,9 +167,9 @@ mod tests {
         );
         assert_eq!(
             shown(Format::Wide),
-            "NAME            STATUS        AGE   CONDITIONS\n\
-             acme            Active        5m    <none>\n\
-             a-longer-name   Terminating   0s    ContentRemaining=True,Ready=False\n"
+            "NAME            STATUS        AGE   QUOTA         CONDITIONS\n\
+             acme            Active        5m    objects=8/9   <none>\n\
+             a-longer-name   Terminating   0s    <none>        ContentRemaining=True,Ready=False\n"
         );
         assert_eq!(shown(Format::Name), "tenant/acme\ntenant/a-longer-name\n");
         let json: Value = serde_json::from_str(&shown(Format::Json)).unwrap();

@@ -5,6 +5,7 @@ mod events;
 mod furniture;
 mod garbage;
 mod namespaces;
+mod quotas;
 mod roles;
 mod tenants;
 mod tokens;

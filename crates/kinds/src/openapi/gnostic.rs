@@ -1,8 +1,15 @@
-//! OpenAPI version 2 in protobuf, in the messages of gnostic: older kubectls and some
-//! operators read nothing else.
+//! OpenAPI in protobuf, in the messages of gnostic: older kubectls and some operators read
+//! nothing else of version 2, and clients may ask for version 3 so.
+
+mod message;
+mod v3;
 
 use super::v2::{Document, document};
 use crate::{Kind, Object, Value};
+
+pub(super) use message::Message;
+use message::{items, members};
+pub use v3::v3_protobuf;
 
 /// The document of all kinds that `filter` lets through, in protobuf.
 pub fn v2_protobuf(filter: &dyn Fn(&Kind) -> bool) -> Vec<u8> {
@@ -35,7 +42,7 @@ pub fn v2_protobuf(filter: &dyn Fn(&Kind) -> bool) -> Vec<u8> {
             });
         });
     });
-    out.0
+    out.into_bytes()
 }
 
 /// What documents consist of, and what is added to them.
@@ -139,7 +146,7 @@ fn schema(out: &mut Message, of: &Value) {
         out.nested(20, |out| out.yaml(value));
     }
     match of.get("additionalProperties") {
-        Some(Value::Bool(_)) => out.nested(21, |out| out.flag(2, &of["additionalProperties"])),
+        Some(Value::Bool(allowed)) => out.nested(21, |out| out.choice(2, *allowed)),
         Some(values) => out.nested(21, |out| out.nested(1, |out| schema(out, values))),
         None => {}
     }
@@ -175,106 +182,6 @@ fn extensions(out: &mut Message, number: u64, of: &Value) {
     }
 }
 
-fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    value.as_object().into_iter().flatten()
-}
-
-fn items(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
-/// A message that is written.
-#[derive(Default)]
-pub(super) struct Message(Vec<u8>);
-
-impl Message {
-    /// What was written.
-    pub(super) fn into_bytes(self) -> Vec<u8> {
-        self.0
-    }
-
-    /// Any value as YAML, which JSON is.
-    fn yaml(&mut self, value: &Value) {
-        self.text(2, &format!("{value}\n"));
-    }
-
-    fn double(&mut self, number: u64, value: &Value) {
-        const FIXED_64: u64 = 1;
-        if let Some(value) = value.as_f64().filter(|value| *value != 0.0) {
-            self.varint(number << 3 | FIXED_64);
-            self.0.extend_from_slice(&value.to_le_bytes());
-        }
-    }
-
-    fn integer(&mut self, number: u64, value: &Value) {
-        if let Some(value) = value.as_i64().filter(|value| *value != 0) {
-            self.varint(number << 3);
-            // Negative numbers take all ten bytes.
-            self.varint(value as u64);
-        }
-    }
-
-    fn text(&mut self, number: u64, text: &str) {
-        self.bytes(number, text.as_bytes());
-    }
-
-    /// The text of a member, if it is there.
-    fn member(&mut self, number: u64, value: &Value) {
-        if let Some(text) = value.as_str() {
-            self.text(number, text);
-        }
-    }
-
-    fn texts(&mut self, number: u64, values: &Value) {
-        for value in items(values) {
-            self.member(number, value);
-        }
-    }
-
-    fn flag(&mut self, number: u64, value: &Value) {
-        if value == true {
-            self.varint(number << 3);
-            self.varint(1);
-        }
-    }
-
-    fn nested(&mut self, number: u64, write: impl FnOnce(&mut Self)) {
-        let mut inner = Self::default();
-        write(&mut inner);
-        self.bytes(number, &inner.0);
-    }
-
-    /// Members as a list of names and values.
-    fn named<'a>(
-        &mut self,
-        number: u64,
-        members: impl IntoIterator<Item = (&'a String, &'a Value)>,
-        write: impl Fn(&mut Self, &Value),
-    ) {
-        for (name, value) in members {
-            self.nested(number, |out| {
-                out.text(1, name);
-                out.nested(2, |out| write(out, value));
-            });
-        }
-    }
-
-    fn bytes(&mut self, number: u64, bytes: &[u8]) {
-        const LENGTH_DELIMITED: u64 = 2;
-        self.varint(number << 3 | LENGTH_DELIMITED);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,13 +201,6 @@ mod tests {
             &[0x12, 6, 0x12, 4],
             b"[1]\n",
         ];
-        assert_eq!(out.0, wanted.concat());
-    }
-
-    #[test]
-    fn numbers_take_as_many_bytes_as_they_need() {
-        let mut out = Message::default();
-        out.varint(300);
-        assert_eq!(out.0, [0xac, 0x02]);
+        assert_eq!(out.into_bytes(), wanted.concat());
     }
 }

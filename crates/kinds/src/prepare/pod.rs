@@ -105,7 +105,7 @@ fn tolerate(spec: &mut Object) {
 
 /// The quality of service follows from what is requested and limited: all of it and
 /// alike, some of it, or nothing.
-fn quality(spec: &Object) -> &'static str {
+pub(crate) fn quality(spec: &Object) -> &'static str {
     let empty = Object::new();
     let own = tree::child(spec, "resources");
     let containers: Vec<&Object> = match own {

@@ -191,6 +191,24 @@ pub(super) fn tenant(object: &Node<'_>, errors: &mut Errors) {
     for finalizer in object.get("spec").get("finalizers").items() {
         check::form(&finalizer, text::qualified_name, errors);
     }
+    tenant_quota(object, errors);
+}
+
+/// What a tenant may have at most. The system's own space has no such limit.
+fn tenant_quota(object: &Node<'_>, errors: &mut Errors) {
+    let quota = object.get("spec").get("quota");
+    if quota.is_set() && object.get("metadata").get("name").text() == "system" {
+        errors.push(quota.forbidden("the space of the system has no quota"));
+    }
+    let counted = ["objects", "namespaces", "customResourceDefinitions"];
+    check::all_nonnegative(&quota, &counted, errors);
+    let bytes = quota.get("bytes");
+    let amount = amount::Amount::of(&bytes);
+    if amount.sign().is_lt() {
+        errors.push(bytes.invalid("must be greater than or equal to 0"));
+    } else if !amount.is_whole() {
+        errors.push(bytes.invalid("must be an integer"));
+    }
 }
 
 /// What is left to do before a Tenant can go.

@@ -81,7 +81,7 @@ fn a_write_leaves_alone_what_is_not_its_own() {
         ),
         ("", "pods", Some("status"), [false, true, true, true, false]),
         ("", "nodes", None, [true, false, true, true, true]),
-        ("", "tenants", None, [false, false, true, true, true]),
+        ("", "tenants", None, [true, false, true, true, true]),
         (
             "",
             "tenants",
@@ -140,6 +140,23 @@ fn a_write_leaves_alone_what_is_not_its_own() {
         }
         assert_eq!(at(&made, "metadata.uid"), "u", "{resource} {subresource:?}");
     }
+}
+
+#[test]
+fn who_limits_a_tenant_does_not_let_it_go_and_the_other_way_round() {
+    let old = json!({"metadata": {"name": "a"},
+        "spec": {"finalizers": ["arktos"], "quota": {"objects": 1}}});
+    let new = json!({"metadata": {"name": "a"},
+        "spec": {"finalizers": [], "quota": {"objects": 2}}});
+    let tenants = kind("", "tenants");
+    let limited = updated(tenants, None, &old, new.clone());
+    let wanted = json!({"finalizers": ["arktos"], "quota": {"objects": 2}});
+    assert_eq!(limited["spec"], wanted);
+    let let_go = updated(tenants, Some("finalize"), &old, new);
+    assert_eq!(
+        let_go["spec"],
+        json!({"finalizers": [], "quota": {"objects": 1}})
+    );
 }
 
 #[test]

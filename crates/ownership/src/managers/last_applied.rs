@@ -54,8 +54,11 @@ fn remembered(config: &Object) -> String {
     let mut config = config.clone();
     if let Some(Value::Object(metadata)) = config.get_mut("metadata") {
         match metadata.get_mut("annotations") {
-            Some(Value::Object(all)) if all.values().all(Value::is_string) => {
+            Some(Value::Object(all)) if all.values().all(is_text) => {
                 all.remove(ANNOTATION);
+                for text in all.values_mut().filter(|text| text.is_null()) {
+                    *text = "".into();
+                }
             }
             _ => {
                 metadata.remove("annotations");
@@ -68,5 +71,10 @@ fn remembered(config: &Object) -> String {
 /// The annotations, if they are such.
 fn annotations(object: &Object) -> Option<&Object> {
     let all = object.get("metadata")?.get("annotations")?.as_object()?;
-    all.values().all(Value::is_string).then_some(all)
+    all.values().all(is_text).then_some(all)
+}
+
+/// Nothing is the empty text.
+fn is_text(value: &Value) -> bool {
+    value.is_string() || value.is_null()
 }

@@ -54,25 +54,23 @@ fn read(fields: &Value, depth: usize) -> Result<(Set, bool), NotASet> {
     if depth > DEEPEST {
         return Err(NotASet("exceeded max depth".to_owned()));
     }
-    let mut set = Set {
-        nodes: Vec::with_capacity(members.len()),
-    };
+    let mut nodes = Vec::with_capacity(members.len());
     let mut member = false;
     for (name, fields) in members {
         if name == "." {
             member = true;
             continue;
         }
-        let Some(element) = element(name)? else {
-            continue;
-        };
-        let (below, member) = read(fields, depth + 1)?;
-        set.put(Node {
-            element,
-            member,
-            below,
-        });
+        if let Some(element) = element(name)? {
+            let (below, member) = read(fields, depth + 1)?;
+            nodes.push(Node {
+                element,
+                member,
+                below,
+            });
+        }
     }
+    let set = Set::sorted(nodes);
     member |= set.is_empty();
     Ok((set, member))
 }

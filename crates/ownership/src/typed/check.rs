@@ -3,7 +3,7 @@
 use insula_kinds::{Object, Value};
 
 use super::NotOfType;
-use super::item::Item;
+use super::item::{Item, repeated};
 use super::problems::{Problems, not_a, not_scalar};
 use crate::Schema;
 use crate::schema::{Handling, List, ListRelation, Map, Ref};
@@ -60,31 +60,44 @@ impl Walk {
     }
 
     fn check_list(&mut self, list: &List<'_>, values: &[Value]) {
-        let mut seen: Vec<Item<'_>> = Vec::new();
-        for (at, value) in values.iter().enumerate() {
-            let before = self.problems.count();
-            if matches!(list.relation, ListRelation::Atomic) {
-                self.check_value(list.element, value);
-                self.problems.put_below(before, || format!("[{at}]"));
-                continue;
+        if matches!(list.relation, ListRelation::Atomic) {
+            for (at, value) in values.iter().enumerate() {
+                self.check_element(list, value, || format!("[{at}]"));
             }
-            let item = match Item::of(list, value) {
-                Ok(item) => item,
-                Err(problem) => return self.problems.add(format!("element {at}: {problem}")),
-            };
-            let place = seen.binary_search_by(|other| other.cmp(&item));
-            if place.is_ok() && !self.duplicates {
+            return;
+        }
+        let mut items = Vec::with_capacity(values.len());
+        let mut wrong = None;
+        for (at, value) in values.iter().enumerate() {
+            match Item::of(list, value) {
+                Ok(item) => items.push(item),
+                Err(problem) => {
+                    // Kubernetes looks no further.
+                    wrong = Some(format!("element {at}: {problem}"));
+                    break;
+                }
+            }
+        }
+        let repeated = match self.duplicates {
+            true => Vec::new(),
+            false => repeated(&items),
+        };
+        for (at, (item, value)) in items.iter().zip(values).enumerate() {
+            if repeated.get(at) == Some(&true) {
                 let element = item.element();
                 self.problems
                     .add(format!("duplicate entries for key {element}"));
             }
-            let before = self.problems.count();
-            self.check_value(list.element, value);
-            self.problems
-                .put_below(before, || item.element().to_string());
-            if let Err(place) = place {
-                seen.insert(place, item);
-            }
+            self.check_element(list, value, || item.element().to_string());
         }
+        if let Some(problem) = wrong {
+            self.problems.add(problem);
+        }
+    }
+
+    fn check_element(&mut self, list: &List<'_>, value: &Value, step: impl FnOnce() -> String) {
+        let before = self.problems.count();
+        self.check_value(list.element, value);
+        self.problems.put_below(before, step);
     }
 }

@@ -282,10 +282,14 @@ fn same_item(one: &Indexed<'_>, two: &Indexed<'_>) -> bool {
 }
 
 /// Whether both are there and equal. Then nothing below can be different, whatever the
-/// schema says, and most of an object is so in most updates.
+/// schema says, and most of an object is so in most updates. Objects are looked into anyway,
+/// so that nothing is compared again at every level.
 fn is_same(old: Option<&Value>, new: Option<&Value>) -> bool {
-    old.zip(new)
-        .is_some_and(|(old, new)| equal_values(old, new))
+    match (old, new) {
+        (Some(Value::Object(_)), Some(Value::Object(_))) => false,
+        (Some(old), Some(new)) => equal_values(old, new),
+        _ => false,
+    }
 }
 
 /// A map that has members: an empty one is a leaf, as null is.

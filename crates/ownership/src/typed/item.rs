@@ -85,6 +85,24 @@ impl<'a> Item<'a> {
     }
 }
 
+/// Places of items in the order of what tells them apart; of those that are alike, the
+/// first comes first. Lists are as long as somebody makes them, so that nothing may be
+/// inserted one by one.
+pub(super) fn sort(items: &[Item<'_>]) -> Vec<usize> {
+    let mut order: Vec<_> = (0..items.len()).collect();
+    order.sort_by(|one, two| items[*one].cmp(&items[*two]));
+    order
+}
+
+/// Of each item, whether an earlier one is alike.
+pub(super) fn repeated(items: &[Item<'_>]) -> Vec<bool> {
+    let mut repeated = vec![false; items.len()];
+    for pair in sort(items).windows(2) {
+        repeated[pair[1]] = items[pair[0]].cmp(&items[pair[1]]).is_eq();
+    }
+    repeated
+}
+
 fn of_set(value: &Value) -> Result<Item<'_>, String> {
     let wrong = match value {
         Value::Object(_) => "associative list without keys has an element that's a map type",

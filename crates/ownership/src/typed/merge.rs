@@ -3,7 +3,7 @@
 use insula_kinds::{Object, Value};
 
 use super::NotOfType;
-use super::item::Item;
+use super::item::{Item, repeated, sort};
 use super::problems::{Problems, not_scalar};
 use crate::Schema;
 use crate::schema::{Handling, List, ListRelation, Map, Ref};
@@ -28,9 +28,10 @@ struct Walk {
 /// Elements of a list in their order, and where each is found. Those that are alike are
 /// found at the first of them.
 struct Index<'a> {
-    items: Vec<(Item<'a>, &'a Value)>,
-    /// Places of items in the order of what tells them apart.
-    order: Vec<Found>,
+    items: Vec<Item<'a>>,
+    values: Vec<&'a Value>,
+    /// In the order of what tells them apart.
+    found: Vec<Found>,
 }
 
 #[derive(Clone, Copy)]
@@ -41,8 +42,9 @@ struct Found {
 
 impl Walk {
     fn merge_values(&mut self, of: Ref<'_>, live: &Value, config: &Value) -> Value {
-        // Most of what is applied is there already, and then the schema does not matter.
-        if equal_values(live, config) {
+        // Most of what is applied is there already, and then the schema does not matter. Only
+        // objects are looked into anyway, so that nothing is compared again at every level.
+        if !config.is_object() && equal_values(live, config) {
             return config.clone();
         }
         match of.handling(config) {
@@ -104,24 +106,20 @@ impl Walk {
     /// Applied elements come in the order of the configuration; others keep their places.
     fn merge_lists(&mut self, list: &List<'_>, live: &Value, config: &Value) -> Value {
         let none = Vec::new();
-        let config = self.index(list, config.as_array().unwrap_or(&none), false);
-        let live = self.index(list, live.as_array().unwrap_or(&none), true);
+        let config = self.index(list, config.as_array().unwrap_or(&none));
+        self.refuse_repeated(&config);
+        let live = self.index(list, live.as_array().unwrap_or(&none));
         let mut merged = Vec::with_capacity(live.items.len().max(config.items.len()));
-        let shared: Vec<_> = config
-            .items
-            .iter()
-            .map(|(item, _)| item)
-            .filter(|item| live.find(item).is_some())
-            .collect();
-        let mut shared = shared.into_iter().peekable();
+        let shared = config.items.iter();
+        let mut shared = shared.filter(|item| live.find(item).is_some()).peekable();
         let mut taken = vec![false; config.items.len()];
         let (mut one, mut two) = (0, 0);
         while one < live.items.len() || two < config.items.len() {
-            if let Some((item, value)) = live.items.get(one) {
+            if let Some(item) = live.items.get(one) {
                 match config.find(item) {
                     // Only here: it keeps its place.
                     None => {
-                        merged.push((*value).clone());
+                        merged.push(live.values[one].clone());
                         one += 1;
                         continue;
                     }
@@ -137,9 +135,9 @@ impl Walk {
                     Some(_) => one += 1,
                 }
             }
-            if let Some((item, value)) = config.items.get(two) {
+            if let Some(item) = config.items.get(two) {
                 taken[two] = true;
-                merged.push(merge_item(list, &live, item, value));
+                merged.push(merge_item(list, &live, item, config.values[two]));
                 two += 1;
                 shared.next_if(|next| next.cmp(item).is_eq());
             }
@@ -147,37 +145,41 @@ impl Walk {
         Value::Array(merged)
     }
 
-    fn index<'a>(&mut self, list: &List<'a>, values: &'a [Value], duplicates: bool) -> Index<'a> {
+    fn refuse_repeated(&mut self, config: &Index<'_>) {
+        if !config.found.iter().any(|found| found.alike) {
+            return;
+        }
+        for (item, repeated) in config.items.iter().zip(repeated(&config.items)) {
+            if repeated {
+                let element = item.element();
+                self.problems
+                    .add(format!("duplicate entries for key {element}"));
+            }
+        }
+    }
+
+    fn index<'a>(&mut self, list: &List<'a>, values: &'a [Value]) -> Index<'a> {
         let mut index = Index {
             items: Vec::with_capacity(values.len()),
-            order: Vec::with_capacity(values.len()),
+            values: Vec::with_capacity(values.len()),
+            found: Vec::new(),
         };
         for (at, value) in values.iter().enumerate() {
-            let item = match Item::of(list, value) {
-                Ok(item) => item,
-                Err(problem) => {
-                    self.problems.add(format!("element {at}: {problem}"));
-                    continue;
+            match Item::of(list, value) {
+                Ok(item) => {
+                    index.items.push(item);
+                    index.values.push(value);
                 }
-            };
-            match index.place(&item) {
-                Ok(_) if !duplicates => {
-                    let element = item.element();
-                    self.problems
-                        .add(format!("duplicate entries for key {element}"));
-                    continue;
-                }
-                Ok(place) => index.order[place].alike = true,
-                Err(place) => {
-                    let found = Found {
-                        at: index.items.len(),
-                        alike: false,
-                    };
-                    index.order.insert(place, found);
-                }
+                Err(problem) => self.problems.add(format!("element {at}: {problem}")),
             }
-            index.items.push((item, value));
         }
+        let alike = |one: &usize, two: &usize| index.items[*one].cmp(&index.items[*two]).is_eq();
+        let order = sort(&index.items);
+        let found = order.chunk_by(alike).map(|same| Found {
+            at: same[0],
+            alike: same.len() > 1,
+        });
+        index.found = found.collect();
         index
     }
 }
@@ -189,17 +191,15 @@ fn merge_item(list: &List<'_>, live: &Index<'_>, item: &Item<'_>, config: &Value
         None => config.clone(),
         // Which of several is meant cannot be told.
         Some(found) if found.alike => walk.merge_values(list.element, &Value::Null, config),
-        Some(found) => walk.merge_values(list.element, live.items[found.at].1, config),
+        Some(found) => walk.merge_values(list.element, live.values[found.at], config),
     }
 }
 
 impl Index<'_> {
     fn find(&self, item: &Item<'_>) -> Option<Found> {
-        self.place(item).ok().map(|place| self.order[place])
-    }
-
-    fn place(&self, item: &Item<'_>) -> Result<usize, usize> {
-        self.order
-            .binary_search_by(|found| self.items[found.at].0.cmp(item))
+        let place = self
+            .found
+            .binary_search_by(|found| self.items[found.at].cmp(item));
+        place.ok().map(|place| self.found[place])
     }
 }

@@ -9,6 +9,9 @@ use super::NotOfType;
 use crate::schema::Scalar;
 use crate::set::quote;
 
+/// Nobody reads more. Kubernetes lists them all, however many somebody provokes.
+const MOST: usize = 1_000;
+
 /// What is wrong so far. Paths grow from their ends, while walks return.
 #[derive(Debug, Default)]
 pub(super) struct Problems(Vec<Problem>);
@@ -22,6 +25,9 @@ struct Problem {
 impl Problems {
     /// Something is wrong here.
     pub fn add(&mut self, message: impl Into<String>) {
+        if self.0.len() == MOST {
+            return;
+        }
         self.0.push(Problem {
             path: String::new(),
             message: message.into(),

@@ -1,0 +1,235 @@
+//! Streamed lists and bookmarks, in every form that watches have.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{FOOS, MAPS, PROTOBUF, event, kind, meta, named, start, tree};
+
+/// As informers of client-go ask since 1.35, and kubectl's wait does.
+const STREAM: &str = "watch=true&allowWatchBookmarks=true&sendInitialEvents=true\
+                      &resourceVersionMatch=NotOlderThan";
+
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,\
+                     application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+const META: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+                    application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
+fn mark(object: &Value) -> &Value {
+    &object["metadata"]["annotations"]["k8s.io/initial-events-end"]
+}
+
+#[tokio::test]
+async fn a_list_is_streamed_in_json() -> anyhow::Result<()> {
+    let (_server, client) = start().await?;
+    for (path, of) in [(MAPS, "ConfigMap"), (FOOS, "Foo")] {
+        for accept in ["application/json", "application/json;stream=watch", "*/*"] {
+            let list = client.get(path).await?.json();
+            let mut watch = client.watch_as(&format!("{path}?{STREAM}"), accept).await?;
+            assert_eq!(watch.headers["content-type"], "application/json");
+            let first = watch.next().await?.unwrap_or_default();
+            assert_eq!(first["type"], "ADDED", "{first}");
+            assert_eq!(
+                first["object"]["kind"], of,
+                "items of streams say what they are"
+            );
+            let second = watch.next().await?.unwrap_or_default();
+            let version = &list["metadata"]["resourceVersion"];
+            assert_eq!(
+                second,
+                json!({"type": "BOOKMARK", "object": {
+                    "kind": of,
+                    "apiVersion": first["object"]["apiVersion"],
+                    "metadata": {
+                        "resourceVersion": version,
+                        "annotations": {"k8s.io/initial-events-end": "true"},
+                    },
+                }})
+            );
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_list_is_streamed_in_protobuf() -> anyhow::Result<()> {
+    let (_server, client) = start().await?;
+    let of = kind("", "v1", "configmaps").type_id();
+    for accept in [
+        "application/vnd.kubernetes.protobuf,application/json",
+        "application/vnd.kubernetes.protobuf;stream=watch",
+        "application/vnd.kubernetes.protobuf, */*",
+    ] {
+        let mut watch = client.watch_as(&format!("{MAPS}?{STREAM}"), accept).await?;
+        assert_eq!(
+            watch.headers["content-type"],
+            "application/vnd.kubernetes.protobuf;stream=watch"
+        );
+        let (kind, object) = event(&watch.frame().await?.unwrap_or_default())?;
+        assert_eq!(
+            (kind.as_str(), named(&object)?.1.as_str()),
+            ("ADDED", "ConfigMap")
+        );
+        assert_eq!(tree(of, &object)?["data"], json!({"k": "v"}));
+        let (kind, object) = event(&watch.frame().await?.unwrap_or_default())?;
+        assert_eq!(
+            (kind.as_str(), named(&object)?.1.as_str()),
+            ("BOOKMARK", "ConfigMap")
+        );
+        assert_eq!(mark(&tree(of, &object)?), "true");
+        // What comes later comes in the same form.
+        client
+            .post(MAPS, &json!({"metadata": {"generateName": "x-"}}))
+            .await?;
+        let (kind, object) = event(&watch.frame().await?.unwrap_or_default())?;
+        assert_eq!(
+            (kind.as_str(), named(&object)?.1.as_str()),
+            ("ADDED", "ConfigMap")
+        );
+        client
+            .delete(&format!("{MAPS}?labelSelector=!none"))
+            .await?;
+        client
+            .post(
+                MAPS,
+                &json!({"metadata": {"name": "a"}, "data": {"k": "v"}}),
+            )
+            .await?;
+    }
+    // Kinds of the tenant's own have no protobuf: clients that offer both get JSON.
+    let accept = "application/vnd.kubernetes.protobuf,application/json";
+    let mut watch = client.watch_as(&format!("{FOOS}?{STREAM}"), accept).await?;
+    assert_eq!(watch.headers["content-type"], "application/json");
+    assert_eq!(watch.next().await?.unwrap_or_default()["type"], "ADDED");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_list_of_metadata_is_streamed() -> anyhow::Result<()> {
+    let (_server, client) = start().await?;
+    let of = meta("PartialObjectMetadata");
+    for path in [MAPS, FOOS] {
+        let mut watch = client.watch_as(&format!("{path}?{STREAM}"), META).await?;
+        for wanted in ["ADDED", "BOOKMARK"] {
+            let (kind, object) = event(&watch.frame().await?.unwrap_or_default())?;
+            assert_eq!(kind, wanted, "{path}");
+            let (version, named) = named(&object)?;
+            assert_eq!(
+                (version.as_str(), named.as_str()),
+                ("meta.k8s.io/v1", "PartialObjectMetadata")
+            );
+            let tree = tree(of, &object)?;
+            match wanted {
+                "ADDED" => assert_eq!(tree["metadata"]["name"], "a", "{path}"),
+                _ => assert_eq!(mark(&tree), "true", "{path}"),
+            }
+        }
+        let json = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        let mut watch = client.watch_as(&format!("{path}?{STREAM}"), json).await?;
+        let first = watch.next().await?.unwrap_or_default();
+        assert_eq!(first["object"]["kind"], "PartialObjectMetadata");
+        assert_eq!(first["object"]["metadata"]["name"], "a");
+        let second = watch.next().await?.unwrap_or_default();
+        assert_eq!(
+            (&second["type"], mark(&second["object"])),
+            (&json!("BOOKMARK"), &json!("true"))
+        );
+        assert_eq!(second["object"]["kind"], "PartialObjectMetadata");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_list_is_streamed_as_tables() -> anyhow::Result<()> {
+    let (_server, client) = start().await?;
+    for path in [MAPS, FOOS] {
+        for (include, carries) in [("", true), ("&includeObject=None", false)] {
+            let mut watch = client
+                .watch_as(&format!("{path}?{STREAM}{include}"), TABLE)
+                .await?;
+            let first = watch.next().await?.unwrap_or_default();
+            assert_eq!(
+                (&first["type"], &first["object"]["kind"]),
+                (&json!("ADDED"), &json!("Table"))
+            );
+            let columns = first["object"]["columnDefinitions"].as_array();
+            assert!(columns.is_some_and(|columns| columns.len() > 1), "{first}");
+            assert_eq!(first["object"]["rows"][0]["object"].is_object(), carries);
+            let second = watch.next().await?.unwrap_or_default();
+            assert_eq!(second["type"], "BOOKMARK");
+            assert_eq!(second["object"]["columnDefinitions"], Value::Null);
+            // Whoever does not want the objects wants to know of the end all the same.
+            assert_eq!(
+                mark(&second["object"]["rows"][0]["object"]),
+                "true",
+                "{second}"
+            );
+            assert!(second["object"]["metadata"]["resourceVersion"].is_string());
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_columns_are_named_by_the_first_event_also_if_that_is_a_bookmark() -> anyhow::Result<()>
+{
+    let (_server, client) = start().await?;
+    let path = format!("{MAPS}?{STREAM}&labelSelector=none");
+    let mut watch = client.watch_as(&path, TABLE).await?;
+    let first = watch.next().await?.unwrap_or_default();
+    assert_eq!(first["type"], "BOOKMARK", "{first}");
+    let columns = first["object"]["columnDefinitions"].as_array();
+    let names: Vec<&Value> = columns
+        .into_iter()
+        .flatten()
+        .map(|of| &of["name"])
+        .collect();
+    assert_eq!(names, ["Name", "Data", "Age"]);
+    client
+        .post(
+            MAPS,
+            &json!({"metadata": {"name": "l", "labels": {"none": ""}}}),
+        )
+        .await?;
+    let second = watch.next().await?.unwrap_or_default();
+    assert_eq!(second["type"], "ADDED");
+    assert_eq!(second["object"]["columnDefinitions"], Value::Null);
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_object_is_waited_for_as_kubectl_does() -> anyhow::Result<()> {
+    let (_server, client) = start().await?;
+    for path in [MAPS, FOOS] {
+        let path = format!("{path}?{STREAM}&fieldSelector=metadata.name%3Da&timeoutSeconds=435");
+        let mut watch = client.watch_as(&path, "application/json").await?;
+        let first = watch.next().await?.unwrap_or_default();
+        assert_eq!(first["object"]["metadata"]["name"], "a");
+        let second = watch.next().await?.unwrap_or_default();
+        assert_eq!(mark(&second["object"]), "true");
+    }
+    Ok(())
+}
+
+/// A watch has to begin at once: its frames are not to be gathered first.
+#[tokio::test]
+async fn a_watch_is_never_compressed() -> anyhow::Result<()> {
+    let (_server, client) = start().await?;
+    let large = json!({"metadata": {"name": "l"}, "data": {"k": "x".repeat(200_000)}});
+    assert_eq!(client.post(MAPS, &large).await?.status, 201);
+    let headers = [("accept-encoding", "gzip")];
+    let path = format!("{MAPS}?watch=true&timeoutSeconds=1");
+    let answer = client.send(Method::GET, &path, &headers, "").await?;
+    assert_eq!(answer.header("content-encoding"), "");
+    assert!(answer.body.len() > 200_000);
+    let headers = [("accept-encoding", "gzip"), ("accept", PROTOBUF)];
+    let answer = client.send(Method::GET, MAPS, &headers, "").await?;
+    assert_eq!(
+        (
+            answer.header("content-encoding"),
+            answer.header("content-type")
+        ),
+        ("gzip", PROTOBUF),
+        "protobuf lists are compressed like others"
+    );
+    Ok(())
+}

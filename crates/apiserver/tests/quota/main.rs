@@ -1,0 +1,72 @@
+//! What there may be at most, in a namespace and in a tenant.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod counts;
+mod measures;
+mod races;
+mod ranges;
+mod tenants;
+
+use futures_util::future::join_all;
+use insula_testkit::server::{Answer, Client};
+use serde_json::{Value, json};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
+
+fn map(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "data": {"a": "b"}})
+}
+
+/// Creates an object, which must succeed.
+async fn create(client: &Client, path: &str, object: &Value) -> anyhow::Result<Value> {
+    let made = client.post(path, object).await?;
+    anyhow::ensure!(made.status == 201, "{path}: {}", made.text());
+    Ok(made.json())
+}
+
+/// Limits the namespace `default`.
+async fn limit(client: &Client, name: &str, hard: Value) -> anyhow::Result<()> {
+    let quota = json!({"metadata": {"name": name}, "spec": {"hard": hard}});
+    create(client, QUOTAS, &quota).await?;
+    Ok(())
+}
+
+/// What a quota says is used.
+async fn used(client: &Client, name: &str) -> anyhow::Result<Value> {
+    let quota = client.get(&format!("{QUOTAS}/{name}")).await?;
+    anyhow::ensure!(quota.status == 200, "{}", quota.text());
+    Ok(quota.json()["status"]["used"].clone())
+}
+
+#[track_caller]
+fn forbidden(answer: &Answer, message: &str) {
+    assert_eq!(answer.status, 403, "{}", answer.text());
+    assert_eq!(answer.message(), message);
+    assert_eq!(answer.json()["reason"], "Forbidden");
+}
+
+/// Creates objects at the same time through these clients, in turn, and says how many came
+/// about; all others were refused like this.
+async fn race(
+    clients: &[&Client],
+    path: &str,
+    objects: &[Value],
+    refusal: &str,
+) -> anyhow::Result<usize> {
+    let clients = clients.iter().cycle();
+    let posts = objects
+        .iter()
+        .zip(clients)
+        .map(|(object, client)| client.post(path, object));
+    let mut made = 0;
+    for answer in join_all(posts).await {
+        let answer = answer?;
+        match answer.status {
+            201 => made += 1,
+            403 => assert!(answer.message().ends_with(refusal), "{}", answer.message()),
+            _ => anyhow::bail!("{}", answer.text()),
+        }
+    }
+    Ok(made)
+}

@@ -1,0 +1,200 @@
+//! Pods, services and volume claims, by what they ask for.
+
+use insula_testkit::server::TestServer;
+use serde_json::{Value, json};
+
+use crate::{QUOTAS, create, forbidden, limit, used};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+
+fn pod(name: &str, resources: Value) -> Value {
+    let container = json!({"name": "c", "image": "i", "resources": resources});
+    json!({"metadata": {"name": name}, "spec": {"containers": [container]}})
+}
+
+fn asks(cpu: &str, memory: &str) -> Value {
+    json!({"requests": {"cpu": cpu, "memory": memory}})
+}
+
+#[tokio::test]
+async fn pods_must_say_what_is_limited_and_ask_for_no_more() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    limit(
+        &client,
+        "q1",
+        json!({"requests.cpu": "1", "memory": "1Gi", "pods": "5"}),
+    )
+    .await?;
+    forbidden(
+        &client.post(PODS, &pod("p", json!({}))).await?,
+        "pods \"p\" is forbidden: failed quota: q1: must specify memory for: c; requests.cpu \
+         for: c",
+    );
+    create(&client, PODS, &pod("p1", asks("600m", "512Mi"))).await?;
+    let wanted = json!({"requests.cpu": "600m", "memory": "512Mi", "pods": "1"});
+    assert_eq!(used(&client, "q1").await?, wanted);
+    forbidden(
+        &client.post(PODS, &pod("p2", asks("500m", "1Gi"))).await?,
+        "pods \"p2\" is forbidden: exceeded quota: q1, requested: memory=1Gi,requests.cpu=500m, \
+         used: memory=512Mi,requests.cpu=600m, limited: memory=1Gi,requests.cpu=1",
+    );
+    create(&client, PODS, &pod("p2", asks("400m", "512Mi"))).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_that_is_over_gives_back_what_it_had() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    limit(&client, "q1", json!({"pods": "1", "count/pods": "2"})).await?;
+    create(&client, PODS, &pod("p1", json!({}))).await?;
+    assert_eq!(client.post(PODS, &pod("p2", json!({}))).await?.status, 403);
+    let done = json!({"status": {"phase": "Succeeded"}});
+    let done = client
+        .patch(&format!("{PODS}/p1/status"), "merge", &done)
+        .await?;
+    assert_eq!(done.status, 200, "{}", done.text());
+    create(&client, PODS, &pod("p2", json!({}))).await?;
+    forbidden(
+        &client.post(PODS, &pod("p3", json!({}))).await?,
+        "pods \"p3\" is forbidden: exceeded quota: q1, requested: count/pods=1,pods=1, used: \
+         count/pods=2,pods=1, limited: count/pods=2,pods=1",
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_quota_with_scopes_is_about_the_pods_in_them() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    let quota = json!({"metadata": {"name": "q1"},
+        "spec": {"hard": {"pods": "1"}, "scopes": ["BestEffort"]}});
+    create(&client, QUOTAS, &quota).await?;
+    create(&client, PODS, &pod("p1", json!({}))).await?;
+    forbidden(
+        &client.post(PODS, &pod("p2", json!({}))).await?,
+        "pods \"p2\" is forbidden: exceeded quota: q1, requested: pods=1, used: pods=1, limited: \
+         pods=1",
+    );
+    create(&client, PODS, &pod("p2", asks("1", "1"))).await?;
+    assert_eq!(used(&client, "q1").await?, json!({"pods": "1"}));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_that_comes_into_a_scope_is_counted_there() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    let quota = json!({"metadata": {"name": "q1"},
+        "spec": {"hard": {"pods": "0"}, "scopes": ["Terminating"]}});
+    create(&client, QUOTAS, &quota).await?;
+    create(&client, PODS, &pod("p1", json!({}))).await?;
+    let deadline = json!({"spec": {"activeDeadlineSeconds": 60}});
+    forbidden(
+        &client
+            .patch(&format!("{PODS}/p1"), "merge", &deadline)
+            .await?,
+        "pods \"p1\" is forbidden: exceeded quota: q1, requested: pods=1, used: pods=0, limited: \
+         pods=0",
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_is_resized_within_what_there_may_be() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    limit(&client, "q1", json!({"requests.cpu": "1"})).await?;
+    create(&client, PODS, &pod("p1", asks("500m", "1"))).await?;
+    let resize = |cpu: &str| json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}});
+    let path = format!("{PODS}/p1/resize");
+    forbidden(
+        &client
+            .patch(&path, "strategic-merge", &resize("1100m"))
+            .await?,
+        "pods \"p1\" is forbidden: exceeded quota: q1, requested: requests.cpu=600m, used: \
+         requests.cpu=500m, limited: requests.cpu=1",
+    );
+    let resized = client.patch(&path, "strategic-merge", &resize("1")).await?;
+    assert_eq!(resized.status, 200, "{}", resized.text());
+    assert_eq!(used(&client, "q1").await?, json!({"requests.cpu": "1"}));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_service_is_counted_again_when_it_becomes_more() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    let hard = json!({"services": "2", "services.loadbalancers": "1", "services.nodeports": "3"});
+    limit(&client, "q1", hard).await?;
+    let service = |name: &str, of: &str| {
+        json!({"metadata": {"name": name}, "spec": {"type": of, "selector": {"a": "b"},
+            "ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}]}})
+    };
+    create(&client, SERVICES, &service("s1", "LoadBalancer")).await?;
+    create(&client, SERVICES, &service("s2", "ClusterIP")).await?;
+    let more = json!({"spec": {"type": "LoadBalancer"}});
+    forbidden(
+        &client
+            .patch(&format!("{SERVICES}/s2"), "merge", &more)
+            .await?,
+        "services \"s2\" is forbidden: exceeded quota: q1, requested: \
+         services.loadbalancers=1,services.nodeports=2, used: \
+         services.loadbalancers=1,services.nodeports=2, limited: \
+         services.loadbalancers=1,services.nodeports=3",
+    );
+    // What the one gives back the other can have.
+    let less = json!({"spec": {"type": "ClusterIP"}});
+    let changed = client
+        .patch(&format!("{SERVICES}/s1"), "merge", &less)
+        .await?;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    let changed = client
+        .patch(&format!("{SERVICES}/s2"), "merge", &more)
+        .await?;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    // A change that needs nothing is not counted at all.
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    assert_eq!(
+        client
+            .patch(&format!("{SERVICES}/s2"), "merge", &label)
+            .await?
+            .status,
+        200
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn claims_are_counted_by_storage_and_by_class() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    let hard = json!({"requests.storage": "3Gi",
+        "gold.storageclass.storage.k8s.io/requests.storage": "1Gi"});
+    limit(&client, "q1", hard).await?;
+    let claim = |name: &str, class: &str, storage: &str| {
+        json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"],
+            "storageClassName": class, "resources": {"requests": {"storage": storage}}}})
+    };
+    create(&client, CLAIMS, &claim("c1", "gold", "1Gi")).await?;
+    create(&client, CLAIMS, &claim("c2", "iron", "1Gi")).await?;
+    forbidden(
+        &client.post(CLAIMS, &claim("c3", "gold", "1Gi")).await?,
+        "persistentvolumeclaims \"c3\" is forbidden: exceeded quota: q1, requested: \
+         gold.storageclass.storage.k8s.io/requests.storage=1Gi, used: \
+         gold.storageclass.storage.k8s.io/requests.storage=1Gi, limited: \
+         gold.storageclass.storage.k8s.io/requests.storage=1Gi",
+    );
+    assert_eq!(
+        client
+            .post(CLAIMS, &claim("c3", "iron", "2Gi"))
+            .await?
+            .status,
+        403
+    );
+    create(&client, CLAIMS, &claim("c3", "iron", "1Gi")).await?;
+    Ok(())
+}

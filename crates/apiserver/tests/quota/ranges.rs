@@ -1,0 +1,132 @@
+//! What one object may ask for.
+
+use insula_testkit::server::{Client, TestServer};
+use serde_json::{Value, json};
+
+use crate::{create, forbidden, limit};
+
+const RANGES: &str = "/api/v1/namespaces/default/limitranges";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+
+async fn range(client: &Client, name: &str, limit: Value) -> anyhow::Result<()> {
+    let range = json!({"metadata": {"name": name}, "spec": {"limits": [limit]}});
+    create(client, RANGES, &range).await?;
+    Ok(())
+}
+
+fn pod(name: &str, resources: Value) -> Value {
+    let container = json!({"name": "c", "image": "i", "resources": resources});
+    json!({"metadata": {"name": name}, "spec": {"containers": [container]}})
+}
+
+#[tokio::test]
+async fn a_pod_gets_what_it_does_not_ask_for() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    let defaults = json!({"type": "Container", "default": {"cpu": "1", "memory": "1Gi"},
+        "defaultRequest": {"cpu": "500m"}});
+    range(&client, "r1", defaults).await?;
+    // What it is given is what is counted.
+    limit(&client, "q1", json!({"requests.cpu": "600m"})).await?;
+    let made = create(&client, PODS, &pod("p1", json!({}))).await?;
+    assert_eq!(
+        made["metadata"]["annotations"]["kubernetes.io/limit-ranger"],
+        "LimitRanger plugin set: cpu, memory request for container c; cpu, memory limit for \
+         container c"
+    );
+    assert_eq!(
+        made["spec"]["containers"][0]["resources"],
+        json!({"limits": {"cpu": "1", "memory": "1Gi"},
+            "requests": {"cpu": "500m", "memory": "1Gi"}})
+    );
+    assert_eq!(made["status"]["qosClass"], "Burstable");
+    forbidden(
+        &client.post(PODS, &pod("p2", json!({}))).await?,
+        "pods \"p2\" is forbidden: exceeded quota: q1, requested: requests.cpu=500m, used: \
+         requests.cpu=500m, limited: requests.cpu=600m",
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_that_asks_for_too_much_or_too_little_is_refused() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    let bounds = json!({"type": "Container", "max": {"cpu": "2"}, "min": {"cpu": "100m"}});
+    range(&client, "r1", bounds).await?;
+    let cases = [
+        (
+            json!({"limits": {"cpu": "3"}}),
+            "maximum cpu usage per Container is 2, but limit is 3",
+        ),
+        (
+            json!({"requests": {"cpu": "50m"}, "limits": {"cpu": "1"}}),
+            "minimum cpu usage per Container is 100m, but request is 50m",
+        ),
+        (
+            json!({"requests": {"cpu": "50m"}, "limits": {"cpu": "3"}}),
+            "[minimum cpu usage per Container is 100m, but request is 50m, maximum cpu usage \
+             per Container is 2, but limit is 3]",
+        ),
+    ];
+    for (resources, why) in cases {
+        let answer = client.post(PODS, &pod("p", resources)).await?;
+        forbidden(&answer, &format!("pods \"p\" is forbidden: {why}"));
+    }
+    // Not asking for anything it gets the most.
+    let made = create(&client, PODS, &pod("p", json!({}))).await?;
+    let resources = &made["spec"]["containers"][0]["resources"];
+    assert_eq!(
+        *resources,
+        json!({"limits": {"cpu": "2"}, "requests": {"cpu": "2"}})
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_is_resized_within_the_range() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    range(&client, "r1", json!({"type": "Pod", "max": {"cpu": "2"}})).await?;
+    let asks = json!({"limits": {"cpu": "1"}, "requests": {"cpu": "500m"}});
+    create(&client, PODS, &pod("p", asks)).await?;
+    let resize = json!({"spec": {"containers": [{"name": "c",
+        "resources": {"limits": {"cpu": "3"}}}]}});
+    forbidden(
+        &client
+            .patch(&format!("{PODS}/p/resize"), "strategic-merge", &resize)
+            .await?,
+        "pods \"p\" is forbidden: maximum cpu usage per Pod is 2, but limit is 3",
+    );
+    // Nobody is asked about what the ranges are not about.
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    range(&client, "r2", json!({"type": "Pod", "max": {"cpu": "1m"}})).await?;
+    let labelled = client.patch(&format!("{PODS}/p"), "merge", &label).await?;
+    assert_eq!(labelled.status, 200, "{}", labelled.text());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_claim_asks_for_as_much_as_one_may() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    let bounds = json!({"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}});
+    range(&client, "r1", bounds).await?;
+    let claim = |storage: &str| {
+        json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": storage}}}})
+    };
+    forbidden(
+        &client.post(CLAIMS, &claim("2Gi")).await?,
+        "persistentvolumeclaims \"c\" is forbidden: maximum storage usage per \
+         PersistentVolumeClaim is 1Gi, but request is 2Gi",
+    );
+    create(&client, CLAIMS, &claim("1Gi")).await?;
+    // Another namespace has no range, and neither has another tenant.
+    let elsewhere = CLAIMS.replace("default", "kube-public");
+    create(&client, &elsewhere, &claim("2Gi")).await?;
+    let other = server.tenant("t2").await?;
+    create(&other, CLAIMS, &claim("2Gi")).await?;
+    Ok(())
+}

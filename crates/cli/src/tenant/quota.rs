@@ -1,0 +1,121 @@
+//! What a tenant may have, as it is said on the command line and shown.
+
+use serde_json::{Map, Value, json};
+
+/// What can be limited; all but bytes are plain numbers.
+const NAMES: [&str; 4] = [
+    "objects",
+    "bytes",
+    "namespaces",
+    "customResourceDefinitions",
+];
+
+/// What a tenant may have at most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quota(Map<String, Value>);
+
+/// Why a text says no such thing.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAQuota {
+    /// It is not made of names and amounts.
+    #[error("{0:?} is not NAME=AMOUNT")]
+    Form(String),
+    /// Nothing of that name can be limited.
+    #[error("{0:?} cannot be limited; what can is {known}", known = NAMES.join(", "))]
+    Name(String),
+    /// It is said twice.
+    #[error("{0} is limited twice")]
+    Twice(String),
+    /// It is no number.
+    #[error("{0:?} is not a number of {1}")]
+    Amount(String, &'static str),
+}
+
+impl Quota {
+    /// Reads `objects=1000,bytes=100Mi`.
+    pub fn parse(text: &str) -> Result<Self, NotAQuota> {
+        let mut quota = Map::new();
+        for part in text.split(',') {
+            let form = || NotAQuota::Form(part.to_owned());
+            let (name, amount) = part.split_once('=').ok_or_else(form)?;
+            let known = NAMES.into_iter().find(|known| *known == name);
+            let name = known.ok_or_else(|| NotAQuota::Name(name.to_owned()))?;
+            let value = match name {
+                // A quantity, which the server reads.
+                "bytes" if !amount.is_empty() => json!(amount),
+                _ => {
+                    let number = amount.parse::<u32>();
+                    let wrong = |_| NotAQuota::Amount(amount.to_owned(), name);
+                    json!(number.map_err(wrong)?)
+                }
+            };
+            if quota.insert(name.to_owned(), value).is_some() {
+                return Err(NotAQuota::Twice(name.to_owned()));
+            }
+        }
+        Ok(Self(quota))
+    }
+
+    /// As the tenant's object says it.
+    pub fn value(&self) -> Value {
+        Value::Object(self.0.clone())
+    }
+}
+
+/// What a tenant has of what it may have: `objects=8/1000`.
+pub fn shown(tenant: &Value) -> String {
+    let (quota, usage) = (&tenant["spec"]["quota"], &tenant["status"]["usage"]);
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "?".to_owned(),
+        other => other.to_string(),
+    };
+    let limited = NAMES.into_iter().filter(|name| !quota[*name].is_null());
+    let each = limited.map(|name| format!("{name}={}/{}", text(&usage[name]), text(&quota[name])));
+    let each: Vec<_> = each.collect();
+    match each[..] {
+        [] => "<none>".to_owned(),
+        _ => each.join(","),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_is_names_and_amounts() {
+        let quota = Quota::parse("objects=1000,bytes=100Mi,customResourceDefinitions=0").unwrap();
+        let wanted = json!({"objects": 1000, "bytes": "100Mi", "customResourceDefinitions": 0});
+        assert_eq!(quota.value(), wanted);
+        for (text, why) in [
+            ("", "\"\" is not NAME=AMOUNT"),
+            ("objects", "\"objects\" is not NAME=AMOUNT"),
+            ("objects=1,", "\"\" is not NAME=AMOUNT"),
+            ("objects=-1", "\"-1\" is not a number of objects"),
+            ("bytes=", "\"\" is not a number of bytes"),
+            ("objects=1,objects=2", "objects is limited twice"),
+            (
+                "pods=1",
+                "\"pods\" cannot be limited; what can is objects, bytes, namespaces, \
+                 customResourceDefinitions",
+            ),
+        ] {
+            assert_eq!(Quota::parse(text).unwrap_err().to_string(), why, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_there_is_stands_before_what_there_may_be() {
+        let tenant = json!({
+            "spec": {"quota": {"objects": 1000, "bytes": "1Mi"}},
+            "status": {"usage": {"objects": 8, "bytes": "3Ki", "namespaces": 3}},
+        });
+        assert_eq!(shown(&tenant), "objects=8/1000,bytes=3Ki/1Mi");
+        assert_eq!(
+            shown(&json!({"spec": {"quota": {"objects": 1}}})),
+            "objects=?/1"
+        );
+        assert_eq!(shown(&json!({"spec": {}})), "<none>");
+    }
+}

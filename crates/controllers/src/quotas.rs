@@ -1,0 +1,144 @@
+//! What quotas say there is.
+//!
+//! A write that needs more of something says so in its own transaction. What is given back
+//! is said here: when objects go that a quota counts, when a quota is new or was changed,
+//! and when something came about that was not counted. For a tenant with a quota its object
+//! says how much it has. The cache notes where to look, so that nothing is done where
+//! nothing is limited; and a place that was looked at rests for a second.
+
+use insula_apiserver::Registry;
+use insula_apiserver::cache::{Place, Stored};
+use insula_apiserver::quota::{self, usage};
+use insula_apiserver::registry::{Address, core_kind, tenant_address};
+use insula_apiserver::status::Result;
+use insula_apiserver::toil;
+use insula_apiserver::write::{Modified, Modify, modify};
+use insula_core::{Space, TenantName};
+use insula_kinds::quota::Quota;
+use insula_kinds::{Object, Value};
+use insula_store::{Outcome, Transaction};
+use serde_json::json;
+
+use crate::unless_futile;
+
+/// Notes every place with a quota: what happened while nobody looked is looked for.
+pub fn note_all(registry: &Registry) {
+    let cache = registry.cache();
+    for (space, quotas) in cache.everywhere(core_kind("resourcequotas")) {
+        for quota in quotas.snapshot("", None).objects {
+            let namespace = quota.namespace().map(Into::into);
+            cache.touched().note((space.clone(), namespace));
+        }
+    }
+    for (_, tenants) in cache.everywhere(core_kind("tenants")) {
+        for tenant in tenants.snapshot("", None).objects {
+            let Ok(space) = Space::parse(tenant.name()) else {
+                continue;
+            };
+            if cache.life(&space).is_some_and(|life| life.is_limited()) {
+                cache.touched().note((space, None));
+            }
+        }
+    }
+}
+
+/// Makes everything at the place say what there is. Says whether it was noted at all.
+pub async fn tend(registry: &Registry, place: &Place) -> Result<bool> {
+    let touched = registry.cache().touched();
+    if !touched.take(place) {
+        return Ok(false);
+    }
+    let told = match place {
+        (space, Some(namespace)) => count_all(registry, space, namespace).await,
+        (Space::Tenant(tenant), None) => show_usage(registry, tenant).await,
+        (Space::System, None) => Ok(()),
+    };
+    if told.is_err() {
+        touched.note(place.clone());
+    }
+    told.map(|()| true)
+}
+
+async fn count_all(registry: &Registry, space: &Space, namespace: &str) -> Result<()> {
+    let quotas = registry.cache().find(core_kind("resourcequotas"), space);
+    let quotas = quotas.map(|quotas| quotas.snapshot(&format!("{namespace}/"), None).objects);
+    for quota in quotas.unwrap_or_default() {
+        let address = Address {
+            kind: core_kind("resourcequotas").into(),
+            space: space.clone(),
+            namespace: Some(namespace.to_owned()),
+            name: quota.name().to_owned(),
+        };
+        count(registry, &address).await?;
+    }
+    Ok(())
+}
+
+/// Makes a quota say what there is. Who is not fast enough to say so waits for the turn of
+/// those who write.
+async fn count(registry: &Registry, quota: &Address) -> Result<()> {
+    let mut turn = None;
+    loop {
+        let Some(found) = registry.cached(quota) else {
+            return Ok(());
+        };
+        registry.cache().reach(found.revision).await;
+        let Some(value) = counted(registry, quota, &found) else {
+            return Ok(());
+        };
+        let change = Transaction::update(registry.key(quota), found.revision, value);
+        match registry.commit(change).await? {
+            Outcome::Committed(_) | Outcome::Unchanged(_) => return Ok(()),
+            Outcome::Conflict(conflict) => {
+                registry.cache().reach(conflict.revision).await;
+                if turn.is_none() {
+                    let namespace = quota.namespace.as_deref().map(Into::into);
+                    let place = (quota.space.clone(), namespace);
+                    turn = Some(registry.turns().take(place).await);
+                }
+            }
+        }
+    }
+}
+
+/// The quota as it should be; nothing if it is.
+fn counted(registry: &Registry, address: &Address, found: &Stored) -> Option<bytes::Bytes> {
+    let read = Quota::read(&found.tree());
+    let namespace = address.namespace.as_deref().unwrap_or("");
+    let count = || usage::recount(registry.cache(), &address.space, namespace, &read);
+    let used = toil::aside(count);
+    let is_said = read.is_settled() && read.used == used;
+    (!is_said).then(|| quota::with_usage(found, &read, &used))
+}
+
+/// Makes a tenant's object say how much it has, if it has a quota; and nothing if not.
+async fn show_usage(registry: &Registry, tenant: &TenantName) -> Result<()> {
+    let address = tenant_address(tenant.as_str());
+    let Some(found) = registry.cached(&address) else {
+        return Ok(());
+    };
+    let tree = found.tree();
+    let usage = quota::tenant::usage(registry, tenant, &tree);
+    if shown(&tree) == usage.as_ref() {
+        return Ok(());
+    }
+    let request = Modify::by_server(&address, Some("status"));
+    let make = |tenant: &Object| {
+        let mut object = tenant.clone();
+        let status = object.entry("status").or_insert_with(|| json!({}));
+        if let Some(status) = status.as_object_mut() {
+            status.remove("usage");
+            status.extend(usage.clone().map(|usage| ("usage".to_owned(), usage)));
+        }
+        Ok(Modified {
+            object,
+            warnings: Vec::new(),
+        })
+    };
+    let written = modify(registry, request, make).await;
+    unless_futile(written.map(|done| done.is_some()), &address).map(drop)
+}
+
+fn shown(tenant: &Object) -> Option<&Value> {
+    tenant.get("status")?.get("usage")
+}

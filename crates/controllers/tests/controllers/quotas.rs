@@ -1,0 +1,200 @@
+//! Quotas say what there is.
+
+use anyhow::Context;
+use insula_core::Space;
+use insula_testkit::server::{Client, Setup, TestServer};
+use serde_json::{Value, json};
+
+use crate::{config_map, create, servers, until};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
+const QUOTA: &str = "/api/v1/namespaces/default/resourcequotas/q";
+
+fn quota(hard: Value) -> Value {
+    json!({"metadata": {"name": "q"}, "spec": {"hard": hard}})
+}
+
+/// Waits until the tenant says that it has as many objects as it has.
+async fn until_told(server: &TestServer, system: &Client) -> anyhow::Result<Value> {
+    server.registry().catch_up().await?;
+    let life = server.registry().cache().life(&Space::parse("t1")?);
+    let life = life.context("there is no such tenant")?;
+    let told = until(system, "/api/v1/tenants/t1", |tenant| {
+        tenant.json()["status"]["usage"]["objects"] == life.tally().objects
+    });
+    Ok(told.await?.json()["status"]["usage"].clone())
+}
+
+#[tokio::test]
+async fn a_new_quota_says_what_there_is() -> anyhow::Result<()> {
+    for server in servers().await? {
+        let client = server.tenant("t1").await?;
+        create(&client, MAPS, config_map("c1", &[])).await?;
+        let hard = json!({"configmaps": "5", "count/widgets.example.com": "3", "cpu": "2"});
+        let made = create(&client, QUOTAS, quota(hard.clone())).await?;
+        assert_eq!(made["status"], json!({}));
+        let used = json!({"configmaps": "1", "count/widgets.example.com": "0", "cpu": "0"});
+        let status = json!({"hard": hard, "used": used});
+        until(&client, QUOTA, |quota| quota.json()["status"] == status).await?;
+        let more = json!({"spec": {"hard": {"cpu": null, "secrets": "4"}}});
+        assert_eq!(client.patch(QUOTA, "merge", &more).await?.status, 200);
+        let used = json!({"configmaps": "1", "count/widgets.example.com": "0", "secrets": "0"});
+        until(&client, QUOTA, |quota| {
+            quota.json()["status"]["used"] == used
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_quota_says_it_when_there_is_less() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    create(
+        &client,
+        QUOTAS,
+        quota(json!({"configmaps": "9", "pods": "9"})),
+    )
+    .await?;
+    for name in ["c1", "c2", "c3"] {
+        create(&client, MAPS, config_map(name, &[])).await?;
+    }
+    let container = json!({"name": "c", "image": "i"});
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [container]}});
+    create(&client, PODS, pod).await?;
+    // What comes about is said by who makes it, at once.
+    let full = client.get(QUOTA).await?.json();
+    assert_eq!(
+        full["status"]["used"],
+        json!({"configmaps": "3", "pods": "1"})
+    );
+    assert_eq!(client.delete(&format!("{MAPS}/c1")).await?.status, 200);
+    let one_less = json!({"configmaps": "2", "pods": "1"});
+    until(&client, QUOTA, |quota| {
+        quota.json()["status"]["used"] == one_less
+    })
+    .await?;
+    let over = json!({"status": {"phase": "Succeeded"}});
+    let over = client
+        .patch(&format!("{PODS}/p/status"), "merge", &over)
+        .await?;
+    assert_eq!(over.status, 200, "{}", over.text());
+    let pod_less = json!({"configmaps": "2", "pods": "0"});
+    until(&client, QUOTA, |quota| {
+        quota.json()["status"]["used"] == pod_less
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_somebody_else_says_is_put_right() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let client = server.tenant("t1").await?;
+    create(&client, QUOTAS, quota(json!({"configmaps": "2"}))).await?;
+    create(&client, MAPS, config_map("c1", &[])).await?;
+    for wrong in ["0", "7"] {
+        let wrong = json!({"status": {"used": {"configmaps": wrong}}});
+        let said = client
+            .patch(&format!("{QUOTA}/status"), "merge", &wrong)
+            .await?;
+        assert_eq!(said.status, 200, "{}", said.text());
+        let right = json!({"configmaps": "1"});
+        until(&client, QUOTA, |quota| {
+            quota.json()["status"]["used"] == right
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_happened_while_no_loop_ran_is_found_at_the_start() -> anyhow::Result<()> {
+    let store = std::sync::Arc::new(insula_store::memory::Memory::new());
+    let mut first = TestServer::over(store.clone(), Setup::default()).await?;
+    let client = first.tenant("t1").await?;
+    create(&client, QUOTAS, quota(json!({"configmaps": "2"}))).await?;
+    create(&client, MAPS, config_map("c1", &[])).await?;
+    create(&client, MAPS, config_map("c2", &[])).await?;
+    assert_eq!(client.delete(&format!("{MAPS}/c1")).await?.status, 200);
+    let patch = json!({"spec": {"quota": {"objects": 50}}});
+    let system = first.system().await?;
+    let tenant = "/api/v1/tenants/t1";
+    assert_eq!(system.patch(tenant, "merge", &patch).await?.status, 200);
+    first.stop().await;
+    let second = TestServer::over(store, Setup::with_controllers()).await?;
+    let client = second.client("t1").await?;
+    let used = json!({"configmaps": "1"});
+    until(&client, QUOTA, |quota| {
+        quota.json()["status"]["used"] == used
+    })
+    .await?;
+    let system = second.system().await?;
+    until_told(&second, &system).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_with_a_quota_says_what_it_has() -> anyhow::Result<()> {
+    for server in servers().await? {
+        let system = server.system().await?;
+        let quota = json!({"objects": 20, "bytes": "1Mi"});
+        let tenant = json!({"metadata": {"name": "t1"}, "spec": {"quota": quota}});
+        create(&system, "/api/v1/tenants", tenant).await?;
+        let path = "/api/v1/tenants/t1";
+        let client = server.client("t1").await?;
+        until_told(&server, &system).await?;
+        create(&client, MAPS, config_map("c1", &[])).await?;
+        until_told(&server, &system).await?;
+        create(
+            &client,
+            "/api/v1/namespaces",
+            json!({"metadata": {"name": "n"}}),
+        )
+        .await?;
+        let usage = until_told(&server, &system).await?;
+        assert_eq!(usage["namespaces"], 4);
+        assert_eq!(usage["customResourceDefinitions"], 0);
+        assert!(usage["bytes"].is_string(), "{usage}");
+        assert_eq!(client.delete(&format!("{MAPS}/c1")).await?.status, 200);
+        until_told(&server, &system).await?;
+        // Who has no quota says nothing.
+        let none = json!({"spec": {"quota": null}});
+        assert_eq!(system.patch(path, "merge", &none).await?.status, 200);
+        until(&system, path, |tenant| {
+            tenant.json()["status"].get("usage").is_none()
+        })
+        .await?;
+        server.tenant("t2").await?;
+        let other = system.get("/api/v1/tenants/t2").await?.json();
+        assert_eq!(other["status"], json!({"phase": "Active"}));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_whose_quota_is_full_can_still_be_emptied_and_deleted() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let system = server.system().await?;
+    let client = server.tenant("t1").await?;
+    create(&client, MAPS, config_map("c1", &["example.com/hold"])).await?;
+    create(
+        &client,
+        "/api/v1/namespaces",
+        json!({"metadata": {"name": "n"}}),
+    )
+    .await?;
+    let nothing = json!({"spec": {"quota": {"objects": 0, "bytes": 0, "namespaces": 0}}});
+    let path = "/api/v1/tenants/t1";
+    assert_eq!(system.patch(path, "merge", &nothing).await?.status, 200);
+    assert_eq!(client.delete("/api/v1/namespaces/n").await?.status, 200);
+    crate::until_gone(&client, "/api/v1/namespaces/n").await?;
+    assert_eq!(client.delete(&format!("{MAPS}/c1")).await?.status, 200);
+    crate::release(&client, &format!("{MAPS}/c1")).await?;
+    assert_eq!(system.delete(path).await?.status, 200);
+    crate::until_gone(&system, path).await?;
+    Ok(())
+}

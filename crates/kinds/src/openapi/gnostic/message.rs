@@ -1,0 +1,134 @@
+//! Messages as they are written, and the JSON that they are written from.
+
+use crate::Value;
+
+/// A message that is written.
+#[derive(Default)]
+pub struct Message(Vec<u8>);
+
+impl Message {
+    /// What was written.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    /// Any value as YAML, which JSON is.
+    pub fn yaml(&mut self, value: &Value) {
+        self.text(2, &format!("{value}\n"));
+    }
+
+    /// A number, if it is there and not zero.
+    pub fn double(&mut self, number: u64, value: &Value) {
+        if let Some(value) = value.as_f64().filter(|value| *value != 0.0) {
+            self.fixed(number, value);
+        }
+    }
+
+    /// A number that is one of a choice.
+    pub fn fixed(&mut self, number: u64, value: f64) {
+        const FIXED_64: u64 = 1;
+        self.varint(number << 3 | FIXED_64);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// A truth that is one of a choice.
+    pub fn choice(&mut self, number: u64, value: bool) {
+        self.varint(number << 3);
+        self.varint(u64::from(value));
+    }
+
+    /// A whole number, if it is there and not zero.
+    pub fn integer(&mut self, number: u64, value: &Value) {
+        if let Some(value) = value.as_i64().filter(|value| *value != 0) {
+            self.varint(number << 3);
+            // Negative numbers take all ten bytes.
+            self.varint(value as u64);
+        }
+    }
+
+    /// A text, also an empty one.
+    pub fn text(&mut self, number: u64, text: &str) {
+        self.bytes(number, text.as_bytes());
+    }
+
+    /// The text of a member, if it is there.
+    pub fn member(&mut self, number: u64, value: &Value) {
+        if let Some(text) = value.as_str() {
+            self.text(number, text);
+        }
+    }
+
+    /// The texts of a list.
+    pub fn texts(&mut self, number: u64, values: &Value) {
+        for value in items(values) {
+            self.member(number, value);
+        }
+    }
+
+    /// What is true.
+    pub fn flag(&mut self, number: u64, value: &Value) {
+        if value == true {
+            self.choice(number, true);
+        }
+    }
+
+    /// A message in the message.
+    pub fn nested(&mut self, number: u64, write: impl FnOnce(&mut Self)) {
+        let mut inner = Self::default();
+        write(&mut inner);
+        self.bytes(number, &inner.0);
+    }
+
+    /// Members as a list of names and values.
+    pub fn named<'a>(
+        &mut self,
+        number: u64,
+        members: impl IntoIterator<Item = (&'a String, &'a Value)>,
+        write: impl Fn(&mut Self, &Value),
+    ) {
+        for (name, value) in members {
+            self.nested(number, |out| {
+                out.text(1, name);
+                out.nested(2, |out| write(out, value));
+            });
+        }
+    }
+
+    /// Bytes, also none.
+    pub fn bytes(&mut self, number: u64, bytes: &[u8]) {
+        const LENGTH_DELIMITED: u64 = 2;
+        self.varint(number << 3 | LENGTH_DELIMITED);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+}
+
+/// The members of an object; none of anything else.
+pub fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
+/// The items of a list; none of anything else.
+pub fn items(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_take_as_many_bytes_as_they_need() {
+        let mut out = Message::default();
+        out.varint(300);
+        assert_eq!(out.0, [0xac, 0x02]);
+    }
+}

@@ -1,0 +1,60 @@
+//! What volume claims use: themselves and storage, of their class too.
+
+use super::{Amounts, ONE, amounts};
+use crate::Object;
+use crate::defaults::tree;
+use crate::quantity::Quantity;
+
+const CLAIMS: &str = "persistentvolumeclaims";
+const STORAGE: &str = "requests.storage";
+
+/// What stands between a class and what is limited of it.
+const OF_CLASS: &str = ".storageclass.storage.k8s.io/";
+
+/// Where the class was said before it had a field.
+const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+
+pub(super) fn is_used(name: &str) -> bool {
+    let known = |name: &str| [CLAIMS, STORAGE].contains(&name);
+    known(name)
+        || name
+            .rsplit_once(OF_CLASS)
+            .is_some_and(|(_, name)| known(name))
+}
+
+pub(super) fn usage(claim: &Object) -> Amounts {
+    let class = class(claim);
+    let mut usage = Amounts::new();
+    let mut note = |name: &str, amount: Quantity| {
+        usage.insert(name.to_owned(), amount);
+        if !class.is_empty() {
+            usage.insert(format!("{class}{OF_CLASS}{name}"), amount);
+        }
+    };
+    note(CLAIMS, ONE);
+    if let Some(storage) = storage(claim) {
+        note(STORAGE, storage);
+    }
+    usage
+}
+
+fn class(claim: &Object) -> &str {
+    let annotations = tree::child(claim, "metadata").and_then(|of| tree::child(of, "annotations"));
+    let annotated = annotations.and_then(|of| of.get(CLASS_ANNOTATION)?.as_str());
+    let spec = tree::child(claim, "spec");
+    annotated.unwrap_or_else(|| spec.map_or("", |spec| tree::text(spec, "storageClassName")))
+}
+
+/// What was asked for, or what was already set aside for it if that is more; in whole bytes.
+fn storage(claim: &Object) -> Option<Quantity> {
+    let spec = tree::child(claim, "spec");
+    let asked = spec.and_then(|spec| tree::child(spec, "resources"));
+    let asked = *amounts(asked, "requests").get("storage")?;
+    let set_aside = amounts(tree::child(claim, "status"), "allocatedResources");
+    let set_aside = set_aside.get("storage").copied();
+    let storage = set_aside.map_or(asked, |set_aside| asked.max(set_aside));
+    Some(match storage.nanos() % 1_000_000_000 {
+        0 => storage,
+        _ => Quantity::new(storage.value(), storage.format()),
+    })
+}

@@ -1,0 +1,280 @@
+//! What pods use: themselves while they are not over, and what their containers ask for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Amounts, ONE, add, amounts};
+use crate::Object;
+use crate::defaults::tree;
+use crate::prepare;
+use crate::time::{self, Precision};
+
+/// What a quota calls them that is not counted by number: the first three also as
+/// `requests.` and `limits.`.
+const COMPUTE: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+
+/// What every container must say if a quota limits it.
+const REQUIRED: [&str; 6] = [
+    "cpu",
+    "memory",
+    "requests.cpu",
+    "requests.memory",
+    "limits.cpu",
+    "limits.memory",
+];
+
+const HUGE_PAGES: &str = "hugepages-";
+const DEVICE_CLASS: &str = "deviceclass.resource.kubernetes.io/";
+
+pub(super) fn is_used(name: &str) -> bool {
+    let asked = name.strip_prefix("requests.");
+    let plain = asked.or_else(|| name.strip_prefix("limits."));
+    name == "pods"
+        || COMPUTE.contains(&plain.unwrap_or(name))
+        || asked.unwrap_or(name).starts_with(HUGE_PAGES)
+        || asked.is_some_and(is_extended)
+}
+
+/// What is nobody's but who made it up: `example.com/gpu`.
+fn is_extended(name: &str) -> bool {
+    let native = !name.contains('/') || name.contains("kubernetes.io/");
+    name.starts_with(DEVICE_CLASS) || !native
+}
+
+pub(super) fn usage(pod: &Object, now: i64) -> Amounts {
+    if is_over(pod, now) {
+        return Amounts::new();
+    }
+    compute(&charged_requests(pod), &charged_limits(pod))
+}
+
+/// What the containers ask for, as quotas call it.
+fn compute(requests: &Amounts, limits: &Amounts) -> Amounts {
+    let mut usage = Amounts::from([("pods".to_owned(), ONE)]);
+    for name in COMPUTE {
+        if let Some(asked) = requests.get(name) {
+            usage.insert(name.to_owned(), *asked);
+            usage.insert(format!("requests.{name}"), *asked);
+        }
+        if let Some(limit) = limits.get(name) {
+            usage.insert(format!("limits.{name}"), *limit);
+        }
+    }
+    for (name, asked) in requests {
+        let huge = name.starts_with(HUGE_PAGES);
+        if huge {
+            usage.insert(name.clone(), *asked);
+        }
+        if huge || (is_extended(name) && !name.starts_with("requests.")) {
+            usage.insert(format!("requests.{name}"), *asked);
+        }
+    }
+    usage
+}
+
+/// What containers must say and do not, of what is limited.
+pub(super) fn missing(hard: &Amounts, pod: &Object) -> Option<String> {
+    let spec = spec(pod)?;
+    if has_own_resources(spec) {
+        return None;
+    }
+    let required: Vec<&str> = REQUIRED
+        .into_iter()
+        .filter(|name| hard.contains_key(*name))
+        .collect();
+    let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for container in containers(spec) {
+        let resources = tree::child(container, "resources");
+        let said = compute(
+            &amounts(resources, "requests"),
+            &amounts(resources, "limits"),
+        );
+        for name in required.iter().filter(|name| !said.contains_key(**name)) {
+            let name_of = tree::text(container, "name");
+            missing.entry(name).or_default().insert(name_of);
+        }
+    }
+    let each = missing.into_iter().map(|(name, containers)| {
+        let containers = containers.into_iter().collect::<Vec<_>>().join(",");
+        format!("{name} for: {containers}")
+    });
+    let each: Vec<String> = each.collect();
+    (!each.is_empty()).then(|| format!("must specify {}", each.join("; ")))
+}
+
+/// What a pod asks for, by its spec.
+pub fn requests(pod: &Object) -> Amounts {
+    total(pod, "requests", false)
+}
+
+/// What a pod is limited to, by its spec.
+pub fn limits(pod: &Object) -> Amounts {
+    total(pod, "limits", false)
+}
+
+/// What it asks for, with what its containers have by now if that is more, and what it costs
+/// to run it at all.
+fn charged_requests(pod: &Object) -> Amounts {
+    let mut total = total(pod, "requests", true);
+    add(&mut total, &amounts(spec(pod), "overhead"));
+    total
+}
+
+/// The same of its limits, where there are any.
+fn charged_limits(pod: &Object) -> Amounts {
+    let mut total = total(pod, "limits", true);
+    for (name, more) in amounts(spec(pod), "overhead") {
+        if let Some(limit) = total.get_mut(&name).filter(|limit| !limit.is_zero()) {
+            *limit = limit.plus(more);
+        }
+    }
+    total
+}
+
+/// The sum over the containers. Those that run before the others need no more than the
+/// largest of them, beside those that stay; what the pod says as a whole is what counts.
+fn total(pod: &Object, list: &str, by_status: bool) -> Amounts {
+    let Some(spec) = spec(pod) else {
+        return Amounts::new();
+    };
+    let of = |container: &Object, stays: bool| match by_status && stays {
+        true => effective(pod, container, list),
+        false => amounts(tree::child(container, "resources"), list),
+    };
+    let mut total = Amounts::new();
+    for container in tree::items(spec, "containers") {
+        add(&mut total, &of(container, true));
+    }
+    let (mut staying, mut first) = (Amounts::new(), Amounts::new());
+    for container in tree::items(spec, "initContainers") {
+        let stays = tree::text(container, "restartPolicy") == "Always";
+        let mut own = of(container, stays);
+        if stays {
+            add(&mut total, &own);
+            add(&mut staying, &own);
+            own = staying.clone();
+        } else {
+            add(&mut own, &staying);
+        }
+        raise(&mut first, &own);
+    }
+    raise(&mut total, &first);
+    let whole = amounts(tree::child(spec, "resources"), list);
+    let whole = whole.into_iter();
+    total.extend(whole.filter(|(name, _)| is_of_pods(name)));
+    total
+}
+
+/// What a container asks for and has by now: while it is being resized, the larger.
+fn effective(pod: &Object, container: &Object, list: &str) -> Amounts {
+    let spec = amounts(tree::child(container, "resources"), list);
+    let Some(status) = tree::child(pod, "status") else {
+        return spec;
+    };
+    let name = tree::text(container, "name");
+    let statuses = tree::items(status, "containerStatuses");
+    let mut statuses = statuses.chain(tree::items(status, "initContainerStatuses"));
+    let own = statuses.find(|own| tree::text(own, "name") == name);
+    let Some((own, resources)) = own.and_then(|own| Some((own, tree::child(own, "resources")?)))
+    else {
+        return spec;
+    };
+    let mut effective = amounts(Some(resources), list);
+    if list == "requests" {
+        raise(&mut effective, &amounts(Some(own), "allocatedResources"));
+    }
+    if !is_infeasible(status) {
+        raise(&mut effective, &spec);
+    }
+    effective
+}
+
+/// Whether it was said that what is asked for cannot be had.
+fn is_infeasible(status: &Object) -> bool {
+    let mut conditions = tree::items(status, "conditions");
+    let pending = conditions.find(|of| tree::text(of, "type") == "PodResizePending");
+    pending.is_some_and(|pending| tree::text(pending, "reason") == "Infeasible")
+}
+
+/// The larger of both, of each.
+fn raise(total: &mut Amounts, other: &Amounts) {
+    for (name, amount) in other {
+        let most = total.entry(name.clone()).or_insert(*amount);
+        if *amount > *most {
+            *most = *amount;
+        }
+    }
+}
+
+/// What a pod may say as a whole.
+fn is_of_pods(name: &str) -> bool {
+    ["cpu", "memory"].contains(&name) || name.starts_with(HUGE_PAGES)
+}
+
+fn has_own_resources(spec: &Object) -> bool {
+    let own = tree::child(spec, "resources");
+    ["requests", "limits"]
+        .into_iter()
+        .any(|list| amounts(own, list).keys().any(|name| is_of_pods(name)))
+}
+
+fn containers(spec: &Object) -> impl Iterator<Item = &Object> {
+    tree::items(spec, "containers").chain(tree::items(spec, "initContainers"))
+}
+
+pub(super) fn spec(pod: &Object) -> Option<&Object> {
+    tree::child(pod, "spec")
+}
+
+/// Whether it has run, or should be gone by now: nobody is charged for a pod whose node
+/// does not let go of it.
+fn is_over(pod: &Object, now: i64) -> bool {
+    let phase = tree::child(pod, "status").map_or("", |status| tree::text(status, "phase"));
+    if ["Succeeded", "Failed"].contains(&phase) {
+        return true;
+    }
+    let Some(metadata) = tree::child(pod, "metadata") else {
+        return false;
+    };
+    let deleted = time::parse(
+        tree::text(metadata, "deletionTimestamp"),
+        Precision::Seconds,
+    );
+    let grace = metadata.get("deletionGracePeriodSeconds");
+    match (deleted, grace.and_then(crate::Value::as_i64)) {
+        (Ok(deleted), Some(grace)) => now > deleted.seconds.saturating_add(grace),
+        _ => false,
+    }
+}
+
+pub(super) fn has_deadline(pod: &Object) -> bool {
+    let deadline = spec(pod).and_then(|spec| spec.get("activeDeadlineSeconds")?.as_i64());
+    deadline.is_some_and(|seconds| seconds >= 0)
+}
+
+pub(super) fn is_best_effort(pod: &Object) -> bool {
+    let said = tree::child(pod, "status").map_or("", |status| tree::text(status, "qosClass"));
+    match (said, spec(pod)) {
+        ("", Some(spec)) => prepare::pod::quality(spec) == "BestEffort",
+        (said, _) => said == "BestEffort",
+    }
+}
+
+/// Whether it says next to which pods of other namespaces it wants to be, or not to be.
+pub(super) fn looks_elsewhere(pod: &Object) -> bool {
+    let affinity = spec(pod).and_then(|spec| tree::child(spec, "affinity"));
+    let Some(affinity) = affinity else {
+        return false;
+    };
+    let elsewhere =
+        |term: &Object| !tree::empty(term, "namespaces") || tree::given(term, "namespaceSelector");
+    ["podAffinity", "podAntiAffinity"].into_iter().any(|side| {
+        let Some(side) = tree::child(affinity, side) else {
+            return false;
+        };
+        let required = "requiredDuringSchedulingIgnoredDuringExecution";
+        let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+        let mut weighted =
+            tree::items(side, preferred).filter_map(|of| tree::child(of, "podAffinityTerm"));
+        tree::items(side, required).any(elsewhere) || weighted.any(elsewhere)
+    })
+}

@@ -1,0 +1,45 @@
+//! What an endpoint leaves as it was, whatever is sent to it: nobody owns it through it.
+
+use insula_kinds::Kind;
+
+use crate::{Element, Set};
+
+/// The fields that a write to the subresource leaves as they were, or a write to the
+/// object itself if there is no name.
+pub fn reset(kind: &Kind, subresource: &str) -> Set {
+    let endpoint = match subresource {
+        "" => "main",
+        name => name,
+    };
+    let mut set = Set::default();
+    for path in kind.reset_fields.get(endpoint).into_iter().flatten() {
+        let names = path.split('.');
+        let path: Vec<_> = names.map(|name| Element::Field(name.into())).collect();
+        set.insert(&path);
+    }
+    set
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insula_kinds::kinds;
+
+    #[test]
+    fn what_an_endpoint_leaves_is_what_its_kind_says() {
+        for (kind, subresource, fields) in [
+            ("Deployment", "", r#"{"f:status":{}}"#),
+            (
+                "Deployment",
+                "status",
+                r#"{"f:metadata":{"f:labels":{}},"f:spec":{}}"#,
+            ),
+            ("Deployment", "scale", "{}"),
+            ("ControllerRevision", "", "{}"),
+        ] {
+            let id = kinds().of_kind("apps", "v1", kind).unwrap();
+            let set = reset(kinds().get(id), subresource);
+            assert_eq!(set.text(), fields, "{kind} {subresource}");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"net/http"
+	"sync/atomic"
+)
+
+// counter counts what shows how clients work.
+type counter struct {
+	// Lists that are asked for as watches.
+	streamed atomic.Int64
+	// Lists that are asked for as lists, and objects.
+	plain atomic.Int64
+	// Bodies that came in protobuf.
+	sealed atomic.Int64
+}
+
+// through counts what goes through a transport.
+func (c *counter) through(next http.RoundTripper) http.RoundTripper {
+	return counting{c, next}
+}
+
+type counting struct {
+	counter *counter
+	next    http.RoundTripper
+}
+
+func (c counting) RoundTrip(request *http.Request) (*http.Response, error) {
+	switch {
+	case request.URL.Query().Get("sendInitialEvents") == "true":
+		c.counter.streamed.Add(1)
+	case request.Method == http.MethodGet && request.URL.Query().Get("watch") == "":
+		c.counter.plain.Add(1)
+	}
+	response, err := c.next.RoundTrip(request)
+	if err == nil && sealed(response.Header.Get("Content-Type")) {
+		c.counter.sealed.Add(1)
+	}
+	return response, err
+}
+
+func sealed(contentType string) bool {
+	const protobuf = "application/vnd.kubernetes.protobuf"
+	return len(contentType) >= len(protobuf) && contentType[:len(protobuf)] == protobuf
+}
