@@ -9,7 +9,7 @@ use insula_e2e::command::{Running, Said, words};
 use insula_e2e::kubectl::Kubectl;
 use insula_e2e::scene::Scene;
 use insula_testkit::peer;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cast::{folder, kubeconfig};
 use crate::chart::{is_gone, shows};
@@ -28,7 +28,7 @@ struct Helm<'a> {
 }
 
 impl Helm<'_> {
-    /// Runs a command to its end, while the Jobs of hooks are completed.
+    /// Runs a command to its end, while what it waits for comes about.
     #[track_caller]
     fn run(&self, line: &str) -> Said {
         let mut command = Command::new(self.program);
@@ -41,18 +41,51 @@ impl Helm<'_> {
         let ended = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let complete = format!(
-                    "patch job harbour-migrate --subresource=status --type=merge -p '{COMPLETE}'"
-                );
-                // There may be none, or one from before: then nothing comes of it.
                 while !ended.load(Ordering::Acquire) {
-                    self.tenant.run(&complete);
+                    self.come_about();
                 }
             });
             let said = Running::start(name, &mut command, "").finish();
             ended.store(true, Ordering::Release);
             said
         })
+    }
+
+    /// Says that everything runs, as other controllers would. What is not there, or has
+    /// another generation by then, is told so the next time.
+    fn come_about(&self) {
+        let tell = |what: &str, status: &str| {
+            let patch = format!("patch {what} --subresource=status --type=merge -p '{status}'");
+            drop(self.tenant.run(&patch));
+        };
+        tell("job harbour-migrate", COMPLETE);
+        tell("pvc harbour", r#"{"status":{"phase":"Bound"}}"#);
+        for (what, condition) in [
+            ("deployment harbour", true),
+            ("statefulset harbour-store", false),
+        ] {
+            let read = format!(
+                "get {what} --ignore-not-found -o jsonpath='{{.metadata.generation}} {{.spec.replicas}}'"
+            );
+            let said = self.tenant.run(&read).out;
+            let mut numbers = said.split(' ').filter_map(|text| text.parse::<u64>().ok());
+            let (Some(generation), Some(replicas)) = (numbers.next(), numbers.next()) else {
+                continue;
+            };
+            let mut status = json!({
+                "observedGeneration": generation,
+                "replicas": replicas,
+                "updatedReplicas": replicas,
+                "readyReplicas": replicas,
+                "availableReplicas": replicas,
+            });
+            if condition {
+                status["conditions"] = json!([{"type": "Available", "status": "True"}]);
+            } else {
+                status["currentReplicas"] = json!(replicas);
+            }
+            tell(what, &json!({ "status": status }).to_string());
+        }
     }
 
     #[track_caller]
@@ -101,16 +134,28 @@ fn life(helm: &Helm<'_>, server_side: bool) {
     shows(tenant, 1);
     helm.run(&format!("rollback harbour 1 {how}")).succeeds();
     shows(tenant, 0);
+    // It watches until everything has come about.
+    helm.run(&format!(
+        "upgrade harbour chart --reuse-values --set replicas=4 --wait {how}"
+    ))
+    .succeeds();
+    tenant.prints(
+        "get deployment harbour -o jsonpath='{.status.readyReplicas}'",
+        "4",
+    );
     let releases = helm.json("list");
-    assert_eq!(releases[0]["revision"], "3", "{releases}");
+    assert_eq!(releases[0]["revision"], "4", "{releases}");
     assert_eq!(releases[0]["status"], "deployed", "{releases}");
     let history = helm.json("history harbour");
     let states = history.as_array().into_iter().flatten();
     let states: Vec<_> = states.map(|it| it["status"].clone()).collect();
-    assert_eq!(states, ["superseded", "superseded", "deployed"]);
+    assert_eq!(
+        states,
+        ["superseded", "superseded", "superseded", "deployed"]
+    );
     let kept = "get secrets -l owner=helm -o jsonpath='{.items[*].metadata.name}'";
     let name = |revision: u32| format!("sh.helm.release.v1.harbour.v{revision}");
-    tenant.prints(kept, &[1, 2, 3].map(name).join(" "));
+    tenant.prints(kept, &[1, 2, 3, 4].map(name).join(" "));
     helm.run("uninstall harbour --timeout 60s").succeeds();
     is_gone(tenant);
 }
