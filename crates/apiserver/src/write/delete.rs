@@ -180,6 +180,9 @@ pub async fn remove_together(registry: &Registry, doomed: &[Doomed]) -> Result<O
         }
         .check(key, Expect::At(object.revision));
     }
+    if transaction.changes().is_empty() {
+        return Ok(Some(registry.cache().applied()));
+    }
     Ok(match registry.commit(transaction).await? {
         Outcome::Committed(revision) | Outcome::Unchanged(revision) => Some(revision),
         Outcome::Conflict(_) => None,

@@ -105,9 +105,7 @@ impl<'a> Plan<'a> {
                 };
                 return self.doom(node, doomed, follows);
             }
-            Verdict::Park if !follows => {
-                return self.registry.cache().kinship().park(self.space, node);
-            }
+            Verdict::Park if !follows => return self.park(node),
             Verdict::Leave | Verdict::Misplaced(_) | Verdict::Park => return,
             Verdict::Strip(seen, owners) => Edit::Strip(seen, owners),
             Verdict::Unblock(seen, owners) => Edit::Unblock(seen, owners),
@@ -118,6 +116,15 @@ impl<'a> Plan<'a> {
         if !follows {
             self.planned.insert(node.clone());
             self.act.edit(node, edit);
+        }
+    }
+
+    /// It is looked at when the space serves other kinds, unless it does already.
+    fn park(&mut self, node: Node) {
+        let kinship = self.registry.cache().kinship();
+        kinship.park(self.space, node.clone());
+        if !matches!(self.judge.judge(&node), Verdict::Park) {
+            kinship.look_again(self.space, node);
         }
     }
 

@@ -5,6 +5,7 @@ mod foreground;
 mod graphs;
 mod many;
 mod places;
+mod races;
 mod restart;
 
 use insula_testkit::server::{Client, TestServer};
