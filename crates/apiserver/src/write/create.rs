@@ -118,6 +118,10 @@ impl Draft<'_> {
             return Err(Refusal::plain_error(why));
         }
         rules::default(kind, &mut self.object)?;
+        // Nobody owns what only a deletion sets.
+        for member in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+            metadata::of(&mut self.object).remove(member);
+        }
         if let Owner::Caller = self.owner {
             let ownership = Ownership::new(registry, self.by, kind, None);
             ownership.note_new(&mut self.object).await?;
