@@ -29,7 +29,8 @@ stores:
 	done
 
 ## bench: measure, beside what Insula replaces; takes about ten minutes, on a quiet machine
-bench: peers
+bench:
+	@tools/peers/install >/dev/null
 	$(CARGO) build --release -p insula-bench -p insula-cli
 	./target/release/insula-bench store --date "$$(date +%F)" > bench/RESULTS.md.new
 	echo >> bench/RESULTS.md.new

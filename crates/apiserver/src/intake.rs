@@ -279,42 +279,57 @@ fn check_identity(
     kind: Option<&str>,
     expected: Expected<'_>,
 ) -> Result<()> {
-    let api_version = api_version.filter(|text| !text.is_empty());
-    let kind = kind
-        .filter(|text| !text.is_empty())
-        .unwrap_or(expected.kind);
-    let given = api_version.unwrap_or(expected.api_version);
-    if given == expected.api_version && kind == expected.kind {
-        return Ok(());
+    let kind = kind.filter(|text| !text.is_empty());
+    let kind = kind.unwrap_or(expected.kind);
+    let given = api_version.filter(|text| !text.is_empty());
+    let given = given.unwrap_or(expected.api_version);
+    let message = match misfit(given, kind, expected) {
+        None if given == expected.api_version => return Ok(()),
+        None => format!(
+            "the API version in the data ({given}) does not match the expected API version ({})",
+            expected.api_version
+        ),
+        Some(why) => format!(
+            "{kind} in version \"{}\" cannot be handled as a {}: {why}",
+            version_of(given),
+            expected.kind
+        ),
+    };
+    Err(Refusal::bad_request(message))
+}
+
+/// Whether what a patch made of an object is still of its kind.
+pub fn check_kept(object: &Object, expected: Expected<'_>) -> Result<(), String> {
+    let text = |member: &str| object.get(member).and_then(Value::as_str).unwrap_or("");
+    match (text("apiVersion"), text("kind")) {
+        ("", _) | (_, "") => Ok(()),
+        (given, kind) => misfit(given, kind, expected).map_or(Ok(()), Err),
     }
+}
+
+/// Why an object that says it is this cannot become what is expected.
+fn misfit(given: &str, kind: &str, expected: Expected<'_>) -> Option<String> {
     let (group, version) = given.split_once('/').unwrap_or(("", given));
     let known = kinds().of_kind(group, version, kind).is_some();
-    if kind == expected.kind && (known || is_former(group, version)) {
-        let wanted = expected.api_version;
-        return Err(Refusal::bad_request(format!(
-            "the API version in the data ({given}) does not match the expected API version \
-             ({wanted})"
-        )));
+    if kind == expected.kind
+        && (given == expected.api_version || known || is_former(group, version))
+    {
+        return None;
     }
-    let as_a = format!(
-        "{kind} in version \"{version}\" cannot be handled as a {}",
-        expected.kind
-    );
     if known {
-        let package = if expected.group.is_empty() {
-            "core"
-        } else {
-            first_label(expected.group)
+        let package = match expected.group {
+            "" => "core",
+            group => first_label(group),
         };
-        return Err(Refusal::bad_request(format!(
-            "{as_a}: converting ({version}.{kind}) to ({package}.{}): unknown conversion",
-            expected.kind
-        )));
+        let wanted = expected.kind;
+        return Some(format!(
+            "converting ({version}.{kind}) to ({package}.{wanted}): unknown conversion"
+        ));
     }
-    Err(Refusal::bad_request(format!(
-        "{as_a}: no kind \"{kind}\" is registered for version \"{given}\" in scheme \
+    Some(format!(
+        "no kind \"{kind}\" is registered for version \"{given}\" in scheme \
          \"pkg/api/legacyscheme/scheme.go:30\""
-    )))
+    ))
 }
 
 /// Versions that Kubernetes no longer serves, and still knows.

@@ -160,6 +160,17 @@ impl Refusal {
         Self::conflict(kind, name, why)
     }
 
+    /// The object has another UID than the caller means.
+    pub fn other_uid(kind: &Kind, name: &str, key: &[u8], asked: &str, is: &str) -> Self {
+        let key = String::from_utf8_lossy(key);
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, \
+             AdditionalErrorMsg: Precondition failed: UID in precondition: {asked}, UID in object \
+             meta: {is}"
+        );
+        Self::conflict(kind, name, &why)
+    }
+
     /// The object is not in a state in which this can be done.
     pub fn conflict(kind: &Kind, name: &str, why: &str) -> Self {
         let resource = kind.qualified_resource();

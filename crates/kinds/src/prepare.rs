@@ -77,6 +77,13 @@ pub fn create(kind: &Kind, object: &mut Object, with: &mut Creation<'_>) {
     }
 }
 
+/// Moves what is written in one member and kept in another.
+pub fn fold(kind: &Kind, object: &mut Object) {
+    if kind.group.is_empty() && kind.kind == "Secret" {
+        cluster::fold_secret(object);
+    }
+}
+
 /// Makes of what a client sent what is stored in the place of `old`.
 ///
 /// `subresource` is the one that was written to, or none for the object itself.

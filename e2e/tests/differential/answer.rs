@@ -125,6 +125,16 @@ fn member(name: &str, value: &mut Value) {
                 ]
             });
         }
+        // Go goes through managers in no order.
+        ("causes", Value::Array(causes)) => {
+            causes.iter_mut().for_each(normalise);
+            if causes
+                .iter()
+                .all(|cause| cause["reason"] == "FieldManagerConflict")
+            {
+                causes.sort_by_key(ToString::to_string);
+            }
+        }
         _ => normalise(value),
     }
 }

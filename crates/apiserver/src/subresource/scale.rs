@@ -144,13 +144,18 @@ async fn change(
             warnings,
         } = make(&scale)?;
         let mut object = current.clone();
-        for member in ["uid", "resourceVersion"] {
-            if let (Some(asked), Some(is)) = (text(&wanted, member), text(&scale, member))
-                && asked != is
-                && asked != "0"
-            {
-                return Err(Refusal::modified(kind, &address.name));
-            }
+        if let (Some(asked), Some(is)) = (text(&wanted, "uid"), text(&scale, "uid"))
+            && asked != is
+        {
+            let key = app.registry.key(&address);
+            return Err(Refusal::other_uid(kind, &address.name, &key, asked, is));
+        }
+        let version = "resourceVersion";
+        if let (Some(asked), Some(is)) = (text(&wanted, version), text(&scale, version))
+            && asked != is
+            && asked != "0"
+        {
+            return Err(Refusal::modified(kind, &address.name));
         }
         put_scale(kind, &mut object, &wanted, &address.name)?;
         owners.put(&wanted, &mut object);

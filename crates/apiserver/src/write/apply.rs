@@ -8,7 +8,7 @@ use super::create::Draft;
 use super::modify::Owner;
 use super::ownership::Ownership;
 use super::patch::{check_name, check_resource_version};
-use super::update::may_create;
+use super::update::{may_create, unnamed};
 use super::{Done, Modified, Modify, metadata, modify};
 use crate::authorize::Granted;
 use crate::intake;
@@ -87,14 +87,17 @@ impl Config {
         let unreadable = |why: &dyn ToString| {
             Refusal::bad_request(format!("error decoding YAML: {}", why.to_string()))
         };
-        let (value, twice) = decode::any_yaml(body).map_err(|error| unreadable(&error))?;
+        let read = decode::any_yaml(body);
+        let (value, twice) =
+            read.map_err(|error| unreadable(&format!("error converting YAML to JSON: {error}")))?;
         let object = match value {
             Value::Object(object) => object,
             Value::Null => Object::new(),
             other => {
                 let what = patch::json_type(&other);
                 return Err(unreadable(&format!(
-                    "json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"
+                    "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {what} \
+                     into Go value of type map[string]interface {{}}"
                 )));
             }
         };
@@ -165,7 +168,7 @@ impl Config {
             warnings,
         } = self.read_applied(kind, applied)?;
         if metadata::text(&object, "name").is_none() {
-            metadata::of(&mut object).insert("name".to_owned(), address.name.as_str().into());
+            return Err(unnamed(&address.name));
         }
         check_name(&object, address)?;
         metadata::of(&mut object).remove("resourceVersion");

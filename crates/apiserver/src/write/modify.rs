@@ -357,13 +357,7 @@ fn check_preconditions(
         let is = metadata::text(old, "uid").unwrap_or("");
         if uid != is && request.whole {
             let key = registry.key(request.address);
-            let key = String::from_utf8_lossy(&key);
-            let why = format!(
-                "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, \
-                 AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in \
-                 object meta: {is}"
-            );
-            return Err(Refusal::conflict(kind, name, &why));
+            return Err(Refusal::other_uid(kind, name, &key, uid, is));
         }
     }
     match metadata::text(new, "resourceVersion").unwrap_or("0") {

@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use insula_kinds::{Kind, Object, Value, convert, encode, kinds, time};
+use insula_kinds::{Kind, Object, Value, convert, encode, kinds, prepare, time};
 use insula_ownership::managers::{self, ApplyError, Subject, Version, Writer};
 use insula_ownership::{Element, Set};
 
@@ -79,7 +79,12 @@ impl<'a> Ownership<'a> {
     /// Notes in the changed object who owns what of it now.
     pub async fn note(&self, live: &Object, new: &mut Object) -> Result<()> {
         if !self.kind.is_custom() {
+            prepare::fold(self.kind, new);
+            // An empty list is a wish too: that nobody owns anything any more.
+            let reset = metadata::of(new).get("managedFields").cloned();
+            let reset = reset.filter(|list| list.as_array().is_some_and(Vec::is_empty));
             encode::complete(self.kind.type_id(), new);
+            metadata::of(new).extend(reset.map(|list| ("managedFields".to_owned(), list)));
         }
         let sent = match self.kind.custom().is_some_and(Custom::converts_by_webhook) {
             true => metadata::of(new).get("managedFields").cloned(),

@@ -55,6 +55,9 @@ pub async fn patch(
     let options = read_options(query)?;
     let path = granted.path();
     let kind = &path.kind;
+    if kind.is_custom() && format == PatchFormat::Strategic {
+        return Err(Refusal::unsupported_custom_patch());
+    }
     let address = granted.address()?;
     let request = Modify {
         kind,
@@ -94,11 +97,15 @@ fn patched_kind(
     validation: FieldValidation,
 ) -> Result<Modified> {
     let Some(custom) = kind.custom() else {
-        return patched(kind.type_id(), current, format, body, validation);
+        let of = kind.type_id();
+        let (tree, problems) = apply(of, current, format, body)?;
+        let read = |tree| {
+            intake::check_kept(&tree, Expected::from(&**kind))?;
+            let decoded = decode::value(of, Value::Object(tree));
+            Ok((Ok(()), decoded.map_err(|error| error.to_string())?))
+        };
+        return finish(tree, problems, validation, read);
     };
-    if format == PatchFormat::Strategic {
-        return Err(Refusal::unsupported_custom_patch());
-    }
     let (tree, problems) = apply(kind.type_id(), current, format, body)?;
     let read = |tree| {
         let mut decoded =

@@ -84,13 +84,7 @@ async fn create_instead(
     let path = granted.path();
     if let Some(uid) = metadata::text(&written.object, "uid") {
         let key = registry.key(address);
-        let key = String::from_utf8_lossy(&key);
-        let why = format!(
-            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, \
-             AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object \
-             meta: "
-        );
-        return Err(Refusal::conflict(path.of(), &address.name, &why));
+        return Err(Refusal::other_uid(path.of(), &address.name, &key, uid, ""));
     }
     let mut object = written.object.clone();
     metadata::of(&mut object).remove("resourceVersion");
@@ -109,13 +103,18 @@ async fn create_instead(
     Ok(done)
 }
 
+/// The object has no name.
+pub(super) fn unnamed(name: &str) -> Refusal {
+    Refusal::bad_request(format!(
+        "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+    ))
+}
+
 /// The object must be the one that the path names.
 fn check_names(object: &Object, address: &Address) -> Result<()> {
     let name = &address.name;
     match metadata::text(object, "name") {
-        None => Err(Refusal::bad_request(format!(
-            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-        ))),
+        None => Err(unnamed(name)),
         Some(given) if given != name => Err(Refusal::bad_request(format!(
             "the name of the object ({given}) does not match the name on the URL ({name})"
         ))),

@@ -4,9 +4,9 @@ use insula_kinds::{FieldError, Kind, Object, Value, protobuf, types};
 use serde_json::json;
 
 use crate::cache::Stored;
-use crate::intake::{self, Expected, Sent};
+use crate::intake::Sent;
 use crate::negotiate::Media;
-use crate::query::{self, FieldValidation, Query};
+use crate::query::{self, Query};
 use crate::status::{Refusal, Result};
 use crate::write::propagation::Policy;
 
@@ -136,26 +136,24 @@ fn from_body(sent: &Sent) -> Result<Object> {
     let of = types().find("apimachinery.pkg.apis.meta.v1.DeleteOptions");
     let of = of.ok_or_else(|| Refusal::internal("DeleteOptions is not in the table"))?;
     // Any group's version will do: clients send that of the object.
+    let unreadable = |error: &dyn ToString| Refusal::bad_request(error.to_string());
     let identity = match sent.media {
-        Media::Json => insula_kinds::decode::identity_json(&sent.body),
-        Media::Yaml => insula_kinds::decode::identity_yaml(&sent.body),
+        Media::Json => decode::identity_json(&sent.body),
+        Media::Yaml => decode::identity_yaml(&sent.body),
         Media::Protobuf => {
-            let unreadable = |error: protobuf::Error| Refusal::bad_request(error.to_string());
-            let envelope = protobuf::open(&sent.body).map_err(unreadable)?;
+            let envelope = protobuf::open(&sent.body).map_err(|error| unreadable(&error))?;
             check_kind(envelope.kind)?;
-            return protobuf::decode(of, envelope.raw).map_err(unreadable);
+            let options = protobuf::decode(of, envelope.raw);
+            return options.map_err(|error| unreadable(&error));
         }
     };
-    let identity = identity.unwrap_or_default();
+    let identity = identity.map_err(|error| unreadable(&error))?;
     check_kind(identity.kind.as_deref().unwrap_or(""))?;
-    let version = identity.api_version.unwrap_or_else(|| "v1".to_owned());
-    let expected = Expected {
-        group: "",
-        api_version: &version,
-        kind: "DeleteOptions",
-        of,
+    let decoded = match sent.media {
+        Media::Yaml => decode::yaml(of, &sent.body),
+        _ => decode::json(of, &sent.body),
     };
-    Ok(intake::read(sent, expected, FieldValidation::Ignore)?.object)
+    Ok(decoded.map_err(|error| unreadable(&error))?.object)
 }
 
 fn check_kind(kind: &str) -> Result<()> {
