@@ -87,7 +87,7 @@ fn parsed(read: &mut BytesMut) -> Option<(u8, Vec<u8>)> {
 #[tokio::test]
 async fn every_event_is_a_frame() -> anyhow::Result<()> {
     let (server, client) = start().await?;
-    let path = format!("{MAPS}?watch=1");
+    let path = format!("{MAPS}?watch=1&fieldSelector=metadata.name!=kube-root-ca.crt");
     let (mut socket, head) = Socket::open(&server, &path, "").await?;
     assert!(
         head.starts_with("HTTP/1.1 101 Switching Protocols\r\n"),
@@ -123,7 +123,8 @@ async fn every_event_is_a_frame() -> anyhow::Result<()> {
 #[tokio::test]
 async fn frames_of_protobuf_are_messages_without_their_length() -> anyhow::Result<()> {
     let (server, _) = start().await?;
-    let path = format!("{MAPS}?watch=1&timeoutSeconds=1");
+    let path =
+        format!("{MAPS}?watch=1&timeoutSeconds=1&fieldSelector=metadata.name!=kube-root-ca.crt");
     let accept = format!("Accept: {PROTOBUF}\r\n");
     let (mut socket, _) = Socket::open(&server, &path, &accept).await?;
     let (frame, message) = socket.frame().await?;
@@ -144,7 +145,7 @@ async fn frames_of_protobuf_are_messages_without_their_length() -> anyhow::Resul
 #[tokio::test]
 async fn what_is_no_watch_of_ones_own_is_answered_as_ever() -> anyhow::Result<()> {
     let (server, _) = start().await?;
-    let watch = format!("{MAPS}?watch=1");
+    let watch = format!("{MAPS}?watch=1&fieldSelector=metadata.name!=kube-root-ca.crt");
     let stranger = "Origin: https://evil.example\r\n";
     let own = "Origin: https://server:1\r\n";
     for (path, more, status) in [
@@ -170,7 +171,12 @@ async fn what_is_no_watch_of_ones_own_is_answered_as_ever() -> anyhow::Result<()
 #[tokio::test]
 async fn frames_end_when_the_server_stops() -> anyhow::Result<()> {
     let (mut server, _) = start().await?;
-    let (mut socket, _) = Socket::open(&server, &format!("{MAPS}?watch=1"), "").await?;
+    let (mut socket, _) = Socket::open(
+        &server,
+        &format!("{MAPS}?watch=1&fieldSelector=metadata.name!=kube-root-ca.crt"),
+        "",
+    )
+    .await?;
     socket.event().await?;
     tokio::time::timeout(Duration::from_secs(20), server.stop()).await?;
     assert_eq!(socket.frame().await?, (0x88, Vec::new()));
