@@ -27,8 +27,17 @@ struct Helm<'a> {
     tenant: &'a Kubectl,
 }
 
+/// Says that something has ended, however it does.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 impl Helm<'_> {
-    /// Runs a command to its end, while what it waits for comes about.
+    /// Runs a command to its end.
     #[track_caller]
     fn run(&self, line: &str) -> Said {
         let mut command = Command::new(self.program);
@@ -38,28 +47,40 @@ impl Helm<'_> {
             .env("KUBECONFIG", &self.kubeconfig)
             .env("HOME", self.tenant.folder());
         let name = format!("{}$ helm {line}", self.tenant.name());
+        Running::start(name, &mut command, "").finish()
+    }
+
+    /// Runs a command to its end, while this goes on.
+    #[track_caller]
+    fn run_while(&self, line: &str, goes_on: impl Fn(&Self) + Sync) -> Said {
         let ended = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !ended.load(Ordering::Acquire) {
-                    self.come_about();
+                    goes_on(self);
                 }
             });
-            let said = Running::start(name, &mut command, "").finish();
-            ended.store(true, Ordering::Release);
-            said
+            // Also if it takes too long, which is a panic.
+            let _ended = Ended(&ended);
+            self.run(line)
         })
     }
 
-    /// Says that everything runs, as other controllers would. What is not there, or has
-    /// another generation by then, is told so the next time.
+    /// Says that the Job of a hook is complete, if there is one.
+    fn complete(&self) {
+        self.tell("job harbour-migrate", COMPLETE);
+    }
+
+    fn tell(&self, what: &str, status: &str) {
+        let patch = format!("patch {what} --subresource=status --type=merge -p '{status}'");
+        // What is not there is told the next time.
+        drop(self.tenant.run(&patch));
+    }
+
+    /// Says that everything runs, as other controllers would.
     fn come_about(&self) {
-        let tell = |what: &str, status: &str| {
-            let patch = format!("patch {what} --subresource=status --type=merge -p '{status}'");
-            drop(self.tenant.run(&patch));
-        };
-        tell("job harbour-migrate", COMPLETE);
-        tell("pvc harbour", r#"{"status":{"phase":"Bound"}}"#);
+        self.complete();
+        self.tell("pvc harbour", r#"{"status":{"phase":"Bound"}}"#);
         for (what, condition) in [
             ("deployment harbour", true),
             ("statefulset harbour-store", false),
@@ -80,11 +101,14 @@ impl Helm<'_> {
                 "availableReplicas": replicas,
             });
             if condition {
-                status["conditions"] = json!([{"type": "Available", "status": "True"}]);
+                status["conditions"] = json!([
+                    {"type": "Available", "status": "True"},
+                    {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
+                ]);
             } else {
                 status["currentReplicas"] = json!(replicas);
             }
-            tell(what, &json!({ "status": status }).to_string());
+            self.tell(what, &json!({ "status": status }).to_string());
         }
     }
 
@@ -118,27 +142,24 @@ fn life(helm: &Helm<'_>, server_side: bool) {
     let tenant = helm.tenant;
     let how = format!("--server-side={server_side} --timeout 60s");
     let owner = tenant.name();
-    helm.run(&format!("install harbour chart --set owner={owner} {how}"))
-        .succeeds();
+    let install = format!("install harbour chart --set owner={owner} {how}");
+    helm.run_while(&install, Helm::complete).succeeds();
     shows(tenant, 0);
-    let again = helm.run(&format!("install harbour chart --set owner={owner} {how}"));
-    let why = again.fails();
+    let why = helm.run(&install).fails();
     assert!(
         why.contains("cannot reuse a name that is still in use"),
         "{why}"
     );
     let second =
         format!("owner={owner},image=harbour:2.0,replicas=3,greeting=welcome,metrics=false");
-    helm.run(&format!("upgrade harbour chart --set {second} {how}"))
-        .succeeds();
+    let upgrade = format!("upgrade harbour chart --set {second} {how}");
+    helm.run_while(&upgrade, Helm::complete).succeeds();
     shows(tenant, 1);
     helm.run(&format!("rollback harbour 1 {how}")).succeeds();
     shows(tenant, 0);
     // It watches until everything has come about.
-    helm.run(&format!(
-        "upgrade harbour chart --reuse-values --set replicas=4 --wait {how}"
-    ))
-    .succeeds();
+    let upgrade = format!("upgrade harbour chart --reuse-values --set replicas=4 --wait {how}");
+    helm.run_while(&upgrade, Helm::come_about).succeeds();
     tenant.prints(
         "get deployment harbour -o jsonpath='{.status.readyReplicas}'",
         "4",
