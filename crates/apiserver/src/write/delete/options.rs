@@ -1,6 +1,6 @@
 //! How an object is to be deleted.
 
-use insula_kinds::{FieldError, Kind, Object, Value, protobuf, types};
+use insula_kinds::{FieldError, Kind, Object, Value, decode, protobuf, types};
 use serde_json::json;
 
 use crate::cache::Stored;
