@@ -64,7 +64,10 @@ fn words_are_completed_with_what_the_space_has() {
             let lines = said.out.lines().filter(|line| !line.starts_with(':'));
             lines.map(str::to_owned).collect::<Vec<_>>()
         };
-        assert_eq!(completed("get configmaps ''"), ["common", &own]);
+        assert_eq!(
+            completed("get configmaps ''"),
+            ["common", "kube-root-ca.crt", &own]
+        );
         assert_eq!(completed("describe cm o"), [own]);
         assert_eq!(completed("get cm --namespace kube-p"), ["kube-public"]);
         let kinds = completed("get deploym");
