@@ -153,8 +153,8 @@ async fn a_pod_is_bound_once() -> anyhow::Result<()> {
     let path = format!("{POD}/binding");
     let mut nowhere = binding("p");
     nowhere["target"]["name"] = "".into();
-    let refused = client.post(&path, &nowhere).await?;
-    let found = (refused.status, refused.message());
+    let unbound = client.post(&path, &nowhere).await?;
+    let found = (unbound.status, unbound.message());
     assert_eq!(found, (500, "target.name: Required value".to_owned()));
     let dry = client
         .post(&format!("{path}?dryRun=All"), &binding("p"))
