@@ -9,7 +9,7 @@ use insula_e2e::scene::Scene;
 use insula_testkit::peer;
 
 /// All that it does, in its order: `tools/peers/client`.
-const ACTS: [&str; 31] = [
+const ACTS: [&str; 36] = [
     "typed: create, get, update, patch and delete",
     "typed: a deployment is defaulted, and its numbers arrive",
     "typed: status and scale are written apart",
@@ -28,6 +28,11 @@ const ACTS: [&str; 31] = [
     "scales: of built-in kinds and of the tenant's own",
     "metadata: get, list, patch, watch and delete",
     "metadata: of a kind of the tenant's own",
+    "apply: typed, with a conflict and by force",
+    "apply: what a manager no longer wants goes",
+    "apply: what was applied is read back",
+    "apply: status, apart from the rest",
+    "apply: dynamic, of a kind of the tenant's own",
     "discovery: aggregated and legacy say the same",
     "discovery: names are mapped to resources",
     "openapi: version 2 in protobuf",

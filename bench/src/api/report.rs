@@ -370,7 +370,7 @@ impl Results {
         });
         let title = format!(
             "Deleted until nothing is left: a namespace and a tenant with {} objects, and {} \
-             tenants with {} each",
+             tenants with {} each, the second time",
             grouped(sizes.deletion.objects),
             grouped(sizes.deletion.tenants),
             deletion::SMALL

@@ -1,10 +1,11 @@
 //! One connection: TLS, the bounds of HTTP, and an end in time.
 
 mod guests;
+mod websocket;
 
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -99,11 +100,19 @@ async fn serve(
         peer,
         guest: Arc::clone(guest),
     });
-    let service = service_fn(|request| {
+    let switched = Arc::new(Mutex::new(None));
+    let service = service_fn(|mut request| {
         let (app, from) = (Arc::clone(app), Arc::clone(&from));
+        let switched = Arc::clone(&switched);
         let visit = guest.begin();
         async move {
-            let response = request::serve(&app, &from, request).await;
+            let asked = websocket::Asked::of(&mut request);
+            let mut response = request::serve(&app, &from, request).await;
+            if let Some(asked) = asked {
+                let frames;
+                (response, frames) = asked.switch(response);
+                *switched.lock().unwrap_or_else(PoisonError::into_inner) = frames;
+            }
             Ok::<_, Infallible>(sent(response, visit))
         }
     });
@@ -118,7 +127,7 @@ async fn serve(
                 if let Err(error) = ended {
                     tracing::debug!(%error, "a connection ended");
                 }
-                return;
+                break;
             }
             () = guest.displaced() => return,
             _ = told.changed(), if !ends => {
@@ -142,6 +151,23 @@ async fn serve(
                 }
             }
         }
+    }
+    let frames = switched
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    send_frames(frames, guest).await;
+}
+
+/// Sends the frames that HTTP has made way for, if it has. They end with their watch, which
+/// ends with the server.
+async fn send_frames(frames: Option<websocket::Frames>, guest: &Arc<Guest>) {
+    let Some(frames) = frames else {
+        return;
+    };
+    tokio::select! {
+        () = frames.send() => {}
+        () = guest.displaced() => {}
     }
 }
 

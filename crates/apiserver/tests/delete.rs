@@ -139,7 +139,7 @@ async fn options_are_of_any_group_and_format() -> anyhow::Result<()> {
             r#"{"kind":"DeleteOptions","apiVersion":"apps/v1","gracePeriodSeconds":0}"#,
         ),
         ("application/yaml", "propagationPolicy: Background\n"),
-        ("application/json", r#"{"propagationPolicy":"Foreground"}"#),
+        ("application/json", r#"{"orphanDependents":false}"#),
         ("application/json", "{}"),
     ] {
         made(&client, MAPS, map("a")).await?;
@@ -383,5 +383,201 @@ async fn an_object_that_comes_back_has_another_uid() -> anyhow::Result<()> {
     assert_eq!(client.delete(MAP).await?.status, 200);
     let after = made(&client, MAPS, map("a")).await?;
     assert_ne!(before["metadata"]["uid"], after["metadata"]["uid"]);
+    Ok(())
+}
+
+/// Nobody collects on this server, so that what waits for it stays.
+#[tokio::test]
+async fn what_becomes_of_dependents_stands_in_the_finalizers() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let (foreground, orphan) = (json!(["foregroundDeletion"]), json!(["orphan"]));
+    let (nothing, held) = (json!([]), json!(["x.io/y"]));
+    let held_orphan = json!(["x.io/y", "orphan"]);
+    let policy = |policy: &str| json!({"propagationPolicy": policy});
+    let old = |orphan: bool| json!({"orphanDependents": orphan});
+    for (has, options, code, becomes) in [
+        (&nothing, json!({}), 200, None),
+        (&nothing, policy("Background"), 200, None),
+        (&nothing, old(false), 200, None),
+        (&nothing, policy("Foreground"), 200, Some(&foreground)),
+        (&nothing, policy("Orphan"), 200, Some(&orphan)),
+        (&nothing, old(true), 200, Some(&orphan)),
+        // What the object has holds unless something else is said.
+        (&foreground, json!({}), 200, Some(&foreground)),
+        (&orphan, json!({}), 200, Some(&orphan)),
+        (&orphan, policy("Foreground"), 200, Some(&foreground)),
+        (&orphan, policy("Background"), 200, None),
+        (&held, policy("Background"), 200, Some(&held)),
+        (&held, policy("Orphan"), 200, Some(&held_orphan)),
+        (&held, old(true), 200, Some(&held_orphan)),
+        // Who asks in the old way is told that it goes on.
+        (&held, old(false), 202, Some(&held)),
+    ] {
+        let sent = json!({"metadata": {"name": "a", "finalizers": has}});
+        made(&client, MAPS, sent).await?;
+        let mut dry = options.clone();
+        dry["dryRun"] = json!(["All"]);
+        let shown = delete(&client, MAP, &dry).await?;
+        let before = client.get(MAP).await?.json();
+        assert_eq!(before["metadata"]["deletionTimestamp"], Value::Null);
+        let answer = delete(&client, MAP, &options).await?;
+        for answer in [&shown, &answer] {
+            assert_eq!(answer.status, code, "{has} {options}: {}", answer.text());
+        }
+        let Some(becomes) = becomes else {
+            assert_eq!(answer.json()["kind"], "Status", "{has} {options}");
+            assert_eq!(client.get(MAP).await?.status, 404);
+            continue;
+        };
+        let marked = answer.json();
+        assert_eq!(marked["metadata"]["finalizers"], *becomes, "{options}");
+        assert_eq!(shown.json()["metadata"]["finalizers"], *becomes);
+        assert_ne!(marked["metadata"]["deletionTimestamp"], Value::Null);
+        assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 0);
+        // Again and without a word: nothing changes.
+        let again = client.delete(MAP).await?;
+        assert_eq!((again.status, again.json()), (200, marked));
+        let free = json!({"metadata": {"finalizers": null}});
+        client.patch(MAP, "merge", &free).await?;
+        assert_eq!(client.get(MAP).await?.status, 404);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn another_deletion_may_change_what_becomes_of_dependents() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let sent = json!({"metadata": {"name": "a", "finalizers": ["x.io/y"], "generation": 1}});
+    made(&client, MAPS, sent).await?;
+    let policy = |policy: &str| json!({"propagationPolicy": policy});
+    let first = delete(&client, MAP, &policy("Foreground")).await?.json();
+    assert_eq!(first["metadata"]["generation"], 2);
+    for (asked, finalizers) in [
+        ("Orphan", json!(["x.io/y", "orphan"])),
+        ("Foreground", json!(["x.io/y", "foregroundDeletion"])),
+        ("Background", json!(["x.io/y"])),
+    ] {
+        let next = delete(&client, MAP, &policy(asked)).await?.json();
+        let mut wanted = first["metadata"].clone();
+        wanted["finalizers"] = finalizers;
+        wanted["resourceVersion"] = next["metadata"]["resourceVersion"].clone();
+        assert_eq!(next["metadata"], wanted, "{asked}");
+    }
+    made(&client, MAPS, map("b")).await?;
+    let path = format!("{MAPS}/b");
+    delete(&client, &path, &policy("Foreground")).await?;
+    let gone = delete(&client, &path, &policy("Background")).await?;
+    assert_eq!(gone.json()["kind"], "Status", "{}", gone.text());
+    assert_eq!(client.get(&path).await?.status, 404);
+    Ok(())
+}
+
+#[tokio::test]
+async fn kinds_have_ways_of_their_own_with_dependents() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "Always",
+        "containers": [{"name": "c", "image": "i"}]}});
+    let mut once = template.clone();
+    once["spec"]["restartPolicy"] = "Never".into();
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    let controllers = "/api/v1/namespaces/default/replicationcontrollers";
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let warning = "299 - \"child pods are preserved by default when jobs are deleted; set \
+                   propagationPolicy=Background to remove them or set \
+                   propagationPolicy=Orphan to suppress this warning\"";
+    let selecting = json!({"selector": {"a": "b"}, "template": template});
+    let matching = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+    for (path, spec, becomes, warned) in [
+        (jobs, json!({"template": once}), Some("orphan"), warning),
+        (controllers, selecting, Some("orphan"), ""),
+        (deployments, matching, None, ""),
+    ] {
+        let object = json!({"metadata": {"name": "a"}, "spec": spec});
+        let one = format!("{path}/a");
+        made(&client, path, object.clone()).await?;
+        let answer = client.delete(&one).await?;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(answer.header("warning"), warned);
+        let finalizers = answer.json()["metadata"]["finalizers"].clone();
+        match becomes {
+            None => assert_eq!(client.get(&one).await?.status, 404, "{path}"),
+            Some(name) => assert_eq!(finalizers, json!([name]), "{path}"),
+        }
+        let options = json!({"propagationPolicy": "Background"});
+        let answer = delete(&client, &one, &options).await?;
+        assert_eq!(answer.header("warning"), "");
+        assert_eq!(client.get(&one).await?.status, 404, "{path}");
+        made(&client, path, object).await?;
+        let all = client.delete(path).await?;
+        assert_eq!(all.header("warning"), warned);
+        let left = client.get(&one).await?;
+        assert_eq!(left.status == 200, becomes.is_some(), "{path}");
+    }
+    // Events have no dependents, whatever anybody says.
+    let events = "/api/v1/namespaces/default/events";
+    let event = json!({"metadata": {"name": "a"}, "involvedObject": {"namespace": "default"}});
+    made(&client, events, event).await?;
+    let options = json!({"propagationPolicy": "Foreground"});
+    delete(&client, &format!("{events}/a"), &options).await?;
+    assert_eq!(client.get(&format!("{events}/a")).await?.status, 404);
+    Ok(())
+}
+
+#[tokio::test]
+async fn all_of_a_collection_go_as_was_asked() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    for name in ["a", "b"] {
+        made(&client, MAPS, map(name)).await?;
+    }
+    let options = json!({"propagationPolicy": "Foreground"});
+    let gone = delete(&client, MAPS, &options).await?.json();
+    // As they were before.
+    assert_eq!(gone["items"][0]["metadata"]["finalizers"], Value::Null);
+    for name in ["a", "b"] {
+        let marked = client.get(&format!("{MAPS}/{name}")).await?.json();
+        let finalizers = &marked["metadata"]["finalizers"];
+        assert_eq!(*finalizers, json!(["foregroundDeletion"]), "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_going_is_told_nothing_new_about_dependents() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    made(&client, "/api/v1/namespaces", map("n")).await?;
+    let path = "/api/v1/namespaces/n";
+    let policy = |policy: &str| json!({"propagationPolicy": policy});
+    let marked = delete(&client, path, &policy("Foreground")).await?.json();
+    let finalizers = &marked["metadata"]["finalizers"];
+    assert_eq!(*finalizers, json!(["foregroundDeletion"]));
+    let again = delete(&client, path, &policy("Background")).await?.json();
+    assert_eq!(again, marked);
+    let mut empty = marked;
+    empty["spec"]["finalizers"] = json!([]);
+    client.put(&format!("{path}/finalize"), &empty).await?;
+    delete(&client, path, &policy("Background")).await?;
+    assert_eq!(client.get(path).await?.status, 404);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_that_is_ending_is_told_nothing_new_but_to_hurry() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let path = format!("{PODS}/p");
+    made(&client, PODS, pod("p")).await?;
+    let options = json!({"gracePeriodSeconds": 60});
+    let marked = delete(&client, &path, &options).await?.json();
+    for options in [json!({}), json!({"propagationPolicy": "Foreground"})] {
+        let again = delete(&client, &path, &options).await?;
+        assert_eq!(again.json(), marked, "{options}");
+    }
+    let options = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Foreground"});
+    let waiting = delete(&client, &path, &options).await?.json();
+    assert_eq!(waiting["metadata"]["deletionGracePeriodSeconds"], 0);
+    let finalizers = &waiting["metadata"]["finalizers"];
+    assert_eq!(*finalizers, json!(["foregroundDeletion"]));
+    let options = json!({"propagationPolicy": "Background"});
+    delete(&client, &path, &options).await?;
+    assert_eq!(client.get(&path).await?.status, 404);
     Ok(())
 }

@@ -8,8 +8,8 @@ const GROUP: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
 
 async fn client() -> (TestServer, Client) {
-    let server = TestServer::start().await.unwrap();
-    let client = server.tenant("t1").await.unwrap();
+    let server = TestServer::start().await.expect("it starts");
+    let client = server.tenant("t1").await.expect("it lets them in");
     (server, client)
 }
 
@@ -33,7 +33,10 @@ fn new(name: &str) -> Value {
 /// The object with a member that is another, or gone.
 fn with(mut object: Value, member: &str, value: Value) -> Value {
     match value {
-        Value::Null => drop(object.as_object_mut().unwrap().remove(member)),
+        Value::Null => object
+            .as_object_mut()
+            .into_iter()
+            .for_each(|object| drop(object.remove(member))),
         value => object[member] = value,
     }
     object

@@ -7,7 +7,8 @@ const NAMESPACES: &str = "/api/v1/namespaces";
 const LABEL: &str = "kubernetes.io/metadata.name";
 
 async fn made(client: &Client, namespace: Value) -> Value {
-    let answer = client.post(NAMESPACES, &namespace).await.unwrap();
+    let answer = client.post(NAMESPACES, &namespace).await;
+    let answer = answer.expect("it answers");
     assert_eq!(answer.status, 201, "{}", answer.text());
     answer.json()
 }
@@ -19,8 +20,8 @@ fn named(name: &str) -> Value {
 /// One of the system and one of a tenant: they are told the same.
 async fn clients(server: &TestServer) -> [Client; 2] {
     [
-        server.system().await.unwrap(),
-        server.tenant("t1").await.unwrap(),
+        server.system().await.expect("it lets them in"),
+        server.tenant("t1").await.expect("it lets them in"),
     ]
 }
 

@@ -143,7 +143,7 @@ async fn a_patch_that_is_none_is_refused_in_the_words_of_its_format() -> anyhow:
 #[tokio::test]
 async fn formats_and_options_that_are_not_served_are_told() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
-    for content_type in ["application/json", "application/apply-patch+yaml", ""] {
+    for content_type in ["application/json", "application/apply-patch+cbor", ""] {
         let headers = [("content-type", content_type)];
         let answer = client.send(Method::PATCH, MAP, &headers, "{}").await?;
         refused(

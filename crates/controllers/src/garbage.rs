@@ -6,10 +6,13 @@
 //! here they are judged and dealt with.
 //!
 //! ```text
+//! owners    where owners are looked for, and whether they are there
+//! circle    whether owners wait for each other
 //! judge     what is to be done about one object, as things are in the cache
 //! plan      what is to be done about many, and what follows from it at once
 //! act       does it, exactly to what was judged
-//! report    tells of references that lead into another namespace
+//! stray     references that lead into another namespace
+//! report    tells of them
 //! ```
 //!
 //! What looks as if something were to be done is judged again after the cache has caught up
@@ -21,9 +24,12 @@
 //! of objects each, and what goes in one batch goes in one transaction.
 
 mod act;
+mod circle;
 mod judge;
+mod owners;
 mod plan;
 mod report;
+mod stray;
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;

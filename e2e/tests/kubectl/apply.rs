@@ -74,7 +74,7 @@ fn what_would_change_is_shown_and_not_done() {
 }
 
 #[test]
-fn an_unknown_field_is_refused_and_server_side_apply_is_not_there_yet() {
+fn an_unknown_field_is_refused_or_warned_of() {
     let Some(scene) = Scene::start() else { return };
     scene.both(|tenant| {
         let wrong = POD.replace("image:", "imagge:");
@@ -87,7 +87,6 @@ fn an_unknown_field_is_refused_and_server_side_apply_is_not_there_yet() {
         let warned = tenant.given(odd).run("apply --validate=warn -f -");
         assert!(warned.err.contains("Warning: unknown field \"dat\""), "{warned}");
         assert_eq!(warned.succeeds(), "configmap/odd created\n");
-        tenant.given(POD).refuses("apply --server-side -f -", "415");
         tenant.refuses("get pod lonely", "pods \"lonely\" not found");
         tenant.given(&POD.replace("name: lonely", "name: Lonely_")).refuses(
             "apply -f -",

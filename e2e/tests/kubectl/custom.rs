@@ -145,9 +145,9 @@ fn a_kind_is_defined_explained_used_and_taken_away() {
             ],
         );
         changes(tenant);
-        tenant.prints(
+        tenant.shows(
             "delete bk nightly",
-            "backup.ops.example.com \"nightly\" deleted",
+            &["backup.ops.example.com \"nightly\" deleted"],
         );
         tenant.prints("get backups", "");
         tenant.prints(

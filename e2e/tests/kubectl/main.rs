@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | annotate, label | `change` | `--overwrite`, removal |
 //! | api-resources, api-versions, cluster-info, version | `server`, `local` | a tenant sees a whole cluster of its own; `cluster-info dump` needs nodes: `system` |
-//! | apply | `apply`, `kustomize` | folders, dry runs, `view-last-applied`, `--prune`, `-k` |
+//! | apply | `apply`, `server_side`, `kustomize` | folders, dry runs, `view-last-applied`, `--prune`, `-k`; `--server-side` with conflicts, force and migration |
 //! | attach, cp, exec, logs, port-forward | `server` | refused: nothing runs pods |
 //! | auth can-i, whoami, reconcile | `auth`, `roles` | by bindings, in one space |
 //! | autoscale, expose, run | `create` | |
@@ -19,7 +19,7 @@
 //! | debug | `server` | adds its container to the pod |
 //! | delete | `remove` | by name, by label, all; a namespace with everything in it |
 //! | describe | `describe` | |
-//! | diff | `apply`, `kustomize` | |
+//! | diff | `apply`, `server_side`, `kustomize` | `--server-side` |
 //! | edit | `apply` | `--output-patch` |
 //! | events | `waiting` | |
 //! | explain | `server`, `output` | `--recursive`, `--api-version`, kinds of one's own, from OpenAPI 2 and 3 |
@@ -53,6 +53,7 @@ mod remove;
 mod roles;
 mod rollout;
 mod server;
+mod server_side;
 mod system;
 mod tenants;
 mod tokens;

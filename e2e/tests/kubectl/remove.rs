@@ -72,3 +72,52 @@ fn a_namespace_goes_with_everything_in_it() {
     one.prints("get deploy,cm -n team -o name", "");
     one.prints("get sa -n team -o name", "serviceaccount/default");
 }
+
+/// A config map that an owner has.
+fn owned(name: &str, owner: &str, uid: &str) -> String {
+    let reference = format!(
+        r#"{{"apiVersion": "v1", "kind": "ConfigMap", "name": "{owner}", "uid": "{uid}",
+            "blockOwnerDeletion": true}}"#
+    );
+    format!(
+        r#"{{"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {{"name": "{name}", "ownerReferences": [{reference}]}}}}"#
+    )
+}
+
+#[test]
+fn dependents_go_after_their_owner_before_it_or_not_at_all() {
+    let Some(scene) = Scene::start() else { return };
+    scene.both(|tenant| {
+        for cascade in ["background", "foreground", "orphan"] {
+            tenant.get("create configmap owner");
+            let uid = tenant.get("get cm owner -o jsonpath={.metadata.uid}");
+            let create = |name: &str, owner: &str, uid: &str| {
+                tenant
+                    .given(&owned(name, owner, uid))
+                    .get("create -f - -o jsonpath={.metadata.uid}")
+            };
+            let child = create("child", "owner", &uid);
+            create("grandchild", "child", &child);
+            // Waits until the owner is gone.
+            tenant.shows(
+                &format!("delete cm owner --cascade={cascade}"),
+                &["configmap \"owner\" deleted"],
+            );
+            if cascade == "orphan" {
+                tenant.prints("get cm child -o jsonpath={.metadata.ownerReferences}", "");
+                tenant.prints(
+                    "get cm grandchild -o jsonpath={.metadata.ownerReferences[0].name}",
+                    "child",
+                );
+                tenant.get("delete cm child");
+            }
+            if cascade == "foreground" {
+                tenant.prints("get cm child grandchild --ignore-not-found -o name", "");
+            }
+            for name in ["child", "grandchild"] {
+                tenant.get(&format!("wait cm/{name} --for=delete --timeout=30s"));
+            }
+        }
+    });
+}

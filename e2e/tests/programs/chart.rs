@@ -3,7 +3,9 @@
 //! `rendered/` is what `helm template` makes of `chart/`, with two sets of values, and
 //! `helm/requests.jsonl` is everything that Helm writes to install it, upgrade it, roll it
 //! back and uninstall it: once with patches of its own making, as Helm 3 does, and once with
-//! server-side apply, as Helm 4 does. `helm/record.py` writes it down anew.
+//! server-side apply, as Helm 4 does. It was written down before a real kube-apiserver, and
+//! so were the codes of the answers; the patches depend on everything that a server fills
+//! in. `helm/record.py` does it again.
 
 use std::path::Path;
 

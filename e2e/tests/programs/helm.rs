@@ -9,7 +9,7 @@ use insula_e2e::command::{Running, Said, words};
 use insula_e2e::kubectl::Kubectl;
 use insula_e2e::scene::Scene;
 use insula_testkit::peer;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cast::{folder, kubeconfig};
 use crate::chart::{is_gone, shows};
@@ -27,8 +27,17 @@ struct Helm<'a> {
     tenant: &'a Kubectl,
 }
 
+/// Says that something has ended, however it does.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 impl Helm<'_> {
-    /// Runs a command to its end, while the Jobs of hooks are completed.
+    /// Runs a command to its end.
     #[track_caller]
     fn run(&self, line: &str) -> Said {
         let mut command = Command::new(self.program);
@@ -38,21 +47,69 @@ impl Helm<'_> {
             .env("KUBECONFIG", &self.kubeconfig)
             .env("HOME", self.tenant.folder());
         let name = format!("{}$ helm {line}", self.tenant.name());
+        Running::start(name, &mut command, "").finish()
+    }
+
+    /// Runs a command to its end, while this goes on.
+    #[track_caller]
+    fn run_while(&self, line: &str, goes_on: impl Fn(&Self) + Sync) -> Said {
         let ended = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let complete = format!(
-                    "patch job harbour-migrate --subresource=status --type=merge -p '{COMPLETE}'"
-                );
-                // There may be none, or one from before: then nothing comes of it.
                 while !ended.load(Ordering::Acquire) {
-                    self.tenant.run(&complete);
+                    goes_on(self);
                 }
             });
-            let said = Running::start(name, &mut command, "").finish();
-            ended.store(true, Ordering::Release);
-            said
+            // Also if it takes too long, which is a panic.
+            let _ended = Ended(&ended);
+            self.run(line)
         })
+    }
+
+    /// Says that the Job of a hook is complete, if there is one.
+    fn complete(&self) {
+        self.tell("job harbour-migrate", COMPLETE);
+    }
+
+    fn tell(&self, what: &str, status: &str) {
+        let patch = format!("patch {what} --subresource=status --type=merge -p '{status}'");
+        // What is not there is told the next time.
+        drop(self.tenant.run(&patch));
+    }
+
+    /// Says that everything runs, as other controllers would.
+    fn come_about(&self) {
+        self.complete();
+        self.tell("pvc harbour", r#"{"status":{"phase":"Bound"}}"#);
+        for (what, condition) in [
+            ("deployment harbour", true),
+            ("statefulset harbour-store", false),
+        ] {
+            let read = format!(
+                "get {what} --ignore-not-found -o jsonpath='{{.metadata.generation}} {{.spec.replicas}}'"
+            );
+            let said = self.tenant.run(&read).out;
+            let mut numbers = said.split(' ').filter_map(|text| text.parse::<u64>().ok());
+            let (Some(generation), Some(replicas)) = (numbers.next(), numbers.next()) else {
+                continue;
+            };
+            let mut status = json!({
+                "observedGeneration": generation,
+                "replicas": replicas,
+                "updatedReplicas": replicas,
+                "readyReplicas": replicas,
+                "availableReplicas": replicas,
+            });
+            if condition {
+                status["conditions"] = json!([
+                    {"type": "Available", "status": "True"},
+                    {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
+                ]);
+            } else {
+                status["currentReplicas"] = json!(replicas);
+            }
+            self.tell(what, &json!({ "status": status }).to_string());
+        }
     }
 
     #[track_caller]
@@ -85,32 +142,41 @@ fn life(helm: &Helm<'_>, server_side: bool) {
     let tenant = helm.tenant;
     let how = format!("--server-side={server_side} --timeout 60s");
     let owner = tenant.name();
-    helm.run(&format!("install harbour chart --set owner={owner} {how}"))
-        .succeeds();
+    let install = format!("install harbour chart --set owner={owner} {how}");
+    helm.run_while(&install, Helm::complete).succeeds();
     shows(tenant, 0);
-    let again = helm.run(&format!("install harbour chart --set owner={owner} {how}"));
-    let why = again.fails();
+    let why = helm.run(&install).fails();
     assert!(
         why.contains("cannot reuse a name that is still in use"),
         "{why}"
     );
     let second =
         format!("owner={owner},image=harbour:2.0,replicas=3,greeting=welcome,metrics=false");
-    helm.run(&format!("upgrade harbour chart --set {second} {how}"))
-        .succeeds();
+    let upgrade = format!("upgrade harbour chart --set {second} {how}");
+    helm.run_while(&upgrade, Helm::complete).succeeds();
     shows(tenant, 1);
     helm.run(&format!("rollback harbour 1 {how}")).succeeds();
     shows(tenant, 0);
+    // It watches until everything has come about.
+    let upgrade = format!("upgrade harbour chart --reuse-values --set replicas=4 --wait {how}");
+    helm.run_while(&upgrade, Helm::come_about).succeeds();
+    tenant.prints(
+        "get deployment harbour -o jsonpath='{.status.readyReplicas}'",
+        "4",
+    );
     let releases = helm.json("list");
-    assert_eq!(releases[0]["revision"], "3", "{releases}");
+    assert_eq!(releases[0]["revision"], "4", "{releases}");
     assert_eq!(releases[0]["status"], "deployed", "{releases}");
     let history = helm.json("history harbour");
     let states = history.as_array().into_iter().flatten();
     let states: Vec<_> = states.map(|it| it["status"].clone()).collect();
-    assert_eq!(states, ["superseded", "superseded", "deployed"]);
+    assert_eq!(
+        states,
+        ["superseded", "superseded", "superseded", "deployed"]
+    );
     let kept = "get secrets -l owner=helm -o jsonpath='{.items[*].metadata.name}'";
     let name = |revision: u32| format!("sh.helm.release.v1.harbour.v{revision}");
-    tenant.prints(kept, &[1, 2, 3].map(name).join(" "));
+    tenant.prints(kept, &[1, 2, 3, 4].map(name).join(" "));
     helm.run("uninstall harbour --timeout 60s").succeeds();
     is_gone(tenant);
 }

@@ -6,11 +6,13 @@
 //! | [`python`], [`javascript`] | scripts with the clients that everybody uses |
 //! | [`kube_rs`] | kube-rs in this process: a controller, reflectors, everything an `Api` does |
 //! | [`helm`] | Helm, with a chart that has one of each |
+//! | [`greeter`] | the example in Go: one controller for both tenants |
 //! | [`manager`] | a manager of controller-runtime, with webhooks and leader election |
 //! | [`chart`] | that chart as Helm renders it, applied as Helm 3 and Helm 4 do |
 
 mod cast;
 mod chart;
+mod greeter;
 mod helm;
 mod javascript;
 mod kube_rs;

@@ -58,7 +58,7 @@ func run(kubeconfig, tenant, media string) error {
 	if err != nil {
 		return err
 	}
-	for _, group := range [][]act{objects, shapes, documents, informers, habits} {
+	for _, group := range [][]act{objects, shapes, applies, documents, informers, habits} {
 		for _, act := range group {
 			// Longer than any of them takes; a client waits for ever by default.
 			ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)

@@ -30,10 +30,15 @@ pub struct Feed {
     /// old is forgotten, so that an idle collection holds no history. One that is gone with
     /// its space is not held for that.
     remembering: VecDeque<(Instant, Weak<Collection>)>,
+    /// How many tenants went since those were last looked through.
+    gone: usize,
 }
 
 /// How long a log remembers: as long as the store itself promises to.
 const MEMORY: Duration = Duration::from_secs(300);
+
+/// Of how many kinds a tenant has objects that only the server put there.
+const KINDS_EACH: usize = 5;
 
 /// How many entries are read from the store at once when it is loaded.
 const PAGE: NonZeroUsize = NonZeroUsize::new(2_000).expect("not zero");
@@ -77,6 +82,7 @@ pub async fn load(store: &Arc<dyn Store>, layout: Layout) -> Result<(Arc<Cache>,
         quotas: core_kind("resourcequotas"),
         apart,
         remembering: VecDeque::new(),
+        gone: 0,
     };
     Ok((cache, feed))
 }
@@ -195,8 +201,21 @@ impl Feed {
                 && matches!(change, Changed::Deleted(_))
             {
                 cache.close(found.key);
+                self.gone += 1;
             }
         }
+        self.let_go();
+    }
+
+    /// Gives back what collections leave that are gone with their spaces, when it may be a
+    /// good part of all.
+    fn let_go(&mut self) {
+        if self.gone * KINDS_EACH < self.remembering.len() / 2 || self.gone == 0 {
+            return;
+        }
+        self.gone = 0;
+        self.remembering.retain(|(_, of)| of.strong_count() > 0);
+        self.remembering.shrink_to_fit();
     }
 
     /// Notes the births of tenants, before anything is put into their spaces.

@@ -92,7 +92,7 @@ impl Kinship {
 
     /// An object is to be looked at again.
     pub fn look_again(&self, space: &Space, node: Node) {
-        self.with(space, |kin| {
+        self.find(space, |kin| {
             kin.push(Entry::Node(node));
             self.announce(space, kin);
         });
@@ -100,7 +100,7 @@ impl Kinship {
 
     /// An object is to be looked at again when its space serves other kinds.
     pub fn park(&self, space: &Space, node: Node) {
-        self.with(space, |kin| kin.parked.insert(node));
+        self.find(space, |kin| kin.parked.insert(node));
     }
 
     /// The objects that name this owner, those after `after`, at most so many.

@@ -118,17 +118,13 @@ impl Draft<'_> {
             return Err(Refusal::plain_error(why));
         }
         rules::default(kind, &mut self.object)?;
-        // Nobody owns what only a deletion sets.
-        for member in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
-            metadata::of(&mut self.object).remove(member);
-        }
+        let now = time::now();
+        stamp(&mut self.object, &now);
         if let Owner::Caller = self.owner {
             let ownership = Ownership::new(registry, self.by, kind, None);
             ownership.note_new(&mut self.object).await?;
         }
         rules::to_judged(kind, &mut self.object);
-        let now = time::now();
-        stamp(&mut self.object, &now);
         ranges::fill(registry, kind, self.space, self.namespace, &mut self.object);
         self.mutate(registry).await?;
         let stored = kind.storage();

@@ -1,6 +1,7 @@
 //! What the clients of Kubernetes send and expect, on the wire: the headers of many of them,
 //! protobuf in every answer, streamed lists in every form.
 
+mod frames;
 mod headers;
 mod sealed;
 mod streams;
@@ -21,9 +22,9 @@ async fn start() -> anyhow::Result<(TestServer, Client)> {
     client
         .define(&definition("ex.io", "foos", "Foo", spec))
         .await?;
-    let foo = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "a"}});
+    let own = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "a"}});
     let map = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
-    for (path, object) in [(MAPS, &map), (FOOS, &foo)] {
+    for (path, object) in [(MAPS, &map), (FOOS, &own)] {
         let made = client.post(path, object).await?;
         anyhow::ensure!(made.status == 201, "{}", made.text());
     }

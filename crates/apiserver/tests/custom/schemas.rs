@@ -152,7 +152,9 @@ async fn the_storage_version_moves_and_both_are_read_and_written() -> anyhow::Re
             .await?;
         let told = events
             .text()
-            .matches(&format!("\"apiVersion\":\"ex.io/{version}\""))
+            .matches(&format!(
+                "\"kind\":\"Foo\",\"apiVersion\":\"ex.io/{version}\""
+            ))
             .count();
         assert_eq!(told, 2, "{}", events.text());
     }

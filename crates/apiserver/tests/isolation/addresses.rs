@@ -1,5 +1,7 @@
 //! Addresses: no name, path, token or number leads from one space into another.
 
+use std::time::{Duration, Instant};
+
 use http::Method;
 use insula_kinds::kinds;
 use insula_testkit::server::TestServer;
@@ -205,20 +207,28 @@ async fn i09_an_owner_in_another_space_is_no_owner() -> anyhow::Result<()> {
         "uid": victim["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true});
     let mut owned = called("x");
     owned["metadata"]["ownerReferences"] = json!([owner]);
+    owned["metadata"]["finalizers"] = json!(["x.io/y"]);
     make(&one, MAPS, owned).await?;
+    // There is no such owner in its own space: it goes, and waits for its finalizer.
     let path = format!("{MAPS}/x");
+    let begun = Instant::now();
+    loop {
+        let found = one.get(&path).await?.json();
+        if found["metadata"]["deletionTimestamp"].is_string() {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{found}");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(other.get(&path).await?.json(), victim);
+    // The other's waits for nothing that is not in its space.
     let options = json!({"propagationPolicy": "Foreground"}).to_string();
     let headers = [("content-type", "application/json")];
-    let gone = other
-        .send(Method::DELETE, &path, &headers, options.clone())
-        .await?;
+    let gone = other.send(Method::DELETE, &path, &headers, options).await?;
     assert_eq!(gone.status, 200, "{}", gone.text());
-    assert_eq!(one.get(&path).await?.status, 200);
-    let victim = make(&other, MAPS, called("y")).await?;
-    let gone = one.send(Method::DELETE, &path, &headers, options).await?;
-    assert_eq!(gone.status, 200, "{}", gone.text());
-    let left = other.get(&format!("{MAPS}/y")).await?.json();
-    assert_eq!(left["metadata"]["uid"], victim["metadata"]["uid"]);
+    other.until_gone(&path).await?;
+    let left = one.get(&path).await?.json();
+    assert_eq!(left["metadata"]["finalizers"], json!(["x.io/y"]));
     Ok(())
 }
 

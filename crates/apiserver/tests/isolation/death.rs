@@ -111,8 +111,13 @@ async fn i05_a_watch_dies_with_its_tenant() -> anyhow::Result<()> {
         ),
     ] {
         let mut watch = client.watch(&path).await?;
-        let first = watch.next().await?.unwrap_or_default();
-        assert_eq!(first["object"]["metadata"]["name"], "old", "{path}");
+        loop {
+            let event = watch.next().await?.unwrap_or_default();
+            assert_eq!(event["type"], "ADDED", "{path}");
+            if event["object"]["metadata"]["name"] == "old" {
+                break;
+            }
+        }
         open.push((path, watch));
     }
     kill(&server).await?;

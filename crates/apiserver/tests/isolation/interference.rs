@@ -96,7 +96,7 @@ fn forget(value: &mut Value) {
         Value::Object(members) => {
             for (name, value) in members {
                 match name.as_str() {
-                    "uid" | "resourceVersion" | "creationTimestamp" | "continue" => {
+                    "uid" | "resourceVersion" | "creationTimestamp" | "time" | "continue" => {
                         *value = "@".into();
                     }
                     _ => forget(value),

@@ -1,6 +1,7 @@
 //! What there may be at most, in a namespace and in a tenant.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod behind;
 mod counts;
 mod measures;
 mod races;

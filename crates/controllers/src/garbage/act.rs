@@ -115,8 +115,12 @@ impl<'a> Act<'a> {
         let edits = std::mem::take(&mut self.edits);
         let this = &self;
         let edits = stream::iter(edits).map(|(node, edit)| async move {
-            let done = this.change(&edit).await;
-            (node, fate(this.space, done))
+            let fate = fate(this.space, this.change(&edit).await);
+            match (fate, edit) {
+                // Somebody names it still, whom perhaps nobody can write to.
+                (Fate::Again, Edit::Orphan(_)) => (node, Fate::Later),
+                (fate, _) => (node, fate),
+            }
         });
         let mut edits = edits.buffer_unordered(AT_ONCE);
         while let Some((node, fate)) = edits.next().await {

@@ -12,13 +12,16 @@ use insula_apiserver::write::{Doomed, Policy, goes_at_once};
 use insula_core::Space;
 
 use super::act::{Act, Edit};
-use super::judge::{Judge, Stray, Verdict};
+use super::judge::{Judge, Verdict};
+use super::owners::Owners;
+use super::stray::{Stray, Strays};
 use super::{BATCH, Left, PORTION, report};
 
 /// What is to be done about objects of one space.
 pub struct Plan<'a> {
     registry: &'a Registry,
     space: &'a Space,
+    owners: Owners<'a>,
     judge: Judge<'a>,
     act: Act<'a>,
     planned: HashSet<Node>,
@@ -26,6 +29,7 @@ pub struct Plan<'a> {
     ahead: VecDeque<Node>,
     /// And those that wait for it.
     freed: HashSet<Node>,
+    where_to: Strays,
     strays: Vec<Stray>,
 }
 
@@ -35,11 +39,13 @@ impl<'a> Plan<'a> {
         Self {
             registry,
             space,
+            owners: Owners { registry, space },
             judge: Judge::new(registry, space),
             act: Act::new(registry, space),
             planned: HashSet::new(),
             ahead: VecDeque::new(),
             freed: HashSet::new(),
+            where_to: Strays::default(),
             strays: Vec::new(),
         }
     }
@@ -87,7 +93,8 @@ impl<'a> Plan<'a> {
             return;
         }
         let verdict = self.judge.judge(&node);
-        self.strays.extend(self.judge.strays(&node, &verdict));
+        let strays = self.where_to.of(self.owners, &node, &verdict);
+        self.strays.extend(strays);
         let edit = match verdict {
             Verdict::Delete(doomed) => return self.doom(node, doomed, follows),
             Verdict::Release(seen) if goes_at_once(&seen.address.kind) => {
@@ -98,10 +105,8 @@ impl<'a> Plan<'a> {
                 };
                 return self.doom(node, doomed, follows);
             }
-            Verdict::Park if !follows => {
-                return self.registry.cache().kinship().park(self.space, node);
-            }
-            Verdict::Leave | Verdict::Misplaced | Verdict::Park => return,
+            Verdict::Park if !follows => return self.park(node),
+            Verdict::Leave | Verdict::Misplaced(_) | Verdict::Park => return,
             Verdict::Strip(seen, owners) => Edit::Strip(seen, owners),
             Verdict::Unblock(seen, owners) => Edit::Unblock(seen, owners),
             Verdict::Release(seen) => Edit::Release(seen),
@@ -111,6 +116,15 @@ impl<'a> Plan<'a> {
         if !follows {
             self.planned.insert(node.clone());
             self.act.edit(node, edit);
+        }
+    }
+
+    /// It is looked at when the space serves other kinds, unless it does already.
+    fn park(&mut self, node: Node) {
+        let kinship = self.registry.cache().kinship();
+        kinship.park(self.space, node.clone());
+        if !matches!(self.judge.judge(&node), Verdict::Park) {
+            kinship.look_again(self.space, node);
         }
     }
 

@@ -8,7 +8,7 @@ use insula_core::Space;
 use insula_kinds::{Object, Value, time};
 use serde_json::json;
 
-use super::judge::Stray;
+use super::stray::Stray;
 
 const COMPONENT: &str = "garbage-collector-controller";
 

@@ -5,6 +5,7 @@ mod foreground;
 mod graphs;
 mod many;
 mod places;
+mod races;
 mod restart;
 
 use insula_testkit::server::{Client, TestServer};
@@ -95,7 +96,12 @@ async fn dependents_go_after_the_last_of_their_owners_and_nobody_else_does() -> 
             let one = create(&client, MAPS, free("one")).await?;
             let two = create(&client, MAPS, free("two")).await?;
             let (of_one, of_two) = (reference(&one, false), reference(&two, true));
-            let child = create(&client, SECRETS, owned("child", &[of_one.clone()])).await?;
+            let child = create(
+                &client,
+                SECRETS,
+                owned("child", std::slice::from_ref(&of_one)),
+            )
+            .await?;
             let grandchild = owned("grandchild", &[reference(&child, false)]);
             create(&client, MAPS, grandchild).await?;
             let both = [of_one, of_two];
@@ -214,8 +220,18 @@ async fn what_is_let_go_stays_and_is_nobodys() -> anyhow::Result<()> {
         let owner = create(&client, MAPS, free("owner")).await?;
         let other = create(&client, MAPS, free("other")).await?;
         let (of_owner, of_other) = (reference(&owner, true), reference(&other, false));
-        create(&client, MAPS, owned("only", &[of_owner.clone()])).await?;
-        create(&client, SECRETS, owned("only", &[of_owner.clone()])).await?;
+        create(
+            &client,
+            MAPS,
+            owned("only", std::slice::from_ref(&of_owner)),
+        )
+        .await?;
+        create(
+            &client,
+            SECRETS,
+            owned("only", std::slice::from_ref(&of_owner)),
+        )
+        .await?;
         create(&client, MAPS, owned("shared", &[of_owner, of_other])).await?;
         delete(&client, &format!("{MAPS}/owner"), "Orphan").await?;
         until_gone(&client, &format!("{MAPS}/owner")).await?;

@@ -8,9 +8,15 @@ use serde_json::{Value, json};
 use crate::{config_map, create, servers, until};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+/// Nobody but a test makes any.
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
 const QUOTA: &str = "/api/v1/namespaces/default/resourcequotas/q";
+
+fn secret(name: &str) -> Value {
+    json!({"metadata": {"name": name}})
+}
 
 fn quota(hard: Value) -> Value {
     json!({"metadata": {"name": "q"}, "spec": {"hard": hard}})
@@ -31,16 +37,16 @@ async fn until_told(server: &TestServer, system: &Client) -> anyhow::Result<Valu
 async fn a_new_quota_says_what_there_is() -> anyhow::Result<()> {
     for server in servers().await? {
         let client = server.tenant("t1").await?;
-        create(&client, MAPS, config_map("c1", &[])).await?;
-        let hard = json!({"configmaps": "5", "count/widgets.example.com": "3", "cpu": "2"});
+        create(&client, SECRETS, secret("c1")).await?;
+        let hard = json!({"secrets": "5", "count/widgets.example.com": "3", "cpu": "2"});
         let made = create(&client, QUOTAS, quota(hard.clone())).await?;
         assert_eq!(made["status"], json!({}));
-        let used = json!({"configmaps": "1", "count/widgets.example.com": "0", "cpu": "0"});
+        let used = json!({"secrets": "1", "count/widgets.example.com": "0", "cpu": "0"});
         let status = json!({"hard": hard, "used": used});
         until(&client, QUOTA, |quota| quota.json()["status"] == status).await?;
-        let more = json!({"spec": {"hard": {"cpu": null, "secrets": "4"}}});
+        let more = json!({"spec": {"hard": {"cpu": null, "services": "4"}}});
         assert_eq!(client.patch(QUOTA, "merge", &more).await?.status, 200);
-        let used = json!({"configmaps": "1", "count/widgets.example.com": "0", "secrets": "0"});
+        let used = json!({"secrets": "1", "count/widgets.example.com": "0", "services": "0"});
         until(&client, QUOTA, |quota| {
             quota.json()["status"]["used"] == used
         })
@@ -53,26 +59,18 @@ async fn a_new_quota_says_what_there_is() -> anyhow::Result<()> {
 async fn a_quota_says_it_when_there_is_less() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
-    create(
-        &client,
-        QUOTAS,
-        quota(json!({"configmaps": "9", "pods": "9"})),
-    )
-    .await?;
+    create(&client, QUOTAS, quota(json!({"secrets": "9", "pods": "9"}))).await?;
     for name in ["c1", "c2", "c3"] {
-        create(&client, MAPS, config_map(name, &[])).await?;
+        create(&client, SECRETS, secret(name)).await?;
     }
     let container = json!({"name": "c", "image": "i"});
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [container]}});
     create(&client, PODS, pod).await?;
     // What comes about is said by who makes it, at once.
     let full = client.get(QUOTA).await?.json();
-    assert_eq!(
-        full["status"]["used"],
-        json!({"configmaps": "3", "pods": "1"})
-    );
-    assert_eq!(client.delete(&format!("{MAPS}/c1")).await?.status, 200);
-    let one_less = json!({"configmaps": "2", "pods": "1"});
+    assert_eq!(full["status"]["used"], json!({"secrets": "3", "pods": "1"}));
+    assert_eq!(client.delete(&format!("{SECRETS}/c1")).await?.status, 200);
+    let one_less = json!({"secrets": "2", "pods": "1"});
     until(&client, QUOTA, |quota| {
         quota.json()["status"]["used"] == one_less
     })
@@ -82,7 +80,7 @@ async fn a_quota_says_it_when_there_is_less() -> anyhow::Result<()> {
         .patch(&format!("{PODS}/p/status"), "merge", &over)
         .await?;
     assert_eq!(over.status, 200, "{}", over.text());
-    let pod_less = json!({"configmaps": "2", "pods": "0"});
+    let pod_less = json!({"secrets": "2", "pods": "0"});
     until(&client, QUOTA, |quota| {
         quota.json()["status"]["used"] == pod_less
     })
@@ -94,15 +92,15 @@ async fn a_quota_says_it_when_there_is_less() -> anyhow::Result<()> {
 async fn what_somebody_else_says_is_put_right() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
-    create(&client, QUOTAS, quota(json!({"configmaps": "2"}))).await?;
-    create(&client, MAPS, config_map("c1", &[])).await?;
+    create(&client, QUOTAS, quota(json!({"secrets": "2"}))).await?;
+    create(&client, SECRETS, secret("c1")).await?;
     for wrong in ["0", "7"] {
-        let wrong = json!({"status": {"used": {"configmaps": wrong}}});
+        let wrong = json!({"status": {"used": {"secrets": wrong}}});
         let said = client
             .patch(&format!("{QUOTA}/status"), "merge", &wrong)
             .await?;
         assert_eq!(said.status, 200, "{}", said.text());
-        let right = json!({"configmaps": "1"});
+        let right = json!({"secrets": "1"});
         until(&client, QUOTA, |quota| {
             quota.json()["status"]["used"] == right
         })
@@ -116,10 +114,10 @@ async fn what_happened_while_no_loop_ran_is_found_at_the_start() -> anyhow::Resu
     let store = std::sync::Arc::new(insula_store::memory::Memory::new());
     let mut first = TestServer::over(store.clone(), Setup::default()).await?;
     let client = first.tenant("t1").await?;
-    create(&client, QUOTAS, quota(json!({"configmaps": "2"}))).await?;
-    create(&client, MAPS, config_map("c1", &[])).await?;
-    create(&client, MAPS, config_map("c2", &[])).await?;
-    assert_eq!(client.delete(&format!("{MAPS}/c1")).await?.status, 200);
+    create(&client, QUOTAS, quota(json!({"secrets": "2"}))).await?;
+    create(&client, SECRETS, secret("c1")).await?;
+    create(&client, SECRETS, secret("c2")).await?;
+    assert_eq!(client.delete(&format!("{SECRETS}/c1")).await?.status, 200);
     let patch = json!({"spec": {"quota": {"objects": 50}}});
     let system = first.system().await?;
     let tenant = "/api/v1/tenants/t1";
@@ -127,7 +125,7 @@ async fn what_happened_while_no_loop_ran_is_found_at_the_start() -> anyhow::Resu
     first.stop().await;
     let second = TestServer::over(store, Setup::with_controllers()).await?;
     let client = second.client("t1").await?;
-    let used = json!({"configmaps": "1"});
+    let used = json!({"secrets": "1"});
     until(&client, QUOTA, |quota| {
         quota.json()["status"]["used"] == used
     })
@@ -147,7 +145,7 @@ async fn a_tenant_with_a_quota_says_what_it_has() -> anyhow::Result<()> {
         let path = "/api/v1/tenants/t1";
         let client = server.client("t1").await?;
         until_told(&server, &system).await?;
-        create(&client, MAPS, config_map("c1", &[])).await?;
+        create(&client, SECRETS, secret("c1")).await?;
         until_told(&server, &system).await?;
         create(
             &client,
@@ -159,7 +157,7 @@ async fn a_tenant_with_a_quota_says_what_it_has() -> anyhow::Result<()> {
         assert_eq!(usage["namespaces"], 4);
         assert_eq!(usage["customResourceDefinitions"], 0);
         assert!(usage["bytes"].is_string(), "{usage}");
-        assert_eq!(client.delete(&format!("{MAPS}/c1")).await?.status, 200);
+        assert_eq!(client.delete(&format!("{SECRETS}/c1")).await?.status, 200);
         until_told(&server, &system).await?;
         // Who has no quota says nothing.
         let none = json!({"spec": {"quota": null}});

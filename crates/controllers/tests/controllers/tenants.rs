@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use insula_apiserver::registry::core_kind;
+use insula_core::Space;
 use insula_store::Store;
 use insula_store::embedded::{self, Embedded};
 use insula_store::memory::Memory;
@@ -106,6 +108,28 @@ async fn a_deleted_tenant_leaves_nothing_behind_and_its_name_begins_anew() -> an
             assert_eq!(count(&again, empty).await?, 0, "{empty}");
         }
         create(&again, MAPS, config_map("a", &[])).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_that_is_gone_is_not_remembered() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let (system, client) = (server.system().await?, server.tenant("t1").await?);
+    create(&client, MAPS, config_map("a", &[])).await?;
+    let (cache, space) = (server.registry().cache(), Space::parse("t1").unwrap());
+    let held = ["namespaces", "serviceaccounts", "configmaps"].map(|resource| {
+        let collection = cache.find(core_kind(resource), &space);
+        Arc::downgrade(&collection.unwrap())
+    });
+    assert!(held.iter().all(|collection| collection.strong_count() > 0));
+    delete(&system, T1).await?;
+    until_gone(&system, T1).await?;
+    // What they did a moment ago is remembered for nobody.
+    let deadline = Instant::now() + super::PATIENCE;
+    while held.iter().any(|collection| collection.strong_count() > 0) {
+        anyhow::ensure!(Instant::now() < deadline, "{held:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(())
 }

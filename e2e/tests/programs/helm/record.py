@@ -2,7 +2,8 @@
 
     python3 record.py HELM KUBECONFIG CHART > requests.jsonl
 
-stands between Helm and the server of the kubeconfig (a tenant's, with certificates in it),
+stands between Helm and the server of the kubeconfig (which has certificates in it; that of a
+kube-apiserver for what is kept here, and what a tenant's server makes of it is the same),
 has Helm install, upgrade, roll back and uninstall the chart, with patches made by Helm and
 with server-side apply, and keeps what changes something together with the answer's code.
 Where nothing runs pods nothing completes the Jobs of hooks either: that is done here too.

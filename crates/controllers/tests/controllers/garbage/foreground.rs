@@ -19,7 +19,12 @@ async fn an_owner_waits_for_those_that_block_it_and_for_nobody_else() -> anyhow:
         let client = server.tenant("t1").await?;
         let owner = create(&client, MAPS, free("owner")).await?;
         let (blocks, does_not) = (reference(&owner, true), reference(&owner, false));
-        create(&client, MAPS, held("blocking", &[blocks.clone()])).await?;
+        create(
+            &client,
+            MAPS,
+            held("blocking", std::slice::from_ref(&blocks)),
+        )
+        .await?;
         create(&client, MAPS, held("other", &[does_not])).await?;
         create(&client, MAPS, owned("free", &[blocks])).await?;
         let path = format!("{MAPS}/owner");

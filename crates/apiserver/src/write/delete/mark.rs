@@ -1,0 +1,130 @@
+//! The mark of an object that is being deleted, and whether it needs one.
+
+use insula_custom::condition::{self, Condition, set_condition};
+use insula_kinds::{Kind, Object, Value, time};
+use serde_json::json;
+
+use super::DeleteOptions;
+use crate::apis;
+use crate::registry::Address;
+use crate::write::metadata;
+use crate::write::propagation::propagate;
+
+/// What is done to an object that is deleted.
+pub enum Mark {
+    /// Nothing holds it: it goes at once.
+    Remove,
+    /// It is marked, and goes when what holds it lets go.
+    Changed,
+    /// It was marked before.
+    Unchanged,
+}
+
+/// Marks the object if something holds it, the collector of garbage included.
+pub fn mark(address: &Address, object: &mut Object, options: &DeleteOptions) -> Mark {
+    let kind = address.of();
+    let marked = metadata::text(object, "deletionTimestamp").is_some();
+    if marked && metadata::held_by_spec(kind, object).next().is_some() {
+        return Mark::Unchanged;
+    }
+    let was = object
+        .get("metadata")
+        .and_then(|of| of.get("deletionGracePeriodSeconds"));
+    let was = was.and_then(Value::as_i64).unwrap_or(0);
+    let is_pod = kind.kind == "Pod" && kind.group.is_empty();
+    let ending = is_pod && marked && was > 0;
+    let grace = match is_pod {
+        true if ending => shorter_grace(options, was),
+        true if !marked => Some(pod_grace(object, options)),
+        _ => Some(0),
+    };
+    let Some(grace) = grace else {
+        return Mark::Unchanged;
+    };
+    // What becomes of the dependents of a definition is left open until the objects that it
+    // defines are gone.
+    let changed = match address.kind.is(apis::definitions()) && !marked {
+        true => hold_definition(object),
+        false => propagate(kind, object, options.policy),
+    };
+    let held = grace > 0
+        || metadata::finalizers(object).next().is_some()
+        || metadata::held_by_spec(kind, object).next().is_some();
+    match (held, marked && !ending, changed) {
+        (false, _, _) => return Mark::Remove,
+        (true, true, false) => return Mark::Unchanged,
+        (true, true, true) => return Mark::Changed,
+        (true, false, _) => {}
+    }
+    set_mark(kind, object, grace, marked);
+    Mark::Changed
+}
+
+fn set_mark(kind: &Kind, object: &mut Object, grace: i64, marked: bool) {
+    let of = metadata::of(object);
+    of.insert("deletionTimestamp".to_owned(), after(grace).into());
+    if !metadata::holds_by_spec(kind) {
+        of.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+    }
+    if let Some(generation) = of
+        .get("generation")
+        .and_then(Value::as_i64)
+        .filter(|_| !marked)
+    {
+        of.insert("generation".to_owned(), generation.saturating_add(1).into());
+    }
+    if metadata::holds_by_spec(kind) {
+        let status = object.entry("status").or_insert_with(|| json!({}));
+        if let Some(status) = status.as_object_mut() {
+            status.insert("phase".to_owned(), "Terminating".into());
+        }
+    }
+}
+
+/// How long a pod has to end: as long as was said, or as it says itself; a pod that runs
+/// nowhere has nothing to end.
+fn pod_grace(pod: &Object, options: &DeleteOptions) -> i64 {
+    let member = |part: &str, name: &str| pod.get(part).and_then(|of| of.get(name)).cloned();
+    let own = member("spec", "terminationGracePeriodSeconds").and_then(|value| value.as_i64());
+    let asked = options.grace.or(own).unwrap_or(30);
+    let phase = member("status", "phase");
+    let phase = phase.as_ref().and_then(Value::as_str).unwrap_or("");
+    let node = member("spec", "nodeName");
+    let scheduled = node
+        .as_ref()
+        .and_then(Value::as_str)
+        .is_some_and(|node| !node.is_empty());
+    if !scheduled || phase == "Succeeded" || phase == "Failed" {
+        return 0;
+    }
+    if asked < 0 { 1 } else { asked }
+}
+
+/// How long a pod has that is ending already: its time may be made shorter, and nothing else.
+fn shorter_grace(options: &DeleteOptions, was: i64) -> Option<i64> {
+    let asked = if options.grace? < 0 {
+        1
+    } else {
+        options.grace?
+    };
+    (asked < was).then_some(asked)
+}
+
+fn after(seconds: i64) -> String {
+    let at = jiff::Timestamp::now().as_second().saturating_add(seconds);
+    jiff::Timestamp::from_second(at).map_or_else(|_| time::now(), |at| at.to_string())
+}
+
+/// A definition waits until nothing is left of what it defines. Says that it was changed.
+fn hold_definition(definition: &mut Object) -> bool {
+    let mut held: Vec<Value> = metadata::finalizers(definition).map(Value::from).collect();
+    if !held.iter().any(|name| name == condition::FINALIZER) {
+        held.push(condition::FINALIZER.into());
+    }
+    metadata::of(definition).insert("finalizers".to_owned(), held.into());
+    let status = definition.entry("status").or_insert_with(|| json!({}));
+    if let Value::Object(status) = status {
+        set_condition(status, &Condition::deletion_pending(), &time::now());
+    }
+    true
+}

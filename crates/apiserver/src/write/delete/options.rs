@@ -1,0 +1,167 @@
+//! How an object is to be deleted.
+
+use insula_kinds::{FieldError, Kind, Object, Value, decode, protobuf, types};
+use serde_json::json;
+
+use crate::cache::Stored;
+use crate::intake::Sent;
+use crate::negotiate::Media;
+use crate::query::{self, Query};
+use crate::status::{Refusal, Result};
+use crate::write::propagation::Policy;
+
+/// How an object is to be deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeleteOptions {
+    /// Everything but the commit.
+    pub dry_run: bool,
+    pub(super) grace: Option<i64>,
+    pub(super) uid: Option<String>,
+    pub(super) revision: Option<String>,
+    /// What becomes of dependents; if nobody says, the object or its kind does.
+    pub(super) policy: Option<Policy>,
+    /// Whether the caller asked, in the old way, for dependents to be deleted: who did is
+    /// told that this goes on.
+    pub(super) asks_for_cascade: bool,
+    /// As they were given.
+    pub(super) object: Object,
+}
+
+impl DeleteOptions {
+    /// From the body if there is one, else from the query.
+    pub fn read(query: &Query, sent: &Sent) -> Result<Self> {
+        let object = match sent.body.is_empty() {
+            true => from_query(query)?,
+            false => from_body(sent)?,
+        };
+        let mut errors = Vec::new();
+        let text = |member: &str| object.get(member).and_then(Value::as_str);
+        let policy = text("propagationPolicy").filter(|policy| !policy.is_empty());
+        if let (Some(policy), Some(_)) = (policy, object.get("orphanDependents")) {
+            let why = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(FieldError::invalid_text("propagationPolicy", policy, why));
+        } else if let Some(policy) = policy
+            && Policy::parse(policy).is_none()
+        {
+            let known = ["Foreground", "Background", "Orphan", "nil"];
+            let value = json!(policy);
+            errors.push(FieldError::not_supported(
+                "propagationPolicy",
+                &value,
+                &known,
+            ));
+        }
+        let dry_run = object
+            .get("dryRun")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        let dry_run = query::dry_run(dry_run.filter_map(Value::as_str), &mut errors);
+        if !errors.is_empty() {
+            return Err(Refusal::invalid_options("DeleteOptions", &errors));
+        }
+        let precondition = |member: &str| {
+            let found = object.get("preconditions")?.get(member)?.as_str()?;
+            Some(found.to_owned())
+        };
+        let orphans = object.get("orphanDependents").and_then(Value::as_bool);
+        Ok(Self {
+            dry_run,
+            grace: object.get("gracePeriodSeconds").and_then(Value::as_i64),
+            uid: precondition("uid"),
+            revision: precondition("resourceVersion"),
+            policy: match orphans {
+                Some(true) => Some(Policy::Orphan),
+                Some(false) => Some(Policy::Background),
+                None => policy.and_then(Policy::parse),
+            },
+            asks_for_cascade: orphans == Some(false),
+            object: object.clone(),
+        })
+    }
+
+    /// Nothing but whether it is to happen.
+    pub fn dry_run(dry_run: bool) -> Self {
+        Self {
+            dry_run,
+            ..Self::default()
+        }
+    }
+
+    /// Only this object, and only if it is still so.
+    pub fn exactly(object: &Stored) -> Self {
+        Self {
+            uid: object.uid().map(str::to_owned),
+            revision: Some(object.revision.to_string()),
+            ..Self::default()
+        }
+    }
+
+    /// The same, and this becomes of dependents.
+    pub fn propagating(self, policy: Policy) -> Self {
+        Self {
+            policy: Some(policy),
+            ..self
+        }
+    }
+
+    /// What somebody should know who says nothing about dependents, and might not expect
+    /// what becomes of them.
+    pub(super) fn warning(&self, kind: &Kind) -> Option<String> {
+        let is_job = kind.group == "batch" && kind.kind == "Job";
+        let warning = "child pods are preserved by default when jobs are deleted; set \
+                       propagationPolicy=Background to remove them or set \
+                       propagationPolicy=Orphan to suppress this warning";
+        (is_job && self.policy.is_none()).then(|| warning.to_owned())
+    }
+}
+
+fn from_query(query: &Query) -> Result<Object> {
+    let mut object = Object::new();
+    if let Some(seconds) = query.integer("gracePeriodSeconds")? {
+        object.insert("gracePeriodSeconds".to_owned(), seconds.into());
+    }
+    if let Some(policy) = query.get("propagationPolicy") {
+        object.insert("propagationPolicy".to_owned(), policy.into());
+    }
+    if let Some(orphan) = query.choice("orphanDependents") {
+        object.insert("orphanDependents".to_owned(), orphan.into());
+    }
+    let dry_run: Vec<&str> = query.all("dryRun").collect();
+    object.insert("dryRun".to_owned(), dry_run.into());
+    Ok(object)
+}
+
+fn from_body(sent: &Sent) -> Result<Object> {
+    let of = types().find("apimachinery.pkg.apis.meta.v1.DeleteOptions");
+    let of = of.ok_or_else(|| Refusal::internal("DeleteOptions is not in the table"))?;
+    // Any group's version will do: clients send that of the object.
+    let unreadable = |error: &dyn ToString| Refusal::bad_request(error.to_string());
+    let identity = match sent.media {
+        Media::Json => decode::identity_json(&sent.body),
+        Media::Yaml => decode::identity_yaml(&sent.body),
+        Media::Protobuf => {
+            let envelope = protobuf::open(&sent.body).map_err(|error| unreadable(&error))?;
+            check_kind(envelope.kind)?;
+            let options = protobuf::decode(of, envelope.raw);
+            return options.map_err(|error| unreadable(&error));
+        }
+    };
+    let identity = identity.map_err(|error| unreadable(&error))?;
+    check_kind(identity.kind.as_deref().unwrap_or(""))?;
+    let decoded = match sent.media {
+        Media::Yaml => decode::yaml(of, &sent.body),
+        _ => decode::json(of, &sent.body),
+    };
+    Ok(decoded.map_err(|error| unreadable(&error))?.object)
+}
+
+fn check_kind(kind: &str) -> Result<()> {
+    if kind.is_empty() || kind == "DeleteOptions" {
+        return Ok(());
+    }
+    Err(Refusal::bad_request(format!(
+        "no kind \"{kind}\" is registered for version \"v1\" in scheme \
+         \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
+    )))
+}

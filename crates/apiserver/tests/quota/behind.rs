@@ -1,0 +1,256 @@
+//! A server that has not seen yet what another one let through.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use insula_core::Revision;
+use insula_store::memory::Memory;
+use insula_store::{At, KeyRange, Outcome, Page, Result, Store, Transaction, Watch, WatchItem};
+use insula_testkit::server::{Answer, Client, Setup, TestServer};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::{MAPS, create, forbidden, limit, map};
+
+/// A store whose watchers are told nothing while it is held.
+struct Held {
+    inner: Arc<Memory>,
+    held: watch::Receiver<bool>,
+    /// How many commits were asked for.
+    commits: watch::Sender<usize>,
+}
+
+struct HeldWatch {
+    inner: Box<dyn Watch>,
+    held: watch::Receiver<bool>,
+    /// What is to be told when it is not held.
+    next: Option<WatchItem>,
+}
+
+#[async_trait]
+impl Store for Held {
+    async fn revision(&self) -> Result<Revision> {
+        self.inner.revision().await
+    }
+
+    async fn range(&self, range: &KeyRange, at: At, limit: Option<NonZeroUsize>) -> Result<Page> {
+        self.inner.range(range, at, limit).await
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Result<Outcome> {
+        let outcome = self.inner.commit(transaction).await;
+        self.commits.send_modify(|commits| *commits += 1);
+        outcome
+    }
+
+    async fn watch(&self, range: KeyRange, after: Revision) -> Result<Box<dyn Watch>> {
+        Ok(Box::new(HeldWatch {
+            inner: self.inner.watch(range, after).await?,
+            held: self.held.clone(),
+            next: None,
+        }))
+    }
+
+    async fn compact(&self, floor: Revision) -> Result<()> {
+        self.inner.compact(floor).await
+    }
+}
+
+#[async_trait]
+impl Watch for HeldWatch {
+    async fn next(&mut self) -> Result<WatchItem> {
+        if self.next.is_none() {
+            self.next = Some(self.inner.next().await?);
+        }
+        // If nobody holds it any more, the test is over.
+        self.held.wait_for(|held| !held).await.ok();
+        match self.next.take() {
+            Some(item) => Ok(item),
+            None => self.inner.next().await,
+        }
+    }
+
+    async fn request_progress(&mut self) -> Result<()> {
+        self.inner.request_progress().await
+    }
+}
+
+/// How long it may take until a write is tried.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Two servers over one store, of which the second can be held back.
+struct Pair {
+    first: TestServer,
+    second: TestServer,
+    hold: watch::Sender<bool>,
+    commits: watch::Receiver<usize>,
+}
+
+impl Pair {
+    async fn start() -> anyhow::Result<Self> {
+        let inner = Arc::new(Memory::new());
+        let first = TestServer::over(inner.clone(), Setup::default()).await?;
+        let (hold, held) = watch::channel(false);
+        let (counter, commits) = watch::channel(0);
+        let store = Held {
+            inner,
+            held,
+            commits: counter,
+        };
+        let second = TestServer::over(Arc::new(store), Setup::default()).await?;
+        Ok(Self {
+            first,
+            second,
+            hold,
+            commits,
+        })
+    }
+
+    /// What the second answers to a write that it begins without having seen what happens
+    /// meanwhile, which it is told when it has tried.
+    async fn late<'a, F: Future<Output = anyhow::Result<Answer>> + 'a>(
+        &mut self,
+        meanwhile: impl Future<Output = anyhow::Result<()>>,
+        write: impl FnOnce() -> F,
+    ) -> anyhow::Result<Answer> {
+        self.second.registry().catch_up().await?;
+        self.hold.send_replace(true);
+        meanwhile.await?;
+        self.commits.mark_unchanged();
+        let (answer, _) = tokio::join!(write(), async {
+            // If it does not even try, it fails the test by its answer.
+            let tried = self.commits.changed();
+            tokio::time::timeout(PATIENCE, tried).await.ok();
+            self.hold.send_replace(false);
+        });
+        answer
+    }
+}
+
+async fn made(client: &Client, name: &str) -> anyhow::Result<()> {
+    create(client, MAPS, &map(name)).await.map(drop)
+}
+
+#[tokio::test]
+async fn the_last_place_in_a_namespace_is_had_once() -> anyhow::Result<()> {
+    let mut pair = Pair::start().await?;
+    let one = pair.first.tenant("t1").await?;
+    limit(&one, "q1", json!({"configmaps": "2"})).await?;
+    made(&one, "c1").await?;
+    pair.second.registry().catch_up().await?;
+    let other = pair.second.client("t1").await?;
+    let late = map("c3");
+    let answer = pair
+        .late(made(&one, "c2"), || other.post(MAPS, &late))
+        .await?;
+    forbidden(
+        &answer,
+        "configmaps \"c3\" is forbidden: exceeded quota: q1, requested: configmaps=1, used: \
+         configmaps=2, limited: configmaps=2",
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_last_place_in_a_tenant_is_had_once() -> anyhow::Result<()> {
+    // Whether somebody was at the fence before, or nobody.
+    for before in [true, false] {
+        let mut pair = Pair::start().await?;
+        let one = pair.first.tenant("t1").await?;
+        let most = count(&pair.first).await? + 1 + u64::from(before);
+        bound(&pair.first, json!({"objects": most})).await?;
+        if before {
+            made(&one, "c1").await?;
+        }
+        pair.second.registry().catch_up().await?;
+        let other = pair.second.client("t1").await?;
+        let late = map("c3");
+        let answer = pair
+            .late(made(&one, "c2"), || other.post(MAPS, &late))
+            .await?;
+        forbidden(
+            &answer,
+            &format!(
+                "configmaps \"c3\" is forbidden: exceeded quota of tenant t1: requested: \
+                 objects=1, used: objects={most}, limited: objects={most}"
+            ),
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_last_bytes_are_had_once() -> anyhow::Result<()> {
+    let mut pair = Pair::start().await?;
+    let one = pair.first.tenant("t1").await?;
+    made(&one, "c1").await?;
+    made(&one, "c2").await?;
+    let space = insula_core::Space::parse("t1")?;
+    pair.first.registry().catch_up().await?;
+    let life = pair.first.registry().cache().life(&space).unwrap();
+    bound(&pair.first, json!({"bytes": life.tally().bytes + 150})).await?;
+    pair.second.registry().catch_up().await?;
+    let other = pair.second.client("t1").await?;
+    let larger = json!({"data": {"a": "x".repeat(100)}});
+    let path = format!("{MAPS}/c1");
+    let grown = async {
+        let grown = one.patch(&path, "merge", &larger).await?;
+        anyhow::ensure!(grown.status == 200, "{}", grown.text());
+        Ok(())
+    };
+    let late = format!("{MAPS}/c2");
+    let answer = pair
+        .late(grown, || other.patch(&late, "merge", &larger))
+        .await?;
+    assert_eq!(answer.status, 403, "{}", answer.text());
+    assert!(
+        answer.message().contains("requested: bytes=99, used: "),
+        "{}",
+        answer.message()
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_quota_that_was_lowered_holds_for_who_has_not_seen_it() -> anyhow::Result<()> {
+    let mut pair = Pair::start().await?;
+    let one = pair.first.tenant("t1").await?;
+    let most = count(&pair.first).await?;
+    pair.second.registry().catch_up().await?;
+    let other = pair.second.client("t1").await?;
+    let late = map("c1");
+    let first = pair.first.system().await?;
+    let lowered = async {
+        let quota = json!({"spec": {"quota": {"objects": most}}});
+        let lowered = first.patch("/api/v1/tenants/t1", "merge", &quota).await?;
+        anyhow::ensure!(lowered.status == 200, "{}", lowered.text());
+        Ok(())
+    };
+    let answer = pair.late(lowered, || other.post(MAPS, &late)).await?;
+    assert_eq!(answer.status, 403, "{}", answer.text());
+    drop(one);
+    Ok(())
+}
+
+/// How many objects the tenant has.
+async fn count(server: &TestServer) -> anyhow::Result<u64> {
+    server.registry().catch_up().await?;
+    let space = insula_core::Space::parse("t1")?;
+    Ok(server
+        .registry()
+        .cache()
+        .life(&space)
+        .unwrap()
+        .tally()
+        .objects)
+}
+
+async fn bound(server: &TestServer, quota: Value) -> anyhow::Result<()> {
+    let patch = json!({"spec": {"quota": quota}});
+    let system = server.system().await?;
+    let changed = system.patch("/api/v1/tenants/t1", "merge", &patch).await?;
+    anyhow::ensure!(changed.status == 200, "{}", changed.text());
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! Where the owners of objects are looked for: in the same space, and there in the same
+//! namespace or in none.
+
+use std::sync::Arc;
+
+use insula_apiserver::Registry;
+use insula_apiserver::cache::{Reference, Stored, Ties};
+use insula_apiserver::registry::Address;
+use insula_apiserver::served::{Served, Shelfmark, Shelved};
+use insula_core::Space;
+use insula_kinds::kinds;
+
+/// The owners that objects of one space may have.
+#[derive(Clone, Copy)]
+pub struct Owners<'a> {
+    /// Where they are.
+    pub registry: &'a Registry,
+    /// The space.
+    pub space: &'a Space,
+}
+
+impl Owners<'_> {
+    /// Whether the owner was there and is gone. That holds even if its kind is gone with it.
+    pub fn was_seen_to_go(&self, reference: &Reference, namespace: Option<&str>) -> bool {
+        let kinship = self.registry.cache().kinship();
+        let Some(gone) = kinship.departed(self.space, &reference.uid) else {
+            return false;
+        };
+        let (group, _) = reference.group_version();
+        let same_kind = match gone.shelfmark() {
+            Shelfmark::BuiltIn(id) => {
+                let kind = kinds().get(id);
+                kind.group == group && kind.kind == *reference.kind
+            }
+            Shelfmark::Custom { group: of, .. } => of == group,
+        };
+        let here = gone.namespace().is_none() || gone.namespace() == namespace;
+        same_kind && here && gone.name() == &*reference.name
+    }
+
+    /// The kind of an owner, if such objects can be looked for.
+    pub fn kind(&self, reference: &Reference) -> Option<Served> {
+        let (group, version) = reference.group_version();
+        let kind = self
+            .registry
+            .of_kind(self.space, group, version, &reference.kind);
+        kind.filter(|kind| kind.can("get"))
+    }
+
+    /// What is there under the owner's name, if its kind is served.
+    pub fn find(
+        &self,
+        reference: &Reference,
+        namespace: Option<&str>,
+    ) -> Option<(Address, Arc<Stored>)> {
+        self.find_of(&self.kind(reference)?, reference, namespace)
+    }
+
+    /// What is there under the owner's name, where the dependent may have an owner.
+    pub fn find_of(
+        &self,
+        kind: &Served,
+        reference: &Reference,
+        namespace: Option<&str>,
+    ) -> Option<(Address, Arc<Stored>)> {
+        let namespace = namespace.filter(|_| kind.namespaced());
+        let address = self.address(kind.storage(), namespace, &reference.name);
+        let object = self.registry.seen(&address)?;
+        Some((address, object))
+    }
+
+    /// Whom an owner keeps waiting that waits itself, and where those are looked for.
+    pub fn waits_for(
+        &self,
+        owner: &Reference,
+        namespace: Option<&str>,
+    ) -> Vec<(Reference, Option<String>)> {
+        let found = self.find(owner, namespace);
+        let found = found.filter(|(_, object)| object.uid() == Some(&owner.uid));
+        let Some((address, object)) = found else {
+            return Vec::new();
+        };
+        let ties = object.ties().filter(Ties::awaits_dependents);
+        let owners = ties.map(|ties| ties.owners).unwrap_or_default().into_iter();
+        let blocked = owners.filter(Reference::blocks);
+        blocked
+            .map(|owner| (owner, address.namespace.clone()))
+            .collect()
+    }
+
+    /// Where an object of the space is.
+    pub fn address(&self, kind: Served, namespace: Option<&str>, name: &str) -> Address {
+        Address {
+            kind,
+            space: self.space.clone(),
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Others who write at the same moment.
+
+use futures_util::future::join_all;
+use serde_json::json;
+
+use super::{MAPS, create, delete, free, names, owned, owners, reference, settle, tenant};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_given_another_owner_in_time_stays() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let keeper = create(&client, MAPS, free("keeper")).await?;
+    let nobody = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "no"});
+    let adopt = json!({"metadata": {"ownerReferences": [reference(&keeper, true)]}});
+    let rounds = (0..100).map(|at| {
+        let (client, adopt) = (&client, &adopt);
+        let orphan = owned(&format!("d-{at:03}"), std::slice::from_ref(&nobody));
+        async move {
+            let path = format!("{MAPS}/d-{at:03}");
+            create(client, MAPS, orphan).await?;
+            let adopted = client.patch(&path, "merge", adopt).await?;
+            anyhow::ensure!(matches!(adopted.status, 200 | 404), "{}", adopted.text());
+            anyhow::Ok((adopted.status == 200).then_some(format!("d-{at:03}")))
+        }
+    });
+    let mut kept = vec!["keeper".to_owned()];
+    for round in join_all(rounds).await {
+        kept.extend(round?);
+    }
+    kept.sort();
+    settle(&client).await?;
+    assert_eq!(names(&client, MAPS).await?, kept);
+    for name in kept.iter().filter(|name| *name != "keeper") {
+        let path = format!("{MAPS}/{name}");
+        assert_eq!(owners(&client, &path).await?, ["keeper"]);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_writes_without_end_keeps_nothing_from_going() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    let owner = create(&client, MAPS, free("owner")).await?;
+    create(&client, MAPS, owned("d", &[reference(&owner, true)])).await?;
+    delete(&client, &format!("{MAPS}/owner"), "Background").await?;
+    let begun = tokio::time::Instant::now();
+    for count in 0.. {
+        let patch = json!({"data": {"count": count.to_string()}});
+        let patched = client.patch(&format!("{MAPS}/d"), "merge", &patch).await?;
+        if patched.status == 404 {
+            break;
+        }
+        anyhow::ensure!(begun.elapsed() < super::super::PATIENCE, "{count}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dependents_that_come_late_go_too() -> anyhow::Result<()> {
+    let (_server, client) = tenant().await?;
+    for policy in ["Background", "Foreground"] {
+        let owner = create(&client, MAPS, free("owner")).await?;
+        let late = (0..50).map(|at| {
+            let object = owned(&format!("d-{at}"), &[reference(&owner, at % 2 == 0)]);
+            let client = &client;
+            async move { create(client, MAPS, object).await.map(drop) }
+        });
+        let path = format!("{MAPS}/owner");
+        let (deleted, made) = tokio::join!(delete(&client, &path, policy), join_all(late));
+        deleted?;
+        made.into_iter().collect::<anyhow::Result<()>>()?;
+        super::until(&client, MAPS, |answer| {
+            let json = answer.json();
+            let items = json["items"].as_array().into_iter().flatten();
+            let mut names = items.filter_map(|item| item["metadata"]["name"].as_str());
+            !names.any(|name| name == "owner" || name.starts_with("d-"))
+        })
+        .await?;
+    }
+    Ok(())
+}
