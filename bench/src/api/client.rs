@@ -93,6 +93,15 @@ impl Client {
         Ok(prepared)
     }
 
+    /// A server-side apply, also of what is others'.
+    pub fn prepare_apply(&self, path: &str, body: Bytes) -> Result<Prepared> {
+        let path = format!("{path}?fieldManager=insula-bench&force=true");
+        let mut prepared = self.prepare(Method::PATCH, &path, Some(body))?;
+        let format = HeaderValue::from_static("application/apply-patch+yaml");
+        prepared.request.headers_mut().insert(CONTENT_TYPE, format);
+        Ok(prepared)
+    }
+
     /// One request whose time does not count.
     pub async fn call(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Answer> {
         let sender = self.sender(0)?;

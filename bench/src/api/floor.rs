@@ -9,7 +9,7 @@
 mod answers;
 mod gather;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -86,6 +86,8 @@ pub struct Floor {
 struct Shared {
     answers: Answers,
     collections: Mutex<HashMap<String, Collection>>,
+    /// Namespaces and tenants that were deleted, by their paths.
+    gone: Mutex<HashSet<String>>,
 }
 
 /// What is known of the objects of a collection.
@@ -126,6 +128,7 @@ impl Floor {
             shared: Arc::new(Shared {
                 answers: Answers::new(),
                 collections: Mutex::default(),
+                gone: Mutex::default(),
             }),
         })
     }
@@ -165,6 +168,23 @@ impl Shared {
         self.answers.list(uri.query().unwrap_or_default(), count)
     }
 
+    /// Whether this namespace or tenant was deleted, which takes no time here.
+    fn is_gone(&self, uri: &Uri) -> bool {
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        gone.contains(uri.path())
+    }
+
+    fn delete(&self, path: &str) {
+        let of = |kind: &str| {
+            path.strip_prefix(kind)
+                .is_some_and(|name| !name.contains('/'))
+        };
+        if of("/api/v1/namespaces/") || of("/api/v1/tenants/") {
+            let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+            gone.insert(path.to_owned());
+        }
+    }
+
     /// Counts, and tells those that watch what was written.
     fn written(&self, method: &Method, path: &str, object: &[u8]) {
         self.with(path, |collection| {
@@ -197,6 +217,8 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, shared: Arc<Shared
             requests.spawn(write(request, respond, Arc::clone(&shared)));
         } else if request.uri().query().is_some_and(is_watch) {
             requests.spawn(watch(request, respond, Arc::clone(&shared)));
+        } else if shared.is_gone(request.uri()) {
+            answer(respond, StatusCode::NOT_FOUND, shared.read(request.uri()))?;
         } else {
             answer(respond, StatusCode::OK, shared.read(request.uri()))?;
         }
@@ -254,6 +276,9 @@ async fn write(
             StatusCode::OK,
         ),
     };
+    if parts.method == Method::DELETE {
+        shared.delete(path);
+    }
     shared.written(&parts.method, collection, &body);
     answer(respond, status, shared.answers.object())
 }

@@ -38,6 +38,7 @@ const TARGETS: &[Target] = &[
         170.0 * MICRO,
         2180.0 * MICRO,
     ),
+    Target::time("apply", "apply cpu", 300.0 * MICRO, 2430.0 * MICRO),
     Target::time("delete", "delete cpu", 140.0 * MICRO, 1480.0 * MICRO),
     Target::time("list of 5,000", "list cpu", 9.0 * MILLI, 228.0 * MILLI).of(Part::Lists),
     Target::time(

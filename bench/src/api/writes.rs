@@ -1,4 +1,4 @@
-//! Objects, one by one: created, read, updated, patched and deleted.
+//! Objects, one by one: created, read, updated, patched, applied and deleted.
 
 use anyhow::Result;
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use crate::figures::Figures;
 use crate::report::progress;
 
 /// In the order of an object's life.
-pub const OPERATIONS: [&str; 5] = ["create", "get", "update", "merge patch", "delete"];
+pub const OPERATIONS: [&str; 6] = ["create", "get", "update", "merge patch", "apply", "delete"];
 
 /// Objects of one namespace, and the versions that they have.
 pub struct Objects<'a> {
@@ -41,6 +41,7 @@ pub async fn measure(subject: &Subject, count: usize, rounds: usize) -> Result<F
             objects.get(count).await?,
             objects.update().await?,
             objects.patch().await?,
+            objects.apply().await?,
             objects.delete().await?,
         ];
         for (operation, one) in measured.iter_mut().zip(life) {
@@ -85,6 +86,19 @@ impl Objects<'_> {
     pub async fn patch(&mut self) -> Result<Measured> {
         let body = |n, _| Some(objects::patch(n));
         let loaded = self.each(Method::PATCH, body).await?;
+        self.versions = loaded.taken;
+        Ok(loaded.measured)
+    }
+
+    /// What was somebody else's, as a whole: the dearest apply that there is of such objects.
+    pub async fn apply(&mut self) -> Result<Measured> {
+        let requests = (0..self.versions.len()).map(|n| {
+            let path = format!("{}/{}", self.collection, objects::name(n));
+            let body = objects::configmap(n, None, "applied");
+            self.client.prepare_apply(&path, body)
+        });
+        let requests: Result<Vec<_>> = requests.collect();
+        let loaded = self.load(requests?, StatusCode::OK).await?;
         self.versions = loaded.taken;
         Ok(loaded.measured)
     }

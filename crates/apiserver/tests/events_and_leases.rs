@@ -309,10 +309,6 @@ async fn a_lease_lasts_and_its_times_are_exact_to_the_microsecond() {
             json!({"leaseTransitions": -1}),
             "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0",
         ),
-        (
-            json!({"preferredHolder": "me"}),
-            "spec.preferredHolder: Forbidden: may only be specified if `strategy` is defined",
-        ),
     ] {
         let refused = client.post(LEASES, &lease(spec)).await.unwrap();
         assert_eq!(refused.status, 422, "{}", refused.text());

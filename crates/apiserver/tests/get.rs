@@ -152,6 +152,8 @@ async fn what_is_not_there_is_not_found() -> anyhow::Result<()> {
         "/api/v1/namespaces/default/foos/a",
         "/api/v1/namespaces/default/configmaps/a/foo",
         "/apis/apps/v1/foos",
+        "/apis/apps/v9/deployments",
+        "/api/v2/pods",
     ] {
         let missing = client.get(path).await?;
         let wanted = status(
@@ -160,12 +162,7 @@ async fn what_is_not_there_is_not_found() -> anyhow::Result<()> {
         );
         assert_eq!((missing.status, missing.json()), (404, wanted), "{path}");
     }
-    for path in [
-        "/foo",
-        "/apis/foo/v1/bars",
-        "/apis/apps/v9/deployments",
-        "/api/v2/pods",
-    ] {
+    for path in ["/foo", "/apis/foo/v1/bars"] {
         let missing = client.get(path).await?;
         assert_eq!(missing.status, 404, "{path}");
         assert_eq!(missing.text(), "404 page not found\n", "{path}");

@@ -119,7 +119,7 @@ pub enum ApplyError {
 impl Subject<'_> {
     /// Writes into the new object who owns what after an update of the live one, which is the
     /// zero object of the kind for one that comes about. Both have their `managedFields`,
-    /// and both are as they are written ([`zero::complete`]).
+    /// and both are as they are written ([`complete`](insula_kinds::encode::complete)).
     ///
     /// Entries that the new object brings count if they can be read, except through a
     /// subresource; an empty list forgets all. Never fails: if the objects are so far from

@@ -44,7 +44,7 @@ fn an_object_is_completed_in_all_its_depth() {
     let kind = kinds().get(id);
     let sent = json!({"spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}});
     let mut object = sent.as_object().unwrap().clone();
-    zero::complete(kind.type_id(), &mut object);
+    encode::complete(kind.type_id(), &mut object);
     let wanted = json!({
         "metadata": {},
         "spec": {

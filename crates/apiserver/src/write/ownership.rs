@@ -8,7 +8,6 @@ use std::sync::{Mutex, PoisonError};
 
 use insula_kinds::{Kind, Object, Value, convert, encode, kinds, prepare, time};
 use insula_ownership::managers::{self, ApplyError, Subject, Version, Writer};
-use insula_ownership::{Element, Set};
 
 use super::metadata;
 use crate::authorize::Granted;
@@ -122,7 +121,7 @@ impl<'a> Ownership<'a> {
 
     fn as_subject<T>(&self, act: impl FnOnce(Subject<'_>, Writer<'_>) -> T) -> T {
         let schema = self.kind.merges();
-        let reset = reset(self.kind, self.subresource);
+        let reset = managers::reset(self.kind, self.subresource.unwrap_or(""));
         let zero = managers::zero(self.kind);
         let convert = |object: &Object, version: &str| self.in_version(object, version);
         let subject = Subject {
@@ -163,7 +162,7 @@ impl<'a> Ownership<'a> {
         Some(Version {
             object,
             schema: other.merges(),
-            reset: reset(&other, self.subresource),
+            reset: managers::reset(&other, self.subresource.unwrap_or("")),
         })
     }
 
@@ -238,20 +237,6 @@ impl std::fmt::Debug for Ownership<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} of {:?}", self.manager, self.kind)
     }
-}
-
-/// What a write leaves as it was, and nobody owns by it.
-fn reset(kind: &Kind, subresource: Option<&str>) -> Set {
-    let kept = kind.reset_fields.get(subresource.unwrap_or("main"));
-    let mut set = Set::default();
-    for path in kept.into_iter().flatten() {
-        let path: Vec<_> = path
-            .split('.')
-            .map(|name| Element::Field(name.into()))
-            .collect();
-        set.insert(&path);
-    }
-    set
 }
 
 /// Restores who owns what if those who admitted the object have made a muddle of it.

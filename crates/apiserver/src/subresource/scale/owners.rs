@@ -2,7 +2,7 @@
 
 use insula_kinds::{Object, encode, time};
 use insula_ownership::managers::scale::Parent;
-use insula_ownership::managers::{Subject, Writer};
+use insula_ownership::managers::{Subject, Writer, zero};
 use insula_ownership::{Element, Path, Schema, Set};
 
 use super::scale_type;
@@ -70,10 +70,7 @@ impl Owners {
     }
 
     fn subject<T>(&self, act: impl FnOnce(Subject<'_>, Writer<'_>) -> T) -> T {
-        let mut zero = Object::new();
-        encode::complete(scale_type(), &mut zero);
-        zero.insert("apiVersion".to_owned(), "autoscaling/v1".into());
-        zero.insert("kind".to_owned(), "Scale".into());
+        let zero = zero::of_type("autoscaling/v1", "Scale", scale_type());
         let subject = Subject {
             api_version: "autoscaling/v1",
             schema: &Schema::built_in(scale_type()),
