@@ -195,10 +195,9 @@ async fn life(tenant: &str, client: Client) -> anyhow::Result<()> {
     assert_eq!(applied, [(Some("fleets"), Some("Apply"))]);
 
     // An owned object that somebody deletes is made again.
+    let first = ships.get("royal-one").await?.uid();
     ships.delete("royal-one", &DeleteParams::default()).await?;
-    let first = ships.get_opt("royal-one").await?.and_then(|it| it.uid());
-    let again =
-        |ship: Option<&ConfigMap>| ship.is_some_and(|ship| ship.uid() != first || first.is_none());
+    let again = |ship: Option<&ConfigMap>| ship.is_some_and(|ship| ship.uid() != first);
     await_condition(ships.clone(), "royal-one", again).await?;
 
     // A change of the specification is followed.
