@@ -202,6 +202,18 @@ impl Stored {
         serde_json::from_slice(&self.body()).unwrap_or_default()
     }
 
+    /// Whether the store holds it as these bytes.
+    pub fn is_stored_as(&self, value: &[u8]) -> bool {
+        let body = self.body();
+        let Some(revision) = revision_member(&body) else {
+            return **body == *value;
+        };
+        let (before, after) = (&body[..revision.start], &body[revision.end..]);
+        value.len() == before.len() + after.len()
+            && value.starts_with(before)
+            && value.ends_with(after)
+    }
+
     /// How much memory it takes, roughly: of what is shared, what was not there before.
     pub fn weight(&self) -> usize {
         self.text.weight() + self.key.len() + size_of::<Self>()
@@ -246,15 +258,20 @@ pub fn with_revision(json: &[u8], revision: Revision) -> Bytes {
 
 /// The JSON as the store holds it.
 pub fn without_revision(json: &[u8]) -> Bytes {
+    match revision_member(json) {
+        None => Bytes::copy_from_slice(json),
+        Some(member) => [&json[..member.start], &json[member.end..]].concat().into(),
+    }
+}
+
+/// Where the resourceVersion is, with the comma before it.
+fn revision_member(json: &[u8]) -> Option<Range<usize>> {
     const MARK: &[u8] = br#","resourceVersion":""#;
-    let found = after_uid(json).filter(|at| json[*at..].starts_with(MARK));
-    let Some(at) = found else {
-        return Bytes::copy_from_slice(json);
-    };
+    let at = after_uid(json).filter(|at| json[*at..].starts_with(MARK))?;
     let from = at + MARK.len();
     let length = json[from..].iter().position(|byte| *byte == b'"');
     let end = length.map_or(json.len(), |length| from + length + 1);
-    [&json[..at], &json[end..]].concat().into()
+    Some(at..end)
 }
 
 /// Reads the labels and stops: what comes after the metadata is not looked at.
@@ -331,6 +348,10 @@ mod tests {
             "{text}"
         );
         assert_eq!(without_revision(&body), OBJECT);
+        assert!(stored.is_stored_as(OBJECT.as_bytes()));
+        let other = OBJECT.replace("u-1", "u-2");
+        assert!(!stored.is_stored_as(other.as_bytes()));
+        assert!(!stored.is_stored_as(&body));
     }
 
     #[test]

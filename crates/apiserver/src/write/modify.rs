@@ -16,7 +16,7 @@ use super::{Done, metadata, ranges, rights, rules};
 use crate::admit::{self, Act};
 use crate::allocate;
 use crate::authorize::Granted;
-use crate::cache::{Stored, without_revision};
+use crate::cache::Stored;
 use crate::expiry;
 use crate::publish;
 use crate::quota;
@@ -178,10 +178,6 @@ async fn attempt(
     let kind = request.kind;
     let judged = rules::judged_as(kind);
     let shown = rules::shown(registry, request.by, kind, current).await?;
-    let old = match judged == *kind {
-        true => shown.clone(),
-        false => current.tree(),
-    };
     let Modified {
         object: mut new,
         warnings,
@@ -191,6 +187,10 @@ async fn attempt(
         let ownership = Ownership::new(registry, request.by, kind, request.subresource);
         ownership.note(&shown, &mut new).await?;
     }
+    let old = match judged == *kind {
+        true => shown,
+        false => current.tree(),
+    };
     let done = settle(registry, request, current, &judged, old, new).await;
     match done {
         Ok(attempt) => Ok(attempt.warned(warnings)),
@@ -282,7 +282,7 @@ async fn settle(
         }
         return Ok(Attempt::Done(done(Arc::new(last))));
     }
-    if value == without_revision(&current.body()) {
+    if current.is_stored_as(&value) {
         return Ok(Attempt::Unchanged(done(Arc::clone(current))));
     }
     let write = quota::Write {

@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use insula_kinds::{Kind, Object, Value, convert, encode, kinds, prepare, time};
+use insula_kinds::{Object, Value, convert, encode, kinds, prepare, time};
 use insula_ownership::managers::{self, ApplyError, Subject, Version, Writer};
 
 use super::metadata;

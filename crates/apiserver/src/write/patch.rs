@@ -96,17 +96,17 @@ fn patched_kind(
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<Modified> {
+    let of = kind.type_id();
+    let again = || apply(of, current, format, body);
+    let (tree, problems) = again()?;
     let Some(custom) = kind.custom() else {
-        let of = kind.type_id();
-        let (tree, problems) = apply(of, current, format, body)?;
         let read = |tree| {
             intake::check_kept(&tree, Expected::from(&**kind))?;
             let decoded = decode::value(of, Value::Object(tree));
             Ok((Ok(()), decoded.map_err(|error| error.to_string())?))
         };
-        return finish(tree, problems, validation, read);
+        return finish(tree, problems, validation, read, again);
     };
-    let (tree, problems) = apply(kind.type_id(), current, format, body)?;
     let read = |tree| {
         let mut decoded =
             decode::custom_value(Value::Object(tree)).map_err(|error| error.to_string())?;
@@ -118,7 +118,7 @@ fn patched_kind(
         });
         Ok((checked, decoded))
     };
-    finish(tree, problems, validation, read)
+    finish(tree, problems, validation, read, again)
 }
 
 /// A patch leaves an object in the version that it was asked in.
@@ -145,12 +145,13 @@ pub fn patched(
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<Modified> {
-    let (tree, problems) = apply(of, current, format, body)?;
+    let again = || apply(of, current, format, body);
+    let (tree, problems) = again()?;
     let read = |tree| {
         let decoded = decode::value(of, Value::Object(tree)).map_err(|error| error.to_string())?;
         Ok((Ok(()), decoded))
     };
-    finish(tree, problems, validation, read)
+    finish(tree, problems, validation, read, again)
 }
 
 /// The tree that a patch makes, and what is odd about the patch.
@@ -180,19 +181,24 @@ fn apply(
     Ok((tree, problems))
 }
 
-/// The object that a tree is, if it is one.
+/// The object that a tree is, if it is one. What is wrong is told with the whole tree, which
+/// is made again for that: hardly ever anything is.
 fn finish(
     tree: Object,
     problems: Vec<String>,
     validation: FieldValidation,
     read: impl FnOnce(Object) -> Result<(Result<()>, Decoded), String>,
+    again: impl Fn() -> Result<(Object, Vec<String>)>,
 ) -> Result<Modified> {
-    let text = || Value::Object(tree.clone()).to_string();
+    let text = || {
+        let tree = again().map(|(tree, _)| tree).unwrap_or_default();
+        Value::Object(tree).to_string()
+    };
     let wrong = |why: &str, text: String| {
         let error = FieldError::invalid_text("patch", &text, why);
         Refusal::invalid_patch(&[error])
     };
-    let (settled, decoded) = read(tree.clone()).map_err(|error| wrong(&error, text()))?;
+    let (settled, decoded) = read(tree).map_err(|error| wrong(&error, text()))?;
     settled?;
     let mut all = problems;
     all.extend(decoded.problems);
