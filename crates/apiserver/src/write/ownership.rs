@@ -80,8 +80,9 @@ impl<'a> Ownership<'a> {
         if !self.kind.is_custom() {
             prepare::fold(self.kind, new);
             // An empty list is a wish too: that nobody owns anything any more.
-            let reset = metadata::of(new).get("managedFields").cloned();
-            let reset = reset.filter(|list| list.as_array().is_some_and(Vec::is_empty));
+            let sent = metadata::of(new).get("managedFields");
+            let reset = sent.filter(|list| list.as_array().is_some_and(Vec::is_empty));
+            let reset = reset.cloned();
             encode::complete(self.kind.type_id(), new);
             metadata::of(new).extend(reset.map(|list| ("managedFields".to_owned(), list)));
         }
