@@ -1,0 +1,63 @@
+//! The kind `brokers.submariner.io`: how the clusters of a ClusterSet are to be connected.
+
+use kube::CustomResource;
+use serde::{Deserialize, Serialize};
+
+/// How the clusters of a ClusterSet are to be connected. What is not set is not written, as
+/// Submariner's own programs do it.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "submariner.io",
+    version = "v1alpha1",
+    kind = "Broker",
+    plural = "brokers",
+    namespaced,
+    schema = "disabled",
+    derive = "PartialEq"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct BrokerSpec {
+    /// `connectivity`, `service-discovery`, and `globalnet` where it is on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub components: Vec<String>,
+    /// Domains that are resolved across clusters, beside the usual one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub default_custom_domains: Vec<String>,
+    /// Where clusters' global addresses are from.
+    #[serde(
+        default,
+        rename = "globalnetCIDRRange",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub globalnet_cidr_range: String,
+    /// How many global addresses a cluster gets that does not say.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub default_globalnet_cluster_size: u32,
+    /// Whether clusters have global addresses at all.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub globalnet_enabled: bool,
+    /// Where addresses of services of the whole set are from.
+    #[serde(
+        default,
+        rename = "clustersetIPCIDRRange",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub clusterset_ip_cidr_range: String,
+    /// Whether services get such addresses by themselves.
+    #[serde(
+        default,
+        rename = "clustersetIPEnabled",
+        skip_serializing_if = "is_false"
+    )]
+    pub clusterset_ip_enabled: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_false(value: &bool) -> bool {
+    !value
+}

@@ -1,0 +1,167 @@
+//! Why something was not done, and what to do about it.
+
+use std::time::Duration;
+
+use crate::names::{AXON, TenantId};
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server did not do what it was asked.
+    #[error("cannot {attempted}: {}", told(source))]
+    Server {
+        /// What was to be done, as it follows "cannot".
+        attempted: String,
+        /// What became of it.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The tenant is there already.
+    #[error("tenant {0} exists already")]
+    TenantExists(TenantId),
+    /// There is no such tenant.
+    #[error("there is no tenant {0}")]
+    NoTenant(TenantId),
+    /// The operator could not make the tenant.
+    #[error("tenant {id} could not be provisioned: {message}")]
+    TenantFailed {
+        /// Which.
+        id: TenantId,
+        /// What the operator says.
+        message: String,
+    },
+    /// The tenant is not as far as it must be.
+    #[error("tenant {id} is {phase}, not Provisioned")]
+    NotProvisioned {
+        /// Which.
+        id: TenantId,
+        /// How far it is.
+        phase: String,
+    },
+    /// The API of tenants is not there.
+    #[error("this cluster has no tenants.submariner.io")]
+    NoAxon,
+    /// Kinds are not there that a broker needs.
+    #[error("the cluster does not serve {}", .0.join(", "))]
+    NoKinds(Vec<String>),
+    /// It takes too long.
+    #[error("{what} takes longer than {}", seconds(*after))]
+    TimedOut {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        after: Duration,
+    },
+    /// No token was made for an account.
+    #[error("the token was not generated for secret {secret:?}")]
+    NoToken {
+        /// The Secret that asks for it.
+        secret: String,
+    },
+    /// What was asked for cannot be.
+    #[error("{message}")]
+    Invalid {
+        /// What is wrong.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+}
+
+impl Error {
+    /// What was to be done, for `map_err`.
+    pub fn when(attempted: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+        let attempted = attempted.into();
+        move |source| Self::Server {
+            attempted,
+            source: Box::new(source),
+        }
+    }
+
+    /// What was asked for cannot be.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::Invalid {
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    /// What was asked for cannot be, and what to do about it.
+    pub fn invalid_with_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Invalid {
+            message: message.into(),
+            hint: Some(hint.into()),
+        }
+    }
+
+    /// What to do about it, where that is known.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Server { source, .. } => return hint_at(source),
+            Self::TenantExists(_) => "choose another ID, or none to have one made up".to_owned(),
+            Self::NoTenant(_) => "`subctl list tenants` shows those that there are".to_owned(),
+            Self::TenantFailed { id, .. } => format!(
+                "mend what it says and it goes on by itself: `subctl get tenant {id}`; or `subctl delete tenant {id}`"
+            ),
+            Self::NotProvisioned { id, .. } => {
+                format!("wait until `subctl get tenant {id}` says Provisioned")
+            }
+            Self::NoAxon => {
+                "an administrator of the cluster runs `subctl deploy axon-cp` first".to_owned()
+            }
+            Self::NoKinds(_) => {
+                "ask the offering admin, who installs them with `subctl deploy axon-cp`".to_owned()
+            }
+            Self::TimedOut { .. } => {
+                format!(
+                    "is the operator running? `kubectl -n {AXON} get leases {AXON}` says who is; --timeout waits longer"
+                )
+            }
+            Self::NoToken { .. } => {
+                "the cluster's controller of service-account tokens makes it; is it running?"
+                    .to_owned()
+            }
+            Self::Invalid { hint, .. } => return hint.clone(),
+        })
+    }
+}
+
+/// The server's own sentence, if it has one.
+fn told(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        other => innermost(other).to_string(),
+    }
+}
+
+/// The error that caused an error, which says more than the others.
+fn innermost<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> &'a (dyn std::error::Error + 'static) {
+    let mut inner = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    inner
+}
+
+fn hint_at(error: &kube::Error) -> Option<String> {
+    let hint = match error {
+        kube::Error::Api(status) if status.code == 401 => {
+            "the credential is not known to this server, or has expired"
+        }
+        kube::Error::Api(status) if status.code == 403 => {
+            "the message names the right that is missing: use a context that has it, or ask for it"
+        }
+        kube::Error::Api(_) => return None,
+        _ => "is the server running, and is this its address?",
+    };
+    Some(hint.to_owned())
+}
+
+fn seconds(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds if seconds >= 60 && seconds % 60 == 0 => format!("{}m", seconds / 60),
+        seconds => format!("{seconds}s"),
+    }
+}

@@ -1,0 +1,25 @@
+//! Submariner brokers for many tenants.
+//!
+//! A *broker* is a namespace through which the clusters of a ClusterSet find each other. A
+//! *tenant* is a ClusterSet whose broker is one of many on the same cluster: the operator
+//! makes its namespace and what is in it, and the tenant's administrator needs no right
+//! beyond it.
+//!
+//! | module | is |
+//! |---|---|
+//! | [`names`] | what everything is called |
+//! | [`tenant`], [`broker`] | the kinds |
+//! | [`roles`] | who may what |
+//! | [`token`] | tokens of service accounts |
+//! | [`report`] | how whoever asked for something is told how it goes |
+//! | [`error`] | why something was not done, and what to do about it |
+
+pub mod broker;
+pub mod error;
+pub mod names;
+pub mod report;
+pub mod roles;
+pub mod tenant;
+pub mod token;
+
+pub use error::Error;

@@ -1,0 +1,264 @@
+//! Who may what: the rules of every role that is made.
+//!
+//! Kubernetes lets nobody grant what they do not have. So the rules of a broker's
+//! administrator contain those of the clusters that it lets join, and the rules of the
+//! operator contain those of the administrators that it makes; neither needs `escalate` or
+//! `bind`. The tests below hold it so.
+
+use k8s_openapi::api::rbac::v1::PolicyRule;
+
+const EVERYTHING: &[&str] = &[
+    "create", "get", "list", "watch", "patch", "update", "delete",
+];
+const WITHOUT_PATCH: &[&str] = &["create", "get", "list", "watch", "update", "delete"];
+const READ: &[&str] = &["get", "list", "watch"];
+
+const SUBMARINER: &str = "submariner.io";
+const MULTICLUSTER: &str = "multicluster.x-k8s.io";
+const DISCOVERY: &str = "discovery.k8s.io";
+const RBAC: &str = "rbac.authorization.k8s.io";
+const CORE: &str = "";
+
+/// Of a broker's administrator as Submariner has it: the Broker itself is for others to make.
+pub fn admin() -> Vec<PolicyRule> {
+    let mut rules = vec![
+        rule(SUBMARINER, &["brokers"], &["get", "list"]),
+        rule(
+            RBAC,
+            &["rolebindings"],
+            &["create", "get", "list", "delete"],
+        ),
+    ];
+    rules.extend(held_by_every_admin());
+    rules
+}
+
+/// Of a tenant's administrator, who deploys the broker too: with rights in its own namespace
+/// and nowhere else.
+pub fn tenant_admin(namespace: &str) -> Vec<PolicyRule> {
+    let mut own = rule(CORE, &["namespaces"], &["get"]);
+    own.resource_names = Some(vec![namespace.to_owned()]);
+    let mut rules = vec![
+        own,
+        rule(SUBMARINER, &["brokers"], EVERYTHING),
+        rule(
+            RBAC,
+            &["rolebindings"],
+            &["create", "get", "list", "update", "patch", "delete"],
+        ),
+        rule(
+            RBAC,
+            &["roles"],
+            &["get", "list", "create", "update", "patch"],
+        ),
+    ];
+    rules.extend(held_by_every_admin());
+    rules
+}
+
+fn held_by_every_admin() -> Vec<PolicyRule> {
+    let mut rules = exchanged();
+    rules.push(rule(
+        CORE,
+        &["serviceaccounts", "secrets", "configmaps"],
+        WITHOUT_PATCH,
+    ));
+    rules
+}
+
+/// Of a cluster that has joined.
+pub fn cluster() -> Vec<PolicyRule> {
+    let mut rules = exchanged();
+    rules.extend([
+        rule(SUBMARINER, &["brokers"], &["get", "list"]),
+        rule(CORE, &["secrets"], READ),
+        rule(CORE, &["serviceaccounts"], &["get", "list"]),
+    ]);
+    rules
+}
+
+/// What clusters tell each other through the broker.
+fn exchanged() -> Vec<PolicyRule> {
+    vec![
+        rule(SUBMARINER, &["clusters", "endpoints"], EVERYTHING),
+        rule(
+            MULTICLUSTER,
+            &["serviceimports", "serviceimports/status"],
+            EVERYTHING,
+        ),
+        rule(
+            DISCOVERY,
+            &["endpointslices", "endpointslices/restricted"],
+            EVERYTHING,
+        ),
+    ]
+}
+
+/// Of the operator, everywhere: what it makes, and what it grants.
+pub fn operator() -> Vec<PolicyRule> {
+    let mut rules = vec![
+        rule(CORE, &["namespaces"], EVERYTHING),
+        rule(RBAC, &["roles", "rolebindings"], EVERYTHING),
+        rule(SUBMARINER, &["brokers"], EVERYTHING),
+    ];
+    rules.extend(held_by_every_admin());
+    rules
+}
+
+/// Of the operator, in its own namespace.
+pub fn operator_at_home() -> Vec<PolicyRule> {
+    vec![
+        rule(
+            SUBMARINER,
+            &["tenants"],
+            &["get", "list", "watch", "update", "patch"],
+        ),
+        rule(
+            SUBMARINER,
+            &["tenants/status", "tenants/finalizers"],
+            &["get", "update", "patch"],
+        ),
+        rule(
+            "coordination.k8s.io",
+            &["leases"],
+            &["get", "create", "update"],
+        ),
+        rule(CORE, &["events"], &["create", "patch"]),
+        rule("events.k8s.io", &["events"], &["create", "patch"]),
+    ]
+}
+
+/// Of the operator where it makes whole spaces: on Insula, and only if it is asked to.
+pub fn operator_of_spaces() -> Vec<PolicyRule> {
+    vec![
+        rule(
+            CORE,
+            &["tenants"],
+            &["get", "list", "watch", "create", "delete"],
+        ),
+        rule(
+            "apiextensions.k8s.io",
+            &["customresourcedefinitions"],
+            &["get", "list", "create", "update"],
+        ),
+    ]
+}
+
+/// Of those who manage tenants, in the operator's namespace.
+pub fn axon_admin() -> Vec<PolicyRule> {
+    vec![rule(
+        SUBMARINER,
+        &["tenants"],
+        &["create", "get", "list", "watch", "delete"],
+    )]
+}
+
+/// Of those who manage tenants, in a tenant's namespace: its administrator's token, to hand
+/// it out and to have it made anew.
+pub fn axon_admin_of_tenant(token_secret: &str) -> Vec<PolicyRule> {
+    let mut token = rule(CORE, &["secrets"], &["get", "delete"]);
+    token.resource_names = Some(vec![token_secret.to_owned()]);
+    vec![token]
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
+    let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+    PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(owned(resources)),
+        verbs: owned(verbs),
+        ..PolicyRule::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// A right: group, resource, name or any, verb.
+    type Right = (String, String, Option<String>, String);
+
+    fn rights(rules: &[PolicyRule]) -> BTreeSet<Right> {
+        let mut rights = BTreeSet::new();
+        for rule in rules {
+            let names: Vec<Option<String>> = match &rule.resource_names {
+                Some(names) => names.iter().cloned().map(Some).collect(),
+                None => vec![None],
+            };
+            for group in rule.api_groups.iter().flatten() {
+                for resource in rule.resources.iter().flatten() {
+                    for (verb, name) in rule
+                        .verbs
+                        .iter()
+                        .flat_map(|verb| names.iter().map(move |name| (verb, name)))
+                    {
+                        let right = (group.clone(), resource.clone(), name.clone(), verb.clone());
+                        rights.insert(right);
+                    }
+                }
+            }
+        }
+        rights
+    }
+
+    fn covers(holder: &[PolicyRule], granted: &[PolicyRule]) -> Vec<Right> {
+        let held = rights(holder);
+        let lacking = rights(granted).into_iter().filter(|right| {
+            let (group, resource, _, verb) = right;
+            let any = (group.clone(), resource.clone(), None, verb.clone());
+            !held.contains(right) && !held.contains(&any)
+        });
+        lacking.collect()
+    }
+
+    #[test]
+    fn whoever_grants_a_right_has_it() {
+        for (holder, granted) in [
+            (admin(), cluster()),
+            (tenant_admin("n"), cluster()),
+            (tenant_admin("n"), tenant_admin("n")),
+            (operator(), admin()),
+            (operator(), tenant_admin("n")),
+            (operator(), cluster()),
+            (operator(), axon_admin_of_tenant("t")),
+        ] {
+            assert_eq!(covers(&holder, &granted), []);
+        }
+    }
+
+    #[test]
+    fn nobody_may_escalate_bind_or_use_stars() {
+        let all = [
+            admin(),
+            tenant_admin("n"),
+            cluster(),
+            operator(),
+            operator_at_home(),
+            operator_of_spaces(),
+            axon_admin(),
+            axon_admin_of_tenant("t"),
+        ];
+        for (group, resource, _, verb) in all.iter().flat_map(|rules| rights(rules)) {
+            assert!(!["escalate", "bind", "impersonate", "*"].contains(&verb.as_str()));
+            assert!(group != "*" && resource != "*");
+        }
+    }
+
+    #[test]
+    fn r82_a_tenants_administrator_has_nothing_beyond_its_namespace() {
+        let beyond = [
+            "tenants",
+            "customresourcedefinitions",
+            "clusterroles",
+            "pods",
+        ];
+        for (_, resource, name, verb) in rights(&tenant_admin("n")) {
+            assert!(!beyond.contains(&resource.as_str()), "{resource}");
+            if resource == "namespaces" {
+                assert_eq!((name.as_deref(), verb.as_str()), (Some("n"), "get"));
+            }
+        }
+    }
+}

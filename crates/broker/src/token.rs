@@ -1,0 +1,117 @@
+//! The tokens of service accounts that are kept in Secrets.
+//!
+//! Since 1.24 Kubernetes makes none by itself: whoever wants one makes a Secret that asks
+//! for it, and waits.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ListParams, ObjectMeta, PostParams};
+use kube::{Api, ResourceExt};
+use tokio::time::Instant;
+
+use crate::error::Error;
+
+/// The type of Secrets that hold an account's token.
+pub const TYPE: &str = "kubernetes.io/service-account-token";
+/// Says which account a Secret asks for the token of.
+pub const ACCOUNT: &str = "kubernetes.io/service-account.name";
+/// Says who made a Secret.
+const CREATED_BY: (&str, &str) = ("kubernetes.io/created-by", "subctl");
+
+/// How long the server may take to fill a Secret in: it is done in a moment or not at all.
+pub const PATIENCE: Duration = Duration::from_secs(15);
+/// The first pause between two looks.
+const PAUSE: Duration = Duration::from_millis(30);
+
+/// A Secret that asks for the token of an account.
+pub fn request(account: &str, metadata: ObjectMeta) -> Secret {
+    let mut metadata = metadata;
+    let asks = [(ACCOUNT, account), CREATED_BY];
+    let asks = asks.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    metadata.annotations.get_or_insert_default().extend(asks);
+    Secret {
+        metadata,
+        type_: Some(TYPE.to_owned()),
+        ..Secret::default()
+    }
+}
+
+/// The token in a Secret, if it has been made.
+pub fn of(secret: &Secret) -> Option<&[u8]> {
+    let data: &BTreeMap<_, _> = secret.data.as_ref()?;
+    let token = &data.get("token")?.0;
+    (!token.is_empty()).then_some(token)
+}
+
+/// Whether a Secret is there for the token of this account.
+pub fn is_for(secret: &Secret, account: &str) -> bool {
+    let named = secret.annotations().get(ACCOUNT).map(String::as_str);
+    named == Some(account) && secret.type_.as_deref() == Some(TYPE)
+}
+
+/// The Secret with the token of an account, made if there is none, once it has been filled
+/// in. Others are looked for by what they say, never by their name: clusters have had many
+/// habits of naming them.
+///
+/// # Errors
+///
+/// What the server answers; [`Error::NoToken`] if it does not make one in time.
+pub async fn ensure(
+    secrets: &Api<Secret>,
+    account: &str,
+    patience: Duration,
+) -> Result<Secret, Error> {
+    let found = find(secrets, account).await?;
+    let secret = match found {
+        Some(found) => found,
+        None => {
+            let metadata = ObjectMeta {
+                generate_name: Some(format!("{account}-token-")),
+                ..ObjectMeta::default()
+            };
+            let asked = request(account, metadata);
+            let made = secrets.create(&PostParams::default(), &asked).await;
+            let attempted = format!("make a token for service account {account}");
+            made.map_err(Error::when(attempted))?
+        }
+    };
+    wait(secrets, secret, patience).await
+}
+
+/// The Secret with the token of an account, if there is one; one that has a token first.
+///
+/// # Errors
+///
+/// What the server answers.
+pub async fn find(secrets: &Api<Secret>, account: &str) -> Result<Option<Secret>, Error> {
+    let tokens = ListParams::default().fields(&format!("type={TYPE}"));
+    let listed = secrets.list(&tokens).await;
+    let attempted = format!("look for the token of service account {account}");
+    let listed = listed.map_err(Error::when(attempted))?;
+    let mut mine: Vec<_> = listed
+        .items
+        .into_iter()
+        .filter(|secret| is_for(secret, account) && secret.metadata.deletion_timestamp.is_none())
+        .collect();
+    mine.sort_by_key(|secret| of(secret).is_none());
+    Ok(mine.into_iter().next())
+}
+
+/// Waits until a Secret has been filled in.
+async fn wait(secrets: &Api<Secret>, first: Secret, patience: Duration) -> Result<Secret, Error> {
+    let name = first.name_any();
+    let deadline = Instant::now() + patience;
+    let (mut secret, mut pause) = (first, PAUSE);
+    while of(&secret).is_none() {
+        if Instant::now() >= deadline {
+            return Err(Error::NoToken { secret: name });
+        }
+        tokio::time::sleep(pause).await;
+        pause = pause.mul_f32(1.3);
+        let read = secrets.get(&name).await;
+        secret = read.map_err(Error::when(format!("read secret {name}")))?;
+    }
+    Ok(secret)
+}

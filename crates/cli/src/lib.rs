@@ -1,0 +1,45 @@
+//! The binaries of Insula: `insula`, and `subctl` for Submariner's users.
+//!
+//! Arguments become settings, settings a command, and what a command has to say is printed
+//! at the end: data to stdout, everything else to stderr. What is done is in the crates
+//! below; here is only how it is asked for and told.
+
+pub mod insula;
+pub mod subctl;
+
+mod client;
+mod duration;
+mod failure;
+mod kubeconfig;
+mod output;
+mod pki;
+mod private_file;
+mod secret;
+mod serve;
+mod tenant;
+
+use std::process::ExitCode;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::failure::Failure;
+
+/// 0: done. 1: a failure that was explained. 2: a wrong command line, from clap.
+fn exit(done: Result<(), Failure>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.print();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What `RUST_LOG` asks for; warnings and worse without it.
+fn log_to_stderr() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+}
