@@ -5,7 +5,9 @@ mod lease;
 use std::fmt::Debug;
 
 use insula_operator::part::{self, Ensured, Part};
-use k8s_openapi::api::rbac::v1::Subject;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding, Subject};
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
@@ -82,18 +84,36 @@ pub async fn deploy(
     Ok(())
 }
 
+/// Whether the caller may do all of it, and has all that is granted. Nothing is written.
+///
+/// # Errors
+///
+/// [`Error::MissingRights`] names everything that is missing; what the server answers.
+pub async fn check(client: &Client, settings: &AxonSettings) -> Result<(), Error> {
+    let mut lacking = rights::lacking(client, touched(settings)).await?;
+    let may_grant = |verb, resource| Right::new(verb, RBAC, resource, None);
+    let without_having = [
+        may_grant("escalate", "roles"),
+        may_grant("escalate", "clusterroles"),
+        may_grant("bind", "roles"),
+        may_grant("bind", "clusterroles"),
+    ];
+    let without_having = rights::lacking(client, without_having.into()).await?;
+    if !without_having.is_empty() {
+        lacking.extend(rights::lacking(client, granted(settings)).await?);
+    }
+    match lacking.is_empty() {
+        true => Ok(()),
+        false => Err(Error::MissingRights(rights::name(&lacking))),
+    }
+}
+
 /// What is put there beside the namespace and the definitions.
 struct Parts {
-    account: k8s_openapi::api::core::v1::ServiceAccount,
-    roles: Vec<(
-        k8s_openapi::api::rbac::v1::Role,
-        k8s_openapi::api::rbac::v1::RoleBinding,
-    )>,
-    cluster_roles: Vec<(
-        k8s_openapi::api::rbac::v1::ClusterRole,
-        k8s_openapi::api::rbac::v1::ClusterRoleBinding,
-    )>,
-    deployment: Option<k8s_openapi::api::apps::v1::Deployment>,
+    account: ServiceAccount,
+    roles: Vec<(Role, RoleBinding)>,
+    cluster_roles: Vec<(ClusterRole, ClusterRoleBinding)>,
+    deployment: Option<Deployment>,
 }
 
 impl Parts {
@@ -123,26 +143,6 @@ impl Parts {
             cluster_roles,
             deployment: settings.deployment.then(|| manifests::deployment(image)),
         }
-    }
-}
-
-/// Whether the caller may do all of it, and has all that it grants.
-async fn check(client: &Client, settings: &AxonSettings) -> Result<(), Error> {
-    let mut lacking = rights::lacking(client, touched(settings)).await?;
-    let may_grant = |verb, resource| Right::new(verb, RBAC, resource, None);
-    let without_having = [
-        may_grant("escalate", "roles"),
-        may_grant("escalate", "clusterroles"),
-        may_grant("bind", "roles"),
-        may_grant("bind", "clusterroles"),
-    ];
-    let without_having = rights::lacking(client, without_having.into()).await?;
-    if !without_having.is_empty() {
-        lacking.extend(rights::lacking(client, granted(settings)).await?);
-    }
-    match lacking.is_empty() {
-        true => Ok(()),
-        false => Err(Error::MissingRights(rights::name(&lacking))),
     }
 }
 

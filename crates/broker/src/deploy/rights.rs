@@ -76,9 +76,13 @@ impl Right {
     }
 
     fn object(&self) -> String {
-        let mut text = self.resource.clone();
+        let attributes = self.attributes();
+        let mut text = attributes.resource.unwrap_or_default();
         if !self.group.is_empty() {
             text = format!("{text}.{}", self.group);
+        }
+        if let Some(subresource) = attributes.subresource {
+            text = format!("{text}/{subresource}");
         }
         if let Some(name) = &self.name {
             text = format!("{text} {name}");
@@ -122,16 +126,16 @@ pub(super) async fn may(client: &Client, right: &Right) -> Result<bool, Error> {
 
 /// For people: one entry for each sort of object, with its verbs.
 pub(super) fn name(rights: &[Right]) -> Vec<String> {
-    let mut verbs = BTreeMap::<String, Vec<&str>>::new();
+    let mut verbs = BTreeMap::<String, BTreeSet<&str>>::new();
     for right in rights {
-        let of_object = verbs.entry(right.object()).or_default();
-        if !of_object.contains(&right.verb.as_str()) {
-            of_object.push(&right.verb);
-        }
+        verbs.entry(right.object()).or_default().insert(&right.verb);
     }
     let entries = verbs.into_iter();
     entries
-        .map(|(object, verbs)| format!("{} {object}", verbs.join("/")))
+        .map(|(object, verbs)| {
+            let verbs: Vec<_> = verbs.into_iter().collect();
+            format!("{} {object}", verbs.join("/"))
+        })
         .collect()
 }
 
@@ -146,10 +150,12 @@ mod tests {
             Right::new("get", "", "namespaces", None),
             Right::new("create", "", "namespaces", None),
             Right::new("create", "apps", "deployments", Some("n")),
+            Right::new("get", "submariner.io", "tenants/status", Some("n")),
         ];
         let named = [
             "create deployments.apps in namespace n",
-            "get/create namespaces",
+            "create/get namespaces",
+            "get tenants.submariner.io/status in namespace n",
         ];
         assert_eq!(name(&rights), named);
         let own = Right::given(&roles::tenant_admin("n")[..1], Some("n"));
