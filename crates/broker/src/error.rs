@@ -54,7 +54,7 @@ pub enum Error {
         after: Duration,
     },
     /// Whoever asks may not do what has to be done. Nothing was written.
-    #[error("rights are missing: {}", .0.join(", "))]
+    #[error("rights are missing:{}", listed(.0))]
     MissingRights(Vec<String>),
     /// A role does not give what it should, and cannot be made to.
     #[error("role {role} lacks {}, and cannot be mended: {told}", missing.join(", "))]
@@ -202,6 +202,14 @@ fn hint_at(error: &kube::Error) -> Option<String> {
         _ => "is the server running, and is this its address?",
     };
     Some(hint.to_owned())
+}
+
+/// A few on the same line, many on lines of their own.
+fn listed(items: &[String]) -> String {
+    match items.len() {
+        0..=3 => format!(" {}", items.join(", ")),
+        _ => items.iter().map(|item| format!("\n  {item}")).collect(),
+    }
 }
 
 /// Whether somebody was refused because of what they grant, not because of what they write.

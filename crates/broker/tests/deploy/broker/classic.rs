@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use base64::Engine;
 use insula_broker::Error;
 use insula_broker::deploy::broker::{BrokerSettings, Mode, Psk};
 use insula_broker::info::BrokerInfo;
@@ -414,5 +415,36 @@ async fn a_namespace_that_is_being_deleted_is_not_built_in() -> anyhow::Result<(
         refused.to_string(),
         "namespace submariner-k8s-broker is being deleted"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn r81_nothing_that_is_said_has_a_secret_in_it() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    let told = Told::default();
+    let first = scene.deploy(&scene.settings(), &told).await?;
+    let again = BrokerSettings {
+        info_from: Some(first.file.clone()),
+        ..scene.settings()
+    };
+    let second = scene.deploy(&again, &told).await?;
+    let refused = scene
+        .deploy_without_context(&again, &told)
+        .await
+        .unwrap_err();
+    let said = format!(
+        "{:?} {first:?} {second:?} {refused:?} {refused}",
+        told.all()
+    );
+    let info = BrokerInfo::read(&second.file)?;
+    let token = super::fixture::token_of(&info)?;
+    let key = base64::engine::general_purpose::STANDARD.encode(psk(&second.file)?);
+    for secret in [
+        token.as_str(),
+        key.as_str(),
+        &format!("{:?}", psk(&second.file)?),
+    ] {
+        assert!(!said.contains(secret));
+    }
     Ok(())
 }
