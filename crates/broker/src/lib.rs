@@ -14,6 +14,9 @@
 //! | [`info`] | the file `broker-info.subm` |
 //! | [`psk`], [`component`] | what is in it |
 //! | [`cidr`], [`globalnet`] | addresses, and who has which |
+//! | [`join`] | a cluster joins a broker |
+//! | [`show`] | the brokers of a cluster, as they are shown |
+//! | [`recover`] | a file that was lost, written anew |
 //! | [`report`] | how whoever asked for something is told how it goes |
 //! | [`error`] | why something was not done, and what to do about it |
 
@@ -23,10 +26,14 @@ pub mod component;
 pub mod error;
 pub mod globalnet;
 pub mod info;
+pub mod join;
+mod lookup;
 pub mod names;
 pub mod psk;
+pub mod recover;
 pub mod report;
 pub mod roles;
+pub mod show;
 pub mod tenant;
 pub mod token;
 
