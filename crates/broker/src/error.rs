@@ -79,6 +79,14 @@ pub enum Error {
         /// The namespace of the broker.
         namespace: String,
     },
+    /// A server does not accept something that has secrets in it.
+    #[error("cannot {attempted}: the server does not accept {}", listed(.fields))]
+    NotAccepted {
+        /// What was to be done, as it follows "cannot".
+        attempted: String,
+        /// Which fields are not as they should be.
+        fields: Vec<String>,
+    },
     /// What is in all namespaces is not for everybody to see.
     #[error("cannot list the brokers in all namespaces: {message}")]
     NotEverywhere {
@@ -163,6 +171,9 @@ impl Error {
                 "join with the same --clusterid and file, or take the cluster out of its ClusterSet first"
                     .to_owned()
             }
+            Self::NotAccepted { .. } => {
+                "what is installed there is of another version of Submariner".to_owned()
+            }
             Self::NotEverywhere { .. } => {
                 "--namespace shows those of one namespace, such as your own".to_owned()
             }
@@ -172,6 +183,13 @@ impl Error {
             Self::Info(error) => return error.hint(),
             Self::Invalid { hint, .. } => return hint.clone(),
         })
+    }
+}
+
+fn listed(fields: &[String]) -> String {
+    match fields {
+        [] => "it".to_owned(),
+        fields => fields.join(", "),
     }
 }
 

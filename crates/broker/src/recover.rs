@@ -71,14 +71,26 @@ pub async fn recover(
     report: &dyn Report,
 ) -> Result<Recovered, Error> {
     report.begin("Retrieving Broker information");
-    let known = match membership(&context.client).await? {
-        Some(membership) => of_member(context, &membership, connect, settings).await?,
-        None => of_broker(context, settings).await?,
+    let known = match membership(&context.client).await {
+        Ok(Some(membership)) => of_member(context, &membership, connect, settings).await?,
+        Ok(None) => of_broker(context, settings).await?,
+        // A broker's administrator may see its namespace and no other.
+        Err(error) if settings.namespace.is_some() && is_forbidden(&error) => {
+            of_broker(context, settings).await?
+        }
+        Err(error) => return Err(error),
     };
     let info = gather(known).await?;
     report.done("Retrieved Broker information");
     let saved = info::save(&settings.output, &info)?;
     Ok(Recovered { info, saved })
+}
+
+fn is_forbidden(error: &Error) -> bool {
+    let Error::Server { source, .. } = error else {
+        return false;
+    };
+    matches!(&**source, kube::Error::Api(status) if status.is_forbidden())
 }
 
 /// What a cluster that has joined knows.

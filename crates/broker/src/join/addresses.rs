@@ -58,7 +58,7 @@ pub(super) async fn global(
     }
     let (size, wished) = (settings.globalnet_cluster_size, settings.globalnet_cidr);
     let terms = |found: &ConfigMap| {
-        let globalnet = Globalnet::read(found)?;
+        let globalnet = Globalnet::said(found)?;
         if !globalnet.enabled {
             return Ok(None);
         }

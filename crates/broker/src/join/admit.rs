@@ -62,7 +62,7 @@ pub(super) async fn admit(
     identity: Option<&str>,
 ) -> Result<Secret, Error> {
     let (id, namespace) = (&settings.cluster_id, &settings.info.namespace);
-    claim(&accounts(broker, namespace), id, identity).await?;
+    let account = claim(&accounts(broker, namespace), id, identity).await?;
     let bindings: Api<RoleBinding> = Api::namespaced(broker.clone(), namespace);
     let bound = part::ensure(&bindings, &binding(id, namespace)).await;
     bound.map_err(|error| match error {
@@ -74,7 +74,7 @@ pub(super) async fn admit(
         error => Error::when(format!("give cluster {id} its rights"))(error),
     })?;
     let secrets: Api<Secret> = Api::namespaced(broker.clone(), namespace);
-    token::ensure(&secrets, &id.account(), settings.token_patience).await
+    token::ensure_for(&secrets, &account, settings.token_patience).await
 }
 
 /// Makes the account, or makes sure that the one which is there is this cluster's.
@@ -82,7 +82,7 @@ async fn claim(
     accounts: &Api<ServiceAccount>,
     id: &ClusterId,
     identity: Option<&str>,
-) -> Result<(), Error> {
+) -> Result<ServiceAccount, Error> {
     let mut tries = TRIES;
     loop {
         tries -= 1;
@@ -94,7 +94,7 @@ async fn claim(
             Some(found) => {
                 let is_known = belongs(&found, id, identity)?;
                 let (false, Some(identity)) = (is_known, identity) else {
-                    return Ok(());
+                    return Ok(found);
                 };
                 let mut ours = found;
                 let mark = (CLUSTER_UID.to_owned(), identity.to_owned());
@@ -104,7 +104,7 @@ async fn claim(
             }
         };
         match written {
-            Ok(_) => return Ok(()),
+            Ok(account) => return Ok(account),
             Err(kube::Error::Api(status)) if tries > 0 && status.code == 409 => {}
             Err(error) => {
                 let attempted = format!("make service account {}", id.account());

@@ -155,11 +155,12 @@ async fn keep(
     name: &str,
     data: BTreeMap<String, ByteString>,
 ) -> Result<(), Error> {
+    let attempted = format!("store Secret {name} in namespace {NAMESPACE}");
     let mut tries = TRIES;
     loop {
         tries -= 1;
-        let failed = || Error::when(format!("store Secret {name} in namespace {NAMESPACE}"));
-        let found = secrets.get_opt(name).await.map_err(failed())?;
+        let found = secrets.get_opt(name).await;
+        let found = found.map_err(Error::when(attempted.as_str()))?;
         let written = match found {
             Some(found) if found.data.as_ref() == Some(&data) => return Ok(()),
             Some(mut found) => {
@@ -179,7 +180,7 @@ async fn keep(
         match written {
             Ok(_) => return Ok(()),
             Err(kube::Error::Api(status)) if tries > 0 && status.code == 409 => {}
-            Err(error) => return Err(failed()(error)),
+            Err(error) => return Err(refused(attempted, error)),
         }
     }
 }
@@ -216,8 +217,22 @@ async fn tell(
         match written {
             Ok(_) => return Ok(()),
             Err(kube::Error::Api(status)) if tries > 0 && status.code == 409 => {}
-            Err(error) => return Err(Error::when(attempted)(error)),
+            Err(error) => return Err(refused(attempted, error)),
         }
+    }
+}
+
+/// What a server says of what it does not accept. It may quote it, and we must not.
+fn refused(attempted: String, error: kube::Error) -> Error {
+    match error {
+        kube::Error::Api(status) if status.code == 422 => {
+            let details = status.details.as_ref();
+            let causes = details.map(|details| details.causes.as_slice());
+            let fields = causes.unwrap_or_default().iter();
+            let fields: Vec<String> = fields.map(|cause| cause.field.clone()).collect();
+            Error::NotAccepted { attempted, fields }
+        }
+        error => Error::when(attempted)(error),
     }
 }
 

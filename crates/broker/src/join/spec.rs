@@ -52,6 +52,7 @@ fn of_both(settings: &JoinSettings, account: &Secret, addresses: &Addresses) -> 
     let info = &settings.info;
     let token = token::of(account).map(String::from_utf8_lossy);
     let ca = account.data.as_ref().and_then(|data| data.get("ca.crt"));
+    let ca = ca.map(|ca| &ca.0).or(info.ca.as_ref());
     let domains = match settings.custom_domains.as_slice() {
         [] => &info.custom_domains,
         _ => &settings.custom_domains,
@@ -60,7 +61,7 @@ fn of_both(settings: &JoinSettings, account: &Secret, addresses: &Addresses) -> 
     fields(json!({
         "brokerK8sApiServer": without_scheme(&info.url),
         "brokerK8sApiServerToken": token,
-        "brokerK8sCA": ca.map_or_else(String::new, |ca| STANDARD.encode(&ca.0)),
+        "brokerK8sCA": ca.map_or_else(String::new, |ca| STANDARD.encode(ca)),
         "brokerK8sInsecure": !settings.check_broker_certificate,
         "brokerK8sRemoteNamespace": info.namespace,
         "brokerK8sSecret": BROKER_SECRET,

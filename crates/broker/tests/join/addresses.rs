@@ -157,3 +157,23 @@ async fn without_globalnet_what_is_asked_of_it_is_ignored_aloud() -> anyhow::Res
     );
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r7_a_broker_of_old_gives_out_of_the_range_that_it_has() -> anyhow::Result<()> {
+    let stage = Stage::start().await?;
+    let info = stage.deploy("n", Wanted::default()).await?;
+    let maps: Api<ConfigMap> = Api::namespaced(stage.system()?, "n");
+    let mut map = maps.get(GLOBALNET_INFO).await?;
+    let data = map.data.get_or_insert_default();
+    let old = [
+        ("globalnetCidrRange", "\"169.254.0.0/16\""),
+        ("globalnetClusterSize", "8192"),
+    ];
+    data.extend(old.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    maps.replace(GLOBALNET_INFO, &Default::default(), &map)
+        .await?;
+    let both = stage.both(&info, "c0").await?;
+    let joined = join(&both, &settings(&info, "east"), &Silent).await?;
+    assert_eq!(joined.global_cidr.as_deref(), Some("169.254.0.0/19"));
+    Ok(())
+}

@@ -297,6 +297,21 @@ async fn a_broker_and_a_cluster_are_two_servers() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_brokers_own_cluster_may_join_too() -> anyhow::Result<()> {
+    let stage = Stage::start().await?;
+    let info = stage.deploy("n", Wanted::default()).await?;
+    let both = insula_broker::join::JoinClients {
+        broker: stage.broker(&info)?,
+        joining: stage.system()?,
+    };
+    let first = join(&both, &settings(&info, "hub"), &Silent).await?;
+    assert_eq!(join(&both, &settings(&info, "hub"), &Silent).await?, first);
+    let found = object(&both.joining, SUBMARINER, NAMESPACE, "submariner").await?;
+    assert_eq!(found.unwrap()["spec"]["clusterID"], "hub");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn definitions_that_are_there_stay_as_they_are() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;

@@ -2,11 +2,13 @@
 
 use insula_broker::join::{JoinClients, NAMESPACE, join};
 use insula_broker::report::Silent;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ListParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
+use serde_json::json;
 
 use super::stage::*;
 
@@ -202,5 +204,87 @@ async fn a_broker_that_is_not_there_says_so() -> anyhow::Result<()> {
         "{refused}"
     );
     assert_eq!(hint, "is the server running, and is this its address?");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_an_account_that_is_gone_is_not_handed_out() -> anyhow::Result<()> {
+    // Nobody fills tokens in here, nor takes away those of accounts that are gone.
+    let bare = insula_testkit::server::TestServer::start().await?;
+    let stage = Stage::start().await?;
+    let info = stage.deploy("n", Wanted::default()).await?;
+    let both = JoinClients {
+        broker: connect(&bare, "system")?,
+        joining: stage.cluster("c0").await?,
+    };
+    let namespaces: Api<Namespace> = Api::all(both.broker.clone());
+    let namespace = Namespace {
+        metadata: named("n"),
+        ..Namespace::default()
+    };
+    namespaces
+        .create(&PostParams::default(), &namespace)
+        .await?;
+    let maps: Api<ConfigMap> = Api::namespaced(both.broker.clone(), "n");
+    let wanted = Wanted::default();
+    for map in [
+        wanted.globalnet.config_map("n"),
+        wanted.clusterset.config_map("n"),
+    ] {
+        maps.create(&PostParams::default(), &map).await?;
+    }
+    let roles: Api<Role> = Api::namespaced(both.broker.clone(), "n");
+    let role = Role {
+        metadata: named("submariner-k8s-broker-cluster"),
+        ..Role::default()
+    };
+    roles.create(&PostParams::default(), &role).await?;
+    let secrets: Api<Secret> = Api::namespaced(both.broker.clone(), "n");
+    let stale = serde_json::from_value(json!({
+        "metadata": {"name": "old", "annotations": {
+            "kubernetes.io/service-account.name": "cluster-east",
+            "kubernetes.io/service-account.uid": "of-an-account-that-is-gone",
+        }},
+        "type": "kubernetes.io/service-account-token",
+        "data": {"token": "c3RhbGU="},
+    }))?;
+    secrets.create(&PostParams::default(), &stale).await?;
+    let mut settings = settings(&info, "east");
+    settings.token_patience = std::time::Duration::from_millis(50);
+    let (refused, _) = told(join(&both, &settings, &Silent).await);
+    let asked =
+        refused.strip_prefix("the token was not generated for secret \"cluster-east-token-");
+    assert!(asked.is_some(), "{refused}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r81_a_server_that_quotes_what_it_refuses_is_not_quoted() -> anyhow::Result<()> {
+    let stage = Stage::start().await?;
+    let info = stage.deploy("n", Wanted::default()).await?;
+    let both = stage.both(&info, "c0").await?;
+    let definitions: Api<CustomResourceDefinition> = Api::all(both.joining.clone());
+    let never = json!({"type": "string", "pattern": "^never$"});
+    let theirs = serde_json::from_value(json!({
+        "metadata": {"name": "submariners.submariner.io"},
+        "spec": {
+            "group": "submariner.io", "scope": "Namespaced",
+            "names": {"plural": "submariners", "kind": "Submariner"},
+            "versions": [{
+                "name": "v1alpha1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {
+                    "type": "object",
+                    "properties": {"brokerK8sApiServerToken": never, "ceIPSecPSK": never},
+                    "x-kubernetes-preserve-unknown-fields": true,
+                }}}},
+            }],
+        },
+    }))?;
+    definitions.create(&PostParams::default(), &theirs).await?;
+    let (refused, _) = told(join(&both, &settings(&info, "east"), &Silent).await);
+    assert_eq!(
+        refused,
+        "cannot store Submariner submariner in namespace submariner-operator: the server does not accept spec.brokerK8sApiServerToken, spec.ceIPSecPSK"
+    );
     Ok(())
 }
