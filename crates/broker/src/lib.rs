@@ -11,12 +11,20 @@
 //! | [`tenant`], [`broker`] | the kinds |
 //! | [`roles`] | who may what |
 //! | [`token`] | tokens of service accounts |
+//! | [`info`] | the file `broker-info.subm` |
+//! | [`psk`], [`component`] | what is in it |
+//! | [`cidr`], [`globalnet`] | addresses, and who has which |
 //! | [`report`] | how whoever asked for something is told how it goes |
 //! | [`error`] | why something was not done, and what to do about it |
 
 pub mod broker;
+pub mod cidr;
+pub mod component;
 pub mod error;
+pub mod globalnet;
+pub mod info;
 pub mod names;
+pub mod psk;
 pub mod report;
 pub mod roles;
 pub mod tenant;
