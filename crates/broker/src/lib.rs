@@ -10,6 +10,9 @@
 //! | [`names`] | what everything is called |
 //! | [`tenant`], [`broker`] | the kinds |
 //! | [`roles`] | who may what |
+//! | [`crds`] | their definitions |
+//! | [`manifests`] | what `deploy axon-cp` puts there |
+//! | [`deploy`] | how the operator, or a broker, is put there |
 //! | [`token`] | tokens of service accounts |
 //! | [`info`] | the file `broker-info.subm` |
 //! | [`psk`], [`component`] | what is in it |
@@ -20,9 +23,12 @@
 pub mod broker;
 pub mod cidr;
 pub mod component;
+pub mod crds;
+pub mod deploy;
 pub mod error;
 pub mod globalnet;
 pub mod info;
+pub mod manifests;
 pub mod names;
 pub mod psk;
 pub mod report;
