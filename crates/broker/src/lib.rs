@@ -11,12 +11,14 @@
 //! | [`tenant`], [`broker`] | the kinds |
 //! | [`roles`] | who may what |
 //! | [`token`] | tokens of service accounts |
+//! | [`operator`] | what gives every Tenant what its broker needs |
 //! | [`report`] | how whoever asked for something is told how it goes |
 //! | [`error`] | why something was not done, and what to do about it |
 
 pub mod broker;
 pub mod error;
 pub mod names;
+pub mod operator;
 pub mod report;
 pub mod roles;
 pub mod tenant;
