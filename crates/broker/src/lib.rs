@@ -17,6 +17,7 @@
 //! | [`info`] | the file `broker-info.subm` |
 //! | [`psk`], [`component`] | what is in it |
 //! | [`cidr`], [`globalnet`] | addresses, and who has which |
+//! | [`operator`] | what gives every Tenant what its broker needs |
 //! | [`report`] | how whoever asked for something is told how it goes |
 //! | [`error`] | why something was not done, and what to do about it |
 
@@ -30,6 +31,7 @@ pub mod globalnet;
 pub mod info;
 pub mod manifests;
 pub mod names;
+pub mod operator;
 pub mod psk;
 pub mod report;
 pub mod roles;
