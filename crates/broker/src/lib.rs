@@ -11,15 +11,18 @@
 //! | [`tenant`], [`broker`] | the kinds |
 //! | [`roles`] | who may what |
 //! | [`token`] | tokens of service accounts |
+//! | [`tenants`] | what those who manage tenants do |
 //! | [`report`] | how whoever asked for something is told how it goes |
 //! | [`error`] | why something was not done, and what to do about it |
 
 pub mod broker;
 pub mod error;
+pub mod info;
 pub mod names;
 pub mod report;
 pub mod roles;
 pub mod tenant;
+pub mod tenants;
 pub mod token;
 
 pub use error::Error;
