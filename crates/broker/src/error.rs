@@ -61,6 +61,9 @@ pub enum Error {
         /// The Secret that asks for it.
         secret: String,
     },
+    /// The broker-info file cannot be read or written.
+    #[error(transparent)]
+    Info(#[from] crate::info::Error),
     /// What was asked for cannot be.
     #[error("{message}")]
     Invalid {
@@ -127,6 +130,7 @@ impl Error {
                 "the cluster's controller of service-account tokens makes it; is it running?"
                     .to_owned()
             }
+            Self::Info(_) => return None,
             Self::Invalid { hint, .. } => return hint.clone(),
         })
     }

@@ -19,6 +19,7 @@ pub mod broker;
 pub mod error;
 pub mod info;
 pub mod names;
+pub mod operator;
 pub mod report;
 pub mod roles;
 pub mod tenant;

@@ -10,12 +10,15 @@ pub mod subctl;
 mod client;
 mod duration;
 mod failure;
+mod identity;
 mod kubeconfig;
+mod operator;
 mod output;
 mod pki;
 mod private_file;
 mod secret;
 mod serve;
+mod stop;
 mod tenant;
 
 use std::process::ExitCode;
