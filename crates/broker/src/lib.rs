@@ -10,14 +10,20 @@
 //! | [`names`] | what everything is called |
 //! | [`tenant`], [`broker`] | the kinds |
 //! | [`roles`] | who may what |
+//! | [`crds`] | their definitions |
+//! | [`manifests`] | what `deploy axon-cp` puts there |
+//! | [`deploy`] | how the operator, or a broker, is put there |
 //! | [`token`] | tokens of service accounts |
 //! | [`tenants`] | what those who manage tenants do |
 //! | [`report`] | how whoever asked for something is told how it goes |
 //! | [`error`] | why something was not done, and what to do about it |
 
 pub mod broker;
+pub mod crds;
+pub mod deploy;
 pub mod error;
 pub mod info;
+pub mod manifests;
 pub mod names;
 pub mod operator;
 pub mod report;
