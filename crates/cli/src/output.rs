@@ -25,6 +25,16 @@ pub fn yaml(value: &impl Serialize) -> Result<String, Failure> {
         .map_err(|error| Failure::new("cannot write YAML", error))
 }
 
+/// As many documents of YAML.
+pub fn documents(objects: &[impl Serialize]) -> Result<String, Failure> {
+    let mut text = String::new();
+    for object in objects {
+        text.push_str("---\n");
+        text.push_str(&yaml(object)?);
+    }
+    Ok(text)
+}
+
 /// Columns as wide as they need to be, three spaces apart, as in kubectl.
 pub fn table(rows: &[&[String]]) -> String {
     let columns = rows.iter().map(|row| row.len()).max().unwrap_or_default();

@@ -3,6 +3,7 @@
 mod connection;
 mod create;
 mod delete;
+mod deploy;
 mod file;
 mod flag;
 mod get;
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub(crate) use self::connection::ConnectionArgs;
+pub(crate) use self::deploy::axon;
 use self::progress::Progress;
 use crate::failure::Failure;
 use crate::{exit, log_to_stderr};
@@ -33,6 +35,9 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Deploy what tenants need, or a broker
+    #[command(subcommand)]
+    Deploy(Deploy),
     /// Create a tenant: a ClusterSet with a broker of its own
     #[command(subcommand)]
     Create(Create),
@@ -45,6 +50,12 @@ enum Command {
     /// Delete a tenant and everything that its broker has
     #[command(subcommand)]
     Delete(Delete),
+}
+
+#[derive(Subcommand)]
+enum Deploy {
+    /// Install what tenants need: kinds, rights, and the operator that makes tenants
+    AxonCp(Box<deploy::axon::Args>),
 }
 
 #[derive(Subcommand)]
@@ -76,7 +87,7 @@ enum Delete {
 }
 
 /// What every command has at hand.
-struct Scene {
+pub(crate) struct Scene {
     connection: ConnectionArgs,
     progress: Progress,
 }
@@ -101,6 +112,7 @@ fn run(command: Command, scene: &Scene) -> Result<(), Failure> {
         .map_err(|error| Failure::new("cannot start", error))?;
     runtime.block_on(async {
         match command {
+            Command::Deploy(Deploy::AxonCp(args)) => deploy::axon::run(scene, *args).await,
             Command::Create(Create::Tenant(args)) => create::run(scene, args).await,
             Command::Get(Get::Tenant(args)) => get::run(scene, args).await,
             Command::List(List::Tenants(args)) => list::run(scene, args).await,

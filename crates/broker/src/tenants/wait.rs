@@ -48,7 +48,7 @@ impl Wait {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(Error::TimedOut {
-                what: said,
+                what: uncapitalised(&said),
                 after: self.timeout,
             });
         }
@@ -60,6 +60,13 @@ impl Wait {
         self.pause = self.pause.mul_f32(1.5).min(LONGEST);
         Ok(())
     }
+}
+
+/// As it stands in the middle of a sentence.
+fn uncapitalised(text: &str) -> String {
+    let mut signs = text.chars();
+    let first = signs.next().map(|sign| sign.to_ascii_lowercase());
+    first.into_iter().chain(signs).collect()
 }
 
 /// What becomes of the tenant that was created.

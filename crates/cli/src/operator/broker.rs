@@ -3,13 +3,16 @@
 use std::net::SocketAddr;
 
 use clap::Subcommand;
+use insula_broker::crds;
 use insula_broker::operator::Settings;
 
 use crate::failure::Failure;
 use crate::identity;
 use crate::kubeconfig::Source;
+use crate::output;
 use crate::stop::Stop;
 use crate::subctl::ConnectionArgs;
+use crate::subctl::axon::{self, Format, PartsArgs};
 
 /// What it can be told.
 #[derive(clap::Args)]
@@ -35,10 +38,20 @@ pub struct Args {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    /// Print what to install it with: kinds, rights and Deployment
+    Manifests(PartsArgs),
+    /// Print the kinds alone
+    Crds,
+}
 
 /// Runs the operator until it is told to stop, or prints what it needs.
 pub fn run(args: Args) -> Result<(), Failure> {
+    match args.command {
+        Some(Command::Manifests(parts)) => return axon::print(&parts.settings(), Format::Yaml),
+        Some(Command::Crds) => return output::print(&output::documents(&crds::all())?),
+        None => {}
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

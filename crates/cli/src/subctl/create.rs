@@ -64,7 +64,7 @@ enum How {
 /// Creates a tenant, prints its ID, waits until it is provisioned, and writes its file.
 pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
     let config = scene.connection.config().await?;
-    let url = args.file.url(&connection::url(&config), &scene.progress);
+    let context = connection::url(&config);
     let tenants = Tenants::new(&client(config)?);
     let id = match args.id {
         Some(Chosen::This(id)) => id,
@@ -86,6 +86,7 @@ pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
     let tenant = tenants
         .provisioned(&created, args.timeout, &scene.progress)
         .await?;
+    let url = args.file.url(&context, &scene.progress);
     let info = tenants.info(&tenant, &url).await?;
     args.file.write(&id, &info, &scene.progress)
 }
