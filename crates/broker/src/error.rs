@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::info;
 use crate::names::{AXON, TenantId};
 
 /// Why something was not done.
@@ -72,9 +73,9 @@ pub enum Error {
         /// The Secret that asks for it.
         secret: String,
     },
-    /// The broker-info file cannot be read or written.
+    /// Something is wrong with a broker info file.
     #[error(transparent)]
-    Info(#[from] crate::info::Error),
+    Info(#[from] info::Error),
     /// What was asked for cannot be.
     #[error("{message}")]
     Invalid {
@@ -150,7 +151,7 @@ impl Error {
                 "the cluster's controller of service-account tokens makes it; is it running?"
                     .to_owned()
             }
-            Self::Info(_) => return None,
+            Self::Info(error) => return error.hint(),
             Self::Invalid { hint, .. } => return hint.clone(),
         })
     }
