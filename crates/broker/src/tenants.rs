@@ -94,7 +94,7 @@ impl Tenants {
             match self.pages().await {
                 // The server has forgotten where the next page begins.
                 Err(kube::Error::Api(status)) if status.code == 410 && tries > 0 => {}
-                Err(kube::Error::Api(status)) if status.is_not_found() => {
+                Err(kube::Error::Api(status)) if status.code == 404 => {
                     return Err(Error::NoAxon);
                 }
                 listed => return listed.map_err(Error::when("list tenants")),
@@ -135,7 +135,7 @@ impl Tenants {
     fn told(&self, error: kube::Error, id: &TenantId, attempted: String) -> Error {
         match &error {
             kube::Error::Api(status) if is_missing(status, id) => Error::NoTenant(id.clone()),
-            kube::Error::Api(status) if status.is_not_found() => Error::NoAxon,
+            kube::Error::Api(status) if status.code == 404 => Error::NoAxon,
             _ => Error::when(attempted)(error),
         }
     }
@@ -189,7 +189,11 @@ mod tests {
             reason: "NotFound".to_owned(),
             details: name.map(|name| StatusDetails {
                 name: name.to_owned(),
-                ..StatusDetails::default()
+                group: String::new(),
+                kind: String::new(),
+                uid: String::new(),
+                causes: Vec::new(),
+                retry_after_seconds: 0,
             }),
             ..Status::default()
         };

@@ -62,7 +62,8 @@ impl Tenants {
         report: &dyn Report,
     ) -> Result<(), Error> {
         let place = self.place(tenant)?;
-        let old = place.filled(None, token::PATIENCE, report).await?;
+        let old = place.filled(None, timeout.min(token::PATIENCE), report);
+        let old = old.await?;
         let only_this = DeleteParams::default().preconditions(Preconditions {
             uid: old.uid(),
             resource_version: None,
