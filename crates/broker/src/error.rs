@@ -31,6 +31,9 @@ pub enum Error {
         /// What the operator says.
         message: String,
     },
+    /// Somebody deleted the tenant.
+    #[error("tenant {0} was deleted while it was waited for")]
+    TenantGone(TenantId),
     /// The tenant is not as far as it must be.
     #[error("tenant {id} is {phase}, not Provisioned")]
     NotProvisioned {
@@ -118,6 +121,9 @@ impl Error {
             Self::TenantFailed { id, .. } => format!(
                 "mend what it says and it goes on by itself: `subctl get tenant {id}`; or `subctl delete tenant {id}`"
             ),
+            Self::TenantGone(_) => {
+                "ask whoever else manages tenants; or create it again".to_owned()
+            }
             Self::NotProvisioned { id, .. } => {
                 format!("wait until `subctl get tenant {id}` says Provisioned")
             }

@@ -14,6 +14,7 @@
 //! | [`manifests`] | what `deploy axon-cp` puts there |
 //! | [`deploy`] | how the operator, or a broker, is put there |
 //! | [`token`] | tokens of service accounts |
+//! | [`tenants`] | what those who manage tenants do |
 //! | [`info`] | the file `broker-info.subm` |
 //! | [`psk`], [`component`] | what is in it |
 //! | [`cidr`], [`globalnet`] | addresses, and who has which |
@@ -36,6 +37,7 @@ pub mod psk;
 pub mod report;
 pub mod roles;
 pub mod tenant;
+pub mod tenants;
 pub mod token;
 
 pub use error::Error;
