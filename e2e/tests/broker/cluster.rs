@@ -388,3 +388,24 @@ fn share(shared: &Shared, start: impl Fn() -> Option<Cluster>) -> Option<Arc<Clu
     *shared = Arc::downgrade(&cluster);
     Some(cluster)
 }
+
+#[test]
+fn a_cluster_fills_in_tokens_and_empties_namespaces() {
+    let Some(cluster) = classic() else { return };
+    let root = cluster.root();
+    let there = crate::content::namespace("loops");
+    root.create("/api/v1/namespaces", &crate::cast::namespace("loops"));
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}});
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": "t", "annotations": {"kubernetes.io/service-account.name": "a"}},
+    });
+    root.create(&format!("{there}/serviceaccounts"), &account);
+    root.create(&format!("{there}/secrets"), &secret);
+    crate::waiting::until("the token", || {
+        let secret = root.find(&format!("{there}/secrets/t"))?;
+        secret["data"]["token"].as_str().map(str::to_owned)
+    });
+    root.delete(&there);
+    crate::cast::await_gone(&root, &there);
+}
