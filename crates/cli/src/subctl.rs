@@ -14,7 +14,8 @@ mod subject;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub(crate) use self::connection::ConnectionArgs;
 pub(crate) use self::deploy::axon;
@@ -38,6 +39,9 @@ enum Command {
     /// Deploy what tenants need, or a broker
     #[command(subcommand)]
     Deploy(Deploy),
+    /// The same as `deploy broker`
+    #[command(hide = true)]
+    DeployBroker(Box<deploy::broker::Args>),
     /// Create a tenant: a ClusterSet with a broker of its own
     #[command(subcommand)]
     Create(Create),
@@ -56,6 +60,8 @@ enum Command {
 enum Deploy {
     /// Install what tenants need: kinds, rights, and the operator that makes tenants
     AxonCp(Box<deploy::axon::Args>),
+    /// Deploy a broker, and write the broker-info file that clusters join with
+    Broker(Box<deploy::broker::Args>),
 }
 
 #[derive(Subcommand)]
@@ -105,6 +111,11 @@ pub fn main() -> ExitCode {
     exit(done)
 }
 
+/// The command line is wrong in a way that only shows when it is looked at as a whole.
+fn usage(kind: ErrorKind, said: &str) -> ! {
+    Args::command().error(kind, said).exit()
+}
+
 fn run(command: Command, scene: &Scene) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -113,6 +124,9 @@ fn run(command: Command, scene: &Scene) -> Result<(), Failure> {
     runtime.block_on(async {
         match command {
             Command::Deploy(Deploy::AxonCp(args)) => deploy::axon::run(scene, *args).await,
+            Command::Deploy(Deploy::Broker(args)) | Command::DeployBroker(args) => {
+                deploy::broker::run(scene, *args).await
+            }
             Command::Create(Create::Tenant(args)) => create::run(scene, args).await,
             Command::Get(Get::Tenant(args)) => get::run(scene, args).await,
             Command::List(List::Tenants(args)) => list::run(scene, args).await,

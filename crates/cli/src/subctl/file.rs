@@ -11,14 +11,11 @@ use super::flag;
 use super::progress::Progress;
 use crate::failure::Failure;
 
-/// What the file is called that nobody calls otherwise.
-pub const USUAL: &str = "broker-info.subm";
-
 /// Where the file goes, and what it says of the server.
 #[derive(clap::Args)]
 pub struct FileArgs {
     /// Where to write the broker-info file; one that is there is kept under another name
-    #[arg(long, value_name = "FILE", default_value = USUAL)]
+    #[arg(long, value_name = "FILE", default_value = info::FILE)]
     output_file: PathBuf,
 
     /// Write it to broker-info-ID-TIME.subm, in the folder of --output-file
@@ -71,13 +68,9 @@ impl FileArgs {
 pub fn save(path: &Path, info: &BrokerInfo, progress: &Progress) -> Result<(), Failure> {
     let saved = info::save(path, info).map_err(insula_broker::Error::from)?;
     if let Some(backup) = saved.backup {
-        progress.done(&format!(
-            "Kept the file that was at {} as {}",
-            path.display(),
-            backup.display()
-        ));
+        progress.done(&format!("Backed up previous file {path:?} to {backup:?}"));
     }
-    progress.done(&format!("Wrote {}", path.display()));
+    progress.done(&format!("Saved broker info to file {path:?}"));
     Ok(())
 }
 

@@ -17,6 +17,11 @@ fn help_is_as_it_was_reviewed() {
         ),
         (
             subctl,
+            "deploy broker --help",
+            "subctl-deploy-broker-help.txt",
+        ),
+        (
+            subctl,
             "create tenant --help",
             "subctl-create-tenant-help.txt",
         ),

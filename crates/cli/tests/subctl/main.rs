@@ -2,6 +2,7 @@
 //! real server.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod broker;
 mod connection;
 mod help;
 mod operators;

@@ -22,7 +22,10 @@ fn r10_a_tenant_is_created_shown_and_deleted() {
         "{said}"
     );
     assert!(said.contains(" ✓ Tenant acme is provisioned\n"), "{said}");
-    assert!(said.ends_with(" ✓ Wrote broker-info.subm\n"), "{said}");
+    assert!(
+        said.ends_with(" ✓ Saved broker info to file \"broker-info.subm\"\n"),
+        "{said}"
+    );
     assert!(!said.contains('\x1b'), "plain lines without a terminal");
 
     let file = scene.at("broker-info.subm");
