@@ -88,6 +88,16 @@ impl Globalnet {
         }
     }
 
+    /// How many addresses a cluster gets that wants so many, or does not say.
+    ///
+    /// # Errors
+    ///
+    /// If that is more than half of all.
+    pub fn size_for(&self, wanted: Option<u32>) -> Result<u32, Error> {
+        let wanted = wanted.unwrap_or(self.cluster_size);
+        fitting(&self.range, wanted).map_err(|problem| in_globalnet(&problem))
+    }
+
     /// The ConfigMap that says so, before any cluster has joined.
     pub fn config_map(&self, namespace: &str) -> ConfigMap {
         let mut data = vec![(GLOBALNET_KEYS.enabled, self.enabled.to_string())];

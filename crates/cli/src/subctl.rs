@@ -1,5 +1,6 @@
 //! `subctl`: Submariner brokers for many tenants.
 
+mod brokers;
 mod connection;
 mod create;
 mod delete;
@@ -7,8 +8,10 @@ mod deploy;
 mod file;
 mod flag;
 mod get;
+mod join;
 mod list;
 mod progress;
+mod recover;
 mod show;
 mod subject;
 
@@ -42,6 +45,8 @@ enum Command {
     /// The same as `deploy broker`
     #[command(hide = true)]
     DeployBroker(Box<deploy::broker::Args>),
+    /// Let a cluster join the ClusterSet of a broker-info file
+    Join(Box<join::Args>),
     /// Create a tenant: a ClusterSet with a broker of its own
     #[command(subcommand)]
     Create(Create),
@@ -54,6 +59,11 @@ enum Command {
     /// Delete a tenant and everything that its broker has
     #[command(subcommand)]
     Delete(Delete),
+    /// Show what there is
+    #[command(subcommand)]
+    Show(Show),
+    /// Write a broker-info file that was lost, from a cluster that has joined
+    RecoverBrokerInfo(recover::Args),
 }
 
 #[derive(Subcommand)]
@@ -92,6 +102,13 @@ enum Delete {
     Tenant(delete::Args),
 }
 
+#[derive(Subcommand)]
+enum Show {
+    /// Show the brokers of a cluster
+    #[command(alias = "broker")]
+    Brokers(brokers::Args),
+}
+
 /// What every command has at hand.
 pub(crate) struct Scene {
     connection: ConnectionArgs,
@@ -127,10 +144,13 @@ fn run(command: Command, scene: &Scene) -> Result<(), Failure> {
             Command::Deploy(Deploy::Broker(args)) | Command::DeployBroker(args) => {
                 deploy::broker::run(scene, *args).await
             }
+            Command::Join(args) => join::run(scene, *args).await,
             Command::Create(Create::Tenant(args)) => create::run(scene, args).await,
             Command::Get(Get::Tenant(args)) => get::run(scene, args).await,
             Command::List(List::Tenants(args)) => list::run(scene, args).await,
             Command::Delete(Delete::Tenant(args)) => delete::run(scene, args).await,
+            Command::Show(Show::Brokers(args)) => brokers::run(scene, args).await,
+            Command::RecoverBrokerInfo(args) => recover::run(scene, args).await,
         }
     })
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use insula_broker::info::{self, BrokerInfo};
+use insula_broker::info::{self, BrokerInfo, Saved};
 use insula_broker::names::TenantId;
 use insula_broker::report::Report;
 use jiff::Zoned;
@@ -50,7 +50,9 @@ impl FileArgs {
         progress: &Progress,
     ) -> Result<(), Failure> {
         let path = self.path(id);
-        save(&path, info, progress)
+        let saved = info::save(&path, info).map_err(insula_broker::Error::from)?;
+        tell(&path, &saved, progress);
+        Ok(())
     }
 
     fn path(&self, id: &TenantId) -> PathBuf {
@@ -64,14 +66,12 @@ impl FileArgs {
     }
 }
 
-/// Writes a broker-info file, and says so.
-pub fn save(path: &Path, info: &BrokerInfo, progress: &Progress) -> Result<(), Failure> {
-    let saved = info::save(path, info).map_err(insula_broker::Error::from)?;
-    if let Some(backup) = saved.backup {
+/// Says what was written.
+pub fn tell(path: &Path, saved: &Saved, progress: &Progress) {
+    if let Some(backup) = &saved.backup {
         progress.done(&format!("Backed up previous file {path:?} to {backup:?}"));
     }
     progress.done(&format!("Saved broker info to file {path:?}"));
-    Ok(())
 }
 
 fn is_local(url: &str) -> bool {
