@@ -36,6 +36,17 @@ fn help_is_as_it_was_reviewed() {
             "delete tenant --help",
             "subctl-delete-tenant-help.txt",
         ),
+        (subctl, "join --help", "subctl-join-help.txt"),
+        (
+            subctl,
+            "show brokers --help",
+            "subctl-show-brokers-help.txt",
+        ),
+        (
+            subctl,
+            "recover-broker-info --help",
+            "subctl-recover-broker-info-help.txt",
+        ),
         (insula, "operator --help", "operator-help.txt"),
         (insula, "operator broker --help", "operator-broker-help.txt"),
     ] {

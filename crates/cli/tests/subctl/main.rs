@@ -5,6 +5,7 @@
 mod broker;
 mod connection;
 mod help;
+mod join;
 mod operators;
 mod scene;
 mod tenant;
