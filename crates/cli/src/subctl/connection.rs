@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::Uri;
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedContext};
 use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -119,6 +119,23 @@ impl ConnectionArgs {
     /// A client of the cluster that is meant.
     pub async fn client(&self) -> Result<Client, Failure> {
         client(self.config().await?)
+    }
+
+    /// What the kubeconfig calls the cluster that is meant, if there is one.
+    pub fn cluster_name(&self) -> Result<Option<String>, Failure> {
+        if self.cluster.is_some() {
+            return Ok(self.cluster.clone());
+        }
+        let Ok(files) = self.source.files_here() else {
+            return Ok(None);
+        };
+        let kubeconfig = merged(&files)?;
+        let current = kubeconfig.current_context.as_deref();
+        let name = self.source.context().or(current);
+        let named = |had: &&NamedContext| Some(had.name.as_str()) == name;
+        let context = kubeconfig.contexts.iter().find(named);
+        let context = context.and_then(|named| named.context.as_ref());
+        Ok(context.map(|context| context.cluster.clone()))
     }
 
     /// What the kubeconfig says; without one, what a pod is told; without that, what is on
