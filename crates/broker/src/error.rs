@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::info;
+use crate::join::ClusterId;
 use crate::names::{AXON, TenantId};
 
 /// Why something was not done.
@@ -31,6 +32,9 @@ pub enum Error {
         /// What the operator says.
         message: String,
     },
+    /// Somebody deleted the tenant.
+    #[error("tenant {0} was deleted while it was waited for")]
+    TenantGone(TenantId),
     /// The tenant is not as far as it must be.
     #[error("tenant {id} is {phase}, not Provisioned")]
     NotProvisioned {
@@ -54,7 +58,7 @@ pub enum Error {
         after: Duration,
     },
     /// Whoever asks may not do what has to be done. Nothing was written.
-    #[error("rights are missing:{}", listed(.0))]
+    #[error("rights are missing:{}", in_lines(.0))]
     MissingRights(Vec<String>),
     /// A role does not give what it should, and cannot be made to.
     #[error("role {role} lacks {}, and cannot be mended: {told}", missing.join(", "))]
@@ -80,6 +84,42 @@ pub enum Error {
         /// The Secret that asks for it.
         secret: String,
     },
+    /// What `deploy broker` makes is not there.
+    #[error("the broker in namespace {namespace} is not deployed: it has no {missing}")]
+    NoBroker {
+        /// Where it should be.
+        namespace: String,
+        /// What is not there.
+        missing: String,
+    },
+    /// Another cluster has this ID.
+    #[error("cluster ID not unique: another cluster of this ClusterSet is called {0}")]
+    ClusterIdTaken(ClusterId),
+    /// A cluster is in one ClusterSet, under one name.
+    #[error("this cluster has joined as {cluster_id} already, through namespace {namespace}")]
+    JoinedAlready {
+        /// As whom.
+        cluster_id: String,
+        /// The namespace of the broker.
+        namespace: String,
+    },
+    /// A server does not accept something that has secrets in it.
+    #[error("cannot {attempted}: the server does not accept {}", listed(.fields))]
+    NotAccepted {
+        /// What was to be done, as it follows "cannot".
+        attempted: String,
+        /// Which fields are not as they should be.
+        fields: Vec<String>,
+    },
+    /// What is in all namespaces is not for everybody to see.
+    #[error("cannot list the brokers in all namespaces: {message}")]
+    NotEverywhere {
+        /// What the server says.
+        message: String,
+    },
+    /// Kinds were defined and are not served.
+    #[error("the cluster does not serve {}, though it was told to", .0.join(", "))]
+    NotServed(Vec<String>),
     /// Something is wrong with a broker info file.
     #[error(transparent)]
     Info(#[from] info::Error),
@@ -128,6 +168,9 @@ impl Error {
             Self::TenantFailed { id, .. } => format!(
                 "mend what it says and it goes on by itself: `subctl get tenant {id}`; or `subctl delete tenant {id}`"
             ),
+            Self::TenantGone(_) => {
+                "ask whoever else manages tenants; or create it again".to_owned()
+            }
             Self::NotProvisioned { id, .. } => {
                 format!("wait until `subctl get tenant {id}` says Provisioned")
             }
@@ -159,9 +202,34 @@ impl Error {
                 "the cluster's controller of service-account tokens makes it; is it running?"
                     .to_owned()
             }
+            Self::NoBroker { .. } => "run `subctl deploy broker` first".to_owned(),
+            Self::ClusterIdTaken(id) => format!(
+                "choose another with --clusterid; if that cluster is gone, delete service account {} in the broker's namespace",
+                id.account()
+            ),
+            Self::JoinedAlready { .. } => {
+                "join with the same --clusterid and file, or take the cluster out of its ClusterSet first"
+                    .to_owned()
+            }
+            Self::NotAccepted { .. } => {
+                "what is installed there is of another version of Submariner".to_owned()
+            }
+            Self::NotEverywhere { .. } => {
+                "--namespace shows those of one namespace, such as your own".to_owned()
+            }
+            Self::NotServed(_) => {
+                "`kubectl describe customresourcedefinitions` says why".to_owned()
+            }
             Self::Info(error) => return error.hint(),
             Self::Invalid { hint, .. } => return hint.clone(),
         })
+    }
+}
+
+fn listed(fields: &[String]) -> String {
+    match fields {
+        [] => "it".to_owned(),
+        fields => fields.join(", "),
     }
 }
 
@@ -205,7 +273,7 @@ fn hint_at(error: &kube::Error) -> Option<String> {
 }
 
 /// A few on the same line, many on lines of their own.
-fn listed(items: &[String]) -> String {
+fn in_lines(items: &[String]) -> String {
     match items.len() {
         0..=3 => format!(" {}", items.join(", ")),
         _ => items.iter().map(|item| format!("\n  {item}")).collect(),

@@ -54,6 +54,11 @@ impl TenantId {
         Self(uuid::Uuid::new_v4().to_string())
     }
 
+    /// Whose broker a namespace is for, by its name.
+    pub fn of_namespace(namespace: &str) -> Option<Self> {
+        namespace.strip_prefix(PREFIX)?.parse().ok()
+    }
+
     /// As it is written.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -129,6 +134,20 @@ mod tests {
         assert_eq!(long.parse::<TenantId>(), Err(NotAnId::TooLong));
         for bad in ["", " ", "A", "a_b", "a.b", "-a", "a-", "ä", "a b", "a\n"] {
             assert_eq!(bad.parse::<TenantId>(), Err(NotAnId::NotALabel), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_says_whose_it_is() {
+        let id: TenantId = "a-b".parse().unwrap();
+        assert_eq!(TenantId::of_namespace(&id.namespace()), Some(id));
+        for other in [
+            "a-b",
+            "submariner-broker-",
+            "submariner-broker",
+            "submariner-broker-A",
+        ] {
+            assert_eq!(TenantId::of_namespace(other), None, "{other}");
         }
     }
 
