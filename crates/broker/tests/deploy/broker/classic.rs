@@ -272,6 +272,27 @@ async fn r59_r60_what_drifted_is_mended_by_an_administrator() -> anyhow::Result<
 }
 
 #[tokio::test]
+async fn r68_an_account_that_was_made_anew_gets_a_token_of_its_own() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    let admin = "submariner-k8s-broker-admin";
+    for _ in 0..3 {
+        scene.deploy(&scene.settings(), &Silent).await?;
+        let info = BrokerInfo::read(&scene.settings().output)?;
+        let account = scene.get("serviceaccounts", NAMESPACE, admin).await?;
+        let secret = info.client_token.as_ref().unwrap();
+        let named =
+            &secret.metadata.annotations.as_ref().unwrap()["kubernetes.io/service-account.uid"];
+        assert_eq!(*named, account["metadata"]["uid"]);
+        let client = kube::Client::try_from(insula_broker::connect::from_file(&info)?)?;
+        client.apiserver_version().await?;
+        // Its old token is there for a moment longer.
+        let accounts = scene.api("serviceaccounts", NAMESPACE);
+        accounts.delete(admin, &Default::default()).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn r63_a_token_that_is_not_made_is_waited_for_and_then_missed() -> anyhow::Result<()> {
     // Without controllers nobody makes tokens.
     let server = TestServer::start().await?;
