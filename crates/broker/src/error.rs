@@ -291,3 +291,34 @@ fn seconds(duration: Duration) -> String {
         seconds => format!("{seconds}s"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_grants_what_they_do_not_have_is_told_so() {
+        let refused = |message: &str| {
+            let status = kube::core::Status::failure(message, "Forbidden").with_code(403);
+            Error::when("grant")(kube::Error::Api(Box::new(status))).hint()
+        };
+        let granted =
+            "user \"u\" is attempting to grant RBAC permissions not currently held:\n{...}";
+        let hint =
+            "nobody can grant rights that they do not have: use a context of an administrator";
+        assert_eq!(refused(granted).as_deref(), Some(hint));
+        let hint =
+            "the message names the right that is missing: use a context that has it, or ask for it";
+        assert_eq!(refused("u cannot create resource").as_deref(), Some(hint));
+    }
+
+    #[test]
+    fn many_missing_rights_are_on_lines_of_their_own() {
+        let missing = |count: usize| {
+            let names = (1..=count).map(|number| format!("r{number}"));
+            Error::MissingRights(names.collect()).to_string()
+        };
+        assert_eq!(missing(2), "rights are missing: r1, r2");
+        assert_eq!(missing(4), "rights are missing:\n  r1\n  r2\n  r3\n  r4");
+    }
+}
