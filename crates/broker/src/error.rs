@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::info;
 use crate::names::{AXON, TenantId};
 
 /// Why something was not done.
@@ -30,6 +31,9 @@ pub enum Error {
         /// What the operator says.
         message: String,
     },
+    /// Somebody deleted the tenant.
+    #[error("tenant {0} was deleted while it was waited for")]
+    TenantGone(TenantId),
     /// The tenant is not as far as it must be.
     #[error("tenant {id} is {phase}, not Provisioned")]
     NotProvisioned {
@@ -52,12 +56,26 @@ pub enum Error {
         /// How long.
         after: Duration,
     },
+    /// Whoever asks may not do what has to be done. Nothing was written.
+    #[error("rights are missing: {}", .0.join(", "))]
+    MissingRights(Vec<String>),
+    /// Nobody runs the operator.
+    #[error("nobody runs the Axon operator after {}: {says}", seconds(*after))]
+    NoOperator {
+        /// How long it was waited for.
+        after: Duration,
+        /// What the cluster says about running it.
+        says: String,
+    },
     /// No token was made for an account.
     #[error("the token was not generated for secret {secret:?}")]
     NoToken {
         /// The Secret that asks for it.
         secret: String,
     },
+    /// Something is wrong with a broker info file.
+    #[error(transparent)]
+    Info(#[from] info::Error),
     /// What was asked for cannot be.
     #[error("{message}")]
     Invalid {
@@ -103,6 +121,9 @@ impl Error {
             Self::TenantFailed { id, .. } => format!(
                 "mend what it says and it goes on by itself: `subctl get tenant {id}`; or `subctl delete tenant {id}`"
             ),
+            Self::TenantGone(_) => {
+                "ask whoever else manages tenants; or create it again".to_owned()
+            }
             Self::NotProvisioned { id, .. } => {
                 format!("wait until `subctl get tenant {id}` says Provisioned")
             }
@@ -117,10 +138,20 @@ impl Error {
                     "is the operator running? `kubectl -n {AXON} get leases {AXON}` says who is; --timeout waits longer"
                 )
             }
+            Self::MissingRights(_) => {
+                "use a context of an administrator of the cluster: nobody can grant rights that they do not have"
+                    .to_owned()
+            }
+            Self::NoOperator { .. } => {
+                format!(
+                    "`kubectl -n {AXON} describe deployment {AXON}` says more; on Insula, `insula serve --operators broker` or `insula operator broker` runs it"
+                )
+            }
             Self::NoToken { .. } => {
                 "the cluster's controller of service-account tokens makes it; is it running?"
                     .to_owned()
             }
+            Self::Info(error) => return error.hint(),
             Self::Invalid { hint, .. } => return hint.clone(),
         })
     }
@@ -150,6 +181,9 @@ fn hint_at(error: &kube::Error) -> Option<String> {
         kube::Error::Api(status) if status.code == 401 => {
             "the credential is not known to this server, or has expired"
         }
+        kube::Error::Api(status) if status.code == 403 && is_escalation(&status.message) => {
+            "nobody can grant rights that they do not have: use a context of an administrator"
+        }
         kube::Error::Api(status) if status.code == 403 => {
             "the message names the right that is missing: use a context that has it, or ask for it"
         }
@@ -157,6 +191,11 @@ fn hint_at(error: &kube::Error) -> Option<String> {
         _ => "is the server running, and is this its address?",
     };
     Some(hint.to_owned())
+}
+
+/// Whether somebody was refused because of what they grant, not because of what they write.
+fn is_escalation(message: &str) -> bool {
+    message.contains("not currently held")
 }
 
 fn seconds(duration: Duration) -> String {

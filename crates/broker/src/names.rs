@@ -54,6 +54,11 @@ impl TenantId {
         Self(uuid::Uuid::new_v4().to_string())
     }
 
+    /// Whose broker a namespace is for, by its name.
+    pub fn of_namespace(namespace: &str) -> Option<Self> {
+        namespace.strip_prefix(PREFIX)?.parse().ok()
+    }
+
     /// As it is written.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -88,17 +93,26 @@ impl FromStr for TenantId {
     type Err = NotAnId;
 
     fn from_str(text: &str) -> Result<Self, NotAnId> {
-        let inner = |sign: u8| sign.is_ascii_lowercase() || sign.is_ascii_digit();
-        let bytes = text.as_bytes();
-        let edges = bytes.first().zip(bytes.last());
-        let good = edges.is_some_and(|(&first, &last)| inner(first) && inner(last))
-            && bytes.iter().all(|&sign| inner(sign) || sign == b'-');
+        let good = has_signs_of_a_label(text);
         match (good, text.len() <= LONGEST) {
             (false, _) => Err(NotAnId::NotALabel),
             (true, false) => Err(NotAnId::TooLong),
             (true, true) => Ok(Self(text.to_owned())),
         }
     }
+}
+
+/// Whether a text is a DNS label, as names of namespaces and IDs of clusters are.
+pub(crate) fn is_label(text: &str) -> bool {
+    has_signs_of_a_label(text) && text.len() <= 63
+}
+
+fn has_signs_of_a_label(text: &str) -> bool {
+    let inner = |sign: u8| sign.is_ascii_lowercase() || sign.is_ascii_digit();
+    let bytes = text.as_bytes();
+    let edges = bytes.first().zip(bytes.last());
+    edges.is_some_and(|(&first, &last)| inner(first) && inner(last))
+        && bytes.iter().all(|&sign| inner(sign) || sign == b'-')
 }
 
 #[cfg(test)]
@@ -120,6 +134,20 @@ mod tests {
         assert_eq!(long.parse::<TenantId>(), Err(NotAnId::TooLong));
         for bad in ["", " ", "A", "a_b", "a.b", "-a", "a-", "ä", "a b", "a\n"] {
             assert_eq!(bad.parse::<TenantId>(), Err(NotAnId::NotALabel), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_says_whose_it_is() {
+        let id: TenantId = "a-b".parse().unwrap();
+        assert_eq!(TenantId::of_namespace(&id.namespace()), Some(id));
+        for other in [
+            "a-b",
+            "submariner-broker-",
+            "submariner-broker",
+            "submariner-broker-A",
+        ] {
+            assert_eq!(TenantId::of_namespace(other), None, "{other}");
         }
     }
 

@@ -6,8 +6,24 @@
 //!
 //! | module | is |
 //! |---|---|
+//! | [`run`] | the life of an operator; read it first |
+//! | [`lease`] | who works, where there are several who could |
+//! | [`watch`] | what happens, as triggers |
+//! | [`queue`] | what is to be worked on, and when |
+//! | [`retry`] | whether and when something is tried again |
 //! | [`part`] | whether an object is as it should be, and what to do if not |
+//! | [`condition`] | what is so, since when, and why |
+//! | [`health`] | how an operator says how it is |
 //! | [`spaces`] | clients for one space of an Insula, over the connections of another |
+//! | [`stop`] | the word that work is to end |
 
+pub mod condition;
+pub mod health;
+pub mod lease;
 pub mod part;
+pub mod queue;
+pub mod retry;
+pub mod run;
 pub mod spaces;
+pub mod stop;
+pub mod watch;

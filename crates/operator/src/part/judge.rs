@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, Subject,
 };
@@ -10,6 +10,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 
 use super::{Part, Verdict};
+
+impl Part for Namespace {
+    fn judge(&self, found: &Self) -> Verdict<Self> {
+        settle(self, found, |_| false)
+    }
+}
+
+/// What the server or others fill in is theirs; the type cannot be changed.
+impl Part for Secret {
+    fn judge(&self, found: &Self) -> Verdict<Self> {
+        if self.type_.is_some() && self.type_ != found.type_ {
+            return Verdict::Recreate;
+        }
+        settle(self, found, |kept| match &self.data {
+            Some(data) => assign(&mut kept.data, Some(data.clone())),
+            None => false,
+        })
+    }
+}
 
 impl Part for ServiceAccount {
     fn judge(&self, found: &Self) -> Verdict<Self> {

@@ -1,0 +1,4 @@
+//! How the operator, or a broker, is put on a cluster.
+
+pub mod axon;
+mod rights;

@@ -1,0 +1,190 @@
+//! What there is: read now, never taken from what a watch said.
+
+use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding, Subject};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::DynamicObject;
+use kube::{Api, Client};
+
+use super::object::space_kind;
+use super::run::Context;
+use super::wanted::Wanted;
+use crate::error::Error;
+use crate::names::{ADMIN, ADMIN_TOKEN, AXON, AXON_ADMIN, CLUSTER};
+use crate::tenant::Isolation;
+
+/// What there is of a tenant.
+#[derive(Clone, Default)]
+pub(super) struct Observed {
+    /// Whether the server has spaces; known only of a tenant with one.
+    pub spaces_served: bool,
+    pub space: Option<DynamicObject>,
+    /// The kinds of the space that are to be in it, each with whether it is served; `None`
+    /// if it is not there.
+    pub definitions: Vec<(CustomResourceDefinition, Option<bool>)>,
+    pub namespace: Option<Namespace>,
+    /// What is in the namespace, if that is the tenant's own.
+    pub inside: Inside,
+    /// Those who manage tenants, if there are any such.
+    pub offering: Option<Vec<Subject>>,
+}
+
+/// What is in a tenant's namespace.
+#[derive(Clone, Default)]
+pub(super) struct Inside {
+    pub account: Option<ServiceAccount>,
+    pub admin_role: Option<Role>,
+    pub admin_binding: Option<RoleBinding>,
+    pub cluster_role: Option<Role>,
+    pub token: Option<Secret>,
+    pub offering_role: Option<Role>,
+    pub offering_binding: Option<RoleBinding>,
+}
+
+/// Where a tenant's broker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ground {
+    /// Here, beside the Tenant.
+    Here,
+    /// In a space of its own.
+    Space,
+}
+
+impl Ground {
+    /// Where a tenant's broker is to be.
+    pub fn wanted(wanted: Wanted<'_>) -> Self {
+        match wanted.tenant.spec.isolation.unwrap_or_default() {
+            Isolation::Namespace => Self::Here,
+            Isolation::Space => Self::Space,
+        }
+    }
+
+    /// Where it is, as far as the status says.
+    pub fn of_status(wanted: Wanted<'_>) -> Option<Self> {
+        let status = wanted.tenant.status.as_ref()?;
+        status.namespace.as_ref()?;
+        Some(match status.space {
+            Some(_) => Self::Space,
+            None => Self::Here,
+        })
+    }
+
+    /// The client for what is there.
+    pub fn client(self, context: &Context, wanted: Wanted<'_>) -> Client {
+        match self {
+            Self::Here => context.client.clone(),
+            Self::Space => insula_operator::spaces::within(&context.client, &wanted.id.namespace()),
+        }
+    }
+}
+
+/// Looks at everything that matters for a tenant whose broker is there.
+pub(super) async fn observe(
+    context: &Context,
+    wanted: Wanted<'_>,
+    ground: Ground,
+) -> Result<Observed, Error> {
+    let mut observed = Observed::default();
+    if ground == Ground::Space {
+        observed.spaces_served = context.serves_spaces().await?;
+        if !observed.spaces_served {
+            return Ok(observed);
+        }
+        observed.space = find_space(context, wanted).await?;
+        match &observed.space {
+            Some(space) if wanted.owns(&space.metadata) => {}
+            _ => return Ok(observed),
+        }
+    }
+    let client = ground.client(context, wanted);
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    observed.namespace = find(&namespaces, &wanted.id.namespace(), "namespace").await?;
+    if wanted.tenant.metadata.deletion_timestamp.is_none() {
+        match ground {
+            Ground::Here => observed.offering = find_offering(context).await?,
+            Ground::Space => observed.definitions = find_definitions(context, &client).await?,
+        }
+    }
+    match &observed.namespace {
+        Some(namespace) if wanted.owns(&namespace.metadata) => {
+            observed.inside = look_inside(client, &wanted.id.namespace()).await?;
+        }
+        _ => {}
+    }
+    Ok(observed)
+}
+
+async fn find_space(context: &Context, wanted: Wanted<'_>) -> Result<Option<DynamicObject>, Error> {
+    let spaces: Api<DynamicObject> = Api::all_with(context.client.clone(), &space_kind());
+    find(&spaces, &wanted.id.namespace(), "space").await
+}
+
+async fn look_inside(client: Client, namespace: &str) -> Result<Inside, Error> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let roles: Api<Role> = Api::namespaced(client.clone(), namespace);
+    let bindings: Api<RoleBinding> = Api::namespaced(client, namespace);
+    let (account, admin_role, admin_binding, cluster_role, token, role, binding) = tokio::try_join!(
+        find(&accounts, ADMIN, "service account"),
+        find(&roles, ADMIN, "role"),
+        find(&bindings, ADMIN, "role binding"),
+        find(&roles, CLUSTER, "role"),
+        find(&secrets, ADMIN_TOKEN, "secret"),
+        find(&roles, AXON_ADMIN, "role"),
+        find(&bindings, AXON_ADMIN, "role binding"),
+    )?;
+    Ok(Inside {
+        account,
+        admin_role,
+        admin_binding,
+        cluster_role,
+        token,
+        offering_role: role,
+        offering_binding: binding,
+    })
+}
+
+/// Those who manage tenants: whom the role binding in the operator's own namespace names,
+/// if the role is there too.
+async fn find_offering(context: &Context) -> Result<Option<Vec<Subject>>, Error> {
+    let roles: Api<Role> = Api::namespaced(context.client.clone(), AXON);
+    let bindings: Api<RoleBinding> = Api::namespaced(context.client.clone(), AXON);
+    let (role, binding) = tokio::try_join!(
+        find(&roles, AXON_ADMIN, "role"),
+        find(&bindings, AXON_ADMIN, "role binding"),
+    )?;
+    let subjects = binding.and_then(|binding| binding.subjects);
+    let subjects = subjects.filter(|subjects| !subjects.is_empty());
+    Ok(role.and(subjects))
+}
+
+async fn find_definitions(
+    context: &Context,
+    client: &Client,
+) -> Result<Vec<(CustomResourceDefinition, Option<bool>)>, Error> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let mut found = Vec::new();
+    for wanted in &context.definitions {
+        let name = wanted.metadata.name.clone().unwrap_or_default();
+        let there = find(&definitions, &name, "definition").await?;
+        found.push((wanted.clone(), there.as_ref().map(is_established)));
+    }
+    Ok(found)
+}
+
+fn is_established(definition: &CustomResourceDefinition) -> bool {
+    let conditions = definition
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition.type_ == "Established" && condition.status == "True")
+}
+
+async fn find<K>(api: &Api<K>, name: &str, kind: &str) -> Result<Option<K>, Error>
+where
+    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let found = api.get_opt(name).await;
+    found.map_err(Error::when(format!("read {kind} {name}")))
+}

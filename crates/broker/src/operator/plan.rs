@@ -1,0 +1,233 @@
+//! From what there is to what is to be done. Nothing here talks to anybody.
+
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+
+use super::object::{Act, remake, settle};
+use super::observe::{Ground, Inside, Observed};
+use super::problem::Problem;
+use super::wanted::Wanted;
+use crate::names::{ADMIN, MANAGED_BY};
+use crate::token;
+
+/// What is to be done, and how the tenant is until then.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Plan {
+    pub state: State,
+    /// In this order.
+    pub acts: Vec<Act>,
+}
+
+/// How a tenant is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Parts are missing without which it is of no use.
+    Provisioning,
+    /// It can be used; what is to be done is putting right.
+    Provisioned,
+    /// Something is in the way.
+    Hindered(Problem),
+    /// It goes, and this is how far it is.
+    Deleting(Going),
+    /// Nothing is left of it.
+    Removed,
+}
+
+/// How far the removal of a tenant is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Going {
+    pub reason: &'static str,
+    pub message: String,
+}
+
+/// Says for which account, of those of its name, a Secret has the token.
+const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
+/// How long the server may take to make a token before that is told.
+const TOKEN_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+
+/// What is to be done for a tenant that is to be there.
+pub(super) fn plan(wanted: Wanted<'_>, observed: &Observed, now: Timestamp) -> Plan {
+    if let Err(problem) = wanted.check_admins() {
+        return Plan::hindered(problem);
+    }
+    if let Some(plan) = plan_ground(wanted, observed) {
+        return plan;
+    }
+    let Some(namespace) = &observed.namespace else {
+        return Plan::make(everything(wanted, observed));
+    };
+    let name = || namespace.name_any();
+    if namespace.metadata.deletion_timestamp.is_some() {
+        return Plan::hindered(Problem::NamespaceTerminating(name()));
+    }
+    if !wanted.owns(&namespace.metadata) {
+        return Plan::hindered(Problem::NamespaceNotOurs(name()));
+    }
+    let acts = everything(wanted, observed);
+    match is_usable(&observed.inside) {
+        true if acts.is_empty() => finish(&observed.inside, now),
+        true => Plan {
+            state: match token_is_there(&observed.inside) {
+                true => State::Provisioned,
+                false => State::Provisioning,
+            },
+            acts,
+        },
+        false => Plan::make(acts),
+    }
+}
+
+impl Plan {
+    fn make(acts: Vec<Act>) -> Self {
+        Self {
+            state: State::Provisioning,
+            acts,
+        }
+    }
+
+    /// Nothing is done while something is in the way.
+    fn hindered(problem: Problem) -> Self {
+        Self {
+            state: State::Hindered(problem),
+            acts: Vec::new(),
+        }
+    }
+}
+
+/// What there is to do or to wait for before the namespace of a tenant that has a space.
+fn plan_ground(wanted: Wanted<'_>, observed: &Observed) -> Option<Plan> {
+    let ground = Ground::wanted(wanted);
+    if Ground::of_status(wanted).is_some_and(|was| was != ground) {
+        return Some(Plan::hindered(Problem::IsolationChanged));
+    }
+    if ground == Ground::Here {
+        return None;
+    }
+    if !observed.spaces_served {
+        return Some(Plan::hindered(Problem::SpacesNotServed));
+    }
+    let Some(space) = &observed.space else {
+        return Some(Plan::make(vec![Act::create(wanted.space().into())]));
+    };
+    let name = || space.name_any();
+    if space.metadata.deletion_timestamp.is_some() {
+        return Some(Plan::hindered(Problem::SpaceTerminating(name())));
+    }
+    if !wanted.owns(&space.metadata) {
+        return Some(Plan::hindered(Problem::SpaceNotOurs(name())));
+    }
+    let missing = observed
+        .definitions
+        .iter()
+        .filter(|(_, there)| there.is_none());
+    let acts: Vec<_> = missing
+        .map(|(definition, _)| Act::create(definition.clone().into()))
+        .collect();
+    if !acts.is_empty() {
+        return Some(Plan::make(acts));
+    }
+    let pending = observed
+        .definitions
+        .iter()
+        .any(|(_, there)| *there == Some(false));
+    pending.then(|| Plan::hindered(Problem::KindsNotServed))
+}
+
+/// The namespace and all that is in it, in the order in which it is made.
+fn everything(wanted: Wanted<'_>, observed: &Observed) -> Vec<Act> {
+    let inside = &observed.inside;
+    let mut acts = settle(wanted.namespace(), observed.namespace.as_ref());
+    acts.extend(settle(wanted.account(), inside.account.as_ref()));
+    acts.extend(settle(wanted.admin_role(), inside.admin_role.as_ref()));
+    acts.extend(settle(
+        wanted.admin_binding(),
+        inside.admin_binding.as_ref(),
+    ));
+    acts.extend(settle(wanted.cluster_role(), inside.cluster_role.as_ref()));
+    acts.extend(settle_token(wanted, inside));
+    acts.extend(settle_offering(wanted, observed));
+    acts
+}
+
+/// A Secret with the token of another account, or of an earlier one of the same name, is of
+/// no use to anybody.
+fn settle_token(wanted: Wanted<'_>, inside: &Inside) -> Vec<Act> {
+    let token = wanted.token();
+    match &inside.token {
+        Some(found) if !is_right(found, inside) => remake(token, found),
+        found => settle(token, found.as_ref()),
+    }
+}
+
+fn is_right(secret: &Secret, inside: &Inside) -> bool {
+    let of = secret.annotations().get(ACCOUNT_UID);
+    let account = inside.account.as_ref();
+    let uid = account.and_then(|account| account.metadata.uid.as_ref());
+    token::is_for(secret, ADMIN) && (of.is_none() || uid.is_none() || of == uid)
+}
+
+/// What lets those who manage tenants hand out this one's token; what is left of it when
+/// there are none is taken away, if it is ours.
+fn settle_offering(wanted: Wanted<'_>, observed: &Observed) -> Vec<Act> {
+    let (role, binding) = (
+        observed.inside.offering_role.as_ref(),
+        observed.inside.offering_binding.as_ref(),
+    );
+    match &observed.offering {
+        Some(subjects) => {
+            let mut acts = settle(wanted.offering_role(), role);
+            acts.extend(settle(wanted.offering_binding(subjects), binding));
+            acts
+        }
+        None => {
+            let binding = binding.filter(|found| is_managed(*found));
+            let role = role.filter(|found| is_managed(*found));
+            let binding = binding.map(|found| Act::delete(found.clone().into()));
+            let role = role.map(|found| Act::delete(found.clone().into()));
+            binding.into_iter().chain(role).collect()
+        }
+    }
+}
+
+fn is_managed<K: ResourceExt>(object: &K) -> bool {
+    let (label, value) = MANAGED_BY;
+    object
+        .labels()
+        .get(label)
+        .is_some_and(|found| found == value)
+}
+
+/// Whether what a tenant cannot do without is there.
+fn is_usable(inside: &Inside) -> bool {
+    let parts = [
+        inside.account.is_some(),
+        inside.admin_role.is_some(),
+        inside.admin_binding.is_some(),
+        inside.cluster_role.is_some(),
+        inside.token.is_some(),
+    ];
+    parts.iter().all(|there| *there)
+}
+
+fn token_is_there(inside: &Inside) -> bool {
+    let secret = inside.token.as_ref();
+    secret.is_some_and(|secret| token::of(secret).is_some() && is_right(secret, inside))
+}
+
+/// Everything is there; the token may not have been made yet.
+fn finish(inside: &Inside, now: Timestamp) -> Plan {
+    if token_is_there(inside) {
+        return Plan {
+            state: State::Provisioned,
+            acts: Vec::new(),
+        };
+    }
+    let made = inside.token.as_ref();
+    let made = made.and_then(|secret| secret.metadata.creation_timestamp.as_ref());
+    let late = made.is_some_and(|made| now.duration_since(made.0) > TOKEN_PATIENCE);
+    Plan::hindered(match late {
+        true => Problem::TokenNotMade,
+        false => Problem::TokenPending,
+    })
+}

@@ -1,0 +1,152 @@
+//! What calls for work.
+//!
+//! Of what belongs to tenants only metadata is watched, and nothing of it is kept. Whose
+//! something is says its namespace, not a label on it: labels are what a tenant's
+//! administrator could write to keep the operator busy with another tenant.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, stream};
+use insula_operator::queue::Trigger;
+use insula_operator::spaces::within;
+use insula_operator::watch::{Lists, objects, parts};
+use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+use kube::api::{DynamicObject, ListParams, PartialObjectMeta};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::time::sleep;
+
+use super::object::space_kind;
+use super::run::Context;
+use crate::names::{AXON, AXON_ADMIN, MANAGED_BY, TenantId};
+use crate::tenant::Tenant;
+
+type Triggers = BoxStream<'static, Trigger>;
+
+/// How often it is looked whether there are spaces that may be watched.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// Everything that calls for work.
+pub(super) async fn triggers(context: Arc<Context>) -> Triggers {
+    let lists = Lists::of(&context.client).await;
+    let tenants: Api<PartialObjectMeta<Tenant>> = Api::namespaced(context.client.clone(), AXON);
+    let mut all: Vec<Triggers> = vec![objects(tenants, lists).boxed()];
+    all.extend(of_tenants(&context.client, lists, Place::Here));
+    all.push(offering::<Role>(&context.client, lists));
+    all.push(offering::<RoleBinding>(&context.client, lists));
+    all.push(in_spaces(context, lists));
+    stream::select_all(all).boxed()
+}
+
+/// Where something is that belongs to a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Here,
+    /// In a space, which has the name of the tenant's namespace.
+    Space,
+}
+
+fn of_tenants(client: &Client, lists: Lists, place: Place) -> Vec<Triggers> {
+    vec![
+        cluster_scoped::<Namespace>(client, lists, place),
+        namespaced::<ServiceAccount>(client, lists, place),
+        namespaced::<Secret>(client, lists, place),
+        namespaced::<Role>(client, lists, place),
+        namespaced::<RoleBinding>(client, lists, place),
+    ]
+}
+
+fn cluster_scoped<K>(client: &Client, lists: Lists, place: Place) -> Triggers
+where
+    K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
+    K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+{
+    let api = Api::<PartialObjectMeta<K>>::all(client.clone());
+    parts(api, ours(), lists, move |part| {
+        whose(part, &part.name_any(), place)
+    })
+    .boxed()
+}
+
+fn namespaced<K>(client: &Client, lists: Lists, place: Place) -> Triggers
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+{
+    let api = Api::<PartialObjectMeta<K>>::all(client.clone());
+    parts(api, ours(), lists, move |part| {
+        whose(part, &part.namespace().unwrap_or_default(), place)
+    })
+    .boxed()
+}
+
+fn ours() -> Config {
+    let (label, value) = MANAGED_BY;
+    Config::default().labels(&format!("{label}={value}"))
+}
+
+/// Whose something is that is in this namespace.
+fn whose<K: Resource>(part: &K, namespace: &str, place: Place) -> Option<Trigger> {
+    let id = TenantId::of_namespace(namespace)?;
+    if place == Place::Space {
+        // Anybody's space can have a namespace of that name.
+        let link = part.meta().self_link.as_deref().unwrap_or_default();
+        if !link.contains(&format!("/tenants/{namespace}/")) {
+            return None;
+        }
+    }
+    Some(Trigger::Touched(id.as_str().into()))
+}
+
+/// Those who manage tenants have a role in every tenant's namespace.
+fn offering<K>(client: &Client, lists: Lists) -> Triggers
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+{
+    let api = Api::<PartialObjectMeta<K>>::namespaced(client.clone(), AXON);
+    let only = Config::default().fields(&format!("metadata.name={AXON_ADMIN}"));
+    parts(api, only, lists, |_| Some(Trigger::All)).boxed()
+}
+
+/// What happens in the spaces of tenants, and to them, once there are spaces that may be
+/// watched.
+fn in_spaces(context: Arc<Context>, lists: Lists) -> Triggers {
+    let watches = async move {
+        wait_for_spaces(&context).await;
+        let mut all = of_tenants(&within(&context.client, "all"), lists, Place::Space);
+        all.push(spaces(&context.client, lists));
+        stream::select_all(all)
+    };
+    stream::once(watches).flatten().boxed()
+}
+
+async fn wait_for_spaces(context: &Context) {
+    loop {
+        if let Ok(true) = context.serves_spaces().await {
+            let spaces: Api<DynamicObject> = Api::all_with(context.client.clone(), &space_kind());
+            if spaces
+                .list_metadata(&ListParams::default().limit(1))
+                .await
+                .is_ok()
+            {
+                return;
+            }
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// The spaces themselves.
+fn spaces(client: &Client, lists: Lists) -> Triggers {
+    let api = Api::<PartialObjectMeta<DynamicObject>>::all_with(client.clone(), &space_kind());
+    parts(api, ours(), lists, |space| {
+        whose(space, &space.name_any(), Place::Here)
+    })
+    .boxed()
+}

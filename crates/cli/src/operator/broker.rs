@@ -1,0 +1,74 @@
+//! `insula operator broker`.
+
+use std::net::SocketAddr;
+
+use clap::Subcommand;
+use insula_broker::crds;
+use insula_broker::operator::Settings;
+
+use crate::failure::Failure;
+use crate::identity;
+use crate::kubeconfig::Source;
+use crate::output;
+use crate::stop::Stop;
+use crate::subctl::ConnectionArgs;
+use crate::subctl::axon::{self, Format, PartsArgs};
+
+/// What it can be told.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    source: Source,
+
+    /// Work only while no other one does; for all that may run beside others
+    #[arg(long)]
+    leader_elect: bool,
+
+    /// Where to answer /healthz, /livez and /readyz; default: nowhere
+    #[arg(long, value_name = "ADDR")]
+    health_addr: Option<SocketAddr>,
+
+    /// Where to answer /metrics; default: nowhere
+    #[arg(long, value_name = "ADDR")]
+    metrics_addr: Option<SocketAddr>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print what to install it with: kinds, rights and Deployment
+    Manifests(PartsArgs),
+    /// Print the kinds alone
+    Crds,
+}
+
+/// Runs the operator until it is told to stop, or prints what it needs.
+pub fn run(args: Args) -> Result<(), Failure> {
+    match args.command {
+        Some(Command::Manifests(parts)) => return axon::print(&parts.settings(), Format::Yaml),
+        Some(Command::Crds) => return output::print(&output::documents(&crds::all())?),
+        None => {}
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new("cannot start", error))?;
+    runtime.block_on(operate(args))
+}
+
+async fn operate(args: Args) -> Result<(), Failure> {
+    let mut stop = Stop::listen()?;
+    let connection = ConnectionArgs::of(args.source);
+    let client = connection.client().await?;
+    let settings = Settings {
+        identity: identity::of_this_process(),
+        leader_elect: args.leader_elect,
+        health_addr: args.health_addr,
+        metrics_addr: args.metrics_addr,
+    };
+    Ok(insula_broker::operator::run(client, settings, stop.told()).await?)
+}

@@ -1,0 +1,3 @@
+//! `subctl deploy`.
+
+pub mod axon;

@@ -1,0 +1,270 @@
+//! Who works, where there are several who could: the holder of a Lease.
+//!
+//! Clocks of two machines differ, so nobody's clock is compared with another's. Whether a
+//! holder is alive is judged by whether the Lease was seen to change within its duration,
+//! counted from when *we* saw it; and the holder counts from *before* it asked for its last
+//! renewal. So it has stopped before anybody else may begin.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tracing::{debug, info, warn};
+
+use crate::stop::Stop;
+
+/// Somebody who would like to hold a Lease.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    leases: Api<Lease>,
+    name: String,
+    identity: String,
+    times: Times,
+}
+
+/// How long everything takes. The law: `renew < give_up < duration`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// How long others wait for a holder of whom nothing is heard; in whole seconds.
+    pub duration: Duration,
+    /// How often the holder renews.
+    pub renew: Duration,
+    /// When a holder that cannot renew stops working.
+    pub give_up: Duration,
+    /// How often others look.
+    pub look: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            duration: Duration::from_secs(15),
+            renew: Duration::from_secs(5),
+            give_up: Duration::from_secs(10),
+            look: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A Lease that is ours.
+#[derive(Debug)]
+struct Held {
+    lease: Lease,
+    /// Before the request was sent that made or renewed it.
+    since: Instant,
+}
+
+/// What a candidate last saw, and when it first saw it so.
+#[derive(Debug, Default)]
+struct Sight(Option<(LeaseSpec, Instant)>);
+
+/// How long a release may take: whoever stops does not wait for it, and others can without.
+const RELEASE: Duration = Duration::from_secs(2);
+
+impl Candidate {
+    /// For the Lease of that name. No two candidates have the same identity, not even the
+    /// same program before and after it was started again.
+    pub fn new(client: Client, namespace: &str, name: &str, identity: &str, times: Times) -> Self {
+        Self {
+            leases: Api::namespaced(client, namespace),
+            name: name.to_owned(),
+            identity: identity.to_owned(),
+            times,
+        }
+    }
+
+    /// Works whenever it holds the Lease, until it is told to stop. Work that is told to
+    /// stop may finish what it does; work whose Lease is lost is dropped where it stands.
+    pub async fn lead<W: Future<Output = ()>>(
+        &self,
+        mut stop: Stop,
+        tell: impl Fn(bool),
+        work: impl Fn() -> W,
+    ) {
+        loop {
+            let mut held = tokio::select! {
+                held = self.acquire() => held,
+                () = stop.told() => return,
+            };
+            info!(
+                lease = self.name,
+                identity = self.identity,
+                "holds the lease"
+            );
+            tell(true);
+            let finished = tokio::select! {
+                () = work() => true,
+                () = self.keep(&mut held) => false,
+            };
+            tell(false);
+            if finished {
+                return self.release(held).await;
+            }
+            warn!(lease = self.name, "lost the lease: work has stopped");
+        }
+    }
+
+    /// Waits until it holds the Lease.
+    async fn acquire(&self) -> Held {
+        let mut sight = Sight::default();
+        let mut told = false;
+        loop {
+            match timeout(self.times.give_up, self.claim(&mut sight)).await {
+                Ok(Ok(Some(held))) => return held,
+                Ok(Ok(None)) => {}
+                Ok(Err(error)) if !told => {
+                    told = true;
+                    info!(lease = self.name, %error, "cannot get the lease yet");
+                }
+                Ok(Err(error)) => debug!(lease = self.name, %error, "cannot get the lease yet"),
+                Err(_) => debug!(lease = self.name, "no answer about the lease"),
+            }
+            sleep(self.times.look).await;
+        }
+    }
+
+    /// Takes the Lease if nobody holds it.
+    async fn claim(&self, sight: &mut Sight) -> kube::Result<Option<Held>> {
+        let Some(found) = self.leases.get_opt(&self.name).await? else {
+            let lease = self.ours(None);
+            let since = Instant::now();
+            let made = self.leases.create(&PostParams::default(), &lease).await;
+            return taken(made, since);
+        };
+        if !sight.is_free(found.spec.as_ref(), &self.identity, Instant::now()) {
+            return Ok(None);
+        }
+        let since = Instant::now();
+        taken(self.write(&self.ours(Some(&found))).await, since)
+    }
+
+    /// Renews the Lease, until that is not possible any more.
+    async fn keep(&self, held: &mut Held) {
+        loop {
+            sleep_until(held.since + self.times.renew).await;
+            let deadline = held.since + self.times.give_up;
+            match timeout_at(deadline, self.renew_until_done(held)).await {
+                Ok(true) => {}
+                Ok(false) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Whether it was renewed; if not, it is another's.
+    async fn renew_until_done(&self, held: &mut Held) -> bool {
+        loop {
+            match self.renew(held).await {
+                Ok(renewed) => return renewed,
+                Err(error) => debug!(lease = self.name, %error, "cannot renew the lease"),
+            }
+            sleep(self.times.renew / 5).await;
+        }
+    }
+
+    async fn renew(&self, held: &mut Held) -> kube::Result<bool> {
+        let since = Instant::now();
+        match self.write(&self.ours(Some(&held.lease))).await {
+            Ok(lease) => *held = Held { lease, since },
+            Err(error) if is_conflict(&error) => {
+                // Our own renewal, of which we got no answer; or somebody else.
+                let Some(found) = self.leases.get_opt(&self.name).await? else {
+                    return Ok(false);
+                };
+                if holder(found.spec.as_ref()) != Some(&self.identity) {
+                    return Ok(false);
+                }
+                held.lease = found;
+                return Err(error);
+            }
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    /// Lets go, so that another need not wait.
+    async fn release(&self, held: Held) {
+        let mut lease = held.lease;
+        if let Some(spec) = &mut lease.spec {
+            spec.holder_identity = Some(String::new());
+            spec.lease_duration_seconds = Some(1);
+            spec.renew_time = Some(MicroTime(Timestamp::now()));
+        }
+        match timeout(RELEASE, self.write(&lease)).await {
+            Ok(Ok(_)) => info!(lease = self.name, "released the lease"),
+            Ok(Err(error)) => debug!(lease = self.name, %error, "did not release the lease"),
+            Err(_) => debug!(lease = self.name, "did not release the lease in time"),
+        }
+    }
+
+    async fn write(&self, lease: &Lease) -> kube::Result<Lease> {
+        let parameters = PostParams::default();
+        self.leases.replace(&self.name, &parameters, lease).await
+    }
+
+    /// The Lease as it is when it is ours and was renewed now.
+    fn ours(&self, found: Option<&Lease>) -> Lease {
+        let mut lease = found.cloned().unwrap_or_else(|| Lease {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                ..ObjectMeta::default()
+            },
+            ..Lease::default()
+        });
+        let now = MicroTime(Timestamp::now());
+        let spec = lease.spec.get_or_insert_default();
+        if spec.holder_identity.as_deref() != Some(&self.identity) {
+            let before = spec.lease_transitions;
+            spec.lease_transitions = Some(before.map_or(0, |count| count.saturating_add(1)));
+            spec.acquire_time = Some(now.clone());
+            spec.holder_identity = Some(self.identity.clone());
+        }
+        spec.renew_time = Some(now);
+        let seconds = self.times.duration.as_secs().max(1);
+        spec.lease_duration_seconds = Some(i32::try_from(seconds).unwrap_or(i32::MAX));
+        lease
+    }
+}
+
+impl Sight {
+    /// Whether a Lease may be taken by `identity` that is like this now.
+    fn is_free(&mut self, spec: Option<&LeaseSpec>, identity: &str, now: Instant) -> bool {
+        let Some(holder) = holder(spec).filter(|holder| *holder != identity) else {
+            return true;
+        };
+        let Some(spec) = spec else { return true };
+        match &self.0 {
+            Some((seen, since)) if seen == spec => {
+                let seconds = u64::try_from(spec.lease_duration_seconds.unwrap_or(1)).unwrap_or(1);
+                now.duration_since(*since) > Duration::from_secs(seconds)
+            }
+            _ => {
+                debug!(holder, "the lease is held");
+                self.0 = Some((spec.clone(), now));
+                false
+            }
+        }
+    }
+}
+
+fn holder(spec: Option<&LeaseSpec>) -> Option<&str> {
+    let holder = spec?.holder_identity.as_deref()?;
+    (!holder.is_empty()).then_some(holder)
+}
+
+/// Ours, or nobody's fault: somebody was faster.
+fn taken(written: kube::Result<Lease>, since: Instant) -> kube::Result<Option<Held>> {
+    match written {
+        Ok(lease) => Ok(Some(Held { lease, since })),
+        Err(error) if is_conflict(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 409)
+}

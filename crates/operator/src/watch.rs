@@ -1,0 +1,212 @@
+//! What happens to objects and to what belongs to them, as [triggers](Trigger).
+//!
+//! Nothing of what is seen is kept but who has changed: whoever works reads it anew.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt, future, stream};
+use kube::api::PartialObjectMeta;
+use kube::core::Resource;
+use kube::runtime::utils::{Backoff, ResetTimerBackoff, StreamBackoff};
+use kube::runtime::watcher::{self, Config, Event, watcher};
+use kube::{Api, Client, ResourceExt};
+use serde::de::DeserializeOwned;
+use tracing::debug;
+
+use crate::queue::Trigger;
+
+/// Whether lists come as the beginning of watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lists {
+    /// As lists, which every server has.
+    Paged,
+    /// As the beginning of the watch.
+    Streamed,
+}
+
+impl Lists {
+    /// What this server is asked for. One that says nothing of itself is asked for what all
+    /// have.
+    pub async fn of(client: &Client) -> Self {
+        match client.apiserver_version().await {
+            Ok(version) => Self::since(&version.major, &version.minor),
+            Err(_) => Self::Paged,
+        }
+    }
+
+    /// The first version that has them on by itself and kept it so. Before, a server may not
+    /// know the question and never say that the list is over.
+    fn since(major: &str, minor: &str) -> Self {
+        let number = |text: &str| text.trim_end_matches('+').parse::<u32>().ok();
+        match number(major).zip(number(minor)) {
+            Some(version) if version >= (1, 34) => Self::Streamed,
+            _ => Self::Paged,
+        }
+    }
+}
+
+/// The objects that are worked on: a trigger for each that is new or has changed.
+pub fn objects<K>(api: Api<PartialObjectMeta<K>>, lists: Lists) -> impl Stream<Item = Trigger>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let mut known = Known::default();
+    follow(api, Config::default(), lists).flat_map(move |event| stream::iter(known.hear(event)))
+}
+
+/// What belongs to objects: `whose` says to which. When what happened in between is not
+/// known, as after a watch that was taken up anew, any may have been touched.
+pub fn parts<K>(
+    api: Api<PartialObjectMeta<K>>,
+    config: Config,
+    lists: Lists,
+    whose: impl Fn(&PartialObjectMeta<K>) -> Option<Trigger> + Send,
+) -> impl Stream<Item = Trigger>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    follow(api, config, lists).filter_map(move |event| {
+        future::ready(match event {
+            Event::Apply(part) | Event::Delete(part) => whose(&part),
+            Event::InitDone => Some(Trigger::All),
+            Event::Init | Event::InitApply(_) => None,
+        })
+    })
+}
+
+/// The events of a watch that is taken up again whenever it ends.
+fn follow<K>(api: Api<K>, config: Config, lists: Lists) -> impl Stream<Item = Event<K>>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let paged = watcher(api.clone(), config.clone());
+    let streamed = watcher(api, config.streaming_lists())
+        .take_while(|event| future::ready(!is_refused(event)))
+        .take(match lists {
+            Lists::Paged => 0,
+            Lists::Streamed => usize::MAX,
+        });
+    let pauses = ResetTimerBackoff::new(Pauses::default(), CALM);
+    StreamBackoff::new(streamed.chain(paged), pauses).filter_map(|event| {
+        future::ready(match event {
+            Ok(event) => Some(event),
+            Err(error) => {
+                debug!(%error, kind = std::any::type_name::<K>(), "a watch is taken up again");
+                None
+            }
+        })
+    })
+}
+
+/// Whether a server does not have streamed lists after all: they can be turned off.
+fn is_refused<K>(event: &watcher::Result<Event<K>>) -> bool {
+    let Err(watcher::Error::WatchStartFailed(kube::Error::Api(status))) = event else {
+        return false;
+    };
+    matches!(status.code, 400 | 422)
+}
+
+/// After this long without an error, pauses begin anew.
+const CALM: Duration = Duration::from_secs(20);
+const FIRST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// The pauses of a watch that fails: each twice the one before.
+#[derive(Debug, Default)]
+struct Pauses {
+    last: Option<Duration>,
+}
+
+impl Iterator for Pauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let next = self.last.map_or(FIRST, |last| (last * 2).min(LONGEST));
+        self.last = Some(next);
+        Some(next)
+    }
+}
+
+impl Backoff for Pauses {
+    fn reset(&mut self) {
+        self.last = None;
+    }
+}
+
+/// The objects that there are, and as which each was seen.
+#[derive(Debug, Default)]
+struct Known {
+    objects: HashMap<Arc<str>, Face>,
+    /// Those of a list that is not over yet.
+    listed: HashMap<Arc<str>, Face>,
+}
+
+/// What changes with what somebody wants of an object, and not with what we say of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Face {
+    uid: Option<String>,
+    generation: Option<i64>,
+    deleting: bool,
+}
+
+impl Known {
+    fn hear<K: Resource>(&mut self, event: Event<PartialObjectMeta<K>>) -> Vec<Trigger>
+    where
+        PartialObjectMeta<K>: ResourceExt,
+    {
+        match event {
+            Event::Init => {
+                self.listed.clear();
+                Vec::new()
+            }
+            Event::InitApply(object) => {
+                let (name, face) = seen(&object);
+                let trigger = self.trigger(&name, &face);
+                self.listed.insert(name, face);
+                vec![trigger]
+            }
+            Event::InitDone => self.listed_all(),
+            Event::Apply(object) => {
+                let (name, face) = seen(&object);
+                let trigger = self.trigger(&name, &face);
+                self.objects.insert(name, face);
+                vec![trigger]
+            }
+            Event::Delete(object) => {
+                let (name, _) = seen(&object);
+                self.objects.remove(&name);
+                vec![Trigger::Touched(name)]
+            }
+        }
+    }
+
+    /// A list is over: what is not in it has gone.
+    fn listed_all(&mut self) -> Vec<Trigger> {
+        let listed = std::mem::take(&mut self.listed);
+        let before = std::mem::replace(&mut self.objects, listed);
+        let gone = before
+            .into_keys()
+            .filter(|name| !self.objects.contains_key(name));
+        gone.map(Trigger::Touched).collect()
+    }
+
+    fn trigger(&self, name: &Arc<str>, face: &Face) -> Trigger {
+        match self.objects.get(name) == Some(face) {
+            true => Trigger::Touched(Arc::clone(name)),
+            false => Trigger::Changed(Arc::clone(name)),
+        }
+    }
+}
+
+fn seen<K: ResourceExt>(object: &K) -> (Arc<str>, Face) {
+    let metadata = object.meta();
+    let face = Face {
+        uid: metadata.uid.clone(),
+        generation: metadata.generation,
+        deleting: metadata.deletion_timestamp.is_some(),
+    };
+    (object.name_any().into(), face)
+}
