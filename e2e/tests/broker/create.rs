@@ -117,7 +117,7 @@ fn r25_what_is_no_id_is_refused_here_and_there() {
     let Some(cluster) = shared() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     let (longest, long) = ("a".repeat(45), "a".repeat(46));
-    for id in ["A", "a_b", "a.b", "a-", long.as_str(), "' '", "''"] {
+    for id in ["A", "a_b", "a.b", "a-", long.as_str(), "' '"] {
         let said = admin.subctl(&format!("create tenant {id}"));
         assert!(matches!(said.code, Some(1 | 2)), "{said}");
         assert!(said.err.contains("a tenant ID has"), "{said}");
