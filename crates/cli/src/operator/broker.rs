@@ -1,10 +1,14 @@
 //! `insula operator broker`.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use clap::Subcommand;
 use insula_broker::crds;
 use insula_broker::operator::Settings;
+use insula_operator::health;
+use tokio::task::JoinSet;
 
 use crate::failure::Failure;
 use crate::identity;
@@ -24,8 +28,14 @@ pub struct Args {
     #[command(flatten)]
     source: Source,
 
-    /// Work only while no other one does; for all that may run beside others
-    #[arg(long)]
+    /// Work only while no other one does, and show in a Lease who does
+    #[arg(
+        long,
+        value_name = "BOOL",
+        default_value_t = true,
+        default_missing_value = "true"
+    )]
+    #[arg(num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set)]
     leader_elect: bool,
 
     /// Where to answer /healthz, /livez and /readyz; default: nowhere
@@ -65,10 +75,25 @@ async fn operate(args: Args) -> Result<(), Failure> {
     let connection = ConnectionArgs::of(args.source);
     let client = connection.client().await?;
     let settings = Settings {
-        identity: identity::of_this_process(),
         leader_elect: args.leader_elect,
-        health_addr: args.health_addr,
-        metrics_addr: args.metrics_addr,
+        definitions: crds::of_broker(),
+        ..Settings::new(identity::of_this_process())
     };
+    let addresses: BTreeSet<_> = [args.health_addr, args.metrics_addr]
+        .into_iter()
+        .flatten()
+        .collect();
+    // Ended with the operator.
+    let mut asked = JoinSet::new();
+    for address in addresses {
+        let listener = health::listen(address).await;
+        let listener = listener.map_err(|error| cannot_listen(&error))?;
+        asked.spawn(health::serve(listener, Arc::clone(&settings.health)));
+    }
     Ok(insula_broker::operator::run(client, settings, stop.told()).await?)
+}
+
+fn cannot_listen(error: &health::CannotListen) -> Failure {
+    let why = std::error::Error::source(error).map_or_else(String::new, ToString::to_string);
+    Failure::new(&error.to_string(), why).hint("choose another --health-addr or --metrics-addr")
 }

@@ -98,10 +98,8 @@ async fn run(operator: Operator, pass: Pass, stopped: watch::Receiver<bool>) {
         }
     };
     let settings = insula_broker::operator::Settings {
-        identity: identity::of_this_process(),
-        leader_elect: true,
-        health_addr: None,
-        metrics_addr: None,
+        definitions: insula_broker::crds::of_broker(),
+        ..insula_broker::operator::Settings::new(identity::of_this_process())
     };
     let ran = async {
         let ran = insula_broker::operator::run(client, settings, told(stopped)).await;

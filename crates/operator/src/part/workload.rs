@@ -1,16 +1,9 @@
 //! How the kinds are judged that an operator itself is deployed with.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Namespace;
 
 use super::judge::settle;
 use super::{Part, Verdict, overlay};
-
-impl Part for Namespace {
-    fn judge(&self, found: &Self) -> Verdict<Self> {
-        settle(self, found, |_| false)
-    }
-}
 
 impl Part for Deployment {
     fn judge(&self, found: &Self) -> Verdict<Self> {

@@ -1,0 +1,273 @@
+//! How a tenant goes.
+
+use insula_broker::names::{ADMIN, ADMIN_TOKEN, FINALIZER, TENANT_UID};
+use insula_broker::tenant::{Phase, Tenant};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+
+use crate::world::{World, eventually, named, namespace, phase_of, put, ready};
+
+/// What a client is answered that asks for what every tenant's administrator may read.
+async fn answered(client: &Client, id: &str) -> u16 {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace(id));
+    match secrets.list(&ListParams::default()).await {
+        Ok(_) => 200,
+        Err(kube::Error::Api(status)) => status.code,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+async fn hold(world: &World, id: &str) -> anyhow::Result<()> {
+    let mut held = named::<ConfigMap>("held");
+    held.metadata.finalizers = Some(vec!["example.com/hold".to_owned()]);
+    put(&world.inside(id), &held).await
+}
+
+async fn let_go(world: &World, id: &str) -> anyhow::Result<()> {
+    let maps: Api<ConfigMap> = world.inside(id);
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    maps.patch("held", &PatchParams::default(), &free).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn r44_r46_r47_a_tenant_takes_everything_with_it_and_its_token_is_worth_nothing()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let _running = world.start();
+    for id in ["acme", "other"] {
+        world.create(id).await?;
+        world.phase(id, Phase::Provisioned).await?;
+    }
+    let (old, other) = (
+        world.as_tenant("acme").await?,
+        world.as_tenant("other").await?,
+    );
+    assert_eq!(answered(&old, "acme").await, 200);
+    put(&world.inside("acme"), &named::<ConfigMap>("mine")).await?;
+    put(&world.inside("acme"), &named::<Secret>("mine")).await?;
+    put(
+        &world.inside("acme"),
+        &named::<ServiceAccount>("cluster-east"),
+    )
+    .await?;
+
+    world.delete("acme").await?;
+    world.gone("acme").await?;
+    assert!(
+        world
+            .namespaces()
+            .get_opt(&namespace("acme"))
+            .await?
+            .is_none()
+    );
+    assert_eq!(answered(&old, "acme").await, 401);
+    assert_eq!(answered(&other, "other").await, 200);
+    assert_eq!(
+        phase_of(&world.tenants().get("other").await?),
+        Some(Phase::Provisioned)
+    );
+
+    world.create("acme").await?;
+    world.phase("acme", Phase::Provisioned).await?;
+    assert_eq!(
+        answered(&old, "acme").await,
+        401,
+        "the old token, for a new tenant"
+    );
+    assert_eq!(answered(&world.as_tenant("acme").await?, "acme").await, 200);
+    assert!(
+        world
+            .inside::<ConfigMap>("acme")
+            .get_opt("mine")
+            .await?
+            .is_none()
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn r45_what_holds_a_tenant_is_said_and_its_token_is_worth_nothing_meanwhile()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let _running = world.start();
+    world.create("acme").await?;
+    world.phase("acme", Phase::Provisioned).await?;
+    let old = world.as_tenant("acme").await?;
+    hold(&world, "acme").await?;
+    // Whoever has the token cannot keep it by holding it either.
+    for credential in ["secrets", "serviceaccounts"] {
+        let name = match credential {
+            "secrets" => ADMIN_TOKEN,
+            _ => ADMIN,
+        };
+        let held = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/keep"]}}));
+        let parameters = PatchParams::default();
+        match credential {
+            "secrets" => drop(
+                world
+                    .inside::<Secret>("acme")
+                    .patch(name, &parameters, &held)
+                    .await?,
+            ),
+            _ => drop(
+                world
+                    .inside::<ServiceAccount>("acme")
+                    .patch(name, &parameters, &held)
+                    .await?,
+            ),
+        }
+    }
+    world.delete("acme").await?;
+    let tenant = world
+        .tenant("acme", |tenant| {
+            ready(tenant).is_some_and(|(_, _, message)| message.contains("example.com/hold"))
+        })
+        .await?;
+    assert_eq!(phase_of(&tenant), Some(Phase::Deleting));
+    let (is, reason, message) = ready(&tenant).unwrap();
+    assert_eq!((is, reason), ("False", "Deleting"));
+    assert!(
+        message.starts_with("namespace submariner-broker-acme is held: "),
+        "{message}"
+    );
+    assert_eq!(answered(&old, "acme").await, 401);
+    assert!(
+        world
+            .inside::<ServiceAccount>("acme")
+            .get_opt(ADMIN)
+            .await?
+            .is_none()
+    );
+
+    // Somebody who is held does not hold others.
+    world.create("other").await?;
+    world.phase("other", Phase::Provisioned).await?;
+    let_go(&world, "acme").await?;
+    world.gone("acme").await
+}
+
+#[tokio::test]
+async fn r48_a_tenant_can_go_while_it_is_made_has_failed_or_nobody_is_there() -> anyhow::Result<()>
+{
+    let world = World::new().await?;
+    // Nobody was ever there: it goes at once.
+    world.create("unseen").await?;
+    world.delete("unseen").await?;
+    world.gone("unseen").await?;
+
+    put(
+        &world.namespaces(),
+        &named::<Namespace>(&namespace("failed")),
+    )
+    .await?;
+    let running = world.start();
+    world.create("failed").await?;
+    world.phase("failed", Phase::Failed).await?;
+    world.delete("failed").await?;
+    world.gone("failed").await?;
+    assert!(
+        world
+            .namespaces()
+            .get_opt(&namespace("failed"))
+            .await?
+            .is_some(),
+        "r49: it was not its own"
+    );
+
+    world.create("hasty").await?;
+    world
+        .tenant("hasty", |tenant| !tenant.finalizers().is_empty())
+        .await?;
+    world.delete("hasty").await?;
+    world.gone("hasty").await?;
+    assert!(
+        world
+            .namespaces()
+            .get_opt(&namespace("hasty"))
+            .await?
+            .is_none()
+    );
+
+    world.create("later").await?;
+    world.phase("later", Phase::Provisioned).await?;
+    running.stop().await?;
+    world.delete("later").await?;
+    let going = world.tenants().get("later").await?;
+    assert_eq!(going.finalizers(), [FINALIZER]);
+    let _running = world.start();
+    world.gone("later").await?;
+    assert!(
+        world
+            .namespaces()
+            .get_opt(&namespace("later"))
+            .await?
+            .is_none()
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn r49_a_namespace_that_became_somebody_elses_survives() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let running = world.start();
+    world.create("acme").await?;
+    world.phase("acme", Phase::Provisioned).await?;
+    running.stop().await?;
+    let theirs = Patch::Merge(json!({"metadata": {"annotations": {TENANT_UID: "another"}}}));
+    world
+        .namespaces()
+        .patch(&namespace("acme"), &PatchParams::default(), &theirs)
+        .await?;
+    let _running = world.start();
+    world.phase("acme", Phase::Failed).await?;
+    world.delete("acme").await?;
+    world.gone("acme").await?;
+    let kept = world.namespaces().get(&namespace("acme")).await?;
+    assert_eq!(kept.metadata.deletion_timestamp, None);
+    assert!(
+        world
+            .inside::<RoleBinding>("acme")
+            .get_opt(ADMIN)
+            .await?
+            .is_some()
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_made_again_under_the_same_name_never_gets_what_the_first_one_had()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let running = world.start();
+    let first = world.create("acme").await?;
+    world.phase("acme", Phase::Provisioned).await?;
+    running.stop().await?;
+    // Somebody forces it: the finalizer is taken off, and nobody cleaned up.
+    world.delete("acme").await?;
+    let force = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    world
+        .tenants()
+        .patch("acme", &PatchParams::default(), &force)
+        .await?;
+    world.gone("acme").await?;
+    let second: Tenant = world.create("acme").await?;
+    assert_ne!(first.uid(), second.uid());
+    let _running = world.start();
+    let tenant = world.phase("acme", Phase::Failed).await?;
+    assert_eq!(ready(&tenant).unwrap().1, "NamespaceNotOurs");
+    world
+        .namespaces()
+        .delete(&namespace("acme"), &DeleteParams::default())
+        .await?;
+    world.phase("acme", Phase::Provisioned).await?;
+    let found = eventually(async || Ok(world.namespaces().get_opt(&namespace("acme")).await?));
+    assert_eq!(
+        found.await?.annotations()[TENANT_UID],
+        second.uid().unwrap()
+    );
+    Ok(())
+}
