@@ -298,7 +298,7 @@ impl Cluster {
     pub fn start_lone_operator(&self) {
         let mut apart = self.apart.lock().unwrap();
         assert!(apart.is_none(), "it runs");
-        *apart = Some(self.operator_with(""));
+        *apart = Some(self.operator_with("--leader-elect=false"));
     }
 
     /// Ends the operator as a power cut would.

@@ -57,7 +57,7 @@ fn r21_r26_the_id_is_said_before_anybody_waits_and_waiting_has_an_end() {
     until("the object is there", || {
         root.find(&format!("{TENANTS}/r27"))
     });
-    cluster.start_operator();
+    cluster.start_lone_operator();
     assert_eq!(waits.finish().succeeds(), "r27\n");
     // So are those that were made while nobody was there (R27).
     for id in ["r21", "r26", "r27"] {

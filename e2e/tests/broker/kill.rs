@@ -41,14 +41,14 @@ fn an_operator_that_is_killed_again_and_again_loses_nothing() {
 }
 
 /// Each time another operator works only when nothing was heard of the one before for as
-/// long as its lease lasts: three times is what there is time for.
+/// long as its lease lasts: twice is what there is time for.
 #[test]
 fn a_server_with_its_operator_that_is_killed_again_and_again_loses_nothing() {
     if is_kubernetes() {
         return;
     }
     let cluster = Cluster::with_axon(Operator::Inside).unwrap();
-    disturbed(&cluster, 3, || cluster.kill_server());
+    disturbed(&cluster, 2, || cluster.kill_server());
 }
 
 /// Makes and deletes many while this happens at random moments, so many times.

@@ -219,7 +219,7 @@ fn r48_a_tenant_goes_at_any_time() {
     let said = admin.subctl("delete tenant r48-down --timeout 1s");
     assert!(said.fails().contains("hint: is the operator running?"));
     assert!(root.find(&namespace(&down.namespace)).is_some());
-    cluster.start_operator();
+    cluster.start_lone_operator();
     await_gone(&root, &format!("{TENANTS}/r48-down"));
     assert_eq!(root.find(&namespace(&down.namespace)), None);
 }
