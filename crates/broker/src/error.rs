@@ -59,6 +59,16 @@ pub enum Error {
     /// Whoever asks may not do what has to be done. Nothing was written.
     #[error("rights are missing: {}", .0.join(", "))]
     MissingRights(Vec<String>),
+    /// A role does not give what it should, and cannot be made to.
+    #[error("role {role} lacks {}, and cannot be mended: {told}", missing.join(", "))]
+    RoleLacks {
+        /// Which.
+        role: String,
+        /// What it does not give.
+        missing: Vec<String>,
+        /// What the server says.
+        told: String,
+    },
     /// Nobody runs the operator.
     #[error("nobody runs the Axon operator after {}: {says}", seconds(*after))]
     NoOperator {
@@ -142,6 +152,10 @@ impl Error {
                 "use a context of an administrator of the cluster: nobody can grant rights that they do not have"
                     .to_owned()
             }
+            Self::RoleLacks { .. } => {
+                "nobody can grant rights that they do not have: ask the offering admin to mend it"
+                    .to_owned()
+            }
             Self::NoOperator { .. } => {
                 format!(
                     "`kubectl -n {AXON} describe deployment {AXON}` says more; on Insula, `insula serve --operators broker` or `insula operator broker` runs it"
@@ -188,6 +202,9 @@ fn hint_at(error: &kube::Error) -> Option<String> {
             "the message names the right that is missing: use a context that has it, or ask for it"
         }
         kube::Error::Api(_) => return None,
+        other if innermost(other).to_string().contains("certificate") => {
+            "the server's certificate is not from a CA that is trusted here: is the file old, or of another cluster?"
+        }
         _ => "is the server running, and is this its address?",
     };
     Some(hint.to_owned())

@@ -11,7 +11,9 @@
 //! | [`tenant`], [`broker`] | the kinds |
 //! | [`roles`] | who may what |
 //! | [`crds`] | their definitions |
-//! | [`manifests`] | what `deploy axon-cp` puts there |
+//! | [`manifests`] | what is put on a cluster, as data |
+//! | [`mode`] | whether a broker is one of many |
+//! | [`connect`] | how it is reached |
 //! | [`deploy`] | how the operator, or a broker, is put there |
 //! | [`token`] | tokens of service accounts |
 //! | [`tenants`] | what those who manage tenants do |
@@ -25,12 +27,14 @@
 pub mod broker;
 pub mod cidr;
 pub mod component;
+pub mod connect;
 pub mod crds;
 pub mod deploy;
 pub mod error;
 pub mod globalnet;
 pub mod info;
 pub mod manifests;
+pub mod mode;
 pub mod names;
 pub mod operator;
 pub mod psk;

@@ -1,4 +1,4 @@
-//! What `deploy axon-cp` puts on a cluster, as data.
+//! What is put on a cluster, as data.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
@@ -42,55 +42,51 @@ pub(crate) fn value(object: &impl Serialize) -> Value {
     value
 }
 
-pub(crate) fn namespace(name: &str) -> Namespace {
+pub(crate) fn namespace(metadata: ObjectMeta) -> Namespace {
     Namespace {
-        metadata: ObjectMeta {
-            namespace: None,
-            ..meta(name, name)
-        },
+        metadata,
         ..Namespace::default()
     }
 }
 
-pub(crate) fn account(name: &str, namespace: &str) -> ServiceAccount {
+pub(crate) fn account(metadata: ObjectMeta) -> ServiceAccount {
     ServiceAccount {
-        metadata: meta(name, namespace),
+        metadata,
         ..ServiceAccount::default()
     }
 }
 
-pub(crate) fn role(name: &str, namespace: &str, rules: Vec<PolicyRule>) -> Role {
+pub(crate) fn role(metadata: ObjectMeta, rules: Vec<PolicyRule>) -> Role {
     Role {
-        metadata: meta(name, namespace),
+        metadata,
         rules: Some(rules),
     }
 }
 
-pub(crate) fn binding(
-    name: &str,
-    namespace: &str,
-    role: &str,
-    subjects: Vec<Subject>,
-) -> RoleBinding {
+pub(crate) fn binding(metadata: ObjectMeta, role: &str, subjects: Vec<Subject>) -> RoleBinding {
     RoleBinding {
-        metadata: meta(name, namespace),
+        metadata,
         role_ref: reference("Role", role),
         subjects: Some(subjects),
     }
 }
 
-pub(crate) fn cluster_role(name: &str, rules: Vec<PolicyRule>) -> ClusterRole {
+pub(crate) fn cluster_role(metadata: ObjectMeta, rules: Vec<PolicyRule>) -> ClusterRole {
     ClusterRole {
-        metadata: cluster_meta(name),
+        metadata,
         rules: Some(rules),
         ..ClusterRole::default()
     }
 }
 
-pub(crate) fn cluster_binding(name: &str, subjects: Vec<Subject>) -> ClusterRoleBinding {
+pub(crate) fn cluster_binding(
+    metadata: ObjectMeta,
+    role: &str,
+    subjects: Vec<Subject>,
+) -> ClusterRoleBinding {
     ClusterRoleBinding {
-        metadata: cluster_meta(name),
-        role_ref: reference("ClusterRole", name),
+        metadata,
+        role_ref: reference("ClusterRole", role),
         subjects: Some(subjects),
     }
 }
@@ -162,18 +158,20 @@ fn reference(kind: &str, name: &str) -> RoleRef {
     }
 }
 
-fn meta(name: &str, namespace: &str) -> ObjectMeta {
+/// Of an object of the operator's, in a namespace if one is named.
+pub(crate) fn ours(name: &str, namespace: Option<&str>) -> ObjectMeta {
+    let label = (NAME.0.to_owned(), NAME.1.to_owned());
     ObjectMeta {
-        namespace: Some(namespace.to_owned()),
-        ..cluster_meta(name)
+        labels: Some([label].into()),
+        ..plain(name, namespace)
     }
 }
 
-fn cluster_meta(name: &str) -> ObjectMeta {
-    let label = (NAME.0.to_owned(), NAME.1.to_owned());
+/// Of an object that has nothing but a name.
+pub(crate) fn plain(name: &str, namespace: Option<&str>) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),
-        labels: Some([label].into()),
+        namespace: namespace.map(str::to_owned),
         ..ObjectMeta::default()
     }
 }

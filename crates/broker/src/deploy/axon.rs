@@ -38,7 +38,9 @@ pub struct AxonSettings {
 
 /// Everything that is put there, in the order in which it is.
 pub fn manifests(settings: &AxonSettings) -> Vec<Value> {
-    let mut objects = vec![manifests::value(&manifests::namespace(AXON))];
+    let mut objects = vec![manifests::value(&manifests::namespace(manifests::ours(
+        AXON, None,
+    )))];
     objects.extend(crds::all().iter().map(manifests::value));
     let parts = Parts::of(settings);
     objects.push(manifests::value(&parts.account));
@@ -65,7 +67,12 @@ pub async fn deploy(
     report.begin("Checking what this user may do");
     check(client, settings).await?;
     report.begin("Deploying the Axon operator");
-    everywhere(client, &manifests::namespace(AXON), report).await?;
+    everywhere(
+        client,
+        &manifests::namespace(manifests::ours(AXON, None)),
+        report,
+    )
+    .await?;
     crds::ensure(client, &crds::all(), report).await?;
     let parts = Parts::of(settings);
     at_home(client, &parts.account, report).await?;
@@ -120,12 +127,14 @@ impl Parts {
     fn of(settings: &AxonSettings) -> Self {
         let operator = || vec![manifests::account_subject(AXON, AXON)];
         let role = |name, rules, subjects| {
-            let role = manifests::role(name, AXON, rules);
-            (role, manifests::binding(name, AXON, name, subjects))
+            let meta = manifests::ours(name, Some(AXON));
+            let role = manifests::role(meta.clone(), rules);
+            (role, manifests::binding(meta, name, subjects))
         };
         let cluster_role = |name, rules| {
-            let role = manifests::cluster_role(name, rules);
-            (role, manifests::cluster_binding(name, operator()))
+            let meta = manifests::ours(name, None);
+            let role = manifests::cluster_role(meta.clone(), rules);
+            (role, manifests::cluster_binding(meta, name, operator()))
         };
         let mut roles = vec![role(AXON, roles::operator_at_home(), operator())];
         if !settings.admins.is_empty() {
@@ -138,7 +147,7 @@ impl Parts {
         }
         let image = settings.operator_image.as_str();
         Self {
-            account: manifests::account(AXON, AXON),
+            account: manifests::account(manifests::ours(AXON, Some(AXON))),
             roles,
             cluster_roles,
             deployment: settings.deployment.then(|| manifests::deployment(image)),

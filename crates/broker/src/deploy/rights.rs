@@ -59,6 +59,30 @@ impl Right {
         rights
     }
 
+    /// Whether rules give it, wherever they are bound.
+    pub(super) fn is_given_by(&self, rules: &[PolicyRule]) -> bool {
+        let names = |words: &[String], word: &str| {
+            let mut words = words.iter();
+            words.any(|named| named == "*" || named == word)
+        };
+        let resource_matches = |words: &[String]| {
+            let of_any = self
+                .resource
+                .split_once('/')
+                .map(|(_, sub)| format!("*/{sub}"));
+            names(words, &self.resource) || of_any.is_some_and(|any| words.contains(&any))
+        };
+        rules.iter().any(|rule| {
+            let groups = rule.api_groups.as_deref().unwrap_or_default();
+            let resources = rule.resources.as_deref().unwrap_or_default();
+            let only = rule.resource_names.as_deref().unwrap_or_default();
+            names(groups, &self.group)
+                && resource_matches(resources)
+                && names(&rule.verbs, &self.verb)
+                && (only.is_empty() || self.name.as_ref().is_some_and(|name| only.contains(name)))
+        })
+    }
+
     fn attributes(&self) -> ResourceAttributes {
         let (resource, subresource) = match self.resource.split_once('/') {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
@@ -143,6 +167,43 @@ pub(super) fn name(rights: &[Right]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::roles;
+
+    #[test]
+    fn a_right_is_given_by_words_stars_and_names() {
+        let rule = |group: &str, resource: &str, verb: &str, only: &[&str]| PolicyRule {
+            api_groups: Some(vec![group.to_owned()]),
+            resources: Some(vec![resource.to_owned()]),
+            verbs: vec![verb.to_owned()],
+            resource_names: Some(only.iter().map(|&name| name.to_owned()).collect()),
+            ..PolicyRule::default()
+        };
+        let get = Right::new("get", "g", "r", None);
+        let status = Right::new("get", "g", "r/status", None);
+        let named = Right {
+            name: Some("n".to_owned()),
+            ..get.clone()
+        };
+        for (right, rule, given) in [
+            (&get, rule("g", "r", "get", &[]), true),
+            (&get, rule("*", "*", "*", &[]), true),
+            (&get, rule("g", "r", "list", &[]), false),
+            (&get, rule("h", "r", "get", &[]), false),
+            (&get, rule("g", "r", "get", &["n"]), false),
+            (&get, rule("g", "r/status", "get", &[]), false),
+            (&status, rule("g", "r", "get", &[]), false),
+            (&status, rule("g", "*/status", "get", &[]), true),
+            (&status, rule("g", "*", "get", &[]), true),
+            (&named, rule("g", "r", "get", &["n"]), true),
+            (&named, rule("g", "r", "get", &["m"]), false),
+            (&named, rule("g", "r", "get", &[]), true),
+        ] {
+            assert_eq!(
+                right.is_given_by(&[rule.clone()]),
+                given,
+                "{right:?} {rule:?}"
+            );
+        }
+    }
 
     #[test]
     fn rights_are_named_by_object_with_all_their_verbs() {
