@@ -15,7 +15,7 @@ use kube::api::{DeleteParams, DynamicObject, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::scene::{Told, client, inventory, kind, until, watched};
+use crate::scene::{Fault, Told, client, inventory, kind, until, watched};
 
 fn settings() -> AxonSettings {
     AxonSettings {
@@ -177,6 +177,42 @@ async fn r18_what_was_deleted_or_changed_comes_back_and_nothing_else_is_touched(
             assert_eq!(new.data[field], old.data[field], "{key}");
         }
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn r18_a_run_that_is_cut_anywhere_is_finished_by_the_next() -> anyhow::Result<()> {
+    let mut at = 1;
+    loop {
+        let server = TestServer::start_whole().await?;
+        let admin = client(&server, "system")?;
+        let (cut, _) = watched(&admin, Some(Fault::After(at)));
+        let first = axon::deploy(&cut, &everything(), &Silent).await;
+        axon::deploy(&admin, &everything(), &Silent).await?;
+        let made = inventory(&admin).await?;
+        let ours = made
+            .keys()
+            .filter(|key| key.contains("axon") || key.contains(".io"));
+        assert_eq!(ours.count(), 17, "{at}: {made:?}");
+        if first.is_ok() {
+            break;
+        }
+        at += 1;
+    }
+    assert!(at > 30, "{at}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn r9_r18_many_at_once_make_one_of_each() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let admin = client(&server, "system")?;
+    let settings = everything();
+    let runs = (0..4).map(|_| axon::deploy(&admin, &settings, &Silent));
+    futures_util::future::try_join_all(runs).await?;
+    let (again, record) = watched(&admin, None);
+    axon::deploy(&again, &settings, &Silent).await?;
+    assert_eq!(record.writes(), []);
     Ok(())
 }
 
