@@ -63,8 +63,7 @@ impl Stage {
 
     /// A client as the broker's administrator, by what the file says.
     pub fn broker(&self, info: &BrokerInfo) -> anyhow::Result<Client> {
-        let token = info.client_token.as_ref().and_then(token::of);
-        self.client(std::str::from_utf8(token.unwrap_or_default())?)
+        Ok(Client::try_from(insula_broker::connect::from_file(info)?)?)
     }
 
     /// Both, for a cluster of this name.
