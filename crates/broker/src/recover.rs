@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::info::{self, BrokerInfo, Saved};
 use crate::join::{Membership, NAMESPACE, membership};
 use crate::report::Report;
-use crate::{connect, lookup, names, psk, show, token};
+use crate::{lookup, names, psk, show, token};
 
 /// The cluster that it is done from.
 pub struct Context {
@@ -35,8 +35,6 @@ pub struct RecoverSettings {
     pub namespace: Option<String>,
     /// Another address of the broker.
     pub broker_url: Option<String>,
-    /// Whether the broker's certificate matters.
-    pub check_broker_certificate: bool,
     /// Where the file is to be.
     pub output: PathBuf,
 }
@@ -49,6 +47,9 @@ pub struct Recovered {
     /// What was written.
     pub saved: Saved,
 }
+
+/// Makes a client of the broker out of an address and a token.
+pub type Connect<'a> = &'a (dyn Fn(&BrokerInfo) -> Result<Client, Error> + Send + Sync);
 
 /// A broker, and what the cluster knows of it.
 struct Known {
@@ -65,15 +66,16 @@ struct Known {
 /// If something that belongs in it is not known here.
 pub async fn recover(
     context: &Context,
+    connect: Connect<'_>,
     settings: &RecoverSettings,
     report: &dyn Report,
 ) -> Result<Recovered, Error> {
     settings.namespace.as_deref().map_or(Ok(()), show::judge)?;
-    let url = settings.broker_url.as_deref().map(connect::url);
+    let url = settings.broker_url.as_deref().map(crate::connect::url);
     url.transpose()?;
     report.begin("Retrieving Broker information");
     let known = match membership(&context.client).await {
-        Ok(Some(membership)) => of_member(context, &membership, settings).await?,
+        Ok(Some(membership)) => of_member(context, &membership, connect, settings).await?,
         Ok(None) => of_broker(context, settings).await?,
         // A broker's administrator may see its namespace and no other.
         Err(error) if settings.namespace.is_some() && is_forbidden(&error) => {
@@ -98,6 +100,7 @@ fn is_forbidden(error: &Error) -> bool {
 async fn of_member(
     context: &Context,
     membership: &Membership,
+    connect: Connect<'_>,
     settings: &RecoverSettings,
 ) -> Result<Known, Error> {
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), NAMESPACE);
@@ -122,21 +125,13 @@ async fn of_member(
         ));
     }
     Ok(Known {
-        client: client(&own, settings)?,
+        client: connect(&own)?,
         namespace: namespace
             .or(asked)
             .unwrap_or_else(|| names::DEFAULT_NAMESPACE.to_owned()),
         url: own.url,
         psk: own_psk(&secrets, membership).await?,
     })
-}
-
-/// The broker, as the cluster.
-fn client(own: &BrokerInfo, settings: &RecoverSettings) -> Result<Client, Error> {
-    let mut config = connect::from_file(own)?;
-    config.accept_invalid_certs = !settings.check_broker_certificate;
-    let attempted = format!("connect to the broker at {}", own.url);
-    Client::try_from(config).map_err(Error::when(attempted))
 }
 
 /// The cluster's own token: from the Secret that its membership names, or from itself, as it
