@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::info;
+use crate::join::ClusterId;
 use crate::names::{AXON, TenantId};
 
 /// Why something was not done.
@@ -83,6 +84,42 @@ pub enum Error {
         /// The Secret that asks for it.
         secret: String,
     },
+    /// What `deploy broker` makes is not there.
+    #[error("the broker in namespace {namespace} is not deployed: it has no {missing}")]
+    NoBroker {
+        /// Where it should be.
+        namespace: String,
+        /// What is not there.
+        missing: String,
+    },
+    /// Another cluster has this ID.
+    #[error("cluster ID not unique: another cluster of this ClusterSet is called {0}")]
+    ClusterIdTaken(ClusterId),
+    /// A cluster is in one ClusterSet, under one name.
+    #[error("this cluster has joined as {cluster_id} already, through namespace {namespace}")]
+    JoinedAlready {
+        /// As whom.
+        cluster_id: String,
+        /// The namespace of the broker.
+        namespace: String,
+    },
+    /// A server does not accept something that has secrets in it.
+    #[error("cannot {attempted}: the server does not accept {}", listed(.fields))]
+    NotAccepted {
+        /// What was to be done, as it follows "cannot".
+        attempted: String,
+        /// Which fields are not as they should be.
+        fields: Vec<String>,
+    },
+    /// What is in all namespaces is not for everybody to see.
+    #[error("cannot list the brokers in all namespaces: {message}")]
+    NotEverywhere {
+        /// What the server says.
+        message: String,
+    },
+    /// Kinds were defined and are not served.
+    #[error("the cluster does not serve {}, though it was told to", .0.join(", "))]
+    NotServed(Vec<String>),
     /// Something is wrong with a broker info file.
     #[error(transparent)]
     Info(#[from] info::Error),
@@ -165,9 +202,34 @@ impl Error {
                 "the cluster's controller of service-account tokens makes it; is it running?"
                     .to_owned()
             }
+            Self::NoBroker { .. } => "run `subctl deploy broker` first".to_owned(),
+            Self::ClusterIdTaken(id) => format!(
+                "choose another with --clusterid; if that cluster is gone, delete service account {} in the broker's namespace",
+                id.account()
+            ),
+            Self::JoinedAlready { .. } => {
+                "join with the same --clusterid and file, or take the cluster out of its ClusterSet first"
+                    .to_owned()
+            }
+            Self::NotAccepted { .. } => {
+                "what is installed there is of another version of Submariner".to_owned()
+            }
+            Self::NotEverywhere { .. } => {
+                "--namespace shows those of one namespace, such as your own".to_owned()
+            }
+            Self::NotServed(_) => {
+                "`kubectl describe customresourcedefinitions` says why".to_owned()
+            }
             Self::Info(error) => return error.hint(),
             Self::Invalid { hint, .. } => return hint.clone(),
         })
+    }
+}
+
+fn listed(fields: &[String]) -> String {
+    match fields {
+        [] => "it".to_owned(),
+        fields => fields.join(", "),
     }
 }
 

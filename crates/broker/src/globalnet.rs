@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ObjectMeta;
 
-use crate::cidr::Cidr;
+use crate::cidr::{Cidr, NotACidr};
 use crate::error::Error;
 
 pub use ledger::{Entry, Given, Ledger, Wish};
@@ -69,9 +69,9 @@ impl Globalnet {
         if !enabled {
             return Ok(Self::off());
         }
-        let range = usable(range).map_err(|problem| in_globalnet(&problem))?;
-        let cluster_size =
-            fitting(&range, cluster_size).map_err(|problem| in_globalnet(&problem))?;
+        let wrong = |problem: String| in_globalnet(&problem);
+        let range = typed(range).map_err(wrong)?;
+        let cluster_size = fitting(&range, cluster_size).map_err(wrong)?;
         Ok(Self {
             enabled,
             range,
@@ -88,6 +88,16 @@ impl Globalnet {
         }
     }
 
+    /// How many addresses a cluster gets that wants so many, or does not say.
+    ///
+    /// # Errors
+    ///
+    /// If that is more than half of all.
+    pub fn size_for(&self, wanted: Option<u32>) -> Result<u32, Error> {
+        let wanted = wanted.unwrap_or(self.cluster_size);
+        fitting(&self.range, wanted).map_err(|problem| in_globalnet(&problem))
+    }
+
     /// The ConfigMap that says so, before any cluster has joined.
     pub fn config_map(&self, namespace: &str) -> ConfigMap {
         let mut data = vec![(GLOBALNET_KEYS.enabled, self.enabled.to_string())];
@@ -101,26 +111,41 @@ impl Globalnet {
         made
     }
 
-    /// What a ConfigMap says.
+    /// What a ConfigMap says, if that can be.
+    ///
+    /// # Errors
+    ///
+    /// If they are switched on and it does not say how they are given, or not so that they
+    /// can be.
+    pub fn read(found: &ConfigMap) -> Result<Self, Error> {
+        let said = Self::said(found)?;
+        let judged = match said.enabled {
+            true => usable(&said.range),
+            false => Ok(()),
+        };
+        judged.map_err(|problem| wrong_range(&problem))?;
+        Ok(said)
+    }
+
+    /// What a ConfigMap says, also if nobody may say so any more: the first brokers gave
+    /// addresses of the link.
     ///
     /// # Errors
     ///
     /// If they are switched on and it does not say how they are given.
-    pub fn read(found: &ConfigMap) -> Result<Self, Error> {
-        let wrong = |problem: &str| unreadable(GLOBALNET_INFO, problem);
-        if !GLOBALNET_KEYS.is_on(found).map_err(|it| wrong(&it))? {
+    pub fn said(found: &ConfigMap) -> Result<Self, Error> {
+        let wrong = |problem: String| unreadable(GLOBALNET_INFO, &problem);
+        if !GLOBALNET_KEYS.is_on(found).map_err(wrong)? {
             return Ok(Self::off());
         }
-        let range = GLOBALNET_KEYS
-            .range_of(found)
-            .map_err(|problem| wrong(&format!("invalid GlobalnetCidrRange: {problem}")))?;
-        let size = GLOBALNET_KEYS.size_of(found).map_err(|it| wrong(&it))?;
+        let range = GLOBALNET_KEYS.range_of(found);
+        let range = range.map_err(|problem| wrong_range(&problem))?;
+        let size = GLOBALNET_KEYS.size_of(found).map_err(wrong)?;
+        let size = size.filter(|&size| size > 0);
         Ok(Self {
             enabled: true,
             range,
-            cluster_size: size
-                .filter(|&size| size > 0)
-                .unwrap_or(GLOBALNET_CLUSTER_SIZE),
+            cluster_size: size.unwrap_or(GLOBALNET_CLUSTER_SIZE),
         })
     }
 }
@@ -142,7 +167,7 @@ impl ClustersetIp {
     ///
     /// What cannot be.
     pub fn validate(enabled: bool, range: &str) -> Result<Self, Error> {
-        let range = usable(range);
+        let range = typed(range);
         let range = range.map_err(|problem| {
             Error::invalid(format!("invalid ClustersetIP configuration: {problem}"))
         })?;
@@ -177,6 +202,7 @@ impl ClustersetIp {
         let wrong = |problem: String| unreadable(CLUSTERSET_IP_INFO, &problem);
         let enabled = CLUSTERSET_IP_KEYS.is_on(found).map_err(wrong)?;
         let range = CLUSTERSET_IP_KEYS.range_of(found).map_err(wrong)?;
+        usable(&range).map_err(wrong)?;
         Ok(Self { enabled, range })
     }
 
@@ -214,7 +240,8 @@ impl Keys {
     fn range_of(&self, found: &ConfigMap) -> Result<Cidr, String> {
         let written = value(found, self.range).unwrap_or_default();
         let range = serde_json::from_str::<String>(written);
-        usable(&range.unwrap_or_else(|_| written.to_owned()))
+        let range = range.unwrap_or_else(|_| written.to_owned());
+        range.parse().map_err(|it: NotACidr| it.to_string())
     }
 
     fn size_of(&self, found: &ConfigMap) -> Result<Option<u32>, String> {
@@ -233,15 +260,26 @@ fn usual(range: &str) -> Cidr {
     range.parse().expect("the constants above are ranges")
 }
 
-fn usable(range: &str) -> Result<Cidr, String> {
-    let range: Cidr = range
-        .parse()
-        .map_err(|it: crate::cidr::NotACidr| it.to_string())?;
+/// A range that addresses can be given out of.
+fn typed(range: &str) -> Result<Cidr, String> {
+    let range = range.parse().map_err(|it: NotACidr| it.to_string())?;
+    usable(&range)?;
+    Ok(range)
+}
+
+fn usable(range: &Cidr) -> Result<(), String> {
     range.usable().map_err(|it| it.to_string())?;
     match range.span() {
-        Some(_) => Ok(range),
+        Some(_) => Ok(()),
         None => Err(format!("{range} is not of IPv4")),
     }
+}
+
+fn wrong_range(problem: &str) -> Error {
+    unreadable(
+        GLOBALNET_INFO,
+        &format!("invalid GlobalnetCidrRange: {problem}"),
+    )
 }
 
 /// The size of a block for so many addresses, if the range has room for two.

@@ -1,5 +1,6 @@
 //! `subctl`: Submariner brokers for many tenants.
 
+mod brokers;
 mod connection;
 mod create;
 mod delete;
@@ -7,16 +8,19 @@ mod deploy;
 mod file;
 mod flag;
 mod get;
+mod join;
 mod list;
 mod progress;
+mod recover;
 mod show;
 mod subject;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
 
-pub(crate) use self::connection::ConnectionArgs;
+pub(crate) use self::connection::{ConnectionArgs, client};
 pub(crate) use self::deploy::axon;
 use self::progress::Progress;
 use crate::failure::Failure;
@@ -38,6 +42,11 @@ enum Command {
     /// Deploy what tenants need, or a broker
     #[command(subcommand)]
     Deploy(Deploy),
+    /// The same as `deploy broker`
+    #[command(hide = true)]
+    DeployBroker(Box<deploy::broker::Args>),
+    /// Let a cluster join the ClusterSet of a broker-info file
+    Join(Box<join::Args>),
     /// Create a tenant: a ClusterSet with a broker of its own
     #[command(subcommand)]
     Create(Create),
@@ -50,12 +59,19 @@ enum Command {
     /// Delete a tenant and everything that its broker has
     #[command(subcommand)]
     Delete(Delete),
+    /// Show what there is
+    #[command(subcommand)]
+    Show(Show),
+    /// Write a broker-info file that was lost, from a cluster that has joined
+    RecoverBrokerInfo(recover::Args),
 }
 
 #[derive(Subcommand)]
 enum Deploy {
     /// Install what tenants need: kinds, rights, and the operator that makes tenants
     AxonCp(Box<deploy::axon::Args>),
+    /// Deploy a broker, and write the broker-info file that clusters join with
+    Broker(Box<deploy::broker::Args>),
 }
 
 #[derive(Subcommand)]
@@ -86,6 +102,13 @@ enum Delete {
     Tenant(delete::Args),
 }
 
+#[derive(Subcommand)]
+enum Show {
+    /// Show the brokers of a cluster
+    #[command(alias = "broker")]
+    Brokers(brokers::Args),
+}
+
 /// What every command has at hand.
 pub(crate) struct Scene {
     connection: ConnectionArgs,
@@ -105,6 +128,11 @@ pub fn main() -> ExitCode {
     exit(done)
 }
 
+/// The command line is wrong in a way that only shows when it is looked at as a whole.
+fn usage(kind: ErrorKind, said: &str) -> ! {
+    Args::command().error(kind, said).exit()
+}
+
 fn run(command: Command, scene: &Scene) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -113,10 +141,16 @@ fn run(command: Command, scene: &Scene) -> Result<(), Failure> {
     runtime.block_on(async {
         match command {
             Command::Deploy(Deploy::AxonCp(args)) => deploy::axon::run(scene, *args).await,
+            Command::Deploy(Deploy::Broker(args)) | Command::DeployBroker(args) => {
+                deploy::broker::run(scene, *args).await
+            }
+            Command::Join(args) => join::run(scene, *args).await,
             Command::Create(Create::Tenant(args)) => create::run(scene, args).await,
             Command::Get(Get::Tenant(args)) => get::run(scene, args).await,
             Command::List(List::Tenants(args)) => list::run(scene, args).await,
             Command::Delete(Delete::Tenant(args)) => delete::run(scene, args).await,
+            Command::Show(Show::Brokers(args)) => brokers::run(scene, args).await,
+            Command::RecoverBrokerInfo(args) => recover::run(scene, args).await,
         }
     })
 }

@@ -198,7 +198,7 @@ mod tests {
             (&named, rule("g", "r", "get", &[]), true),
         ] {
             assert_eq!(
-                right.is_given_by(&[rule.clone()]),
+                right.is_given_by(std::slice::from_ref(&rule)),
                 given,
                 "{right:?} {rule:?}"
             );

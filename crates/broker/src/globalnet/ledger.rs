@@ -140,7 +140,7 @@ impl Ledger {
 /// The range that was wished for, if it is nobody's. It need not be in the broker's.
 fn chosen(wished: &Cidr, taken: &[(&str, Cidr)]) -> Result<Cidr, Error> {
     let problem = |problem: String| Error::invalid(format!("invalid CIDR \"{wished}\"{problem}"));
-    wished.usable().map_err(|it| problem(format!(": {it}")))?;
+    super::usable(wished).map_err(|it| problem(format!(": {it}")))?;
     let mut others = taken.iter();
     match others.find(|(_, range)| range.overlaps(wished)) {
         Some((cluster, _)) => Err(problem(format!(" overlaps with cluster {cluster:?}"))),

@@ -224,6 +224,11 @@ fn a_cluster_keeps_what_it_has_and_takes_nothing_from_another() {
         told(ledger.give("west", &range, &wish)),
         "invalid CIDR \"127.0.0.0/8\": 127.0.0.0/8 can't be in loopback range"
     );
+    let wish = Wish::Range("fd00::/64".parse().unwrap());
+    assert_eq!(
+        told(ledger.give("west", &range, &wish)),
+        "invalid CIDR \"fd00::/64\": fd00::/64 is not of IPv4"
+    );
 }
 
 #[test]

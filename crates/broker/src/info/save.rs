@@ -6,7 +6,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use jiff::Zoned;
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, PersistError};
 
 use super::{BrokerInfo, Error};
 use crate::names::TenantId;
@@ -50,20 +50,32 @@ pub(super) fn save_at(path: &Path, info: &BrokerInfo, now: &Zoned) -> Result<Sav
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let written = write(folder, info.encode().as_bytes()).map_err(failed("write"))?;
-    let backup = keep(path, now).map_err(failed("back up"))?;
-    let named = match &backup {
-        Some(_) => written.persist(path),
-        None => written.persist_noclobber(path),
+    let mut written = write(folder, info.encode().as_bytes()).map_err(failed("write"))?;
+    let backup = loop {
+        let backup = keep(path, now).map_err(failed("back up"))?;
+        match name(written, path, backup.as_deref()) {
+            Ok(()) => break backup,
+            // Somebody wrote one between our looking and our writing: that is kept too.
+            Err(error) if backup.is_none() && error.error.kind() == ErrorKind::AlreadyExists => {
+                written = error.file;
+            }
+            Err(error) => return Err(failed("write")(error.error)),
+        }
     };
-    if let (Err(_), Some(backup)) = (&named, &backup) {
-        // The old file is still where it was. That its copy stays would do no harm.
-        fs::remove_file(backup).ok();
-    }
-    named.map_err(|error| failed("write")(error.error))?;
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(failed("write"))?;
     Ok(Saved { backup })
+}
+
+/// Gives what was written its name, in place of the old one only if that was kept.
+fn name(written: NamedTempFile, path: &Path, backup: Option<&Path>) -> Result<(), PersistError> {
+    let Some(backup) = backup else {
+        return written.persist_noclobber(path).map(drop);
+    };
+    written.persist(path).map(drop).inspect_err(|_| {
+        // The old file is still where it was. Were its copy to stay, it would do no harm.
+        fs::remove_file(backup).ok();
+    })
 }
 
 /// A file without a name of its own yet, on the disk.

@@ -9,6 +9,7 @@ use kube::{Api, Resource, ResourceExt};
 use tracing::debug;
 
 use super::run::Context;
+use crate::error::Error;
 use crate::names::{AXON, MANAGED_BY};
 use crate::tenant::{Phase, Tenant, TenantStatus};
 
@@ -24,7 +25,8 @@ pub(super) async fn tell(context: &Context, before: Option<&TenantStatus>, tenan
     }
     let events: Api<Event> = Api::namespaced(context.client.clone(), AXON);
     let event = event(context, tenant, now);
-    if let Err(error) = events.create(&PostParams::default(), &event).await {
+    let told = events.create(&PostParams::default(), &event).await;
+    if let Err(error) = told.map_err(Error::when("tell an event")) {
         debug!(tenant = tenant.name_any(), %error, "an event was not told");
     }
 }
@@ -54,7 +56,7 @@ fn event(context: &Context, tenant: &Tenant, status: &TenantStatus) -> Event {
     let (label, manager) = MANAGED_BY;
     Event {
         metadata: ObjectMeta {
-            generate_name: Some(format!("{}.", tenant.name_any())),
+            generate_name: Some(format!("{}-", tenant.name_any())),
             namespace: Some(AXON.to_owned()),
             labels: Some([(label.to_owned(), manager.to_owned())].into()),
             ..ObjectMeta::default()

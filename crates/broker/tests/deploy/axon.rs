@@ -46,7 +46,7 @@ fn everything() -> AxonSettings {
 
 async fn put(client: &Client, plural: &str, namespace: &str, object: Value) -> kube::Result<()> {
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind(plural));
-    let object: DynamicObject = serde_json::from_value(object).unwrap();
+    let object: DynamicObject = serde_json::from_value(object).expect("it is an object");
     api.create(&PostParams::default(), &object).await.map(drop)
 }
 
@@ -522,7 +522,8 @@ async fn r17_the_operator_runs_when_somebody_renews_its_lease() -> anyhow::Resul
             anyhow::Ok(())
         };
         let (waited, renewed) = tokio::join!(wait, renew);
-        (waited?, renewed?);
+        waited?;
+        renewed?;
         assert_eq!(
             told.all(),
             [

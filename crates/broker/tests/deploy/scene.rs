@@ -37,7 +37,7 @@ pub struct Record {
 
 impl Record {
     pub fn all(&self) -> Vec<(Method, String)> {
-        self.sent.lock().unwrap().clone()
+        self.sent.lock().expect("no test panics with it").clone()
     }
 
     /// How many requests have been answered.
@@ -73,7 +73,7 @@ pub fn watched(client: &Client, fault: Option<Fault>) -> (Client, Record) {
         async move {
             let path = request.uri().path().to_owned();
             let number = {
-                let mut sent = record.sent.lock().unwrap();
+                let mut sent = record.sent.lock().expect("no test panics with it");
                 sent.push((request.method().clone(), path));
                 sent.len()
             };
@@ -107,7 +107,7 @@ pub struct Told(Mutex<Vec<String>>);
 
 impl Told {
     pub fn all(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
+        self.0.lock().expect("no test panics with it").clone()
     }
 
     pub fn warnings(&self) -> Vec<String> {
@@ -117,7 +117,7 @@ impl Told {
     }
 
     fn say(&self, line: String) {
-        self.0.lock().unwrap().push(line);
+        self.0.lock().expect("no test panics with it").push(line);
     }
 }
 

@@ -1,1 +1,233 @@
-//! To come.
+//! The operator is killed, and the server fails, wherever that is possible.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::Method;
+use insula_broker::names::{ADMIN, ADMIN_TOKEN, CLUSTER, MANAGED_BY};
+use insula_broker::operator::Settings;
+use insula_broker::tenant::Phase;
+use insula_broker::token;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{DeleteParams, ListParams};
+use kube::{Api, ResourceExt};
+
+use crate::network::{Chaos, Fate, Wire};
+use crate::world::{Running, World, config, eventually, named, namespace, phase_of, put, settings};
+
+/// One that nobody else competes with, so that the lease is no part of it.
+fn alone() -> Settings {
+    Settings {
+        leader_elect: false,
+        patience: Duration::from_millis(500),
+        ..settings("alone")
+    }
+}
+
+/// A tenant is as it should be, with exactly one of everything.
+async fn assert_whole(world: &World, id: &str) -> anyhow::Result<()> {
+    let all = ListParams::default();
+    let accounts = world.inside::<ServiceAccount>(id).list(&all).await?;
+    assert_eq!(names(&accounts.items), ["default", ADMIN], "{id}");
+    let roles = world.inside::<Role>(id).list(&all).await?;
+    assert_eq!(names(&roles.items), [ADMIN, CLUSTER], "{id}");
+    let bindings = world.inside::<RoleBinding>(id).list(&all).await?;
+    assert_eq!(names(&bindings.items), [ADMIN], "{id}");
+    let secrets = world.inside::<Secret>(id).list(&all).await?;
+    assert_eq!(names(&secrets.items), [ADMIN_TOKEN], "{id}");
+    let mine = world.as_tenant(id).await?;
+    let secrets: Api<Secret> = Api::namespaced(mine, &namespace(id));
+    assert!(token::of(&secrets.get(ADMIN_TOKEN).await?).is_some());
+    Ok(())
+}
+
+fn names<K: ResourceExt>(objects: &[K]) -> Vec<String> {
+    let mut names: Vec<_> = objects.iter().map(ResourceExt::name_any).collect();
+    names.sort();
+    names
+}
+
+/// Kills the operator at its n-th write while it works towards `done`, or says that it was
+/// done before.
+async fn kill(
+    world: &World,
+    n: u64,
+    fate: Fate,
+    done: impl AsyncFn() -> anyhow::Result<()>,
+) -> anyhow::Result<bool> {
+    let chaos = Chaos::of_writes(move |count, _| if count == n { fate } else { Fate::Pass });
+    let running = Running::new(chaos.around(&world.operator), alone());
+    tokio::select! {
+        () = chaos.killed() => return Ok(true),
+        finished = done() => finished?,
+    }
+    // What is told beside comes after what it is about.
+    tokio::select! {
+        () = chaos.killed() => Ok(true),
+        stopped = running.stop() => {
+            stopped?;
+            Ok(chaos.is_dead())
+        }
+    }
+}
+
+#[tokio::test]
+async fn r80_killed_between_any_two_writes_a_tenant_ends_provisioned_and_gone() -> anyhow::Result<()>
+{
+    for fate in [Fate::KillBefore, Fate::KillAfter] {
+        let world = World::new().await?;
+        let (mut makes, mut removes) = (0, 0);
+        for n in 1.. {
+            let id = format!("k{n}");
+            world.create(&id).await?;
+            let made = async || world.phase(&id, Phase::Provisioned).await.map(drop);
+            if !kill(&world, n, fate, made).await? {
+                break;
+            }
+            makes = n;
+            let running = Running::new(world.operator.clone(), alone());
+            world.phase(&id, Phase::Provisioned).await?;
+            assert_whole(&world, &id).await?;
+            running.stop().await?;
+        }
+        for n in 1..=makes {
+            let id = format!("k{n}");
+            world.delete(&id).await?;
+            let gone = async || world.gone(&id).await;
+            let killed = kill(&world, n, fate, gone).await?;
+            let running = Running::new(world.operator.clone(), alone());
+            world.gone(&id).await?;
+            assert!(world.namespaces().get_opt(&namespace(&id)).await?.is_none());
+            running.stop().await?;
+            if !killed {
+                break;
+            }
+            removes = n;
+        }
+        // Hold, status, event, namespace, account, two roles, binding, token, status, event.
+        assert!(makes >= 11, "{fate:?}: {makes}");
+        // Status, event, token, account, namespace, hold.
+        assert!(removes >= 6, "{fate:?}: {removes}");
+    }
+    Ok(())
+}
+
+/// Provisions and removes a tenant while its n-th request meets this fate; says how many
+/// requests there were.
+async fn survive(world: &World, id: &str, n: u64, fate: Fate) -> anyhow::Result<u64> {
+    let chaos = Chaos::new(move |count, request| match count == n {
+        true if fate == Fate::Hang && is_watch(request.uri()) => Fate::Pass,
+        true => fate,
+        false => Fate::Pass,
+    });
+    let running = Running::new(chaos.around(&world.operator), alone());
+    world.create(id).await?;
+    world.phase(id, Phase::Provisioned).await?;
+    assert_whole(world, id).await?;
+    world.delete(id).await?;
+    world.gone(id).await?;
+    running.stop().await?;
+    Ok(chaos.requests.load(Ordering::SeqCst))
+}
+
+fn is_watch(uri: &http::Uri) -> bool {
+    uri.query().is_some_and(|query| query.contains("watch="))
+}
+
+#[tokio::test]
+async fn r33_r80_whatever_request_fails_in_whatever_way_a_tenant_is_made_and_removed()
+-> anyhow::Result<()> {
+    let fates = [
+        Fate::Refuse(500),
+        Fate::Refuse(409),
+        Fate::Refuse(410),
+        Fate::Lose,
+        Fate::Cut,
+        Fate::Hang,
+    ];
+    let world = World::new().await?;
+    let all = survive(&world, "calm", 0, Fate::Pass).await?;
+    for n in 1..=all {
+        // Each request meets three fates of the six, and every fate every second request.
+        for (at, fate) in fates.into_iter().enumerate() {
+            if (n as usize + at).is_multiple_of(2) {
+                let id = format!("f{n}-{at}");
+                survive(&world, &id, n, fate).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn r33_a_server_that_goes_on_failing_is_told_of_and_then_forgotten() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let broken = Arc::new(AtomicBool::new(true));
+    let is_broken = Arc::clone(&broken);
+    let chaos = Chaos::new(move |_, request| {
+        let makes = request.method() == Method::POST;
+        let roles = request.uri().path().ends_with("/roles");
+        match makes && roles && is_broken.load(Ordering::SeqCst) {
+            true => Fate::Refuse(500),
+            false => Fate::Pass,
+        }
+    });
+    let _running = Running::new(chaos.around(&world.operator), alone());
+    world.create("acme").await?;
+    let tenant = world.phase("acme", Phase::Failed).await?;
+    assert_eq!(
+        crate::world::ready(&tenant),
+        Some((
+            "False",
+            "ServerUnavailable",
+            "the server does not do it: cannot create role submariner-k8s-broker-admin: \
+             so it was decided"
+        ))
+    );
+    broken.store(false, Ordering::SeqCst);
+    world.phase("acme", Phase::Provisioned).await?;
+    assert_whole(&world, "acme").await
+}
+
+#[tokio::test]
+async fn r80_after_an_outage_longer_than_the_servers_memory_nothing_is_missed() -> anyhow::Result<()>
+{
+    let world = World::new().await?;
+    let secrets: Api<Secret> = Api::namespaced(world.admin.clone(), "axon-operator");
+    let listed = secrets.list(&ListParams::default()).await?;
+    let secret = listed.iter().find_map(token::of).expect("the operator's");
+    let wire = Wire::to(world.server.address()).await?;
+    let config = config(&world.server, std::str::from_utf8(secret)?).await?;
+    let _running = Running::new(wire.through(config)?, alone());
+    for id in ["kept", "going"] {
+        world.create(id).await?;
+        world.phase(id, Phase::Provisioned).await?;
+    }
+
+    wire.cut();
+    world.create("new").await?;
+    world.delete("going").await?;
+    let delete = DeleteParams::default();
+    world
+        .inside::<Role>("kept")
+        .delete(CLUSTER, &delete)
+        .await?;
+    // More than a server remembers of what happened to a kind.
+    let roles: Api<Role> = Api::namespaced(world.admin.clone(), "default");
+    let mut noise = named::<Role>("noise");
+    let (label, value) = MANAGED_BY;
+    noise.metadata.labels = Some([(label.to_owned(), value.to_owned())].into());
+    for _ in 0..600 {
+        put(&roles, &noise).await?;
+        roles.delete("noise", &delete).await?;
+    }
+    assert_eq!(phase_of(&world.tenants().get("new").await?), None);
+
+    wire.mend();
+    world.phase("new", Phase::Provisioned).await?;
+    world.gone("going").await?;
+    eventually(async || Ok(world.inside::<Role>("kept").get_opt(CLUSTER).await?)).await?;
+    assert_whole(&world, "kept").await
+}

@@ -6,6 +6,7 @@ mod faults;
 mod isolation;
 mod lease;
 mod many;
+mod network;
 mod provision;
 mod remove;
 mod secrets;

@@ -64,6 +64,12 @@ impl World {
     }
 
     pub async fn over(server: TestServer, spaces: Spaces) -> anyhow::Result<Self> {
+        // `RUST_LOG` says what is to be seen of it.
+        tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+            .with_test_writer()
+            .try_init()
+            .ok();
         let admin = client(&server, "system").await?;
         define(&admin, &definition()).await?;
         let operator = deploy(&server, &admin, spaces).await?;

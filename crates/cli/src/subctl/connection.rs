@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::Uri;
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use insula_broker::connect;
+use insula_operator::agent;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedContext};
 use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -66,6 +68,9 @@ pub struct ConnectionArgs {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RequestTimeout(Option<Duration>);
 
+/// Longer than any watch is silent: its server ends it before.
+const SILENCE: Duration = Duration::from_secs(300);
+
 impl ConnectionArgs {
     /// For a cluster of Insula's operators: the kubeconfig and its context, and no more.
     pub const fn of(source: Source) -> Self {
@@ -80,7 +85,7 @@ impl ConnectionArgs {
             tls_server_name: None,
             act_for: None,
             as_group: Vec::new(),
-            request_timeout: RequestTimeout(None),
+            request_timeout: RequestTimeout(Some(SILENCE)),
         }
     }
 
@@ -113,12 +118,30 @@ impl ConnectionArgs {
         }
         config.read_timeout = self.request_timeout.0;
         config.reset_reader_on_write = true;
+        agent::introduce(&mut config, connect::AGENT);
         Ok(config)
     }
 
     /// A client of the cluster that is meant.
     pub async fn client(&self) -> Result<Client, Failure> {
         client(self.config().await?)
+    }
+
+    /// What the kubeconfig calls the cluster that is meant, if there is one.
+    pub fn cluster_name(&self) -> Result<Option<String>, Failure> {
+        if self.cluster.is_some() {
+            return Ok(self.cluster.clone());
+        }
+        let Ok(files) = self.source.files_here() else {
+            return Ok(None);
+        };
+        let kubeconfig = merged(&files)?;
+        let current = kubeconfig.current_context.as_deref();
+        let name = self.source.context().or(current);
+        let named = |had: &&NamedContext| Some(had.name.as_str()) == name;
+        let context = kubeconfig.contexts.iter().find(named);
+        let context = context.and_then(|named| named.context.as_ref());
+        Ok(context.map(|context| context.cluster.clone()))
     }
 
     /// What the kubeconfig says; without one, what a pod is told; without that, what is on

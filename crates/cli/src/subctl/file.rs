@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use insula_broker::info::{self, BrokerInfo};
+use insula_broker::info::{self, BrokerInfo, Saved};
 use insula_broker::names::TenantId;
 use insula_broker::report::Report;
 use jiff::Zoned;
@@ -11,14 +11,11 @@ use super::flag;
 use super::progress::Progress;
 use crate::failure::Failure;
 
-/// What the file is called that nobody calls otherwise.
-pub const USUAL: &str = "broker-info.subm";
-
 /// Where the file goes, and what it says of the server.
 #[derive(clap::Args)]
 pub struct FileArgs {
     /// Where to write the broker-info file; one that is there is kept under another name
-    #[arg(long, value_name = "FILE", default_value = USUAL)]
+    #[arg(long, value_name = "FILE", default_value = info::FILE)]
     output_file: PathBuf,
 
     /// Write it to broker-info-ID-TIME.subm, in the folder of --output-file
@@ -53,7 +50,9 @@ impl FileArgs {
         progress: &Progress,
     ) -> Result<(), Failure> {
         let path = self.path(id);
-        save(&path, info, progress)
+        let saved = info::save(&path, info).map_err(insula_broker::Error::from)?;
+        tell(&path, &saved, progress);
+        Ok(())
     }
 
     fn path(&self, id: &TenantId) -> PathBuf {
@@ -67,18 +66,12 @@ impl FileArgs {
     }
 }
 
-/// Writes a broker-info file, and says so.
-pub fn save(path: &Path, info: &BrokerInfo, progress: &Progress) -> Result<(), Failure> {
-    let saved = info::save(path, info).map_err(insula_broker::Error::from)?;
-    if let Some(backup) = saved.backup {
-        progress.done(&format!(
-            "Kept the file that was at {} as {}",
-            path.display(),
-            backup.display()
-        ));
+/// Says what was written.
+pub fn tell(path: &Path, saved: &Saved, progress: &Progress) {
+    if let Some(backup) = &saved.backup {
+        progress.done(&format!("Backed up previous file {path:?} to {backup:?}"));
     }
-    progress.done(&format!("Wrote {}", path.display()));
-    Ok(())
+    progress.done(&format!("Saved broker info to file {path:?}"));
 }
 
 fn is_local(url: &str) -> bool {
