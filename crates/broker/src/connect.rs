@@ -1,5 +1,6 @@
 //! How a broker is reached with what a broker info says.
 
+use insula_operator::agent;
 use kube::Config;
 use kube::client::ConfigExt;
 use kube::config::AuthInfo;
@@ -7,6 +8,9 @@ use serde_json::json;
 
 use crate::error::Error;
 use crate::info::BrokerInfo;
+
+/// How the commands introduce themselves.
+pub const AGENT: &str = concat!("subctl/", env!("CARGO_PKG_VERSION"));
 
 /// With the URL and the token of a file. The server is believed if its certificate is from
 /// the CA in the file, or from one that the machine trusts: some clusters are behind a name
@@ -18,6 +22,7 @@ use crate::info::BrokerInfo;
 pub fn from_file(info: &BrokerInfo) -> Result<Config, Error> {
     let mut config = Config::new(url(&info.url)?);
     config.auth_info = user(info)?;
+    agent::introduce(&mut config, AGENT);
     let mut roots = authority(info)?;
     if roots.is_empty() {
         return Ok(config);

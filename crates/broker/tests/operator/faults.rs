@@ -1,7 +1,7 @@
 //! The operator is killed, and the server fails, wherever that is possible.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::Method;
@@ -210,7 +210,10 @@ async fn r80_after_an_outage_longer_than_the_servers_memory_nothing_is_missed() 
     world.create("new").await?;
     world.delete("going").await?;
     let delete = DeleteParams::default();
-    world.inside::<Role>("kept").delete(CLUSTER, &delete).await?;
+    world
+        .inside::<Role>("kept")
+        .delete(CLUSTER, &delete)
+        .await?;
     // More than a server remembers of what happened to a kind.
     let roles: Api<Role> = Api::namespaced(world.admin.clone(), "default");
     let mut noise = named::<Role>("noise");

@@ -89,7 +89,7 @@ async fn run(operator: Operator, pass: Pass, stopped: watch::Receiver<bool>) {
         "system:serviceaccounts".to_owned(),
         format!("system:serviceaccounts:{AXON}"),
     ];
-    let connected = pass.connect(&user, &groups);
+    let connected = pass.connect(&user, &groups, insula_broker::operator::AGENT);
     let (client, renewal) = match connected {
         Ok(connected) => connected,
         Err(failure) => {

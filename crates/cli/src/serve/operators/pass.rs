@@ -9,6 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use http::Uri;
 use insula_access::{Authority, Subject, Validity};
 use insula_core::Space;
+use insula_operator::agent::introduce;
 use kube::client::Body;
 use kube::config::AuthInfo;
 use kube::{Client, Config};
@@ -42,6 +43,7 @@ impl Pass {
         self,
         user: &str,
         groups: &[String],
+        agent: &'static str,
     ) -> Result<(Client, impl Future<Output = ()> + use<>), Failure> {
         let subject = Subject {
             user: user.to_owned(),
@@ -49,18 +51,18 @@ impl Pass {
             tenant: Some(Space::System),
             tenant_uid: None,
         };
-        let first = self.client(&subject, SystemTime::now())?;
+        let first = self.client(&subject, agent, SystemTime::now())?;
         let current = Arc::new(RwLock::new(first));
         let client = through(Arc::clone(&current));
-        Ok((client, self.renew(subject, current)))
+        Ok((client, self.renew(subject, agent, current)))
     }
 
     /// Replaces what is shown when two thirds of its time are over.
-    async fn renew(self, subject: Subject, current: Arc<RwLock<Client>>) {
+    async fn renew(self, subject: Subject, agent: &'static str, current: Arc<RwLock<Client>>) {
         let mut pause = self.lasts * 2 / 3;
         loop {
             tokio::time::sleep(pause).await;
-            pause = match self.client(&subject, SystemTime::now()) {
+            pause = match self.client(&subject, agent, SystemTime::now()) {
                 Ok(next) => {
                     *current.write().unwrap_or_else(PoisonError::into_inner) = next;
                     self.lasts * 2 / 3
@@ -73,7 +75,12 @@ impl Pass {
         }
     }
 
-    fn client(&self, subject: &Subject, now: SystemTime) -> Result<Client, Failure> {
+    fn client(
+        &self,
+        subject: &Subject,
+        agent: &'static str,
+        now: SystemTime,
+    ) -> Result<Client, Failure> {
         let attempted = "cannot make a certificate for an operator";
         let key = KeyPair::generate().map_err(|error| Failure::new(attempted, error))?;
         let validity = Validity::starting(now, self.lasts);
@@ -87,6 +94,7 @@ impl Pass {
             client_key_data: Some(BASE64_STANDARD.encode(key.serialize_pem()).into()),
             ..AuthInfo::default()
         };
+        introduce(&mut config, agent);
         let client = Client::try_from(config);
         client.map_err(|error| Failure::new("cannot connect an operator", error))
     }
