@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use insula_operator::agent;
 use kube::Config;
 use kube::client::ConfigExt;
 use kube::config::AuthInfo;
@@ -9,6 +10,9 @@ use serde_json::json;
 
 use crate::error::Error;
 use crate::info::BrokerInfo;
+
+/// How the commands introduce themselves.
+pub const AGENT: &str = concat!("subctl/", env!("CARGO_PKG_VERSION"));
 
 /// How long a server may take to answer. Nothing is watched over these connections.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -23,6 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub fn from_file(info: &BrokerInfo) -> Result<Config, Error> {
     let mut config = Config::new(url(&info.url)?);
     config.auth_info = user(info)?;
+    agent::introduce(&mut config, AGENT);
     config.read_timeout = Some(PATIENCE);
     config.reset_reader_on_write = true;
     let mut roots = authority(info)?;

@@ -34,3 +34,6 @@ mod wanted;
 mod watch;
 
 pub use run::{Settings, run};
+
+/// How the operator introduces itself.
+pub const AGENT: &str = concat!("axon-operator/", env!("CARGO_PKG_VERSION"));

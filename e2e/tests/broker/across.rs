@@ -148,7 +148,7 @@ fn r80_the_operator_goes_on_after_an_outage_and_much_that_it_missed() {
     until("what drifted is put right", || {
         root.find(&one(&before.namespace, "roles", ADMIN))
     });
-    assert_eq!(before.object(&root)["status"]["phase"], "Provisioned");
+    await_phase(&root, "r80-before", "Provisioned");
 }
 
 #[test]

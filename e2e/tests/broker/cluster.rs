@@ -277,10 +277,13 @@ impl Cluster {
 
     /// Another operator's process, as the account that was made for it and nobody else.
     pub fn operator(&self) -> Running {
+        self.operator_with("--leader-elect")
+    }
+
+    fn operator_with(&self, flags: &str) -> Running {
         let somebody = self.bearer(&self.operator_token());
-        somebody
-            .talkative()
-            .start_insula("operator broker --leader-elect")
+        let line = format!("operator broker {flags}");
+        somebody.talkative().start_insula(&line)
     }
 
     /// Starts the operator in a process of its own.
@@ -288,6 +291,14 @@ impl Cluster {
         let mut apart = self.apart.lock().unwrap();
         assert!(apart.is_none(), "it runs");
         *apart = Some(self.operator());
+    }
+
+    /// Starts the operator as the only one there ever is: it asks nobody whether it may work,
+    /// and does not wait until somebody who was killed would have given up.
+    pub fn start_lone_operator(&self) {
+        let mut apart = self.apart.lock().unwrap();
+        assert!(apart.is_none(), "it runs");
+        *apart = Some(self.operator_with("--leader-elect=false"));
     }
 
     /// Ends the operator as a power cut would.

@@ -29,7 +29,7 @@ fn r20_an_id_is_made_up_if_there_is_none() {
 }
 
 #[test]
-fn r21_r26_the_id_is_said_before_anybody_waits_and_waiting_has_an_end() {
+fn r21_r26_r27_the_id_is_said_before_anybody_waits_and_waiting_has_an_end() {
     let Some(cluster) = Cluster::with_axon(Operator::Apart) else {
         return;
     };
@@ -57,7 +57,7 @@ fn r21_r26_the_id_is_said_before_anybody_waits_and_waiting_has_an_end() {
     until("the object is there", || {
         root.find(&format!("{TENANTS}/r27"))
     });
-    cluster.start_operator();
+    cluster.start_lone_operator();
     assert_eq!(waits.finish().succeeds(), "r27\n");
     // So are those that were made while nobody was there (R27).
     for id in ["r21", "r26", "r27"] {
@@ -117,7 +117,7 @@ fn r25_what_is_no_id_is_refused_here_and_there() {
     let Some(cluster) = shared() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     let (longest, long) = ("a".repeat(45), "a".repeat(46));
-    for id in ["A", "a_b", "a.b", "a-", long.as_str(), "' '", "''"] {
+    for id in ["A", "a_b", "a.b", "a-", long.as_str(), "' '"] {
         let said = admin.subctl(&format!("create tenant {id}"));
         assert!(matches!(said.code, Some(1 | 2)), "{said}");
         assert!(said.err.contains("a tenant ID has"), "{said}");

@@ -1,6 +1,5 @@
 //! Killed at any moment, started again, and in the end everything is as it should be.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -33,66 +32,88 @@ fn an_operator_that_is_killed_again_and_again_loses_nothing() {
     let Some(cluster) = Cluster::with_axon(Operator::Apart) else {
         return;
     };
-    disturbed(&cluster, || {
+    cluster.kill_operator();
+    cluster.start_lone_operator();
+    disturbed(&cluster, 12, || {
         cluster.kill_operator();
-        cluster.start_operator();
+        cluster.start_lone_operator();
     });
 }
 
+/// Each time another operator works only when nothing was heard of the one before for as
+/// long as its lease lasts: twice is what there is time for.
 #[test]
 fn a_server_with_its_operator_that_is_killed_again_and_again_loses_nothing() {
     if is_kubernetes() {
         return;
     }
     let cluster = Cluster::with_axon(Operator::Inside).unwrap();
-    disturbed(&cluster, || cluster.kill_server());
+    disturbed(&cluster, 2, || cluster.kill_server());
 }
 
-/// Makes and deletes many while this happens at random moments.
-fn disturbed(cluster: &Cluster, disturb: impl Fn() + Sync) {
-    let (done, seed) = (AtomicBool::new(false), seed());
+/// Makes and deletes many while this happens at random moments, so many times.
+fn disturbed(cluster: &Cluster, times: usize, disturb: impl Fn() + Sync) {
+    let seed = seed();
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut moments = Moments(seed);
-            while !done.load(Ordering::SeqCst) {
-                thread::sleep(moments.next());
+            let mut random = Random(seed);
+            for _ in 0..times {
+                // After so many more were begun, and some milliseconds into the next.
+                let more = random.below(MANY / times);
+                let enough = begun(cluster) + more;
+                until("it works", || {
+                    (begun(cluster) >= enough.min(MANY / 2)).then_some(())
+                });
+                thread::sleep(Duration::from_millis(random.below(100) as u64));
                 disturb();
             }
         });
-        let hands: Vec<_> = (0..HANDS)
-            .map(|hand| scope.spawn(move || make(cluster, hand)))
-            .collect();
-        for hand in hands {
-            hand.join().unwrap();
+        for hand in 0..HANDS {
+            scope.spawn(move || make(cluster, hand));
         }
-        done.store(true, Ordering::SeqCst);
     });
+    judge(cluster, seed);
+}
+
+/// How many of those that stay the operator has begun to work on.
+fn begun(cluster: &Cluster) -> usize {
+    let list = || {
+        let root = cluster.reach("system").ok()?;
+        let answer = root.try_send(&Method::GET, TENANTS, None).ok()?;
+        (answer.status == 200).then(|| answer.json())
+    };
+    let list = until("the server is there", list);
+    let items = list["items"].as_array().cloned().unwrap_or_default();
+    items
+        .iter()
+        .filter(|item| item["status"]["phase"].is_string())
+        .count()
+}
+
+/// Everything is there that should be, and nothing else.
+fn judge(cluster: &Cluster, seed: u64) {
     let root = cluster.root();
     for number in 0..MANY {
         let (id, there) = (id(number), format!("submariner-broker-{}", id(number)));
+        let path = format!("{TENANTS}/{id}");
         if number % 2 == 1 {
             until(&format!("{id} goes (INSULA_KILL_SEED={seed})"), || {
-                root.find(&format!("{TENANTS}/{id}"))
-                    .is_none()
-                    .then_some(())
+                root.find(&path).is_none().then_some(())
             });
             assert_eq!(root.find(&namespace(&there)), None, "{id} {seed}");
-        } else {
-            until(
-                &format!("{id} is provisioned (INSULA_KILL_SEED={seed})"),
-                || {
-                    let tenant = root.get(&format!("{TENANTS}/{id}"));
-                    (tenant["status"]["phase"] == "Provisioned").then_some(())
-                },
-            );
-            assert_eq!(names(&root, &there), PARTS, "{id} {seed}");
+            continue;
         }
+        until(
+            &format!("{id} is provisioned (INSULA_KILL_SEED={seed})"),
+            || (root.get(&path)["status"]["phase"] == "Provisioned").then_some(()),
+        );
+        assert_eq!(names(&root, &there), PARTS, "{id} {seed}");
     }
-    let spaces = root.names("/api/v1/namespaces");
-    let ours = spaces
+    let all = root.names("/api/v1/namespaces");
+    let ours = all
         .iter()
         .filter(|name| name.starts_with("submariner-broker-"));
-    assert_eq!(ours.count(), MANY / 2, "{spaces:?}");
+    assert_eq!(ours.count(), MANY / 2, "{all:?} {seed}");
 }
 
 fn id(number: usize) -> String {
@@ -146,7 +167,7 @@ fn insist(
     });
 }
 
-/// What the pauses are made from. A failure tells it, so that they can be had again.
+/// What the moments are made from. A failure tells it, so that they can be had again.
 fn seed() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let given = std::env::var("INSULA_KILL_SEED");
@@ -154,14 +175,14 @@ fn seed() -> u64 {
     given.unwrap_or(u64::from(now.unwrap().subsec_nanos()) | 1)
 }
 
-/// Random pauses.
-struct Moments(u64);
+/// Random numbers.
+struct Random(u64);
 
-impl Moments {
-    fn next(&mut self) -> Duration {
+impl Random {
+    fn below(&mut self, most: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        Duration::from_millis(20 + self.0 % 400)
+        usize::try_from(self.0 % most as u64).unwrap()
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use insula_broker::crds;
-use insula_broker::operator::Settings;
-use insula_operator::health;
+use insula_broker::operator::{AGENT, Settings};
+use insula_operator::{agent, health};
 use tokio::task::JoinSet;
 
 use crate::failure::Failure;
@@ -15,8 +15,8 @@ use crate::identity;
 use crate::kubeconfig::Source;
 use crate::output;
 use crate::stop::Stop;
-use crate::subctl::ConnectionArgs;
 use crate::subctl::axon::{self, Format, PartsArgs};
+use crate::subctl::{ConnectionArgs, client};
 
 /// What it can be told.
 #[derive(clap::Args)]
@@ -73,7 +73,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
 async fn operate(args: Args) -> Result<(), Failure> {
     let mut stop = Stop::listen()?;
     let connection = ConnectionArgs::of(args.source);
-    let client = connection.client().await?;
+    let mut config = connection.config().await?;
+    agent::introduce(&mut config, AGENT);
+    let client = client(config)?;
     let settings = Settings {
         leader_elect: args.leader_elect,
         definitions: crds::of_broker(),

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::Uri;
+use insula_broker::connect;
+use insula_operator::agent;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedContext};
 use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
@@ -66,6 +68,9 @@ pub struct ConnectionArgs {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RequestTimeout(Option<Duration>);
 
+/// Longer than any watch is silent: its server ends it before.
+const SILENCE: Duration = Duration::from_secs(300);
+
 impl ConnectionArgs {
     /// For a cluster of Insula's operators: the kubeconfig and its context, and no more.
     pub const fn of(source: Source) -> Self {
@@ -80,7 +85,7 @@ impl ConnectionArgs {
             tls_server_name: None,
             act_for: None,
             as_group: Vec::new(),
-            request_timeout: RequestTimeout(None),
+            request_timeout: RequestTimeout(Some(SILENCE)),
         }
     }
 
@@ -113,6 +118,7 @@ impl ConnectionArgs {
         }
         config.read_timeout = self.request_timeout.0;
         config.reset_reader_on_write = true;
+        agent::introduce(&mut config, connect::AGENT);
         Ok(config)
     }
 
