@@ -82,17 +82,30 @@ impl Tenants {
         Ok(())
     }
 
+    /// Where the operator puts a tenant's token. Whoever could write something else into the
+    /// status would have another's handed out.
     fn place(&self, tenant: &Tenant) -> Result<Place, Error> {
         let id = must_be_provisioned(tenant)?;
         let status = tenant.status.clone().unwrap_or_default();
-        let namespace = status.namespace.unwrap_or_else(|| id.namespace());
+        let namespace = id.namespace();
+        let usual =
+            |said: &Option<String>, usual: &str| said.as_deref().is_none_or(|it| it == usual);
+        let is_usual = usual(&status.namespace, &namespace)
+            && usual(&status.space, &namespace)
+            && usual(&status.token_secret, ADMIN_TOKEN);
+        if !is_usual {
+            return Err(Error::invalid_with_hint(
+                format!("the status of tenant {id} is not as the operator writes it"),
+                "somebody changed it: the operator writes it anew when it is restarted",
+            ));
+        }
         let client = match &status.space {
             Some(space) => spaces::within(&self.client, space),
             None => self.client.clone(),
         };
         Ok(Place {
             id,
-            name: status.token_secret.unwrap_or(ADMIN_TOKEN.to_owned()),
+            name: ADMIN_TOKEN.to_owned(),
             secrets: Api::namespaced(client, &namespace),
             namespace,
         })

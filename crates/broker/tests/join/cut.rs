@@ -18,14 +18,14 @@ use super::stage::*;
 
 /// The requests of both clients, in their order, and which of them is the last.
 #[derive(Clone, Default)]
-struct Line {
-    sent: Arc<Mutex<Vec<String>>>,
-    cut: Option<Cut>,
+pub struct Line {
+    pub sent: Arc<Mutex<Vec<String>>>,
+    pub cut: Option<Cut>,
 }
 
 /// What becomes of the last request.
 #[derive(Clone, Copy)]
-enum Cut {
+pub enum Cut {
     /// It is not sent.
     Before(usize),
     /// It is done, and nobody hears of it.
@@ -33,7 +33,8 @@ enum Cut {
 }
 
 impl Line {
-    fn through(&self, client: &Client) -> Client {
+    /// The same client, through this line.
+    pub fn through(&self, client: &Client) -> Client {
         let (line, client) = (self.clone(), client.clone());
         let service = service_fn(move |request: Request<Body>| {
             let (line, client) = (line.clone(), client.clone());

@@ -6,12 +6,13 @@ use insula_broker::info::BrokerInfo;
 use insula_broker::join::join;
 use insula_broker::recover::{Context, RecoverSettings, recover};
 use insula_broker::report::Silent;
-use insula_broker::{Error, component, token};
+use insula_broker::{Error, component};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::json;
 
+use super::cut::Line;
 use super::stage::*;
 
 fn connect(info: &BrokerInfo) -> Result<Client, Error> {
@@ -142,21 +143,15 @@ async fn what_is_not_there_cannot_be_recovered() -> anyhow::Result<()> {
         let patch = kube::api::Patch::Merge(json!({ "spec": spec }));
         api.patch("submariner", &Default::default(), &patch).await
     };
-    let elsewhere: Api<Secret> = Api::namespaced(both.joining.clone(), "default");
-    let theirs = serde_json::from_value(json!({
-        "metadata": {"name": "theirs"}, "data": {"token": "dGhlaXJz"},
-    }))?;
-    elsewhere.create(&PostParams::default(), &theirs).await?;
-    let member = context(both.joining, &stage);
+    let line = Line::default();
+    let member = context(line.through(&both.joining), &stage);
     amend(json!({"brokerK8sSecret": "../../default/secrets/theirs"})).await?;
-    let seen = std::sync::Mutex::new(None);
-    let look = |info: &BrokerInfo| {
-        let token = info.client_token.as_ref().and_then(token::of);
-        *seen.lock().unwrap() = token.map(<[u8]>::to_vec);
-        connect(info)
-    };
-    recover(&member, &look, &to(folder.path()), &Silent).await?;
-    assert_ne!(seen.lock().unwrap().as_deref(), Some(&b"theirs"[..]));
+    recover(&member, &connect, &to(folder.path()), &Silent).await?;
+    let sent = line.sent.lock().unwrap().clone();
+    assert!(
+        !sent.is_empty() && !sent.concat().contains(".."),
+        "{sent:?}"
+    );
     amend(json!({"brokerK8sRemoteNamespace": "../../default"})).await?;
     let (refused, _) = told(recover(&member, &connect, &to(folder.path()), &Silent).await);
     assert_eq!(

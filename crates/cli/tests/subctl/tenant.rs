@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::scene::{Scene, datum, decoded, good, stderr, stdout};
+use crate::scene::{Scene, datum, decoded, free_port, good, stderr, stdout, until};
 
 #[test]
 fn r10_a_tenant_is_created_shown_and_deleted() {
@@ -147,6 +147,45 @@ fn r21_the_id_is_printed_before_the_waiting() {
         said.contains("error: nobody runs the Axon operator after 1s"),
         "{said}"
     );
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_told_before_anything_is_made() {
+    let scene = Scene::deployed();
+    std::fs::write(scene.at("file"), "").unwrap();
+    for (file, why) in [
+        ("missing/x.subm", "No such file or directory (os error 2)"),
+        ("file/x.subm", "what it is to be in is no folder"),
+        ("insula-data", "it is a folder"),
+    ] {
+        let told = scene.fail(&["create", "tenant", "acme", "--output-file", file]);
+        let expected =
+            format!("error: cannot write {file}: {why}\nhint: choose another --output-file\n");
+        assert_eq!(told, expected);
+    }
+    assert_eq!(scene.succeed(&["list", "tenants", "-o", "name"]), "");
+}
+
+#[test]
+fn a_server_that_is_restarted_meanwhile_is_waited_for() {
+    let port = free_port();
+    let listen = format!("127.0.0.1:{port}");
+    let scene = Scene::start_at(&listen, &[]);
+    scene.succeed(&["deploy", "axon-cp", "--without-deployment", "--no-wait"]);
+    let waiting = scene
+        .subctl(&["create", "tenant", "acme"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until("it is created", || {
+        let listed = scene.subctl(&["list", "tenants", "-o", "name"]).output();
+        stdout(&listed.unwrap()) == "tenant.submariner.io/acme\n"
+    });
+    let scene = scene.restart(&listen, &["--operators", "broker"]);
+    let waited = waiting.wait_with_output().unwrap();
+    assert_eq!(good(&waited), "acme\n");
+    assert!(scene.at("broker-info.subm").exists());
 }
 
 #[test]
