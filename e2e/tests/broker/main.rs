@@ -10,6 +10,7 @@ mod axon;
 mod cast;
 mod cluster;
 mod content;
+mod coverage;
 mod create;
 mod deploy;
 mod goals;

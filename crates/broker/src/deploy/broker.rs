@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use insula_operator::part::{self, Ensured, Verdict};
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, Client, Config};
 use serde_json::json;
@@ -180,8 +180,11 @@ async fn set_up(
     report.begin("Setting up broker RBAC");
     rbac::ensure_namespace(client, namespace, report).await?;
     rbac::ensure(client, namespace, mode, report).await?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let account = accounts.get(ADMIN).await;
+    let account = account.map_err(Error::when(format!("read service account {ADMIN}")))?;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let secret = token::ensure(&secrets, ADMIN, settings.token_patience).await?;
+    let secret = token::ensure_for(&secrets, &account, settings.token_patience).await?;
     report.done("Set up broker RBAC");
     Ok(secret)
 }
