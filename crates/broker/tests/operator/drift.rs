@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::network::Chaos;
-use crate::world::{World, eventually, namespace, named, phase_of, put, ready};
+use crate::world::{World, eventually, named, namespace, put, ready};
 
 /// Deletes something, and waits until another of its name is there.
 async fn delete_and_see<K>(api: &Api<K>, name: &str) -> anyhow::Result<K>
@@ -63,7 +63,11 @@ async fn r79_every_part_that_is_deleted_comes_back() -> anyhow::Result<()> {
     eventually(async || {
         let secret = secrets.get_opt(ADMIN_TOKEN).await?;
         let of = |secret: &Secret| {
-            secret.annotations().get("kubernetes.io/service-account.uid").cloned() == account.uid()
+            secret
+                .annotations()
+                .get("kubernetes.io/service-account.uid")
+                .cloned()
+                == account.uid()
         };
         Ok(secret.filter(|secret| of(secret) && token::of(secret).is_some()))
     })
@@ -75,7 +79,10 @@ async fn r79_every_part_that_is_deleted_comes_back() -> anyhow::Result<()> {
         })
         .await?;
     let times = [first, last].map(|tenant| tenant.status.unwrap().provisioned_at);
-    assert_eq!(times[0], times[1], "it is told once when a tenant was first ready");
+    assert_eq!(
+        times[0], times[1],
+        "it is told once when a tenant was first ready"
+    );
     let secrets: Api<Secret> = Api::namespaced(old, &namespace("acme"));
     let answer = secrets.get(ADMIN_TOKEN).await;
     assert!(matches!(answer, Err(kube::Error::Api(status)) if status.code == 401));
@@ -98,18 +105,30 @@ async fn r79_every_part_that_is_changed_is_put_right() -> anyhow::Result<()> {
     };
     for change in [unlabelled, unmanaged] {
         let namespaces = world.namespaces();
-        change_and_see(&namespaces, &namespace("acme"), change.clone(), |found: &Namespace| {
+        change_and_see(
+            &namespaces,
+            &namespace("acme"),
+            change.clone(),
+            |found: &Namespace| is_labelled(found.labels()),
+        )
+        .await?;
+        let accounts: Api<ServiceAccount> = world.inside("acme");
+        change_and_see(&accounts, ADMIN, change.clone(), |found| {
             is_labelled(found.labels())
         })
         .await?;
-        let accounts: Api<ServiceAccount> = world.inside("acme");
-        change_and_see(&accounts, ADMIN, change.clone(), |found| is_labelled(found.labels())).await?;
         let secrets: Api<Secret> = world.inside("acme");
         let before = secrets.get(ADMIN_TOKEN).await?;
-        change_and_see(&secrets, ADMIN_TOKEN, change.clone(), |found| is_labelled(found.labels()))
-            .await?;
+        change_and_see(&secrets, ADMIN_TOKEN, change.clone(), |found| {
+            is_labelled(found.labels())
+        })
+        .await?;
         let after = secrets.get(ADMIN_TOKEN).await?;
-        assert_eq!(token::of(&before), token::of(&after), "a label costs nobody a token");
+        assert_eq!(
+            token::of(&before),
+            token::of(&after),
+            "a label costs nobody a token"
+        );
         assert_eq!(after.labels()["theirs"], "kept");
     }
     let roles_there: Api<Role> = world.inside("acme");
@@ -142,7 +161,9 @@ async fn r79_every_part_that_is_changed_is_put_right() -> anyhow::Result<()> {
     put(&bindings, &other).await.ok();
     eventually(async || {
         let binding = bindings.get_opt(ADMIN).await?;
-        Ok(binding.filter(|binding| binding.role_ref.name == ADMIN).map(drop))
+        Ok(binding
+            .filter(|binding| binding.role_ref.name == ADMIN)
+            .map(drop))
     })
     .await?;
     world.phase("acme", Phase::Provisioned).await?;
@@ -157,7 +178,9 @@ async fn a_secret_for_another_account_is_made_anew() -> anyhow::Result<()> {
     world.phase("acme", Phase::Provisioned).await?;
     running.stop().await?;
     let secrets: Api<Secret> = world.inside("acme");
-    secrets.delete(ADMIN_TOKEN, &DeleteParams::default()).await?;
+    secrets
+        .delete(ADMIN_TOKEN, &DeleteParams::default())
+        .await?;
     let wrong = token::request("default", named::<Secret>(ADMIN_TOKEN).metadata);
     put(&secrets, &wrong).await?;
     let _running = world.start();
@@ -192,6 +215,6 @@ async fn who_undoes_what_the_operator_does_is_not_followed_as_fast_as_they_can_g
     assert!(requests < 200, "{requests} requests in four seconds");
     // They give up, and it is as it should be.
     eventually(async || Ok(roles.get_opt(CLUSTER).await?)).await?;
-    assert_eq!(phase_of(&world.tenants().get("acme").await?), Some(Phase::Provisioned));
+    world.phase("acme", Phase::Provisioned).await?;
     Ok(())
 }

@@ -83,7 +83,10 @@ async fn what_one_tenant_labels_does_not_make_the_operator_work_on_another() -> 
             ("app.kubernetes.io/managed-by", AXON),
             (insula_broker::names::TENANT_LABEL, id),
         ];
-        Some(ours.map(|(key, value)| (key.to_owned(), value.to_owned())).into())
+        Some(
+            ours.map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+        )
     };
     let secrets: Api<Secret> = Api::namespaced(world.as_tenant("one").await?, &namespace("one"));
     for number in 0..20 {

@@ -22,7 +22,9 @@ async fn until_leads(health: &Health) -> anyhow::Result<()> {
 
 async fn holder(leases: &Api<Lease>) -> anyhow::Result<Option<String>> {
     let lease = leases.get_opt(AXON).await?;
-    Ok(lease.and_then(|lease| lease.spec).and_then(|spec| spec.holder_identity))
+    Ok(lease
+        .and_then(|lease| lease.spec)
+        .and_then(|spec| spec.holder_identity))
 }
 
 /// Watches two operators for as long as it lives, and says whether both ever worked.
@@ -121,7 +123,10 @@ async fn r9_the_clock_of_a_holder_means_nothing() -> anyhow::Result<()> {
         let running = world.start();
         until_leads(&running.health).await?;
         let took = begin.elapsed();
-        assert!(took >= Duration::from_secs(1), "it was still fresh: {took:?}");
+        assert!(
+            took >= Duration::from_secs(1),
+            "it was still fresh: {took:?}"
+        );
         assert!(took < Duration::from_secs(20), "{took:?}");
         running.stop().await?;
     }

@@ -49,7 +49,10 @@ async fn r27_r29_r30_r31_r32_a_tenant_gets_all_that_its_broker_needs() -> anyhow
     assert_eq!(found.annotations()[TENANT_UID], made.uid().unwrap());
 
     let roles_there: Api<Role> = world.inside("acme");
-    assert_eq!(rules(&roles_there.get(ADMIN).await?), roles::tenant_admin(&space));
+    assert_eq!(
+        rules(&roles_there.get(ADMIN).await?),
+        roles::tenant_admin(&space)
+    );
     assert_eq!(rules(&roles_there.get(CLUSTER).await?), roles::cluster());
     let binding = world.inside::<RoleBinding>("acme").get(ADMIN).await?;
     assert_eq!(binding.role_ref.name, ADMIN);
@@ -58,7 +61,11 @@ async fn r27_r29_r30_r31_r32_a_tenant_gets_all_that_its_broker_needs() -> anyhow
         panic!("{subjects:?}");
     };
     assert_eq!(
-        (subject.kind.as_str(), subject.name.as_str(), subject.namespace.as_deref()),
+        (
+            subject.kind.as_str(),
+            subject.name.as_str(),
+            subject.namespace.as_deref()
+        ),
         ("ServiceAccount", ADMIN, Some(space.as_str()))
     );
     let account = world.inside::<ServiceAccount>("acme").get(ADMIN).await?;
@@ -145,7 +152,10 @@ async fn r33_r49_a_namespace_of_somebody_else_is_not_adopted() -> anyhow::Result
              once it is gone, the tenant goes on by itself",
             namespace(id)
         );
-        assert_eq!(ready(&tenant), Some(("False", "NamespaceNotOurs", expected.as_str())));
+        assert_eq!(
+            ready(&tenant),
+            Some(("False", "NamespaceNotOurs", expected.as_str()))
+        );
         assert_eq!(tenant.status.unwrap().message, Some(expected));
         assert_eq!(world.namespaces().get(&namespace(id)).await?, before);
         assert!(world.inside::<Role>(id).get_opt(ADMIN).await?.is_none());
@@ -174,7 +184,9 @@ async fn r33_a_namespace_that_goes_is_waited_for_and_made_anew() -> anyhow::Resu
         .await?;
     let _running = world.start();
     world.create("acme").await?;
-    let tenant = world.tenant("acme", |tenant| ready(tenant).is_some()).await?;
+    let tenant = world
+        .tenant("acme", |tenant| ready(tenant).is_some())
+        .await?;
     assert_eq!(phase_of(&tenant), Some(Phase::Provisioning));
     assert_eq!(ready(&tenant).unwrap().1, "NamespaceTerminating");
     let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
@@ -242,7 +254,10 @@ async fn whom_a_tenant_names_administers_it_and_changes_are_followed() -> anyhow
         ..Subject::default()
     };
     let spec = TenantSpec {
-        admins: Some(vec![subject("User", "jane"), subject("Group", "acme-people")]),
+        admins: Some(vec![
+            subject("User", "jane"),
+            subject("Group", "acme-people"),
+        ]),
         ..TenantSpec::default()
     };
     world.create_with("acme", spec).await?;
@@ -252,7 +267,10 @@ async fn whom_a_tenant_names_administers_it_and_changes_are_followed() -> anyhow
         let subjects = binding.subjects.unwrap_or_default();
         subjects.into_iter().map(|subject| subject.name).collect()
     };
-    assert_eq!(names(bindings.get(ADMIN).await?), [ADMIN, "jane", "acme-people"]);
+    assert_eq!(
+        names(bindings.get(ADMIN).await?),
+        [ADMIN, "jane", "acme-people"]
+    );
 
     let change = |admins: serde_json::Value| Patch::Merge(json!({"spec": {"admins": admins}}));
     let parameters = PatchParams::default();

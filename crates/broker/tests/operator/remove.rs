@@ -42,24 +42,50 @@ async fn r44_r46_r47_a_tenant_takes_everything_with_it_and_its_token_is_worth_no
         world.create(id).await?;
         world.phase(id, Phase::Provisioned).await?;
     }
-    let (old, other) = (world.as_tenant("acme").await?, world.as_tenant("other").await?);
+    let (old, other) = (
+        world.as_tenant("acme").await?,
+        world.as_tenant("other").await?,
+    );
     assert_eq!(answered(&old, "acme").await, 200);
     put(&world.inside("acme"), &named::<ConfigMap>("mine")).await?;
     put(&world.inside("acme"), &named::<Secret>("mine")).await?;
-    put(&world.inside("acme"), &named::<ServiceAccount>("cluster-east")).await?;
+    put(
+        &world.inside("acme"),
+        &named::<ServiceAccount>("cluster-east"),
+    )
+    .await?;
 
     world.delete("acme").await?;
     world.gone("acme").await?;
-    assert!(world.namespaces().get_opt(&namespace("acme")).await?.is_none());
+    assert!(
+        world
+            .namespaces()
+            .get_opt(&namespace("acme"))
+            .await?
+            .is_none()
+    );
     assert_eq!(answered(&old, "acme").await, 401);
     assert_eq!(answered(&other, "other").await, 200);
-    assert_eq!(phase_of(&world.tenants().get("other").await?), Some(Phase::Provisioned));
+    assert_eq!(
+        phase_of(&world.tenants().get("other").await?),
+        Some(Phase::Provisioned)
+    );
 
     world.create("acme").await?;
     world.phase("acme", Phase::Provisioned).await?;
-    assert_eq!(answered(&old, "acme").await, 401, "the old token, for a new tenant");
+    assert_eq!(
+        answered(&old, "acme").await,
+        401,
+        "the old token, for a new tenant"
+    );
     assert_eq!(answered(&world.as_tenant("acme").await?, "acme").await, 200);
-    assert!(world.inside::<ConfigMap>("acme").get_opt("mine").await?.is_none());
+    assert!(
+        world
+            .inside::<ConfigMap>("acme")
+            .get_opt("mine")
+            .await?
+            .is_none()
+    );
     Ok(())
 }
 
@@ -81,7 +107,12 @@ async fn r45_what_holds_a_tenant_is_said_and_its_token_is_worth_nothing_meanwhil
         let held = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/keep"]}}));
         let parameters = PatchParams::default();
         match credential {
-            "secrets" => drop(world.inside::<Secret>("acme").patch(name, &parameters, &held).await?),
+            "secrets" => drop(
+                world
+                    .inside::<Secret>("acme")
+                    .patch(name, &parameters, &held)
+                    .await?,
+            ),
             _ => drop(
                 world
                     .inside::<ServiceAccount>("acme")
@@ -104,7 +135,13 @@ async fn r45_what_holds_a_tenant_is_said_and_its_token_is_worth_nothing_meanwhil
         "{message}"
     );
     assert_eq!(answered(&old, "acme").await, 401);
-    assert!(world.inside::<ServiceAccount>("acme").get_opt(ADMIN).await?.is_none());
+    assert!(
+        world
+            .inside::<ServiceAccount>("acme")
+            .get_opt(ADMIN)
+            .await?
+            .is_none()
+    );
 
     // Somebody who is held does not hold others.
     world.create("other").await?;
@@ -114,29 +151,46 @@ async fn r45_what_holds_a_tenant_is_said_and_its_token_is_worth_nothing_meanwhil
 }
 
 #[tokio::test]
-async fn r48_a_tenant_can_go_while_it_is_made_has_failed_or_nobody_is_there() -> anyhow::Result<()> {
+async fn r48_a_tenant_can_go_while_it_is_made_has_failed_or_nobody_is_there() -> anyhow::Result<()>
+{
     let world = World::new().await?;
     // Nobody was ever there: it goes at once.
     world.create("unseen").await?;
     world.delete("unseen").await?;
     world.gone("unseen").await?;
 
-    put(&world.namespaces(), &named::<Namespace>(&namespace("failed"))).await?;
+    put(
+        &world.namespaces(),
+        &named::<Namespace>(&namespace("failed")),
+    )
+    .await?;
     let running = world.start();
     world.create("failed").await?;
     world.phase("failed", Phase::Failed).await?;
     world.delete("failed").await?;
     world.gone("failed").await?;
     assert!(
-        world.namespaces().get_opt(&namespace("failed")).await?.is_some(),
+        world
+            .namespaces()
+            .get_opt(&namespace("failed"))
+            .await?
+            .is_some(),
         "r49: it was not its own"
     );
 
     world.create("hasty").await?;
-    world.tenant("hasty", |tenant| !tenant.finalizers().is_empty()).await?;
+    world
+        .tenant("hasty", |tenant| !tenant.finalizers().is_empty())
+        .await?;
     world.delete("hasty").await?;
     world.gone("hasty").await?;
-    assert!(world.namespaces().get_opt(&namespace("hasty")).await?.is_none());
+    assert!(
+        world
+            .namespaces()
+            .get_opt(&namespace("hasty"))
+            .await?
+            .is_none()
+    );
 
     world.create("later").await?;
     world.phase("later", Phase::Provisioned).await?;
@@ -146,7 +200,13 @@ async fn r48_a_tenant_can_go_while_it_is_made_has_failed_or_nobody_is_there() ->
     assert_eq!(going.finalizers(), [FINALIZER]);
     let _running = world.start();
     world.gone("later").await?;
-    assert!(world.namespaces().get_opt(&namespace("later")).await?.is_none());
+    assert!(
+        world
+            .namespaces()
+            .get_opt(&namespace("later"))
+            .await?
+            .is_none()
+    );
     Ok(())
 }
 
@@ -168,7 +228,13 @@ async fn r49_a_namespace_that_became_somebody_elses_survives() -> anyhow::Result
     world.gone("acme").await?;
     let kept = world.namespaces().get(&namespace("acme")).await?;
     assert_eq!(kept.metadata.deletion_timestamp, None);
-    assert!(world.inside::<RoleBinding>("acme").get_opt(ADMIN).await?.is_some());
+    assert!(
+        world
+            .inside::<RoleBinding>("acme")
+            .get_opt(ADMIN)
+            .await?
+            .is_some()
+    );
     Ok(())
 }
 
@@ -183,7 +249,10 @@ async fn a_tenant_made_again_under_the_same_name_never_gets_what_the_first_one_h
     // Somebody forces it: the finalizer is taken off, and nobody cleaned up.
     world.delete("acme").await?;
     let force = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    world.tenants().patch("acme", &PatchParams::default(), &force).await?;
+    world
+        .tenants()
+        .patch("acme", &PatchParams::default(), &force)
+        .await?;
     world.gone("acme").await?;
     let second: Tenant = world.create("acme").await?;
     assert_ne!(first.uid(), second.uid());
@@ -196,6 +265,9 @@ async fn a_tenant_made_again_under_the_same_name_never_gets_what_the_first_one_h
         .await?;
     world.phase("acme", Phase::Provisioned).await?;
     let found = eventually(async || Ok(world.namespaces().get_opt(&namespace("acme")).await?));
-    assert_eq!(found.await?.annotations()[TENANT_UID], second.uid().unwrap());
+    assert_eq!(
+        found.await?.annotations()[TENANT_UID],
+        second.uid().unwrap()
+    );
     Ok(())
 }

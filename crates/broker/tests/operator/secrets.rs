@@ -54,7 +54,9 @@ async fn r81_no_token_is_in_a_log_a_status_or_an_event() -> anyhow::Result<()> {
         })
         .await?;
         tokens.push(token::of(&secret).unwrap_or_default().to_vec());
-        secrets.delete(ADMIN_TOKEN, &DeleteParams::default()).await?;
+        secrets
+            .delete(ADMIN_TOKEN, &DeleteParams::default())
+            .await?;
     }
     world.phase("acme", Phase::Provisioned).await?;
     world.delete("acme").await?;
@@ -65,12 +67,19 @@ async fn r81_no_token_is_in_a_log_a_status_or_an_event() -> anyhow::Result<()> {
     let events: Api<Event> = Api::namespaced(world.admin.clone(), AXON);
     let events = format!("{:?}", events.list(&ListParams::default()).await?.items);
     let log = String::from_utf8(log.0.lock().expect("no panic").clone())?;
-    assert!(log.contains("create secret submariner-k8s-broker-admin-token"), "{log}");
+    assert!(
+        log.contains("create secret submariner-k8s-broker-admin-token"),
+        "{log}"
+    );
     for token in tokens {
         let plain = String::from_utf8(token.clone())?;
         assert!(plain.starts_with("ey"), "a token");
         for text in [&log, &status, &events] {
-            for form in [plain.as_str(), &STANDARD.encode(&token), &format!("{token:?}")] {
+            for form in [
+                plain.as_str(),
+                &STANDARD.encode(&token),
+                &format!("{token:?}"),
+            ] {
                 assert!(!text.contains(form), "a token was told");
             }
         }

@@ -58,7 +58,12 @@ async fn a_tenant_with_a_space_has_everything_in_it_and_takes_it_with_it() -> an
     }
     let inside = within(&world.admin, &namespace("one"));
     let definitions: Api<CustomResourceDefinition> = Api::all(inside.clone());
-    assert!(definitions.get_opt("brokers.submariner.io").await?.is_some());
+    assert!(
+        definitions
+            .get_opt("brokers.submariner.io")
+            .await?
+            .is_some()
+    );
     let namespaces: Api<Namespace> = Api::all(inside.clone());
     let home = namespaces.get(&namespace("one")).await?;
     assert_eq!(home.labels()[TENANT_LABEL], "one");
@@ -66,7 +71,11 @@ async fn a_tenant_with_a_space_has_everything_in_it_and_takes_it_with_it() -> an
     // Its token is worth something in its own space, and nowhere else.
     let secrets: Api<Secret> = Api::namespaced(inside.clone(), &namespace("one"));
     let secret = secrets.get(ADMIN_TOKEN).await?;
-    let mine = client(&world.server, std::str::from_utf8(token::of(&secret).unwrap())?).await?;
+    let mine = client(
+        &world.server,
+        std::str::from_utf8(token::of(&secret).unwrap())?,
+    )
+    .await?;
     let all = ListParams::default();
     let own: Api<Secret> = Api::namespaced(mine.clone(), &namespace("one"));
     assert_eq!(code(own.list(&all)).await, 200);
@@ -91,9 +100,17 @@ async fn a_tenant_with_a_space_has_everything_in_it_and_takes_it_with_it() -> an
 
     world.delete("one").await?;
     world.gone("one").await?;
-    assert!(spaces(&world.admin).get_opt(&namespace("one")).await?.is_none());
+    assert!(
+        spaces(&world.admin)
+            .get_opt(&namespace("one"))
+            .await?
+            .is_none()
+    );
     assert_eq!(code(own.list(&all)).await, 401);
-    assert_eq!(phase_of(&world.tenants().get("two").await?), Some(Phase::Provisioned));
+    assert_eq!(
+        phase_of(&world.tenants().get("two").await?),
+        Some(Phase::Provisioned)
+    );
     Ok(())
 }
 
@@ -107,7 +124,11 @@ async fn what_holds_a_space_is_said_and_the_token_is_worth_nothing_meanwhile() -
     let inside = within(&world.admin, &namespace("acme"));
     let secrets: Api<Secret> = Api::namespaced(inside.clone(), &namespace("acme"));
     let secret = secrets.get(ADMIN_TOKEN).await?;
-    let mine = client(&world.server, std::str::from_utf8(token::of(&secret).unwrap())?).await?;
+    let mine = client(
+        &world.server,
+        std::str::from_utf8(token::of(&secret).unwrap())?,
+    )
+    .await?;
     let maps: Api<ConfigMap> = Api::namespaced(inside, "default");
     let mut held = named::<ConfigMap>("held");
     held.metadata.finalizers = Some(vec!["example.com/hold".to_owned()]);
@@ -131,7 +152,8 @@ async fn a_space_or_a_name_of_somebody_else_is_not_adopted() -> anyhow::Result<(
     let world = World::with(Spaces::Allowed).await?;
     let _running = world.start();
     let foreign = {
-        let mut space = DynamicObject::new(&namespace("theirs"), &ApiResource::erase::<Namespace>(&()));
+        let mut space =
+            DynamicObject::new(&namespace("theirs"), &ApiResource::erase::<Namespace>(&()));
         space.types = Some(kube::api::TypeMeta {
             api_version: "v1".to_owned(),
             kind: "Tenant".to_owned(),
@@ -144,14 +166,26 @@ async fn a_space_or_a_name_of_somebody_else_is_not_adopted() -> anyhow::Result<(
     assert_eq!(ready(&tenant).unwrap().1, "SpaceNotOurs");
     world.delete("theirs").await?;
     world.gone("theirs").await?;
-    assert!(spaces(&world.admin).get_opt(&namespace("theirs")).await?.is_some());
+    assert!(
+        spaces(&world.admin)
+            .get_opt(&namespace("theirs"))
+            .await?
+            .is_some()
+    );
 
     // A namespace of the system has the name.
-    put(&world.namespaces(), &named::<Namespace>(&namespace("taken"))).await?;
+    put(
+        &world.namespaces(),
+        &named::<Namespace>(&namespace("taken")),
+    )
+    .await?;
     world.create_with("taken", spec()).await?;
     let tenant = world.phase("taken", Phase::Failed).await?;
     let (_, reason, message) = ready(&tenant).unwrap();
-    assert!(["Rejected", "ServerUnavailable"].contains(&reason), "{reason}: {message}");
+    assert!(
+        ["Rejected", "ServerUnavailable"].contains(&reason),
+        "{reason}: {message}"
+    );
     assert!(message.contains("submariner-broker-taken"), "{message}");
     world
         .namespaces()
@@ -168,7 +202,10 @@ async fn isolation_cannot_be_changed_and_what_was_made_goes_all_the_same() -> an
     world.create("acme").await?;
     world.phase("acme", Phase::Provisioned).await?;
     let change = Patch::Merge(json!({"spec": {"isolation": "Space"}}));
-    world.tenants().patch("acme", &PatchParams::default(), &change).await?;
+    world
+        .tenants()
+        .patch("acme", &PatchParams::default(), &change)
+        .await?;
     let tenant = world.phase("acme", Phase::Failed).await?;
     assert_eq!(
         ready(&tenant).map(|(_, reason, message)| (reason, message)),
@@ -177,10 +214,21 @@ async fn isolation_cannot_be_changed_and_what_was_made_goes_all_the_same() -> an
             "spec.isolation cannot be changed: delete the tenant and make it anew"
         ))
     );
-    assert!(spaces(&world.admin).get_opt(&namespace("acme")).await?.is_none());
+    assert!(
+        spaces(&world.admin)
+            .get_opt(&namespace("acme"))
+            .await?
+            .is_none()
+    );
     world.delete("acme").await?;
     world.gone("acme").await?;
-    assert!(world.namespaces().get_opt(&namespace("acme")).await?.is_none());
+    assert!(
+        world
+            .namespaces()
+            .get_opt(&namespace("acme"))
+            .await?
+            .is_none()
+    );
     Ok(())
 }
 

@@ -15,9 +15,7 @@ use insula_operator::health::Health;
 use insula_operator::lease::Times;
 use insula_testkit::server::TestServer;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{
-    ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding,
-};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -113,7 +111,8 @@ impl World {
 
     /// Waits until a tenant is in this phase.
     pub async fn phase(&self, id: &str, phase: Phase) -> anyhow::Result<Tenant> {
-        self.tenant(id, |tenant| phase_of(tenant) == Some(phase)).await
+        self.tenant(id, |tenant| phase_of(tenant) == Some(phase))
+            .await
     }
 
     /// Waits until a tenant is so.
@@ -191,7 +190,9 @@ impl Running {
         if let Some(stop) = self.stop.take() {
             stop.send(()).ok();
         }
-        timeout(DEADLINE, &mut self.task).await.context("does not stop")??;
+        timeout(DEADLINE, &mut self.task)
+            .await
+            .context("does not stop")??;
         Ok(())
     }
 }
@@ -242,7 +243,9 @@ pub fn phase_of(tenant: &Tenant) -> Option<Phase> {
 /// Reason and message of the condition that tools wait for.
 pub fn ready(tenant: &Tenant) -> Option<(&str, &str, &str)> {
     let conditions = tenant.status.as_ref()?.conditions.as_ref()?;
-    let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;
+    let ready = conditions
+        .iter()
+        .find(|condition| condition.type_ == "Ready")?;
     Some((&ready.status, &ready.reason, &ready.message))
 }
 
@@ -310,7 +313,9 @@ fn definition() -> Value {
 async fn define(admin: &Client, definition: &Value) -> anyhow::Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(admin.clone());
     let definition = serde_json::from_value(definition.clone())?;
-    definitions.create(&PostParams::default(), &definition).await?;
+    definitions
+        .create(&PostParams::default(), &definition)
+        .await?;
     let tenants: Api<Tenant> = Api::namespaced(admin.clone(), AXON);
     eventually(async || Ok(tenants.list(&Default::default()).await.ok().map(drop))).await
 }
