@@ -34,3 +34,6 @@ mod wanted;
 mod watch;
 
 pub use run::{Settings, run};
+
+#[cfg(test)]
+mod tests;
