@@ -32,9 +32,12 @@ pub enum Fate {
     Hang,
 }
 
+/// What becomes of a request, by its number and by what it is.
+type Decides = dyn Fn(u64, &Request<Body>) -> Fate + Send + Sync;
+
 /// Something that decides about every request of an operator.
 pub struct Chaos {
-    fate: Box<dyn Fn(u64, &Request<Body>) -> Fate + Send + Sync>,
+    fate: Box<Decides>,
     /// How many requests there were.
     pub requests: AtomicU64,
     dead: AtomicBool,
