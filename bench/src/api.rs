@@ -1,6 +1,7 @@
 //! The API server over TLS and HTTP/2, beside the least that could answer.
 
 mod access;
+mod brokers;
 mod client;
 mod customs;
 mod definition;
@@ -75,6 +76,7 @@ pub enum Part {
     Discovery,
     Leases,
     Deletion,
+    Brokers,
     Floor,
 }
 
@@ -92,6 +94,7 @@ pub struct Sizes {
     discovery: discovery::Size,
     leases: leases::Size,
     deletion: deletion::Size,
+    brokers: brokers::Size,
 }
 
 /// So many changes to so many watchers.
@@ -154,6 +157,10 @@ impl Sizes {
             objects: 10_000,
             tenants: 1_000,
         },
+        brokers: brokers::Size {
+            at_once: 100,
+            many: 1_000,
+        },
     };
     /// As a test can wait for.
     const QUICK: Self = Self {
@@ -204,6 +211,10 @@ impl Sizes {
             objects: 200,
             tenants: 20,
         },
+        brokers: brokers::Size {
+            at_once: 5,
+            many: 10,
+        },
     };
 
     fn lists(&self) -> lists::Size {
@@ -232,6 +243,7 @@ impl Sizes {
             Part::Discovery => is_long && self.discovery.definitions >= full.discovery.definitions,
             Part::Leases => self.leases.holders >= full.leases.holders,
             Part::Deletion => self.deletion.objects >= full.deletion.objects,
+            Part::Brokers => self.brokers.many >= full.brokers.many,
         }
     }
 }
@@ -266,6 +278,7 @@ impl Args {
             path,
             command: "serve",
             store: self.store,
+            more: &[],
         })
     }
 }
@@ -320,6 +333,11 @@ async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Result<Figur
         let measure = async |subject: &Subject| deletion::measure(subject, sizes.deletion).await;
         figures = figures.and(on_new(program, measure).await.context("of deletion")?);
     }
+    // What stands in for a server has no operators.
+    if args.wants(Part::Brokers) && program.path != std::env::current_exe()? {
+        let measured = brokers::measure(program, sizes.brokers).await;
+        figures = figures.and(measured.context("of brokers")?);
+    }
     Ok(figures)
 }
 
@@ -331,6 +349,7 @@ async fn of_floor(args: &Args, mut sizes: Sizes) -> Result<Figures> {
         path: std::env::current_exe()?,
         command: "floor",
         store: Store::Memory,
+        more: &[],
     };
     requests(args, &program, sizes).await
 }

@@ -57,7 +57,7 @@ const API_TABLES: &[(&str, usize)] = &[
     ("Objects of a kind", 3),
     ("The same object", 2),
     ("Discovery", 1),
-    ("Targets", 28),
+    ("Targets", 30),
 ];
 
 #[test]
@@ -67,12 +67,16 @@ fn the_load_on_an_api_server_fills_all_its_tables() {
     for (title, count) in API_TABLES {
         let rows = table(&text, title).unwrap();
         assert_eq!(rows.len(), *count, "{title}");
-        for row in rows {
+        for row in rows.iter().filter(|row| !is_of_brokers(row)) {
             let numbers = row.iter().filter(|cell| number(cell).is_some()).count();
             assert!(numbers >= 1, "{title}: {row:?}");
         }
     }
     for row in table(&text, "Targets").unwrap() {
+        if is_of_brokers(&row) {
+            assert_eq!(row[3], "not measured");
+            continue;
+        }
         assert!(number(&row[2]).is_some(), "{row:?}");
         let results: &[&str] = match row[0].as_str() {
             "start to ready" | "memory, idle" => &["met", "missed"],
@@ -80,6 +84,11 @@ fn the_load_on_an_api_server_fills_all_its_tables() {
         };
         assert!(results.contains(&row[3].as_str()), "{row:?}");
     }
+}
+
+/// What stands in for the server has no operators.
+fn is_of_brokers(row: &[String]) -> bool {
+    row[0].contains("tenants of brokers") || row[0].contains("such tenants")
 }
 
 #[test]
@@ -92,7 +101,7 @@ fn only_what_is_asked_for_is_measured() {
     assert!(!text.contains("## Requests") && !text.contains("## Tenants"));
     let targets = table(&text, "Targets").unwrap();
     let unmeasured = targets.iter().filter(|row| row[3] == "not measured");
-    assert_eq!(unmeasured.count(), 22);
+    assert_eq!(unmeasured.count(), 24);
 }
 
 fn quick(asked: &[&str]) -> Result<String> {

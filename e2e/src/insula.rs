@@ -85,6 +85,11 @@ impl Insula {
         self.process.end();
     }
 
+    /// Ends it likewise, and gives what it said.
+    pub fn end(self) -> Said {
+        self.process.kill()
+    }
+
     /// Tells it to end, and waits until it has.
     ///
     /// # Panics
@@ -98,36 +103,48 @@ impl Insula {
     }
 }
 
-/// The binary beside the tests, of the same profile. It is built if it is not there, or
-/// older than what it is made of: `cargo test -p insula-e2e` does not build it.
+/// The binary `insula` beside the tests, of the same profile. It is built if it is not there,
+/// or older than what it is made of: `cargo test -p insula-e2e` does not build it.
 ///
 /// # Panics
 ///
 /// If it cannot be built.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        let test = std::env::current_exe().expect("this runs");
-        // target/debug/deps/test-hash
-        let folder = test.ancestors().nth(2).expect("it is in a target folder");
-        let binary = folder.join("insula");
-        if modified(&binary) < newest_source() {
-            build(folder.ends_with("release"));
-        }
-        binary
-    })
+    BINARY.get_or_init(|| built("insula"))
 }
 
-fn build(release: bool) {
+/// The binary `subctl`, likewise.
+///
+/// # Panics
+///
+/// If it cannot be built.
+pub fn subctl() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| built("subctl"))
+}
+
+fn built(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("this runs");
+    // target/debug/deps/test-hash
+    let folder = test.ancestors().nth(2).expect("it is in a target folder");
+    let binary = folder.join(name);
+    if modified(&binary) < newest_source() {
+        build(name, folder.ends_with("release"));
+    }
+    binary
+}
+
+fn build(name: &str, release: bool) {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["build", "-p", "insula-cli", "--bin", "insula"]);
+    command.args(["build", "-p", "insula-cli", "--bin", name]);
     if release {
         command.arg("--release");
     }
     let done = command.current_dir(root()).output();
     let done = done.expect("cargo ran before");
     let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "cannot build insula: {said}");
+    assert!(done.status.success(), "cannot build {name}: {said}");
 }
 
 /// The folder of the whole project.

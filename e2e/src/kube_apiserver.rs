@@ -21,7 +21,7 @@ const READY: Duration = Duration::from_secs(180);
 /// How often it is asked meanwhile.
 const ASK: Duration = Duration::from_millis(100);
 /// The token of its administrator.
-const TOKEN: &str = "system";
+pub const TOKEN: &str = "system";
 
 /// A kube-apiserver over an etcd of its own. Both end with this value.
 pub struct KubeApiserver {
@@ -40,20 +40,30 @@ impl KubeApiserver {
     ///
     /// If both are there and it does not become ready.
     pub async fn start() -> Option<Self> {
+        Self::start_with("").await
+    }
+
+    /// The same, with further users: lines of a file of tokens.
+    ///
+    /// # Panics
+    ///
+    /// If both are there and it does not become ready.
+    pub async fn start_with(users: &str) -> Option<Self> {
         let Some(program) = peer::installed("INSULA_KUBE_APISERVER", NAME) else {
             peer::skipped("kube-apiserver is not installed (run make peers)");
             return None;
         };
         let etcd = EtcdServer::start()?;
-        let started = Self::launch(&program, etcd).await;
+        let started = Self::launch(&program, etcd, users).await;
         Some(started.expect("kube-apiserver is installed, so it starts"))
     }
 
-    async fn launch(program: &Path, etcd: EtcdServer) -> anyhow::Result<Self> {
+    async fn launch(program: &Path, etcd: EtcdServer, users: &str) -> anyhow::Result<Self> {
         let folder = TempDir::with_prefix("insula-kube-apiserver-")?;
         let certificates = Certificates::generate()?;
         let ca = CertificateDer::from_pem_slice(certificates.ca.as_bytes())?;
-        let files = Files::write(folder.path(), &certificates)?;
+        std::fs::write(folder.path().join("ca.pem"), &certificates.ca)?;
+        let files = Files::write(folder.path(), &certificates, users)?;
         let address = free_address()?;
         let mut command = Command::new(program);
         files.arguments(&mut command, address, &etcd.endpoint());
@@ -94,6 +104,26 @@ impl KubeApiserver {
         answer.is_ok_and(|answer| answer.status == 200)
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What its certificate is verified with, in PEM.
+    pub fn authority(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    /// The key that it signs the tokens of service accounts with.
+    pub fn token_key(&self) -> PathBuf {
+        self.folder.path().join("server.key")
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
     /// A client with all rights.
     pub async fn client(&self) -> anyhow::Result<Client> {
         Client::connect(self.address, &self.ca, TOKEN).await
@@ -116,7 +146,7 @@ struct Files {
 }
 
 impl Files {
-    fn write(folder: &Path, certificates: &Certificates) -> anyhow::Result<Self> {
+    fn write(folder: &Path, certificates: &Certificates, users: &str) -> anyhow::Result<Self> {
         let write = |name: &str, text: &str| {
             let path = folder.join(name);
             std::fs::write(&path, text)?;
@@ -125,7 +155,10 @@ impl Files {
         Ok(Self {
             cert: write("server.pem", &certificates.server.cert)?,
             key: write("server.key", &certificates.server.key)?,
-            tokens: write("tokens.csv", &format!("{TOKEN},admin,0,system:masters\n"))?,
+            tokens: write(
+                "tokens.csv",
+                &format!("{TOKEN},admin,0,system:masters\n{users}"),
+            )?,
         })
     }
 

@@ -20,6 +20,7 @@
 //! | [`command`] | a program that was run, and what it said |
 //! | [`insula`] | a server's process |
 //! | [`kube_apiserver`] | a real kube-apiserver, to be compared with |
+//! | [`kube_controller_manager`] | the loops of that one |
 //! | [`kubectl`] | kubectl, as one user |
 //! | [`scene`] | a server with two tenants, who do everything at the same time |
 
@@ -29,6 +30,7 @@ pub mod inspection;
 pub mod insula;
 pub mod judge;
 pub mod kube_apiserver;
+pub mod kube_controller_manager;
 pub mod kubectl;
 pub mod protocol;
 pub mod run;

@@ -52,6 +52,14 @@ pub fn tenant(name: &str) -> Bytes {
     ))
 }
 
+/// A tenant that is to have a broker.
+pub fn broker_tenant(name: &str) -> Bytes {
+    Bytes::from(format!(
+        "{{\"apiVersion\":\"submariner.io/v1alpha1\",\"kind\":\"Tenant\",\
+         \"metadata\":{{\"name\":\"{name}\"}}}}"
+    ))
+}
+
 /// The members of an object as a server answers with them: 1.4 KB.
 pub fn stored(n: usize) -> String {
     format!(

@@ -77,6 +77,7 @@ impl Results {
         );
         self.operations(&leases, &leases::OPERATIONS);
         self.deletion(sizes);
+        self.brokers(sizes);
     }
 
     /// Insula, and the floor where it was measured.
@@ -385,6 +386,37 @@ impl Results {
                 "while they were there",
                 "when they were gone",
                 "after / before",
+            ],
+            rows.collect(),
+        );
+    }
+
+    fn brokers(&self, sizes: &Sizes) {
+        const CELLS: [Cell; 6] = [
+            ("provisioned", Unit::Time),
+            ("cpu", Unit::Time),
+            ("many provisioned", Unit::Time),
+            ("operator cpu", Unit::Time),
+            ("operator resident", Unit::Bytes),
+            ("operator most", Unit::Bytes),
+        ];
+        let (few, many) = (sizes.brokers.at_once, sizes.brokers.many);
+        let rows = self.insula.get("brokers provisioned").into_iter();
+        let rows = rows.map(|_| row(&[], &self.insula, "brokers", &CELLS));
+        let title = format!(
+            "Tenants of brokers: {} at once with the operator in the server, {} with one apart",
+            grouped(few),
+            grouped(many)
+        );
+        print(
+            &title,
+            &[
+                &format!("{} provisioned", grouped(few)),
+                "CPU of the server",
+                &format!("{} provisioned", grouped(many)),
+                "CPU of the operator",
+                "memory of the operator",
+                "most until then",
             ],
             rows.collect(),
         );

@@ -29,6 +29,8 @@ pub struct Program {
     pub path: PathBuf,
     pub command: &'static str,
     pub store: Store,
+    /// What else it is told.
+    pub more: &'static [&'static str],
 }
 
 /// Where a server keeps its objects.
@@ -52,7 +54,7 @@ pub struct Server {
 }
 
 /// Killed when dropped, if it still runs.
-struct Process(Child);
+pub struct Process(Child);
 
 impl Program {
     pub fn name(&self) -> &'static str {
@@ -82,6 +84,7 @@ impl Program {
             .arg("--data-dir")
             .arg(&data)
             .args(["--listen", "127.0.0.1:0", "--store", self.name()])
+            .args(self.more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(&log)?);
@@ -112,11 +115,16 @@ impl Program {
 }
 
 impl Server {
+    /// Who its administrator is to it.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("data/admin.kubeconfig")
+    }
+
     /// Who a user of a tenant is to it.
     pub fn kubeconfig_of(&self, tenant: &str, user: &str, group: &str) -> Result<Kubeconfig> {
         let made = Command::new(&self.program)
             .args(["tenant", "--kubeconfig"])
-            .arg(self.folder.path().join("data/admin.kubeconfig"))
+            .arg(self.kubeconfig())
             .args(["kubeconfig", tenant, "--user", user, "--group", group])
             .output()?;
         let said = String::from_utf8_lossy(&made.stderr);
@@ -136,6 +144,15 @@ impl Server {
 }
 
 impl Process {
+    /// One that was started.
+    pub fn of(child: Child) -> Self {
+        Self(child)
+    }
+
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Asks it to end and waits until it has.
     fn stop(&mut self) -> Result<()> {
         let pid = Pid::from_raw(i32::try_from(self.0.id())?);

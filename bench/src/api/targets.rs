@@ -147,6 +147,20 @@ const TARGETS: &[Target] = &[
         unit: Unit::Ratio,
         other: None,
     },
+    Target::call(
+        "100 tenants of brokers at once, provisioned",
+        "brokers provisioned",
+        10.0,
+    )
+    .of(Part::Brokers),
+    Target {
+        what: "memory of the operator of 1,000 such tenants",
+        figure: "brokers operator resident",
+        part: Part::Brokers,
+        bound: Bound::AtMost(60.0 * MEGA),
+        unit: Unit::Bytes,
+        other: None,
+    },
 ];
 
 pub fn print(insula: &Figures, floor: &Figures, sizes: &Sizes) {

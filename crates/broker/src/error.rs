@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::info;
+use crate::join::ClusterId;
 use crate::names::{AXON, TenantId};
 
 /// Why something was not done.
@@ -30,6 +32,9 @@ pub enum Error {
         /// What the operator says.
         message: String,
     },
+    /// Somebody deleted the tenant.
+    #[error("tenant {0} was deleted while it was waited for")]
+    TenantGone(TenantId),
     /// The tenant is not as far as it must be.
     #[error("tenant {id} is {phase}, not Provisioned")]
     NotProvisioned {
@@ -52,12 +57,72 @@ pub enum Error {
         /// How long.
         after: Duration,
     },
+    /// Whoever asks may not do what has to be done. Nothing was written.
+    #[error("rights are missing: {}", .0.join(", "))]
+    MissingRights(Vec<String>),
+    /// A role does not give what it should, and cannot be made to.
+    #[error("role {role} lacks {}, and cannot be mended: {told}", missing.join(", "))]
+    RoleLacks {
+        /// Which.
+        role: String,
+        /// What it does not give.
+        missing: Vec<String>,
+        /// What the server says.
+        told: String,
+    },
+    /// Nobody runs the operator.
+    #[error("nobody runs the Axon operator after {}: {says}", seconds(*after))]
+    NoOperator {
+        /// How long it was waited for.
+        after: Duration,
+        /// What the cluster says about running it.
+        says: String,
+    },
     /// No token was made for an account.
     #[error("the token was not generated for secret {secret:?}")]
     NoToken {
         /// The Secret that asks for it.
         secret: String,
     },
+    /// What `deploy broker` makes is not there.
+    #[error("the broker in namespace {namespace} is not deployed: it has no {missing}")]
+    NoBroker {
+        /// Where it should be.
+        namespace: String,
+        /// What is not there.
+        missing: String,
+    },
+    /// Another cluster has this ID.
+    #[error("cluster ID not unique: another cluster of this ClusterSet is called {0}")]
+    ClusterIdTaken(ClusterId),
+    /// A cluster is in one ClusterSet, under one name.
+    #[error("this cluster has joined as {cluster_id} already, through namespace {namespace}")]
+    JoinedAlready {
+        /// As whom.
+        cluster_id: String,
+        /// The namespace of the broker.
+        namespace: String,
+    },
+    /// A server does not accept something that has secrets in it.
+    #[error("cannot {attempted}: the server does not accept {}", listed(.fields))]
+    NotAccepted {
+        /// What was to be done, as it follows "cannot".
+        attempted: String,
+        /// Which fields are not as they should be.
+        fields: Vec<String>,
+    },
+    /// What is in all namespaces is not for everybody to see.
+    #[error("cannot list the brokers in all namespaces: {message}")]
+    NotEverywhere {
+        /// What the server says.
+        message: String,
+    },
+    /// Kinds were defined and are not served.
+    #[error("the cluster does not serve {}, though it was told to", .0.join(", "))]
+    NotServed(Vec<String>),
+    /// Something is wrong with a broker info file.
+    #[error(transparent)]
+    Info(#[from] info::Error),
     /// What was asked for cannot be.
     #[error("{message}")]
     Invalid {
@@ -103,6 +168,9 @@ impl Error {
             Self::TenantFailed { id, .. } => format!(
                 "mend what it says and it goes on by itself: `subctl get tenant {id}`; or `subctl delete tenant {id}`"
             ),
+            Self::TenantGone(_) => {
+                "ask whoever else manages tenants; or create it again".to_owned()
+            }
             Self::NotProvisioned { id, .. } => {
                 format!("wait until `subctl get tenant {id}` says Provisioned")
             }
@@ -117,12 +185,51 @@ impl Error {
                     "is the operator running? `kubectl -n {AXON} get leases {AXON}` says who is; --timeout waits longer"
                 )
             }
+            Self::MissingRights(_) => {
+                "use a context of an administrator of the cluster: nobody can grant rights that they do not have"
+                    .to_owned()
+            }
+            Self::RoleLacks { .. } => {
+                "nobody can grant rights that they do not have: ask the offering admin to mend it"
+                    .to_owned()
+            }
+            Self::NoOperator { .. } => {
+                format!(
+                    "`kubectl -n {AXON} describe deployment {AXON}` says more; on Insula, `insula serve --operators broker` or `insula operator broker` runs it"
+                )
+            }
             Self::NoToken { .. } => {
                 "the cluster's controller of service-account tokens makes it; is it running?"
                     .to_owned()
             }
+            Self::NoBroker { .. } => "run `subctl deploy broker` first".to_owned(),
+            Self::ClusterIdTaken(id) => format!(
+                "choose another with --clusterid; if that cluster is gone, delete service account {} in the broker's namespace",
+                id.account()
+            ),
+            Self::JoinedAlready { .. } => {
+                "join with the same --clusterid and file, or take the cluster out of its ClusterSet first"
+                    .to_owned()
+            }
+            Self::NotAccepted { .. } => {
+                "what is installed there is of another version of Submariner".to_owned()
+            }
+            Self::NotEverywhere { .. } => {
+                "--namespace shows those of one namespace, such as your own".to_owned()
+            }
+            Self::NotServed(_) => {
+                "`kubectl describe customresourcedefinitions` says why".to_owned()
+            }
+            Self::Info(error) => return error.hint(),
             Self::Invalid { hint, .. } => return hint.clone(),
         })
+    }
+}
+
+fn listed(fields: &[String]) -> String {
+    match fields {
+        [] => "it".to_owned(),
+        fields => fields.join(", "),
     }
 }
 
@@ -150,13 +257,24 @@ fn hint_at(error: &kube::Error) -> Option<String> {
         kube::Error::Api(status) if status.code == 401 => {
             "the credential is not known to this server, or has expired"
         }
+        kube::Error::Api(status) if status.code == 403 && is_escalation(&status.message) => {
+            "nobody can grant rights that they do not have: use a context of an administrator"
+        }
         kube::Error::Api(status) if status.code == 403 => {
             "the message names the right that is missing: use a context that has it, or ask for it"
         }
         kube::Error::Api(_) => return None,
+        other if innermost(other).to_string().contains("certificate") => {
+            "the server's certificate is not from a CA that is trusted here: is the file old, or of another cluster?"
+        }
         _ => "is the server running, and is this its address?",
     };
     Some(hint.to_owned())
+}
+
+/// Whether somebody was refused because of what they grant, not because of what they write.
+fn is_escalation(message: &str) -> bool {
+    message.contains("not currently held")
 }
 
 fn seconds(duration: Duration) -> String {

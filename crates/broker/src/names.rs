@@ -93,17 +93,26 @@ impl FromStr for TenantId {
     type Err = NotAnId;
 
     fn from_str(text: &str) -> Result<Self, NotAnId> {
-        let inner = |sign: u8| sign.is_ascii_lowercase() || sign.is_ascii_digit();
-        let bytes = text.as_bytes();
-        let edges = bytes.first().zip(bytes.last());
-        let good = edges.is_some_and(|(&first, &last)| inner(first) && inner(last))
-            && bytes.iter().all(|&sign| inner(sign) || sign == b'-');
+        let good = has_signs_of_a_label(text);
         match (good, text.len() <= LONGEST) {
             (false, _) => Err(NotAnId::NotALabel),
             (true, false) => Err(NotAnId::TooLong),
             (true, true) => Ok(Self(text.to_owned())),
         }
     }
+}
+
+/// Whether a text is a DNS label, as names of namespaces and IDs of clusters are.
+pub(crate) fn is_label(text: &str) -> bool {
+    has_signs_of_a_label(text) && text.len() <= 63
+}
+
+fn has_signs_of_a_label(text: &str) -> bool {
+    let inner = |sign: u8| sign.is_ascii_lowercase() || sign.is_ascii_digit();
+    let bytes = text.as_bytes();
+    let edges = bytes.first().zip(bytes.last());
+    edges.is_some_and(|(&first, &last)| inner(first) && inner(last))
+        && bytes.iter().all(|&sign| inner(sign) || sign == b'-')
 }
 
 #[cfg(test)]

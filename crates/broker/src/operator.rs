@@ -35,5 +35,8 @@ mod watch;
 
 pub use run::{Settings, run};
 
+/// How the operator introduces itself.
+pub const AGENT: &str = concat!("axon-operator/", env!("CARGO_PKG_VERSION"));
+
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::{Api, ResourceExt};
 use tokio::time::Instant;
@@ -17,6 +17,8 @@ use crate::error::Error;
 pub const TYPE: &str = "kubernetes.io/service-account-token";
 /// Says which account a Secret asks for the token of.
 pub const ACCOUNT: &str = "kubernetes.io/service-account.name";
+/// Says which of all accounts that ever had the name, once it has been filled in.
+const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 /// Says who made a Secret.
 const CREATED_BY: (&str, &str) = ("kubernetes.io/created-by", "subctl");
 
@@ -64,6 +66,36 @@ pub async fn ensure(
     patience: Duration,
 ) -> Result<Secret, Error> {
     let found = find(secrets, account).await?;
+    fill(secrets, account, found, patience).await
+}
+
+/// The same for an account that is at hand. A token of one that had its name before is not
+/// taken for its own: it may be there for a while, and is worth nothing.
+///
+/// # Errors
+///
+/// As of [`ensure`].
+pub async fn ensure_for(
+    secrets: &Api<Secret>,
+    account: &ServiceAccount,
+    patience: Duration,
+) -> Result<Secret, Error> {
+    let (name, uid) = (account.name_any(), account.uid());
+    let mut candidates = candidates(secrets, &name).await?.into_iter();
+    let found = candidates.find(|secret| {
+        let named = secret.annotations().get(ACCOUNT_UID);
+        named.is_none_or(|named| uid.as_ref() == Some(named))
+    });
+    fill(secrets, &name, found, patience).await
+}
+
+/// Waits for what was found to be filled in, or asks for a token.
+async fn fill(
+    secrets: &Api<Secret>,
+    account: &str,
+    found: Option<Secret>,
+    patience: Duration,
+) -> Result<Secret, Error> {
     let secret = match found {
         Some(found) => found,
         None => {
@@ -86,6 +118,12 @@ pub async fn ensure(
 ///
 /// What the server answers.
 pub async fn find(secrets: &Api<Secret>, account: &str) -> Result<Option<Secret>, Error> {
+    let candidates = candidates(secrets, account).await?;
+    Ok(candidates.into_iter().next())
+}
+
+/// The Secrets that are there for the token of an account; those that have one first.
+async fn candidates(secrets: &Api<Secret>, account: &str) -> Result<Vec<Secret>, Error> {
     let tokens = ListParams::default().fields(&format!("type={TYPE}"));
     let listed = secrets.list(&tokens).await;
     let attempted = format!("look for the token of service account {account}");
@@ -96,7 +134,7 @@ pub async fn find(secrets: &Api<Secret>, account: &str) -> Result<Option<Secret>
         .filter(|secret| is_for(secret, account) && secret.metadata.deletion_timestamp.is_none())
         .collect();
     mine.sort_by_key(|secret| of(secret).is_none());
-    Ok(mine.into_iter().next())
+    Ok(mine)
 }
 
 /// Waits until a Secret has been filled in.

@@ -35,6 +35,14 @@ impl Failure {
         }
     }
 
+    /// The same for those who speak of brokers.
+    pub fn into_broker_error(self) -> insula_broker::Error {
+        insula_broker::Error::Invalid {
+            message: self.message,
+            hint: self.hint.map(Cow::into_owned),
+        }
+    }
+
     /// The store could not be opened.
     pub fn opening_store(error: &StoreError) -> Self {
         let failure = Self::new("cannot open the store", error);
@@ -56,6 +64,17 @@ impl Failure {
         eprintln!("error: {}", self.message);
         if let Some(hint) = &self.hint {
             eprintln!("hint: {hint}");
+        }
+    }
+}
+
+/// With what to do about it, where that is known.
+impl From<insula_broker::Error> for Failure {
+    fn from(error: insula_broker::Error) -> Self {
+        let failure = Self::message(error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
         }
     }
 }

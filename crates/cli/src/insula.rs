@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{exit, log_to_stderr, serve, tenant};
+use crate::{exit, log_to_stderr, operator, serve, tenant};
 
 /// A multi-tenant Kubernetes control plane in one binary.
 #[derive(Parser)]
@@ -20,6 +20,8 @@ enum Command {
     Serve(Box<serve::Args>),
     /// Create, show and delete tenants
     Tenant(tenant::Args),
+    /// Run an operator, against this or any other Kubernetes
+    Operator(operator::Args),
 }
 
 /// Does what the command line says.
@@ -29,5 +31,6 @@ pub fn main() -> ExitCode {
     exit(match args.command {
         Command::Serve(args) => serve::run(*args),
         Command::Tenant(args) => tenant::run(args),
+        Command::Operator(args) => operator::run(args),
     })
 }

@@ -10,12 +10,15 @@ pub mod subctl;
 mod client;
 mod duration;
 mod failure;
+mod identity;
 mod kubeconfig;
+mod operator;
 mod output;
 mod pki;
 mod private_file;
 mod secret;
 mod serve;
+mod stop;
 mod tenant;
 
 use std::process::ExitCode;
@@ -35,9 +38,13 @@ fn exit(done: Result<(), Failure>) -> ExitCode {
     }
 }
 
-/// What `RUST_LOG` asks for; warnings and worse without it.
+/// What is said without `RUST_LOG`: warnings and worse. Requests that fail are told by
+/// whoever made them.
+const USUAL_LOG: &str = "warn,kube_client::client::builder=off";
+
+/// What `RUST_LOG` asks for.
 fn log_to_stderr() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(USUAL_LOG));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

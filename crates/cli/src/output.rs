@@ -24,3 +24,36 @@ pub fn yaml(value: &impl Serialize) -> Result<String, Failure> {
     serde_saphyr::to_string_with_options(value, options)
         .map_err(|error| Failure::new("cannot write YAML", error))
 }
+
+/// As many documents of YAML.
+pub fn documents(objects: &[impl Serialize]) -> Result<String, Failure> {
+    let mut text = String::new();
+    for object in objects {
+        text.push_str("---\n");
+        text.push_str(&yaml(object)?);
+    }
+    Ok(text)
+}
+
+/// Columns as wide as they need to be, three spaces apart, as in kubectl.
+pub fn table(rows: &[&[String]]) -> String {
+    let columns = rows.iter().map(|row| row.len()).max().unwrap_or_default();
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or_default()
+    };
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths);
+        let line: Vec<_> = cells
+            .map(|(cell, &width)| format!("{cell:width$}"))
+            .collect();
+        text.push_str(line.join("   ").trim_end());
+        text.push('\n');
+    }
+    text
+}

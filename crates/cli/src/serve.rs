@@ -2,11 +2,13 @@
 
 mod args;
 mod oidc;
+mod operators;
 mod prepare;
 mod renew;
 mod settings;
 mod tls;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use insula_access::Authority;
@@ -16,13 +18,14 @@ use insula_store::embedded::{self, Embedded};
 use insula_store::etcd::Etcd;
 use insula_store::memory::Memory;
 use insula_store::{Compactor, Store};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub use self::args::Args;
+use self::operators::{Operator, Operators};
 use self::prepare::{Prepared, prepare};
 use self::settings::{Settings, StoreSettings};
 use crate::failure::Failure;
 use crate::output;
+use crate::stop::Stop;
 
 /// Serves until it is told to stop.
 pub fn run(args: Args) -> Result<(), Failure> {
@@ -45,7 +48,8 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
         tokio::spawn(Compactor::default().run(Arc::clone(&store))),
         tokio::spawn(renewal.run()),
     ];
-    let served = run_server(prepared, Arc::clone(&store), &mut stop).await;
+    let beneath = Arc::clone(&store);
+    let served = run_server(prepared, beneath, &settings.operators, &mut stop).await;
     for task in beside {
         task.abort();
         // It may hold the store until it is really over, however it ended.
@@ -55,10 +59,12 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
     served
 }
 
-/// Serves the API, with the control plane's own loops beside it, until it is told to stop.
+/// Serves the API, with the control plane's own loops and the operators beside it, until it
+/// is told to stop.
 async fn run_server(
     prepared: Prepared,
     store: Arc<dyn Store>,
+    operators: &BTreeSet<Operator>,
     stop: &mut Stop,
 ) -> Result<(), Failure> {
     let ready = format!(
@@ -69,11 +75,20 @@ async fn run_server(
     let loops = insula_controllers::Settings {
         event_ttl: prepared.event_ttl,
     };
+    let mut operators = Operators::new(operators, || prepared.pass())?;
+    let start = operators.starter();
     let (options, ca) = options(prepared)?;
     let server = Server::start(store, options).await.map_err(cannot_serve)?;
-    // The one line on stdout, which says that it serves. Whoever started it may be gone.
-    let announce = || drop(output::print(&ready));
-    let served = insula_controllers::serve(server, ca, loops, announce, stop.told()).await;
+    let announce = || {
+        // The one line on stdout, which says that it serves. Whoever started it may be gone.
+        drop(output::print(&ready));
+        start();
+    };
+    let stopped = async {
+        stop.told().await;
+        operators.end().await;
+    };
+    let served = insula_controllers::serve(server, ca, loops, announce, stopped).await;
     served.map_err(cannot_serve)
 }
 
@@ -119,29 +134,6 @@ async fn open(settings: StoreSettings) -> Result<Arc<dyn Store>, Failure> {
             Arc::new(store.map_err(unreachable)?)
         }
     })
-}
-
-/// The signals that end it.
-struct Stop {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Stop {
-    fn listen() -> Result<Self, Failure> {
-        let failed = |error| Failure::new("cannot listen for signals", error);
-        Ok(Self {
-            terminate: signal(SignalKind::terminate()).map_err(failed)?,
-            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
-        })
-    }
-
-    async fn told(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }
 
 /// Waits until what is in memory is on disk, so that the next start is quick.

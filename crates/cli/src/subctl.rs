@@ -1,19 +1,156 @@
 //! `subctl`: Submariner brokers for many tenants.
 
+mod brokers;
+mod connection;
+mod create;
+mod delete;
+mod deploy;
+mod file;
+mod flag;
+mod get;
+mod join;
+mod list;
+mod progress;
+mod recover;
+mod show;
+mod subject;
+
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
 
+pub(crate) use self::connection::{ConnectionArgs, client};
+pub(crate) use self::deploy::axon;
+use self::progress::Progress;
+use crate::failure::Failure;
 use crate::{exit, log_to_stderr};
 
 /// Submariner brokers for many tenants.
 #[derive(Parser)]
 #[command(name = "subctl", version)]
-struct Args {}
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+
+    #[command(flatten, next_help_heading = "Connection")]
+    connection: ConnectionArgs,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Deploy what tenants need, or a broker
+    #[command(subcommand)]
+    Deploy(Deploy),
+    /// The same as `deploy broker`
+    #[command(hide = true)]
+    DeployBroker(Box<deploy::broker::Args>),
+    /// Let a cluster join the ClusterSet of a broker-info file
+    Join(Box<join::Args>),
+    /// Create a tenant: a ClusterSet with a broker of its own
+    #[command(subcommand)]
+    Create(Create),
+    /// Show a tenant, or write its broker-info file again
+    #[command(subcommand)]
+    Get(Get),
+    /// Show all tenants
+    #[command(subcommand)]
+    List(List),
+    /// Delete a tenant and everything that its broker has
+    #[command(subcommand)]
+    Delete(Delete),
+    /// Show what there is
+    #[command(subcommand)]
+    Show(Show),
+    /// Write a broker-info file that was lost, from a cluster that has joined
+    RecoverBrokerInfo(recover::Args),
+}
+
+#[derive(Subcommand)]
+enum Deploy {
+    /// Install what tenants need: kinds, rights, and the operator that makes tenants
+    AxonCp(Box<deploy::axon::Args>),
+    /// Deploy a broker, and write the broker-info file that clusters join with
+    Broker(Box<deploy::broker::Args>),
+}
+
+#[derive(Subcommand)]
+enum Create {
+    /// Create a tenant, wait until it is provisioned, and write its broker-info file
+    #[command(alias = "tenants")]
+    Tenant(create::Args),
+}
+
+#[derive(Subcommand)]
+enum Get {
+    /// Show a tenant; with --generate-subm, write its broker-info file too
+    #[command(alias = "tenants")]
+    Tenant(get::Args),
+}
+
+#[derive(Subcommand)]
+enum List {
+    /// Show all tenants
+    #[command(alias = "tenant")]
+    Tenants(list::Args),
+}
+
+#[derive(Subcommand)]
+enum Delete {
+    /// Delete a tenant and everything that its broker has, and wait until it is gone
+    #[command(alias = "tenants")]
+    Tenant(delete::Args),
+}
+
+#[derive(Subcommand)]
+enum Show {
+    /// Show the brokers of a cluster
+    #[command(alias = "broker")]
+    Brokers(brokers::Args),
+}
+
+/// What every command has at hand.
+pub(crate) struct Scene {
+    connection: ConnectionArgs,
+    progress: Progress,
+}
 
 /// Does what the command line says.
 pub fn main() -> ExitCode {
-    let Args {} = Args::parse();
+    let args = Args::parse();
     log_to_stderr();
-    exit(Ok(()))
+    let scene = Scene {
+        connection: args.connection,
+        progress: Progress::to_stderr(),
+    };
+    let done = run(args.command, &scene);
+    scene.progress.end(done.is_ok());
+    exit(done)
+}
+
+/// The command line is wrong in a way that only shows when it is looked at as a whole.
+fn usage(kind: ErrorKind, said: &str) -> ! {
+    Args::command().error(kind, said).exit()
+}
+
+fn run(command: Command, scene: &Scene) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new("cannot start", error))?;
+    runtime.block_on(async {
+        match command {
+            Command::Deploy(Deploy::AxonCp(args)) => deploy::axon::run(scene, *args).await,
+            Command::Deploy(Deploy::Broker(args)) | Command::DeployBroker(args) => {
+                deploy::broker::run(scene, *args).await
+            }
+            Command::Join(args) => join::run(scene, *args).await,
+            Command::Create(Create::Tenant(args)) => create::run(scene, args).await,
+            Command::Get(Get::Tenant(args)) => get::run(scene, args).await,
+            Command::List(List::Tenants(args)) => list::run(scene, args).await,
+            Command::Delete(Delete::Tenant(args)) => delete::run(scene, args).await,
+            Command::Show(Show::Brokers(args)) => brokers::run(scene, args).await,
+            Command::RecoverBrokerInfo(args) => recover::run(scene, args).await,
+        }
+    })
 }

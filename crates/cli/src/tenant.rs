@@ -13,6 +13,7 @@ use clap::Subcommand;
 use insula_core::{NotATenantName, TenantName};
 use serde_json::Value;
 
+pub use self::show::Format;
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::kubeconfig::{Connection, Source};

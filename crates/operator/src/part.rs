@@ -4,6 +4,8 @@
 //! is theirs and stays.
 
 mod judge;
+pub mod overlay;
+mod workload;
 
 use std::fmt::Debug;
 
@@ -50,23 +52,47 @@ const TRIES: usize = 8;
 ///
 /// What the server answers; a conflict only after others were faster again and again.
 pub async fn ensure<K: Part>(api: &Api<K>, wanted: &K) -> Result<Ensured, Error> {
+    ensure_by(api, wanted, K::judge).await
+}
+
+/// The same for an object that somebody else judges: `judge` gets what is wanted and what
+/// was found.
+///
+/// # Errors
+///
+/// As above.
+pub async fn ensure_by<K>(
+    api: &Api<K>,
+    wanted: &K,
+    judge: impl Fn(&K, &K) -> Verdict<K>,
+) -> Result<Ensured, Error>
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+{
     let mut tries = TRIES;
     loop {
         tries -= 1;
-        match attempt(api, wanted).await {
+        match attempt(api, wanted, &judge).await {
             Err(error) if tries > 0 && is_race(&error) => {}
             done => return done,
         }
     }
 }
 
-async fn attempt<K: Part>(api: &Api<K>, wanted: &K) -> Result<Ensured, Error> {
+async fn attempt<K>(
+    api: &Api<K>,
+    wanted: &K,
+    judge: impl Fn(&K, &K) -> Verdict<K>,
+) -> Result<Ensured, Error>
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+{
     let name = wanted.name_any();
     let Some(found) = api.get_opt(&name).await? else {
         api.create(&PostParams::default(), wanted).await?;
         return Ok(Ensured::Created);
     };
-    match wanted.judge(&found) {
+    match judge(wanted, &found) {
         Verdict::Right => return Ok(Ensured::Kept),
         Verdict::Replace(replacement) => {
             api.replace(&name, &PostParams::default(), &replacement)

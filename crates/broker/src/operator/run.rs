@@ -25,6 +25,7 @@ use super::plan::{Going, Plan, State};
 use super::problem::Problem;
 use super::wanted::Wanted;
 use super::{event, plan, remove, watch};
+use crate::crds;
 use crate::error::Error;
 use crate::names::{AXON, FINALIZER, TenantId};
 use crate::tenant::{Phase, Tenant};
@@ -58,7 +59,7 @@ impl Settings {
             times: Times::default(),
             concurrency: 16,
             patience: Duration::from_secs(20),
-            definitions: Vec::new(),
+            definitions: crds::of_broker(),
             health: Arc::default(),
         }
     }

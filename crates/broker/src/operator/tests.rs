@@ -640,6 +640,16 @@ fn r28_r32_the_status_says_how_far_it_is_and_when_it_was_first_ready() {
 }
 
 #[test]
+fn nobody_is_told_more_than_can_be_read() {
+    let mut tenant = tenant(TenantSpec::default());
+    let problem = Problem::Rejected("ä".repeat(100_000));
+    let status = concluded(&mut tenant, &State::Hindered(problem), 1).unwrap();
+    let message = status["message"].as_str().unwrap();
+    assert!((4000..=4096).contains(&message.len()), "{}", message.len());
+    assert_eq!(status["conditions"][0]["message"], message);
+}
+
+#[test]
 fn a_tenant_with_a_space_says_which_and_one_that_never_got_anything_says_nothing() {
     let mut spaced = with_space();
     let status = concluded(&mut spaced, &State::Provisioning, 1).unwrap();

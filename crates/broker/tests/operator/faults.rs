@@ -23,7 +23,6 @@ use crate::world::{Running, World, config, eventually, named, namespace, phase_o
 fn alone() -> Settings {
     Settings {
         leader_elect: false,
-        patience: Duration::from_millis(500),
         ..settings("alone")
     }
 }
@@ -120,7 +119,11 @@ async fn r80_killed_between_any_two_writes_a_tenant_ends_provisioned_and_gone() 
 /// requests there were.
 async fn survive(world: &World, id: &str, n: u64, fate: Fate) -> anyhow::Result<u64> {
     let chaos = Chaos::new(move |count, _| if count == n { fate } else { Fate::Pass });
-    let running = Running::new(chaos.around(&world.operator), alone());
+    let hasty = Settings {
+        patience: Duration::from_secs(1),
+        ..alone()
+    };
+    let running = Running::new(chaos.around(&world.operator), hasty);
     world.create(id).await?;
     world.phase(id, Phase::Provisioned).await?;
     assert_whole(world, id).await?;

@@ -25,7 +25,7 @@ const OWN: &str = "insula-data/admin.kubeconfig";
 impl Source {
     /// How to reach the server that is meant.
     pub fn connection(&self) -> Result<Connection, Failure> {
-        let files = self.files(&Surroundings::here())?;
+        let files = self.files_here()?;
         let mut merged: Option<Kubeconfig> = None;
         for file in files {
             let next = Kubeconfig::read(&file)?;
@@ -36,6 +36,16 @@ impl Source {
         }
         let merged = merged.ok_or_else(none)?;
         Connection::of(&merged, self.context.as_deref())
+    }
+
+    /// The files to read, all of which are there but one that was named.
+    pub fn files_here(&self) -> Result<Vec<PathBuf>, Failure> {
+        self.files(&Surroundings::here())
+    }
+
+    /// The context to use, if it is not the current one.
+    pub fn context(&self) -> Option<&str> {
+        self.context.as_deref()
     }
 
     /// The files to read, all of which are there.

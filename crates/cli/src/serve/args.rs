@@ -9,6 +9,7 @@ use insula_apiserver::egress::Cidr;
 use insula_core::{NotATenantName, Space};
 
 use super::oidc::OidcArgs;
+use super::operators::Operator;
 use crate::duration;
 
 /// What `insula serve` can be told.
@@ -60,6 +61,10 @@ pub struct Args {
     /// What the issuer of service accounts' tokens is called; default: what kubeconfigs point at
     #[arg(long, value_name = "URL", value_parser = issuer_url)]
     pub service_account_issuer: Option<String>,
+
+    /// Operators to run in the same process
+    #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',')]
+    pub operators: Vec<Operator>,
 
     #[command(flatten)]
     pub webhooks: WebhookArgs,

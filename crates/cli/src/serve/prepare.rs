@@ -16,6 +16,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::oidc::Oidc;
+use super::operators::{LONGEST, Pass, roots};
 use super::renew::{Renewal, Trouble};
 use super::tls::{Tls, TlsFiles};
 use crate::failure::Failure;
@@ -59,6 +60,8 @@ pub struct Prepared {
     pub event_ttl: Duration,
     /// What clients verify the server with, in PEM.
     pub root_ca: String,
+    /// How long what its own CA issues lasts.
+    pub certificates_last: Duration,
 }
 
 impl Prepared {
@@ -71,6 +74,22 @@ impl Prepared {
         let pem = self.service_account_key.reveal().as_bytes();
         let key = PrivateKeyDer::from_pem_slice(pem).map_err(|error| wrong(&error))?;
         Issuer::new(key.secret_der(), &self.issuer_url).map_err(|error| wrong(&error))
+    }
+
+    /// What brings operators here that run in the same process.
+    pub fn pass(&self) -> Result<Pass, Failure> {
+        let wrong = |error| Failure::new("cannot connect to the server's own address", error);
+        let url: http::Uri = self.url.parse().map_err(wrong)?;
+        // What it shows has the name that others know, and may have no other.
+        let advertised: http::Uri = self.advertised.parse().map_err(wrong)?;
+        let name = advertised.host().or(url.host()).unwrap_or_default();
+        Ok(Pass {
+            authority: Arc::clone(&self.ca),
+            server_name: name.trim_matches(['[', ']']).to_owned(),
+            url,
+            roots: roots(&self.root_ca),
+            lasts: self.certificates_last.min(LONGEST),
+        })
     }
 
     /// What servers that share a store know and clients do not.
@@ -176,6 +195,7 @@ pub fn prepare(
         egress: given.egress,
         event_ttl: given.event_ttl,
         root_ca,
+        certificates_last: given.certificates_last,
         provider,
         listener,
         certificates: Arc::clone(&certificates),

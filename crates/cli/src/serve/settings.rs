@@ -1,5 +1,6 @@
 //! What `insula serve` does with what it is told: files read, defaults filled in.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use insula_access::TokenFile;
@@ -9,6 +10,7 @@ use insula_store::etcd;
 
 use super::args::{Args, Engine, EtcdArgs, TlsArgs};
 use super::oidc::Oidc;
+use super::operators::Operator;
 use super::prepare::{Given, Listening};
 use super::tls::{Tls, TlsFiles, certificates, read};
 use crate::failure::Failure;
@@ -23,6 +25,8 @@ pub struct Settings {
     pub listening: Listening,
     /// What else is given from outside.
     pub given: Given,
+    /// What runs beside it.
+    pub operators: BTreeSet<Operator>,
 }
 
 /// What keeps the objects.
@@ -69,6 +73,7 @@ impl Settings {
                 names: args.tls.sans,
             },
             data_dir: args.data_dir,
+            operators: args.operators.into_iter().collect(),
         })
     }
 }

@@ -65,7 +65,8 @@ fn rows(tenants: &[Value], format: Format) -> Result<String, Failure> {
     let rows = tenants.iter().map(|tenant| row(tenant, now));
     let rows: Vec<_> = std::iter::once(header).chain(rows).collect();
     let columns = if format == Format::Wide { 5 } else { 3 };
-    Ok(table(&rows, columns))
+    let rows: Vec<_> = rows.iter().map(|row| &row[..columns]).collect();
+    Ok(output::table(&rows))
 }
 
 type Row = [String; 5];
@@ -103,25 +104,6 @@ fn age(tenant: &Value, now: Timestamp) -> String {
             duration::short(now.duration_since(created).try_into().unwrap_or_default())
         }
     }
-}
-
-/// Columns as wide as they need to be, three spaces apart, as in kubectl.
-fn table(rows: &[Row], columns: usize) -> String {
-    let width = |column: usize| {
-        let widths = rows.iter().map(|row| row[column].chars().count());
-        widths.max().unwrap_or_default()
-    };
-    let widths: Vec<_> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().zip(&widths);
-        let line: Vec<_> = cells
-            .map(|(cell, &width)| format!("{cell:width$}"))
-            .collect();
-        text.push_str(line.join("   ").trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,0 +1,246 @@
+//! Ranges of addresses, as people type them.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// A range of addresses. The address is kept as it was typed: `10.1.2.3/8` is the range
+/// `10.0.0.0/8` and says what it was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cidr {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Cidr {
+    /// The range of IPv4 that begins here; host bits are allowed. `None` for more than 32
+    /// bits.
+    pub fn v4(address: Ipv4Addr, bits: u8) -> Option<Self> {
+        let address = IpAddr::V4(address);
+        (bits <= 32).then_some(Self { address, bits })
+    }
+
+    /// How many bits all addresses of the range share.
+    pub const fn bits(&self) -> u8 {
+        self.bits
+    }
+
+    /// The first address of a range of IPv4, and how many there are.
+    pub fn span(&self) -> Option<Span> {
+        let IpAddr::V4(address) = self.address else {
+            return None;
+        };
+        let length = 1_u64 << (32 - self.bits);
+        let start = u64::from(u32::from(address)) & !(length - 1);
+        Some(Span { start, length })
+    }
+
+    /// Whether any address is in both.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        match (self.address, other.address) {
+            (IpAddr::V4(one), IpAddr::V4(other_one)) => {
+                let differs = u32::from(one) ^ u32::from(other_one);
+                let shared = u32::from(self.bits.min(other.bits));
+                differs.leading_zeros() >= shared
+            }
+            (IpAddr::V6(one), IpAddr::V6(other_one)) => {
+                let differs = u128::from(one) ^ u128::from(other_one);
+                let shared = u32::from(self.bits.min(other.bits));
+                differs.leading_zeros() >= shared
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether addresses can be given out of it, by the address as it was typed.
+    ///
+    /// # Errors
+    ///
+    /// What sort of addresses it has instead.
+    pub fn usable(&self) -> Result<(), NotUsable> {
+        let sort = match self.address.to_canonical() {
+            address if address.is_unspecified() => "unspecified",
+            address if address.is_loopback() => "in loopback range",
+            address if is_link_local(address) => "in link-local range",
+            address if is_link_local_multicast(address) => "in link-local multicast range",
+            _ => return Ok(()),
+        };
+        let range = *self;
+        Err(NotUsable { range, sort })
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+impl FromStr for Cidr {
+    type Err = NotACidr;
+
+    fn from_str(text: &str) -> Result<Self, NotACidr> {
+        let refused = || NotACidr(text.chars().take(64).collect());
+        let (address, bits) = text.split_once('/').ok_or_else(refused)?;
+        let address: IpAddr = address.parse().map_err(|_| refused())?;
+        let most = match address {
+            IpAddr::V4(_) => 32,
+            IpAddr::V6(_) => 128,
+        };
+        let is_number = (1..=3).contains(&bits.len()) && bits.bytes().all(|b| b.is_ascii_digit());
+        let bits = bits
+            .parse()
+            .ok()
+            .filter(|&bits: &u8| is_number && bits <= most);
+        let bits = bits.ok_or_else(refused)?;
+        Ok(Self { address, bits })
+    }
+}
+
+/// Addresses of IPv4 in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first.
+    pub start: u64,
+    /// How many.
+    pub length: u64,
+}
+
+impl Span {
+    /// The first that is no longer one of them.
+    pub const fn end(&self) -> u64 {
+        self.start + self.length
+    }
+}
+
+/// A text is no range of addresses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no range of addresses such as 242.0.0.0/8")]
+pub struct NotACidr(String);
+
+/// A range is of addresses that cannot be given out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{range} can't be {sort}")]
+pub struct NotUsable {
+    range: Cidr,
+    sort: &'static str,
+}
+
+const fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+/// Whatever the flags in the second byte say, its scope is the link.
+const fn is_link_local_multicast(address: IpAddr) -> bool {
+    const fn v6(address: Ipv6Addr) -> bool {
+        address.segments()[0] & 0xff0f == 0xff02
+    }
+    match address {
+        IpAddr::V4(address) => matches!(address.octets(), [224, 0, 0, _]),
+        IpAddr::V6(address) => v6(address),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cidr(text: &str) -> Cidr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn r73_a_range_is_judged_by_the_address_as_it_was_typed() {
+        for (text, sort) in [
+            ("0.0.0.0/8", "unspecified"),
+            ("::/0", "unspecified"),
+            ("127.0.0.1/8", "in loopback range"),
+            ("127.255.0.0/16", "in loopback range"),
+            ("::1/128", "in loopback range"),
+            ("::ffff:127.0.0.1/104", "in loopback range"),
+            ("169.254.0.0/16", "in link-local range"),
+            ("169.254.3.4/8", "in link-local range"),
+            ("fe80::/10", "in link-local range"),
+            ("febf::1/64", "in link-local range"),
+            ("224.0.0.0/24", "in link-local multicast range"),
+            ("ff02::1/16", "in link-local multicast range"),
+            ("ff12::/16", "in link-local multicast range"),
+        ] {
+            let refused = cidr(text).usable().unwrap_err().to_string();
+            let shown = cidr(text);
+            assert_eq!(refused, format!("{shown} can't be {sort}"));
+        }
+        for good in [
+            "242.0.0.0/8",
+            "10.1.2.3/8",
+            "1.0.0.0/0",
+            "169.0.0.0/8",
+            "126.0.0.0/7",
+            "224.0.1.0/24",
+            "fd00::/8",
+            "fec0::/10",
+            "ff05::/16",
+        ] {
+            assert_eq!(cidr(good).usable(), Ok(()), "{good}");
+            assert_eq!(cidr(good).to_string(), good);
+        }
+    }
+
+    #[test]
+    fn what_is_no_range_is_refused_and_quoted() {
+        for bad in [
+            "",
+            "/",
+            "10.0.0.0",
+            "10.0.0.0/",
+            "10.0.0.0/33",
+            "10.0.0.0/+8",
+            "10.0.0.0/ 8",
+            "10.0.0.0/-1",
+            "10.0.0/8",
+            "010.0.0.0/8",
+            "10.0.0.256/8",
+            " 10.0.0.0/8",
+            "::/129",
+            "fe80::1%eth0/64",
+            "10.0.0.0/8/8",
+            "10.0.0.0/0000",
+            "x/8",
+            "10.0.0.0/٨",
+        ] {
+            let message = format!("{bad:?} is no range of addresses such as 242.0.0.0/8");
+            assert_eq!(bad.parse::<Cidr>().unwrap_err().to_string(), message);
+        }
+        let huge = "9".repeat(1 << 20);
+        assert!(huge.parse::<Cidr>().unwrap_err().to_string().len() < 200);
+    }
+
+    #[test]
+    fn ranges_overlap_if_they_share_an_address() {
+        for (one, other, overlap) in [
+            ("10.0.0.0/8", "10.1.0.0/16", true),
+            ("10.9.9.9/8", "10.0.0.0/24", true),
+            ("10.0.0.0/16", "10.1.0.0/16", false),
+            ("0.0.0.0/0", "255.255.255.255/32", true),
+            ("10.0.0.1/32", "10.0.0.1/32", true),
+            ("10.0.0.0/31", "10.0.0.2/31", false),
+            ("fd00::/8", "fd12::/16", true),
+            ("fd00::/16", "fd01::/16", false),
+            ("::/0", "10.0.0.0/8", false),
+        ] {
+            assert_eq!(cidr(one).overlaps(&cidr(other)), overlap, "{one} {other}");
+            assert_eq!(cidr(other).overlaps(&cidr(one)), overlap, "{other} {one}");
+        }
+    }
+
+    #[test]
+    fn a_span_begins_at_the_network() {
+        let span = cidr("10.1.2.3/8").span().unwrap();
+        assert_eq!((span.start, span.length), (10 << 24, 1 << 24));
+        assert_eq!(cidr("1.2.3.4/0").span().unwrap().end(), 1 << 32);
+        assert_eq!(cidr("fd00::/8").span(), None);
+    }
+}

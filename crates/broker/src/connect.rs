@@ -1,0 +1,162 @@
+//! How a broker is reached with what a broker info says.
+
+use insula_operator::agent;
+use kube::Config;
+use kube::client::ConfigExt;
+use kube::config::AuthInfo;
+use serde_json::json;
+
+use crate::error::Error;
+use crate::info::BrokerInfo;
+
+/// How the commands introduce themselves.
+pub const AGENT: &str = concat!("subctl/", env!("CARGO_PKG_VERSION"));
+
+/// With the URL and the token of a file. The server is believed if its certificate is from
+/// the CA in the file, or from one that the machine trusts: some clusters are behind a name
+/// that a public CA vouches for.
+///
+/// # Errors
+///
+/// If the file has no URL or token, or what it has is none.
+pub fn from_file(info: &BrokerInfo) -> Result<Config, Error> {
+    let mut config = Config::new(url(&info.url)?);
+    config.auth_info = user(info)?;
+    agent::introduce(&mut config, AGENT);
+    let mut roots = authority(info)?;
+    if roots.is_empty() {
+        return Ok(config);
+    }
+    let native = rustls_native_certs::load_native_certs().certs;
+    let native = native.into_iter().map(|certificate| certificate.to_vec());
+    roots.extend(native.filter(|root| is_usable(root)));
+    config.root_cert = Some(roots);
+    Ok(config)
+}
+
+/// The URL of a broker: always over TLS, for a token is sent there. Without a scheme it means
+/// the same, as it does to Submariner's own programs.
+///
+/// # Errors
+///
+/// If it is none.
+pub fn url(text: &str) -> Result<http::Uri, Error> {
+    let wrong = |problem: &str| {
+        let hint = "it is like https://broker.example.com:6443";
+        // What stands before an @ may be a password.
+        let shown = text.rsplit('@').next().unwrap_or_default();
+        Error::invalid_with_hint(format!("{shown:?} is no URL of a broker: {problem}"), hint)
+    };
+    let whole = match text.contains("://") {
+        true => text.to_owned(),
+        false => format!("https://{text}"),
+    };
+    let uri: http::Uri = whole.parse().map_err(|_| wrong("it cannot be read"))?;
+    match uri.authority() {
+        _ if uri.scheme_str() != Some("https") => Err(wrong("it is not https")),
+        Some(authority) if authority.as_str().contains('@') => Err(wrong("it names a user")),
+        Some(_) if uri.query().is_some() => Err(wrong("it has a query")),
+        Some(_) => Ok(uri),
+        None => Err(wrong("it names no host")),
+    }
+}
+
+/// Whether two URLs lead to the same server.
+pub(crate) fn is_same_server(one: &http::Uri, other: &http::Uri) -> bool {
+    let place = |uri: &http::Uri| {
+        let host = uri.host().map(str::to_ascii_lowercase);
+        let usual = match uri.scheme_str() {
+            Some("http") => 80,
+            _ => 443,
+        };
+        (host, uri.port_u16().unwrap_or(usual))
+    };
+    place(one) == place(other)
+}
+
+/// Whoever has the token of a file.
+pub(crate) fn user(info: &BrokerInfo) -> Result<AuthInfo, Error> {
+    let token = datum(info, "token");
+    let token = token.and_then(|token| std::str::from_utf8(token).ok());
+    let token = token.map(str::trim).filter(|token| is_sendable(token));
+    let missing = || Error::invalid("the broker info file has no token that can be used");
+    let user = serde_json::from_value(json!({ "token": token.ok_or_else(missing)? }));
+    // The field is there, and it is a text.
+    user.map_err(|_| missing())
+}
+
+/// The CAs in a file, without their wrapping.
+pub(crate) fn authority(info: &BrokerInfo) -> Result<Vec<Vec<u8>>, Error> {
+    let Some(bundle) = datum(info, "ca.crt") else {
+        return Ok(Vec::new());
+    };
+    let wrong = || Error::invalid("ca.crt in the broker info file has no certificate");
+    let parts = pem::parse_many(bundle).map_err(|_| wrong())?;
+    let certificates = parts.into_iter().filter(|part| part.tag() == "CERTIFICATE");
+    let roots: Vec<_> = certificates.map(pem::Pem::into_contents).collect();
+    match roots.is_empty() || !roots.iter().all(|root| is_usable(root)) {
+        true => Err(wrong()),
+        false => Ok(roots),
+    }
+}
+
+/// What the token's Secret in a file has under a key.
+pub(crate) fn datum<'a>(info: &'a BrokerInfo, key: &str) -> Option<&'a [u8]> {
+    let data = info.client_token.as_ref()?.data.as_ref()?;
+    let value = &data.get(key)?.0;
+    (!value.is_empty()).then_some(value)
+}
+
+/// Whether a token can be sent in a header.
+fn is_sendable(token: &str) -> bool {
+    !token.is_empty() && token.bytes().all(|sign| sign.is_ascii_graphic())
+}
+
+/// Whether certificates can be verified with this one: a single one that cannot be read
+/// would make all of them worthless.
+fn is_usable(root: &[u8]) -> bool {
+    let mut alone = Config::new(http::Uri::from_static("https://localhost"));
+    alone.root_cert = Some(vec![root.to_vec()]);
+    alone.rustls_client_config().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_https_and_nothing_but_a_place() {
+        for (text, read) in [
+            ("https://1.2.3.4:6443", "https://1.2.3.4:6443/"),
+            ("1.2.3.4:6443", "https://1.2.3.4:6443/"),
+            ("https://h/tenants/a", "https://h/tenants/a"),
+        ] {
+            assert_eq!(url(text).unwrap().to_string(), read);
+        }
+        for (text, problem) in [
+            ("http://1.2.3.4", "it is not https"),
+            ("https://", "it cannot be read"),
+            ("", "it cannot be read"),
+            ("https://a b", "it cannot be read"),
+            ("https://me:secret@h", "it names a user"),
+            ("https://h/?q", "it has a query"),
+            ("file:///etc", "it cannot be read"),
+        ] {
+            let error = url(text).unwrap_err().to_string();
+            let shown = text.strip_prefix("https://me:secret@").unwrap_or(text);
+            assert_eq!(error, format!("{shown:?} is no URL of a broker: {problem}"));
+        }
+    }
+
+    #[test]
+    fn servers_are_the_same_by_host_and_port() {
+        for (one, other, same) in [
+            ("https://h", "https://H:443/tenants/a", true),
+            ("https://h:6443", "https://h:6444", false),
+            ("https://h", "https://g", false),
+        ] {
+            let (a, b) = (one.parse().unwrap(), other.parse().unwrap());
+            assert_eq!(is_same_server(&a, &b), same, "{one} {other}");
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! The definitions of the kinds: of tenants, and of what a broker holds.
+
+use std::time::Duration;
+
+use insula_operator::part::{self, Ensured, Verdict, overlay};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, Client, ResourceExt};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::report::Report;
+
+const TENANTS: &str = include_str!("../data/crds/tenants.yaml");
+const OF_BROKER: [&str; 5] = [
+    include_str!("../data/crds/brokers.yaml"),
+    include_str!("../data/crds/clusters.yaml"),
+    include_str!("../data/crds/endpoints.yaml"),
+    include_str!("../data/crds/serviceimports.yaml"),
+    include_str!("../data/crds/serviceexports.yaml"),
+];
+
+/// On the definitions that we made: others are not replaced as long as they will do.
+const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "subctl");
+/// On definitions that say themselves how new they are.
+const RELEASE: &str = "multicluster.x-k8s.io/release-version";
+
+/// How long a server may take to serve a kind: it is done in a moment or not at all.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// All of them, tenants first.
+pub fn all() -> Vec<CustomResourceDefinition> {
+    let mut all = vec![read(TENANTS)];
+    all.extend(of_broker());
+    all
+}
+
+/// Those of what a broker holds.
+pub fn of_broker() -> Vec<CustomResourceDefinition> {
+    OF_BROKER.iter().map(|text| read(text)).collect()
+}
+
+/// Makes sure that the server has these definitions and serves what they define.
+///
+/// # Errors
+///
+/// What the server answers; [`Error::TimedOut`] if it does not serve one of them.
+pub async fn ensure(
+    client: &Client,
+    definitions: &[CustomResourceDefinition],
+    report: &dyn Report,
+) -> Result<(), Error> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for definition in definitions {
+        let name = definition.name_any();
+        let ensured = part::ensure_by(&api, definition, judge).await;
+        let attempted = format!("install the definition of {name}");
+        match ensured.map_err(Error::when(attempted))? {
+            Ensured::Kept => {}
+            Ensured::Created => report.done(&format!("Created CRD {name}")),
+            Ensured::Replaced => report.done(&format!("Updated CRD {name}")),
+        }
+    }
+    for definition in definitions {
+        wait(&api, definition, report).await?;
+    }
+    Ok(())
+}
+
+/// Waits until the server serves a kind.
+async fn wait(
+    api: &Api<CustomResourceDefinition>,
+    wanted: &CustomResourceDefinition,
+    report: &dyn Report,
+) -> Result<(), Error> {
+    let name = wanted.name_any();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let found = api.get(&name).await;
+        let found = found.map_err(Error::when(format!("read the definition of {name}")))?;
+        if is_established(&found) {
+            if let Some(missing) = missing_version(&found, wanted) {
+                report.warn(&format!(
+                    "CRD {name} is somebody else's and does not serve {missing}"
+                ));
+            }
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            return Err(Error::TimedOut {
+                what: format!("the server's beginning to serve {name}"),
+                after: PATIENCE,
+            });
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn is_established(definition: &CustomResourceDefinition) -> bool {
+    let conditions = definition
+        .status
+        .iter()
+        .flat_map(|status| &status.conditions);
+    conditions
+        .flatten()
+        .any(|condition| condition.type_ == "Established" && condition.status == "True")
+}
+
+/// A version that we use and the other does not serve.
+fn missing_version(
+    found: &CustomResourceDefinition,
+    wanted: &CustomResourceDefinition,
+) -> Option<String> {
+    let serves = |name: &str| {
+        let mut versions = found.spec.versions.iter();
+        versions.any(|version| version.served && version.name == name)
+    };
+    let mut names = wanted.spec.versions.iter().map(|version| &version.name);
+    names.find(|name| !serves(name)).cloned()
+}
+
+/// Ours are as we have them, to the letter. Somebody else's stay if they say how new they
+/// are, have a version that ours do not, or have all that ours have; words do not matter.
+fn judge(
+    wanted: &CustomResourceDefinition,
+    found: &CustomResourceDefinition,
+) -> Verdict<CustomResourceDefinition> {
+    let right = match is_ours(found) {
+        true => told(found) == told(wanted),
+        false => is_newer(found, wanted) || will_do(found, wanted),
+    };
+    if right {
+        return Verdict::Right;
+    }
+    let mut replacement = found.clone();
+    replacement.spec = wanted.spec.clone();
+    replacement.labels_mut().extend(wanted.labels().clone());
+    replacement.status = None;
+    Verdict::Replace(Box::new(replacement))
+}
+
+fn is_ours(definition: &CustomResourceDefinition) -> bool {
+    definition.labels().get(OURS.0).map(String::as_str) == Some(OURS.1)
+}
+
+fn is_newer(found: &CustomResourceDefinition, wanted: &CustomResourceDefinition) -> bool {
+    let ours = |name: &str| {
+        let mut versions = wanted.spec.versions.iter();
+        versions.any(|version| version.name == name)
+    };
+    let mut versions = found.spec.versions.iter();
+    found.labels().contains_key(RELEASE) || versions.any(|version| !ours(&version.name))
+}
+
+fn will_do(found: &CustomResourceDefinition, wanted: &CustomResourceDefinition) -> bool {
+    let (mut found, mut wanted) = (told(found), told(wanted));
+    simplify(&mut found, DEEPEST);
+    simplify(&mut wanted, DEEPEST);
+    overlay::covers(&found, &wanted)
+}
+
+/// What a definition says, without what the server fills in.
+fn told(definition: &CustomResourceDefinition) -> Value {
+    // It came out of JSON, or out of our YAML, so it goes into JSON.
+    let mut spec = serde_json::to_value(&definition.spec).unwrap_or_default();
+    if spec["conversion"]["strategy"] == "None"
+        && let Some(spec) = spec.as_object_mut()
+    {
+        spec.remove("conversion");
+    }
+    spec
+}
+
+/// Deeper than any definition that will do.
+const DEEPEST: usize = 64;
+
+/// Takes the descriptions out (a property that is called so is no text and stays) and puts
+/// words in order: lists of them are sets.
+fn simplify(value: &mut Value, depth: usize) {
+    let Some(depth) = depth.checked_sub(1) else {
+        return;
+    };
+    match value {
+        Value::Object(members) => {
+            members.retain(|key, value| key != "description" || !value.is_string());
+            members
+                .values_mut()
+                .for_each(|value| simplify(value, depth));
+        }
+        Value::Array(elements) if elements.iter().all(Value::is_string) => {
+            elements.sort_by(|one, other| one.as_str().cmp(&other.as_str()));
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(|value| simplify(value, depth)),
+        _ => {}
+    }
+}
+
+fn read(text: &str) -> CustomResourceDefinition {
+    let read = serde_saphyr::from_str::<CustomResourceDefinition>(text);
+    let mut definition = read.expect("the texts are the program's own, and a test reads them all");
+    let ours = (OURS.0.to_owned(), OURS.1.to_owned());
+    definition.labels_mut().extend([ours]);
+    definition
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str) -> CustomResourceDefinition {
+        let mut all = all().into_iter();
+        all.find(|definition| definition.name_any() == name)
+            .unwrap()
+    }
+
+    /// The same by somebody else.
+    fn foreign(name: &str) -> CustomResourceDefinition {
+        let mut definition = named(name);
+        definition.metadata.labels = None;
+        definition
+    }
+
+    #[test]
+    fn r13_r14_these_kinds_are_defined() {
+        let told: Vec<_> = all()
+            .iter()
+            .map(|definition| {
+                let versions: Vec<_> = definition.spec.versions.iter().collect();
+                assert!(versions.len() == 1 && versions[0].served && versions[0].storage);
+                let status = versions[0].subresources.is_some();
+                let columns = versions[0].additional_printer_columns.iter().flatten();
+                let columns: Vec<_> = columns.map(|column| column.name.as_str()).collect();
+                format!(
+                    "{} {} {} {} status={status} {columns:?}",
+                    definition.name_any(),
+                    versions[0].name,
+                    definition.spec.scope,
+                    definition.spec.names.kind
+                )
+            })
+            .collect();
+        let expected = [
+            r#"tenants.submariner.io v1alpha1 Namespaced Tenant status=true ["Status", "Namespace", "Age"]"#,
+            r#"brokers.submariner.io v1alpha1 Namespaced Broker status=true []"#,
+            r#"clusters.submariner.io v1 Namespaced Cluster status=false []"#,
+            r#"endpoints.submariner.io v1 Namespaced Endpoint status=false []"#,
+            r#"serviceimports.multicluster.x-k8s.io v1alpha1 Namespaced ServiceImport status=true ["Type", "IP", "Age"]"#,
+            r#"serviceexports.multicluster.x-k8s.io v1alpha1 Namespaced ServiceExport status=true ["Age"]"#,
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(of_broker(), all()[1..]);
+    }
+
+    #[test]
+    fn what_the_server_fills_in_is_no_difference() {
+        for wanted in all() {
+            let mut found = wanted.clone();
+            let filled = serde_json::json!({"strategy": "None"});
+            found.spec.conversion = serde_json::from_value(filled).unwrap();
+            found
+                .labels_mut()
+                .insert("of".to_owned(), "others".to_owned());
+            assert_eq!(judge(&wanted, &found), Verdict::Right);
+        }
+    }
+
+    #[test]
+    fn r18_one_of_ours_that_differs_is_replaced_and_keeps_what_others_added() {
+        let wanted = named("brokers.submariner.io");
+        let mut found = wanted.clone();
+        found.metadata.resource_version = Some("7".to_owned());
+        found
+            .labels_mut()
+            .insert("of".to_owned(), "others".to_owned());
+        found.spec.versions[0].served = false;
+        let mut replacement = found.clone();
+        replacement.spec = wanted.spec.clone();
+        assert_eq!(
+            judge(&wanted, &found),
+            Verdict::Replace(Box::new(replacement))
+        );
+    }
+
+    #[test]
+    fn r18_somebody_elses_stays_if_it_will_do_and_is_never_made_older() {
+        let imports = "serviceimports.multicluster.x-k8s.io";
+        let clusters = "clusters.submariner.io";
+        let schema = |definition: &mut CustomResourceDefinition, edit: fn(&mut Value)| {
+            let mut spec = serde_json::to_value(&definition.spec).unwrap();
+            edit(&mut spec["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]);
+            definition.spec = serde_json::from_value(spec).unwrap();
+        };
+        let reworded = |name| {
+            let mut found = foreign(name);
+            schema(&mut found, |spec| {
+                spec["description"] = "other words".into();
+                spec["required"].as_array_mut().unwrap().reverse();
+                spec["properties"]["newer"] = serde_json::json!({"type": "string"});
+            });
+            found
+        };
+        let narrower = |name| {
+            let mut found = foreign(name);
+            schema(&mut found, |spec| {
+                spec["required"].as_array_mut().unwrap().pop();
+            });
+            found
+        };
+        let released = |name| {
+            let mut found = narrower(name);
+            found
+                .labels_mut()
+                .insert(RELEASE.to_owned(), "v0.5.0".to_owned());
+            found
+        };
+        let versioned = |name| {
+            let mut found = narrower(name);
+            let mut more = found.spec.versions[0].clone();
+            more.name = "v1beta1".to_owned();
+            found.spec.versions.insert(0, more);
+            found
+        };
+        for name in [imports, clusters] {
+            let wanted = named(name);
+            for (found, stays) in [
+                (foreign(name), true),
+                (reworded(name), true),
+                (narrower(name), false),
+                (released(name), true),
+                (versioned(name), true),
+            ] {
+                let verdict = judge(&wanted, &found);
+                assert_eq!(verdict == Verdict::Right, stays, "{found:?}");
+            }
+        }
+    }
+}

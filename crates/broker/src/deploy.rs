@@ -1,0 +1,5 @@
+//! How the operator, or a broker, is put on a cluster.
+
+pub mod axon;
+pub mod broker;
+mod rights;

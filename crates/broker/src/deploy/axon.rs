@@ -1,0 +1,220 @@
+//! The operator: `deploy axon-cp`.
+
+mod lease;
+
+use std::fmt::Debug;
+
+use insula_operator::part::{self, Ensured, Part};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding, Subject};
+use kube::core::{ClusterResourceScope, NamespaceResourceScope};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::rights::{self, Right};
+use crate::error::Error;
+use crate::names::{AXON, AXON_ADMIN, AXON_SPACES};
+use crate::report::Report;
+use crate::{crds, manifests, roles};
+
+pub use lease::wait_for_operator;
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// How the operator is to be deployed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AxonSettings {
+    /// The image that it runs from.
+    pub operator_image: String,
+    /// Whether the cluster is to run it. Otherwise somebody else does.
+    pub deployment: bool,
+    /// Who manages tenants, beside the administrators of the cluster.
+    pub admins: Vec<Subject>,
+    /// Whether it may make whole spaces, on Insula.
+    pub spaces: bool,
+}
+
+/// Everything that is put there, in the order in which it is.
+pub fn manifests(settings: &AxonSettings) -> Vec<Value> {
+    let mut objects = vec![manifests::value(&manifests::namespace(manifests::ours(
+        AXON, None,
+    )))];
+    objects.extend(crds::all().iter().map(manifests::value));
+    let parts = Parts::of(settings);
+    objects.push(manifests::value(&parts.account));
+    for (role, binding) in &parts.roles {
+        objects.extend([manifests::value(role), manifests::value(binding)]);
+    }
+    for (role, binding) in &parts.cluster_roles {
+        objects.extend([manifests::value(role), manifests::value(binding)]);
+    }
+    objects.extend(parts.deployment.iter().map(manifests::value));
+    objects
+}
+
+/// Puts it there. Whatever is there and right stays as it is.
+///
+/// # Errors
+///
+/// [`Error::MissingRights`] before anything is written; what the server answers.
+pub async fn deploy(
+    client: &Client,
+    settings: &AxonSettings,
+    report: &dyn Report,
+) -> Result<(), Error> {
+    report.begin("Checking what this user may do");
+    check(client, settings).await?;
+    report.begin("Deploying the Axon operator");
+    everywhere(
+        client,
+        &manifests::namespace(manifests::ours(AXON, None)),
+        report,
+    )
+    .await?;
+    crds::ensure(client, &crds::all(), report).await?;
+    let parts = Parts::of(settings);
+    at_home(client, &parts.account, report).await?;
+    for (role, binding) in &parts.roles {
+        at_home(client, role, report).await?;
+        at_home(client, binding, report).await?;
+    }
+    for (role, binding) in &parts.cluster_roles {
+        everywhere(client, role, report).await?;
+        everywhere(client, binding, report).await?;
+    }
+    if let Some(deployment) = &parts.deployment {
+        at_home(client, deployment, report).await?;
+    }
+    report.done("The Axon control plane is deployed");
+    Ok(())
+}
+
+/// Whether the caller may do all of it, and has all that is granted. Nothing is written.
+///
+/// # Errors
+///
+/// [`Error::MissingRights`] names everything that is missing; what the server answers.
+pub async fn check(client: &Client, settings: &AxonSettings) -> Result<(), Error> {
+    let mut lacking = rights::lacking(client, touched(settings)).await?;
+    let may_grant = |verb, resource| Right::new(verb, RBAC, resource, None);
+    let without_having = [
+        may_grant("escalate", "roles"),
+        may_grant("escalate", "clusterroles"),
+        may_grant("bind", "roles"),
+        may_grant("bind", "clusterroles"),
+    ];
+    let without_having = rights::lacking(client, without_having.into()).await?;
+    if !without_having.is_empty() {
+        lacking.extend(rights::lacking(client, granted(settings)).await?);
+    }
+    match lacking.is_empty() {
+        true => Ok(()),
+        false => Err(Error::MissingRights(rights::name(&lacking))),
+    }
+}
+
+/// What is put there beside the namespace and the definitions.
+struct Parts {
+    account: ServiceAccount,
+    roles: Vec<(Role, RoleBinding)>,
+    cluster_roles: Vec<(ClusterRole, ClusterRoleBinding)>,
+    deployment: Option<Deployment>,
+}
+
+impl Parts {
+    fn of(settings: &AxonSettings) -> Self {
+        let operator = || vec![manifests::account_subject(AXON, AXON)];
+        let role = |name, rules, subjects| {
+            let meta = manifests::ours(name, Some(AXON));
+            let role = manifests::role(meta.clone(), rules);
+            (role, manifests::binding(meta, name, subjects))
+        };
+        let cluster_role = |name, rules| {
+            let meta = manifests::ours(name, None);
+            let role = manifests::cluster_role(meta.clone(), rules);
+            (role, manifests::cluster_binding(meta, name, operator()))
+        };
+        let mut roles = vec![role(AXON, roles::operator_at_home(), operator())];
+        if !settings.admins.is_empty() {
+            let admins = settings.admins.clone();
+            roles.push(role(AXON_ADMIN, roles::axon_admin(), admins));
+        }
+        let mut cluster_roles = vec![cluster_role(AXON, roles::operator())];
+        if settings.spaces {
+            cluster_roles.push(cluster_role(AXON_SPACES, roles::operator_of_spaces()));
+        }
+        let image = settings.operator_image.as_str();
+        Self {
+            account: manifests::account(manifests::ours(AXON, Some(AXON))),
+            roles,
+            cluster_roles,
+            deployment: settings.deployment.then(|| manifests::deployment(image)),
+        }
+    }
+}
+
+/// What is read and written.
+fn touched(settings: &AxonSettings) -> Vec<Right> {
+    let home = Some(AXON);
+    let mut objects = vec![
+        ("", "namespaces", None),
+        ("apiextensions.k8s.io", "customresourcedefinitions", None),
+        ("", "serviceaccounts", home),
+        (RBAC, "roles", home),
+        (RBAC, "rolebindings", home),
+        (RBAC, "clusterroles", None),
+        (RBAC, "clusterrolebindings", None),
+    ];
+    if settings.deployment {
+        objects.push(("apps", "deployments", home));
+    }
+    let objects = objects.into_iter();
+    objects
+        .flat_map(|(group, resource, namespace)| {
+            ["get", "create", "update"].map(|verb| Right::new(verb, group, resource, namespace))
+        })
+        .collect()
+}
+
+/// What the operator, and those who manage tenants, get.
+fn granted(settings: &AxonSettings) -> Vec<Right> {
+    let mut granted = Right::given(&roles::operator(), None);
+    granted.extend(Right::given(&roles::operator_at_home(), Some(AXON)));
+    if !settings.admins.is_empty() {
+        granted.extend(Right::given(&roles::axon_admin(), Some(AXON)));
+    }
+    if settings.spaces {
+        granted.extend(Right::given(&roles::operator_of_spaces(), None));
+    }
+    granted
+}
+
+async fn at_home<K>(client: &Client, wanted: &K, report: &dyn Report) -> Result<(), Error>
+where
+    K: Part + Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + Debug,
+{
+    ensure(&Api::namespaced(client.clone(), AXON), wanted, report).await
+}
+
+async fn everywhere<K>(client: &Client, wanted: &K, report: &dyn Report) -> Result<(), Error>
+where
+    K: Part + Resource<DynamicType = (), Scope = ClusterResourceScope> + Serialize + Debug,
+{
+    ensure(&Api::all(client.clone()), wanted, report).await
+}
+
+async fn ensure<K>(api: &Api<K>, wanted: &K, report: &dyn Report) -> Result<(), Error>
+where
+    K: Part + Resource<DynamicType = ()>,
+{
+    let what = format!("{} {}", K::kind(&()), wanted.name_any());
+    let ensured = part::ensure(api, wanted).await;
+    match ensured.map_err(Error::when(format!("ensure {what}")))? {
+        Ensured::Kept => {}
+        Ensured::Created => report.done(&format!("Created {what}")),
+        Ensured::Replaced => report.done(&format!("Updated {what}")),
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! Whether somebody runs the operator: a pod, a process, or the server itself.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::{Api, Client};
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::names::AXON;
+use crate::report::Report;
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(250);
+/// How long a lease lasts that does not say, in seconds.
+const USUAL: i32 = 15;
+
+/// Waits until somebody runs the operator: holds its lease, and renews it.
+///
+/// # Errors
+///
+/// What the server answers; [`Error::NoOperator`] if nobody does in time.
+pub async fn wait_for_operator(
+    client: &Client,
+    timeout: Duration,
+    report: &dyn Report,
+) -> Result<(), Error> {
+    report.begin("Waiting for the Axon operator");
+    let leases: Api<Lease> = Api::namespaced(client.clone(), AXON);
+    let deadline = Instant::now() + timeout;
+    let mut first: Option<LeaseSpec> = None;
+    loop {
+        let lease = leases.get_opt(AXON).await;
+        let lease = lease.map_err(Error::when(format!("read lease {AXON}")))?;
+        let spec = lease.and_then(|lease| lease.spec).unwrap_or_default();
+        if let Some(holder) = holder(&spec, first.as_ref(), Timestamp::now()) {
+            report.done(&format!("The Axon operator is running ({holder})"));
+            return Ok(());
+        }
+        first.get_or_insert(spec);
+        if Instant::now() >= deadline {
+            return Err(Error::NoOperator {
+                after: timeout,
+                says: deployment(client).await,
+            });
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Who holds a lease: one that was renewed since we first looked, or by our clock within its
+/// duration.
+fn holder<'a>(lease: &'a LeaseSpec, first: Option<&LeaseSpec>, now: Timestamp) -> Option<&'a str> {
+    let holder = lease.holder_identity.as_deref();
+    let holder = holder.filter(|holder| !holder.is_empty())?;
+    let renewed = lease.renew_time.as_ref()?;
+    let since = first.is_some_and(|first| first.renew_time.as_ref() != Some(renewed));
+    let lasts = lease.lease_duration_seconds.unwrap_or(USUAL);
+    let age = now.as_second() - renewed.0.as_second();
+    (since || (0..=i64::from(lasts)).contains(&age)).then_some(holder)
+}
+
+/// What the cluster says about running it.
+async fn deployment(client: &Client) -> String {
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), AXON);
+    let Ok(found) = deployments.get_opt(AXON).await else {
+        return "its Deployment cannot be read".to_owned();
+    };
+    let Some(found) = found else {
+        return "there is no Deployment of it".to_owned();
+    };
+    let conditions = found.status.and_then(|status| status.conditions);
+    let conditions = conditions.unwrap_or_default().into_iter();
+    let says: Vec<_> = conditions
+        .map(|condition| {
+            let (type_, status) = (condition.type_, condition.status);
+            match condition.message {
+                Some(message) => format!("{type_}={status}: {message}"),
+                None => format!("{type_}={status}"),
+            }
+        })
+        .collect();
+    match says.is_empty() {
+        true => "nothing in this cluster has taken up its Deployment".to_owned(),
+        false => format!("its Deployment says {}", says.join("; ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+
+    use super::*;
+
+    #[test]
+    fn a_lease_is_held_if_it_was_renewed_while_we_looked_or_lately() {
+        let now = Timestamp::from_second(1_000).unwrap();
+        let lease = |holder: &str, renewed: Option<i64>| LeaseSpec {
+            holder_identity: Some(holder.to_owned()),
+            lease_duration_seconds: Some(10),
+            renew_time: renewed.map(|second| MicroTime(Timestamp::from_second(second).unwrap())),
+            ..LeaseSpec::default()
+        };
+        let none = LeaseSpec::default();
+        for (found, first, held) in [
+            (&none, None, None),
+            (&none, Some(&none), None),
+            (&lease("a", None), None, None),
+            (&lease("", Some(999)), None, None),
+            (&lease("a", Some(990)), None, Some("a")),
+            (&lease("a", Some(989)), None, None),
+            // Of a clock that is ahead: it may be as old as any.
+            (&lease("a", Some(1_001)), None, None),
+            (
+                &lease("a", Some(1_001)),
+                Some(&lease("a", Some(1_000))),
+                Some("a"),
+            ),
+            (&lease("a", Some(500)), Some(&lease("a", Some(500))), None),
+            (
+                &lease("a", Some(501)),
+                Some(&lease("a", Some(500))),
+                Some("a"),
+            ),
+            (&lease("a", Some(501)), Some(&none), Some("a")),
+        ] {
+            assert_eq!(holder(found, first, now), held, "{found:?} {first:?}");
+        }
+    }
+}

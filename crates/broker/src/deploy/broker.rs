@@ -1,0 +1,295 @@
+//! A broker: `deploy broker`.
+//!
+//! Every step looks at what is there and does what is missing, so that whoever was
+//! interrupted runs it again. The file comes last, and whole: it has the only copy of the
+//! key that the clusters share.
+
+mod key;
+mod networks;
+mod place;
+mod rbac;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use insula_operator::part::{self, Ensured, Verdict};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ApiResource, DynamicObject};
+use kube::{Api, Client, Config};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::broker::{Broker, BrokerSpec};
+use crate::error::Error;
+use crate::globalnet::{ClustersetIp, Globalnet};
+use crate::info::{self, BrokerInfo};
+use crate::names::{self, ADMIN, BROKER};
+use crate::report::Report;
+use crate::{component, connect, crds, mode, token};
+
+pub use key::Psk;
+pub use place::{Place, User};
+
+/// How a broker is to be deployed.
+#[derive(Clone, Debug)]
+pub struct BrokerSettings {
+    /// A file that says where and as whom, and has the key, as far as it does.
+    pub info_from: Option<PathBuf>,
+    /// The namespace, where the file does not say.
+    pub namespace: Option<String>,
+    /// What clusters that join are to run.
+    pub components: BTreeSet<String>,
+    /// How clusters get global addresses; they do not if this is nothing.
+    pub globalnet: Option<Globalnet>,
+    /// How services of the whole set get theirs; the usual way if this is nothing.
+    pub clusterset_ip: Option<ClustersetIp>,
+    /// Domains that are resolved across clusters, beside the usual one.
+    pub custom_domains: Vec<String>,
+    /// The URL that clusters are told, if it is not the one in use.
+    pub broker_url: Option<String>,
+    /// Where the file is written.
+    pub output: PathBuf,
+    /// How long the cluster may take to make a token.
+    pub token_patience: Duration,
+}
+
+/// What was deployed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deployed {
+    /// The namespace.
+    pub namespace: String,
+    /// The URL that is in the file.
+    pub url: String,
+    /// Whether it is one of many.
+    pub mode: Mode,
+    /// The file.
+    pub file: PathBuf,
+    /// Where the file is now that was there before.
+    pub backup: Option<PathBuf>,
+    /// Where the key that clusters share is from.
+    pub psk: Psk,
+}
+
+/// Whether a broker is one of many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The cluster knows of no tenants.
+    Classic,
+    /// It does.
+    Axon,
+}
+
+/// Deploys a broker. `context` is what the kubeconfig says; it is used, and its error told,
+/// only where the file does not say.
+///
+/// # Errors
+///
+/// What was asked for and cannot be, before anything is sent; what is missing; what the
+/// server answers.
+pub async fn deploy(
+    context: Result<Config, Error>,
+    settings: &BrokerSettings,
+    report: &dyn Report,
+) -> Result<Deployed, Error> {
+    let prepared = Prepared::new(context, settings, report)?;
+    let client = prepared.place.client()?;
+    prepared.deploy(&client, settings, report).await
+}
+
+/// Where a broker is deployed and with which key. Nothing has been sent or written.
+pub struct Prepared {
+    /// Where, and as whom.
+    pub place: Place,
+    psk: (Secret, Psk),
+}
+
+impl Prepared {
+    /// Judges what was asked for, and reads the files.
+    ///
+    /// # Errors
+    ///
+    /// What was asked for and cannot be; what is missing.
+    pub fn new(
+        context: Result<Config, Error>,
+        settings: &BrokerSettings,
+        report: &dyn Report,
+    ) -> Result<Self, Error> {
+        judge(settings)?;
+        let given = settings.info_from.as_deref().map(BrokerInfo::read);
+        let given = given.transpose()?;
+        let place = Place::find(context, settings, given.as_ref(), report)?;
+        let psk = key::choose(settings, given.as_ref(), &place, report)?;
+        Ok(Self { place, psk })
+    }
+
+    /// Deploys it with a client of [`Self::place`].
+    ///
+    /// # Errors
+    ///
+    /// What is missing; what the server answers.
+    pub async fn deploy(
+        self,
+        client: &Client,
+        settings: &BrokerSettings,
+        report: &dyn Report,
+    ) -> Result<Deployed, Error> {
+        let namespace = self.place.namespace.as_str();
+        let mode = match mode::is_axon(client, namespace).await? {
+            true => Mode::Axon,
+            false => Mode::Classic,
+        };
+        let instead = self.place.instead_of_file(client, mode, report).await?;
+        let client = instead.as_ref().unwrap_or(client);
+        if mode == Mode::Axon {
+            verify_kinds(client).await?;
+        }
+        let secret = set_up(client, namespace, mode, settings, report).await?;
+        if mode == Mode::Classic {
+            crds::ensure(client, &crds::of_broker(), report).await?;
+            await_kinds(client).await?;
+        }
+        put_broker(client, namespace, settings, report).await?;
+        networks::ensure(client, namespace, settings, report).await?;
+        write(&self.place, mode, settings, secret, self.psk, report)
+    }
+}
+
+/// Judges what was asked for.
+fn judge(settings: &BrokerSettings) -> Result<(), Error> {
+    let components: Vec<String> = settings.components.iter().cloned().collect();
+    component::parse(&components)?;
+    if let Some(namespace) = &settings.namespace
+        && !names::is_label(namespace)
+    {
+        let message = format!("{namespace:?} is no name of a namespace");
+        return Err(Error::invalid(message));
+    }
+    let url = settings.broker_url.as_deref().map(connect::url);
+    url.transpose().map(drop)
+}
+
+/// Namespace, account, roles and bindings; the token.
+async fn set_up(
+    client: &Client,
+    namespace: &str,
+    mode: Mode,
+    settings: &BrokerSettings,
+    report: &dyn Report,
+) -> Result<Secret, Error> {
+    report.begin("Setting up broker RBAC");
+    rbac::ensure_namespace(client, namespace, report).await?;
+    rbac::ensure(client, namespace, mode, report).await?;
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let secret = token::ensure(&secrets, ADMIN, settings.token_patience).await?;
+    report.done("Set up broker RBAC");
+    Ok(secret)
+}
+
+/// Tenants may not install kinds: somebody else has to have done it.
+async fn verify_kinds(client: &Client) -> Result<(), Error> {
+    let missing = mode::missing_kinds(client).await?;
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(Error::NoKinds(missing)),
+    }
+}
+
+/// How long a server may take to serve what it said that it serves.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Waits until kinds are served that have just been defined.
+async fn await_kinds(client: &Client) -> Result<(), Error> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let verified = verify_kinds(client).await;
+        match verified {
+            Err(Error::NoKinds(_)) if Instant::now() < deadline => {}
+            done => return done,
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Creates the Broker, or replaces what it says.
+async fn put_broker(
+    client: &Client,
+    namespace: &str,
+    settings: &BrokerSettings,
+    report: &dyn Report,
+) -> Result<(), Error> {
+    report.begin("Deploying the broker");
+    let kind = ApiResource::erase::<Broker>(&());
+    let spec = json!({ "spec": spec(settings) });
+    let wanted = DynamicObject::new(BROKER, &kind)
+        .within(namespace)
+        .data(spec);
+    let brokers = Api::namespaced_with(client.clone(), namespace, &kind);
+    // One that somebody else made may say what our type cannot.
+    let ensured = part::ensure_by(&brokers, &wanted, |wanted, found: &DynamicObject| {
+        if found.data["spec"] == wanted.data["spec"] {
+            return Verdict::Right;
+        }
+        let mut replacement = found.clone();
+        replacement.data["spec"] = wanted.data["spec"].clone();
+        Verdict::Replace(Box::new(replacement))
+    });
+    let ensured = ensured.await;
+    let attempted = format!("put the broker into namespace {namespace}");
+    report.done(match ensured.map_err(Error::when(attempted))? {
+        Ensured::Kept => "The broker is as it should be",
+        Ensured::Created => "Deployed the broker",
+        Ensured::Replaced => "Changed the broker",
+    });
+    Ok(())
+}
+
+fn spec(settings: &BrokerSettings) -> BrokerSpec {
+    let globalnet = networks::globalnet(settings);
+    let clusterset_ip = networks::clusterset_ip(settings);
+    BrokerSpec {
+        components: settings.components.iter().cloned().collect(),
+        default_custom_domains: settings.custom_domains.clone(),
+        globalnet_cidr_range: globalnet.range.to_string(),
+        default_globalnet_cluster_size: globalnet.cluster_size,
+        globalnet_enabled: globalnet.enabled,
+        clusterset_ip_cidr_range: clusterset_ip.range.to_string(),
+        clusterset_ip_enabled: clusterset_ip.enabled,
+    }
+}
+
+/// Writes the file.
+fn write(
+    place: &Place,
+    mode: Mode,
+    settings: &BrokerSettings,
+    secret: Secret,
+    (key, psk): (Secret, Psk),
+    report: &dyn Report,
+) -> Result<Deployed, Error> {
+    let file = settings.output.clone();
+    report.begin(&format!("Saving broker info to file {file:?}"));
+    let info = BrokerInfo {
+        url: place.told_url.clone(),
+        client_token: Some(secret),
+        ipsec_psk: Some(key),
+        components: settings.components.clone(),
+        custom_domains: settings.custom_domains.clone(),
+        namespace: Some(place.namespace.clone()),
+    };
+    let saved = info::save(&file, &info)?;
+    if let Some(backup) = &saved.backup {
+        report.done(&format!("Backed up previous file {file:?} to {backup:?}"));
+    }
+    report.done(&format!("Saved broker info to file {file:?}"));
+    Ok(Deployed {
+        namespace: info.namespace.unwrap_or_default(),
+        url: info.url,
+        mode,
+        file,
+        backup: saved.backup,
+        psk,
+    })
+}

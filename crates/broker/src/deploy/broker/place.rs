@@ -1,0 +1,234 @@
+//! Where a broker is deployed, and as whom: what the file says, then what was asked for, then
+//! what is usual; and the kube context where the file says nothing. Piece by piece.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::Uri;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::{Api, Client, Config, ResourceExt};
+use serde_json::Value;
+
+use super::{BrokerSettings, Mode};
+use crate::connect::{self, is_same_server};
+use crate::deploy::rights::{self, Right};
+use crate::error::Error;
+use crate::info::BrokerInfo;
+use crate::names::{ADMIN, DEFAULT_NAMESPACE};
+use crate::report::Report;
+
+/// Where a broker is deployed, and as whom.
+#[derive(Clone)]
+pub struct Place {
+    /// The namespace.
+    pub namespace: String,
+    /// How its cluster is reached.
+    pub config: Config,
+    /// The URL that clusters are told.
+    pub told_url: String,
+    /// As whom.
+    pub user: User,
+    /// The kube context, if it is one of the same server.
+    context: Option<Config>,
+    /// The UID of the account that the token of the file is of.
+    account: Option<String>,
+}
+
+/// Whose credential is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum User {
+    /// The file's.
+    OfFile,
+    /// The kube context's.
+    OfContext,
+}
+
+impl Place {
+    /// Finds it. Nothing is sent.
+    ///
+    /// # Errors
+    ///
+    /// If a piece is missing, or a credential would be sent to a server that it may not be of.
+    pub fn find(
+        context: Result<Config, Error>,
+        settings: &BrokerSettings,
+        given: Option<&BrokerInfo>,
+        report: &dyn Report,
+    ) -> Result<Self, Error> {
+        let namespace = namespace(settings, given, report)?;
+        let url = given.map(|given| given.url.as_str());
+        let url = url.filter(|url| !url.is_empty());
+        let user = match given.and_then(|given| connect::datum(given, "token")) {
+            Some(_) => User::OfFile,
+            None => User::OfContext,
+        };
+        let (config, context) = match (user, url, given) {
+            (User::OfFile, Some(url), Some(given)) => {
+                let config = connect::from_file(given)?;
+                (config, of_same_server(context, &connect::url(url)?))
+            }
+            (User::OfFile, None, Some(given)) => (without_url(context, settings, given)?, None),
+            (_, Some(url), _) => (without_user(context?, &connect::url(url)?)?, None),
+            _ => (context?, None),
+        };
+        let in_use = match url {
+            Some(url) => url.to_owned(),
+            None => config.cluster_url.to_string(),
+        };
+        let told = settings.broker_url.clone().unwrap_or(in_use);
+        Ok(Self {
+            namespace,
+            config,
+            told_url: told.trim_end_matches('/').to_owned(),
+            user,
+            context,
+            account: given.and_then(account),
+        })
+    }
+
+    /// A client for it.
+    ///
+    /// # Errors
+    ///
+    /// If what is configured cannot be used.
+    pub fn client(&self) -> Result<Client, Error> {
+        connected(self.config.clone())
+    }
+
+    /// Whether a file is of the same broker.
+    pub(super) fn is_of(&self, info: &BrokerInfo) -> bool {
+        let namespace = info.namespace().ok().flatten();
+        let url = info.url.trim_end_matches('/');
+        let in_use = self.config.cluster_url.to_string();
+        namespace.as_ref() == Some(&self.namespace)
+            && [self.told_url.as_str(), in_use.trim_end_matches('/')].contains(&url)
+    }
+
+    /// A client of the kube context, if the file's user is an administrator of a broker of
+    /// its own, who may look after it but not deploy it: Submariner's have always been so,
+    /// and their files were given for the key alone. It is said, and done at the same
+    /// cluster only. A tenant's administrator may deploy, or is told what is missing.
+    pub(super) async fn instead_of_file(
+        &self,
+        client: &Client,
+        mode: Mode,
+        report: &dyn Report,
+    ) -> Result<Option<Client>, Error> {
+        if mode == Mode::Axon || self.user == User::OfContext {
+            return Ok(None);
+        }
+        let namespace = Some(self.namespace.as_str());
+        let needed = ["create", "update"];
+        let needed = needed.map(|verb| Right::new(verb, "submariner.io", "brokers", namespace));
+        let lacking = rights::lacking(client, needed.into()).await?;
+        if lacking.is_empty() {
+            return Ok(None);
+        }
+        let Some(client) = self.as_context().await else {
+            return Err(Error::MissingRights(rights::name(&lacking)));
+        };
+        report.warn(
+            "The user of the broker info file may not deploy a broker: going on as the user of the kube context, which is of the same cluster",
+        );
+        Ok(Some(client))
+    }
+
+    /// A client of the kube context, if it is of the same cluster: there the account of the
+    /// file's token is. One server may have many clusters.
+    async fn as_context(&self) -> Option<Client> {
+        let client = connected(self.context.clone()?).ok()?;
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &self.namespace);
+        let found = accounts.get(ADMIN).await.ok()?;
+        (found.uid().is_some() && found.uid() == self.account).then_some(client)
+    }
+}
+
+/// The UID of the account that a file's token is of: what its Secret says, else what the
+/// token itself does.
+fn account(info: &BrokerInfo) -> Option<String> {
+    let said = info.client_token.as_ref()?.annotations();
+    if let Some(uid) = said.get("kubernetes.io/service-account.uid") {
+        return Some(uid.clone());
+    }
+    let token = std::str::from_utf8(connect::datum(info, "token")?).ok()?;
+    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
+    let claims: Value = serde_json::from_slice(&claims).ok()?;
+    let bound = &claims["kubernetes.io"]["serviceaccount"]["uid"];
+    let legacy = &claims["kubernetes.io/serviceaccount/service-account.uid"];
+    bound.as_str().or(legacy.as_str()).map(str::to_owned)
+}
+
+fn connected(config: Config) -> Result<Client, Error> {
+    let url = config.cluster_url.clone();
+    Client::try_from(config).map_err(Error::when(format!("connect to {url}")))
+}
+
+fn namespace(
+    settings: &BrokerSettings,
+    given: Option<&BrokerInfo>,
+    report: &dyn Report,
+) -> Result<String, Error> {
+    let of_file = given.map(BrokerInfo::namespace).transpose()?.flatten();
+    if let (Some(of_file), Some(asked)) = (&of_file, &settings.namespace)
+        && of_file != asked
+    {
+        report.warn(&format!(
+            "Using namespace {of_file} of the broker info file, not {asked} of --namespace"
+        ));
+    }
+    let asked = of_file.or_else(|| settings.namespace.clone());
+    Ok(asked.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()))
+}
+
+fn of_same_server(context: Result<Config, Error>, url: &Uri) -> Option<Config> {
+    let same = |context: &Config| is_same_server(&context.cluster_url, url);
+    context.ok().filter(same)
+}
+
+/// A token whose file does not say where it is from: it goes where we are told, else to the
+/// context's server if that proves to be of the CA in the file, which it does before it is
+/// sent anything.
+fn without_url(
+    context: Result<Config, Error>,
+    settings: &BrokerSettings,
+    given: &BrokerInfo,
+) -> Result<Config, Error> {
+    if let Some(url) = &settings.broker_url {
+        let told = BrokerInfo {
+            url: url.clone(),
+            ..given.clone()
+        };
+        return connect::from_file(&told);
+    }
+    let roots = connect::authority(given)?;
+    if roots.is_empty() {
+        return Err(Error::invalid_with_hint(
+            "the broker info file has a token, but neither says for which URL nor has a CA: it is not sent to the server of the kube context, which may be another",
+            "say where it is from with --broker-url",
+        ));
+    }
+    let mut config = Config::new(context?.cluster_url);
+    config.auth_info = connect::user(given)?;
+    config.root_cert = Some(roots);
+    connect::url(&config.cluster_url.to_string())?;
+    Ok(config)
+}
+
+/// The context's user at the URL of a file. Whoever wrote the file gets no credential of the
+/// context by it: the server is the context's, or proves to be of the context's own CA.
+fn without_user(context: Config, url: &Uri) -> Result<Config, Error> {
+    let same = is_same_server(&context.cluster_url, url);
+    let proves = !context.accept_invalid_certs
+        && (context.root_cert.is_some() || context.root_cert_file.is_some());
+    if !same && !proves {
+        return Err(Error::invalid_with_hint(
+            format!(
+                "the broker info file names {url} and no user: the credential of the kube context, which is of {}, is not sent there",
+                context.cluster_url
+            ),
+            "use a kube context of that server, with its CA",
+        ));
+    }
+    let mut config = context;
+    config.cluster_url = url.clone();
+    Ok(config)
+}

@@ -1,0 +1,167 @@
+//! The broker's namespace, and who may what in it.
+
+use insula_operator::part::{self, Verdict};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding};
+use kube::api::PostParams;
+use kube::{Api, Client};
+
+use super::Mode;
+use crate::deploy::rights::{self, Right};
+use crate::error::Error;
+use crate::names::{ADMIN, CLIENT, CLUSTER};
+use crate::report::Report;
+use crate::{manifests, roles};
+
+/// Makes sure that the namespace is there. Whoever may not make one does not try.
+pub(super) async fn ensure_namespace(
+    client: &Client,
+    name: &str,
+    report: &dyn Report,
+) -> Result<(), Error> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let found = namespaces.get_opt(name).await;
+    let found = found.map_err(Error::when(format!("read namespace {name}")))?;
+    if let Some(found) = found {
+        return match found.metadata.deletion_timestamp {
+            None => Ok(()),
+            Some(_) => Err(Error::invalid_with_hint(
+                format!("namespace {name} is being deleted"),
+                "wait until it is gone",
+            )),
+        };
+    }
+    if !rights::may(client, &Right::new("create", "", "namespaces", None)).await? {
+        return Err(Error::invalid_with_hint(
+            format!("there is no namespace {name}, and this user may not create it"),
+            "ask the offering admin, who makes one with `subctl create tenant`",
+        ));
+    }
+    let wanted = manifests::namespace(manifests::plain(name, None));
+    match namespaces.create(&PostParams::default(), &wanted).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        made => {
+            made.map_err(Error::when(format!("create namespace {name}")))?;
+            report.done(&format!("Created namespace {name}"));
+            Ok(())
+        }
+    }
+}
+
+/// Makes sure of the administrator, its role and binding, and of the clusters' role. Outside
+/// of Axon mode also of the account that clusters once shared.
+pub(super) async fn ensure(
+    client: &Client,
+    namespace: &str,
+    mode: Mode,
+    report: &dyn Report,
+) -> Result<(), Error> {
+    let rules = match mode {
+        Mode::Axon => roles::tenant_admin(namespace),
+        Mode::Classic => roles::admin(),
+    };
+    let scene = Scene {
+        client,
+        namespace,
+        report,
+    };
+    scene.account(ADMIN).await?;
+    scene.role(ADMIN, rules).await?;
+    scene.binding(ADMIN, ADMIN, ADMIN).await?;
+    if mode == Mode::Classic {
+        scene.account(CLIENT).await?;
+    }
+    // It is a Role of this namespace, and clusters that join are bound to it: in any mode.
+    scene.role(CLUSTER, roles::cluster()).await?;
+    if mode == Mode::Classic {
+        let legacy = format!("{CLIENT}-{CLUSTER}");
+        scene.binding(&legacy, CLUSTER, CLIENT).await?;
+    }
+    Ok(())
+}
+
+struct Scene<'a> {
+    client: &'a Client,
+    namespace: &'a str,
+    report: &'a dyn Report,
+}
+
+impl Scene<'_> {
+    async fn account(&self, name: &str) -> Result<(), Error> {
+        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), self.namespace);
+        let wanted = manifests::account(manifests::plain(name, Some(self.namespace)));
+        let ensured = part::ensure(&api, &wanted).await;
+        let attempted = format!("ensure service account {name}");
+        ensured.map_err(Error::when(attempted)).map(drop)
+    }
+
+    /// A role is right if it gives everything that is expected. One that gives more may be of
+    /// a newer program, or of somebody who knows why.
+    async fn role(&self, name: &str, rules: Vec<PolicyRule>) -> Result<(), Error> {
+        let api: Api<Role> = Api::namespaced(self.client.clone(), self.namespace);
+        let wanted = manifests::role(manifests::plain(name, Some(self.namespace)), rules);
+        let ensured = part::ensure_by(&api, &wanted, |wanted, found: &Role| {
+            if lacking(found, wanted).is_empty() {
+                return Verdict::Right;
+            }
+            let mut mended = found.clone();
+            mended.rules.clone_from(&wanted.rules);
+            Verdict::Replace(Box::new(mended))
+        });
+        match ensured.await {
+            Ok(part::Ensured::Replaced) => {
+                self.report.done(&format!("Mended role {name}"));
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                let found = api.get_opt(name).await;
+                let found = found.ok().flatten().unwrap_or_default();
+                Err(Error::RoleLacks {
+                    role: name.to_owned(),
+                    missing: rights::name(&lacking(&found, &wanted)),
+                    told: status.message.clone(),
+                })
+            }
+            Err(error) => Err(Error::when(format!("ensure role {name}"))(error)),
+        }
+    }
+
+    /// A binding is right if the account is among those who are bound: a tenant may have
+    /// further administrators.
+    async fn binding(&self, name: &str, role: &str, account: &str) -> Result<(), Error> {
+        let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), self.namespace);
+        let subject = manifests::account_subject(account, self.namespace);
+        let meta = manifests::plain(name, Some(self.namespace));
+        let wanted = manifests::binding(meta, role, vec![subject.clone()]);
+        let ensured = part::ensure_by(&api, &wanted, |wanted, found: &RoleBinding| {
+            if found.role_ref != wanted.role_ref {
+                return Verdict::Recreate;
+            }
+            let mut bound = found.subjects.iter().flatten();
+            let is_bound = bound.any(|found| {
+                (&found.kind, &found.name, &found.namespace)
+                    == (&subject.kind, &subject.name, &subject.namespace)
+            });
+            if is_bound {
+                return Verdict::Right;
+            }
+            let mut mended = found.clone();
+            mended
+                .subjects
+                .get_or_insert_default()
+                .push(subject.clone());
+            Verdict::Replace(Box::new(mended))
+        });
+        let attempted = format!("bind service account {account} to role {role}");
+        ensured.await.map_err(Error::when(attempted)).map(drop)
+    }
+}
+
+/// What a role is expected to give and does not.
+fn lacking(found: &Role, wanted: &Role) -> Vec<Right> {
+    let given = found.rules.as_deref().unwrap_or_default();
+    let wanted = Right::given(wanted.rules.as_deref().unwrap_or_default(), None);
+    let wanted = wanted.into_iter();
+    wanted.filter(|right| !right.is_given_by(given)).collect()
+}

@@ -1,0 +1,225 @@
+//! Whether whoever asks may do what has to be done, before any of it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use kube::api::PostParams;
+use kube::{Api, Client};
+
+use crate::error::Error;
+
+/// Questions that are asked at the same time.
+const AT_ONCE: usize = 8;
+
+/// To do this to such objects, in a namespace or everywhere.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Right {
+    verb: String,
+    group: String,
+    resource: String,
+    /// Everywhere, if none is named.
+    namespace: Option<String>,
+    name: Option<String>,
+}
+
+impl Right {
+    pub(super) fn new(verb: &str, group: &str, resource: &str, namespace: Option<&str>) -> Self {
+        Self {
+            verb: verb.to_owned(),
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            namespace: namespace.map(str::to_owned),
+            name: None,
+        }
+    }
+
+    /// Every right that rules give where they are bound.
+    pub(super) fn given(rules: &[PolicyRule], namespace: Option<&str>) -> Vec<Self> {
+        let mut rights = Vec::new();
+        for rule in rules {
+            let names = match rule.resource_names.as_deref() {
+                None | Some([]) => vec![None],
+                Some(names) => names.iter().cloned().map(Some).collect(),
+            };
+            for group in rule.api_groups.iter().flatten() {
+                for resource in rule.resources.iter().flatten() {
+                    for verb in &rule.verbs {
+                        rights.extend(names.iter().map(|name| Self {
+                            name: name.clone(),
+                            ..Self::new(verb, group, resource, namespace)
+                        }));
+                    }
+                }
+            }
+        }
+        rights
+    }
+
+    /// Whether rules give it, wherever they are bound.
+    pub(super) fn is_given_by(&self, rules: &[PolicyRule]) -> bool {
+        let names = |words: &[String], word: &str| {
+            let mut words = words.iter();
+            words.any(|named| named == "*" || named == word)
+        };
+        let resource_matches = |words: &[String]| {
+            let of_any = self
+                .resource
+                .split_once('/')
+                .map(|(_, sub)| format!("*/{sub}"));
+            names(words, &self.resource) || of_any.is_some_and(|any| words.contains(&any))
+        };
+        rules.iter().any(|rule| {
+            let groups = rule.api_groups.as_deref().unwrap_or_default();
+            let resources = rule.resources.as_deref().unwrap_or_default();
+            let only = rule.resource_names.as_deref().unwrap_or_default();
+            names(groups, &self.group)
+                && resource_matches(resources)
+                && names(&rule.verbs, &self.verb)
+                && (only.is_empty() || self.name.as_ref().is_some_and(|name| only.contains(name)))
+        })
+    }
+
+    fn attributes(&self) -> ResourceAttributes {
+        let (resource, subresource) = match self.resource.split_once('/') {
+            Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+            None => (self.resource.as_str(), None),
+        };
+        ResourceAttributes {
+            verb: Some(self.verb.clone()),
+            group: Some(self.group.clone()),
+            resource: Some(resource.to_owned()),
+            subresource,
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            ..ResourceAttributes::default()
+        }
+    }
+
+    fn object(&self) -> String {
+        let attributes = self.attributes();
+        let mut text = attributes.resource.unwrap_or_default();
+        if !self.group.is_empty() {
+            text = format!("{text}.{}", self.group);
+        }
+        if let Some(subresource) = attributes.subresource {
+            text = format!("{text}/{subresource}");
+        }
+        if let Some(name) = &self.name {
+            text = format!("{text} {name}");
+        }
+        match &self.namespace {
+            Some(namespace) => format!("{text} in namespace {namespace}"),
+            None => text,
+        }
+    }
+}
+
+/// Those that the caller does not have.
+pub(super) async fn lacking(client: &Client, wanted: Vec<Right>) -> Result<Vec<Right>, Error> {
+    // Whoever may do everything is asked once.
+    if wanted.is_empty() || may(client, &Right::new("*", "*", "*", None)).await? {
+        return Ok(Vec::new());
+    }
+    let wanted: BTreeSet<Right> = wanted.into_iter().collect();
+    let asked = stream::iter(wanted).map(|right| async move {
+        let may = may(client, &right).await?;
+        Ok::<_, Error>((!may).then_some(right))
+    });
+    let asked = asked.buffered(AT_ONCE).try_collect::<Vec<_>>().await?;
+    Ok(asked.into_iter().flatten().collect())
+}
+
+/// Whether the caller has a right.
+pub(super) async fn may(client: &Client, right: &Right) -> Result<bool, Error> {
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(right.attributes()),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    let answer = reviews.create(&PostParams::default(), &review).await;
+    let answer = answer.map_err(Error::when("ask what this user may do"))?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+/// For people: one entry for each sort of object, with its verbs.
+pub(super) fn name(rights: &[Right]) -> Vec<String> {
+    let mut verbs = BTreeMap::<String, BTreeSet<&str>>::new();
+    for right in rights {
+        verbs.entry(right.object()).or_default().insert(&right.verb);
+    }
+    let entries = verbs.into_iter();
+    entries
+        .map(|(object, verbs)| {
+            let verbs: Vec<_> = verbs.into_iter().collect();
+            format!("{} {object}", verbs.join("/"))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::roles;
+
+    #[test]
+    fn a_right_is_given_by_words_stars_and_names() {
+        let rule = |group: &str, resource: &str, verb: &str, only: &[&str]| PolicyRule {
+            api_groups: Some(vec![group.to_owned()]),
+            resources: Some(vec![resource.to_owned()]),
+            verbs: vec![verb.to_owned()],
+            resource_names: Some(only.iter().map(|&name| name.to_owned()).collect()),
+            ..PolicyRule::default()
+        };
+        let get = Right::new("get", "g", "r", None);
+        let status = Right::new("get", "g", "r/status", None);
+        let named = Right {
+            name: Some("n".to_owned()),
+            ..get.clone()
+        };
+        for (right, rule, given) in [
+            (&get, rule("g", "r", "get", &[]), true),
+            (&get, rule("*", "*", "*", &[]), true),
+            (&get, rule("g", "r", "list", &[]), false),
+            (&get, rule("h", "r", "get", &[]), false),
+            (&get, rule("g", "r", "get", &["n"]), false),
+            (&get, rule("g", "r/status", "get", &[]), false),
+            (&status, rule("g", "r", "get", &[]), false),
+            (&status, rule("g", "*/status", "get", &[]), true),
+            (&status, rule("g", "*", "get", &[]), true),
+            (&named, rule("g", "r", "get", &["n"]), true),
+            (&named, rule("g", "r", "get", &["m"]), false),
+            (&named, rule("g", "r", "get", &[]), true),
+        ] {
+            assert_eq!(
+                right.is_given_by(std::slice::from_ref(&rule)),
+                given,
+                "{right:?} {rule:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn rights_are_named_by_object_with_all_their_verbs() {
+        let rights = [
+            Right::new("get", "", "namespaces", None),
+            Right::new("create", "", "namespaces", None),
+            Right::new("create", "apps", "deployments", Some("n")),
+            Right::new("get", "submariner.io", "tenants/status", Some("n")),
+        ];
+        let named = [
+            "create deployments.apps in namespace n",
+            "create/get namespaces",
+            "get tenants.submariner.io/status in namespace n",
+        ];
+        assert_eq!(name(&rights), named);
+        let own = Right::given(&roles::tenant_admin("n")[..1], Some("n"));
+        assert_eq!(name(&own), ["get namespaces n in namespace n"]);
+    }
+}

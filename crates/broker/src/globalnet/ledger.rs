@@ -1,0 +1,318 @@
+//! Which cluster has which addresses.
+
+use std::net::Ipv4Addr;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::ser::PrettyFormatter;
+
+use crate::cidr::{Cidr, Span};
+use crate::error::Error;
+use crate::info::escaped;
+
+/// What a ConfigMap has the clusters under.
+const KEY: &str = "clusterinfo";
+
+/// Which cluster has which addresses, in the order in which they joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// The clusters.
+    pub clusters: Vec<Entry>,
+}
+
+/// What a cluster has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Which.
+    pub cluster_id: String,
+    /// Its ranges; the first is the one in use. Both ConfigMaps call it so.
+    #[serde(default, deserialize_with = "null_is_none")]
+    pub global_cidr: Vec<String>,
+}
+
+/// What a cluster asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// So many addresses.
+    Size(u32),
+    /// These.
+    Range(Cidr),
+}
+
+/// What a cluster was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Its range.
+    pub range: String,
+    /// Whether it had it already, so that what it asked for was not looked at.
+    pub had: bool,
+}
+
+impl Ledger {
+    /// What a ConfigMap says.
+    ///
+    /// # Errors
+    ///
+    /// If it says something else. It is never taken for empty: that would give addresses
+    /// twice.
+    pub fn read(found: &ConfigMap) -> Result<Self, Error> {
+        let written = found.data.as_ref().and_then(|data| data.get(KEY));
+        let written = written
+            .map(|text| text.trim())
+            .filter(|text| !text.is_empty());
+        let Some(written) = written else {
+            return Ok(Self::default());
+        };
+        let clusters: Result<Option<Vec<Entry>>, _> = serde_json::from_str(written);
+        let clusters = clusters.map_err(|_| {
+            let name = found.metadata.name.as_deref().unwrap_or_default();
+            super::unreadable(name, "clusterinfo is no list of clusters")
+        })?;
+        let clusters = clusters.unwrap_or_default();
+        Ok(Self { clusters })
+    }
+
+    /// Writes it into a ConfigMap, whose other values stay.
+    pub fn write(&self, into: &mut ConfigMap) {
+        let data = into.data.get_or_insert_default();
+        data.insert(KEY.to_owned(), self.text());
+    }
+
+    /// As it stands in a ConfigMap.
+    fn text(&self) -> String {
+        let mut text = Vec::new();
+        let tabs = PrettyFormatter::with_indent(b"\t");
+        let mut writer = serde_json::Serializer::with_formatter(&mut text, tabs);
+        let written = self.clusters.serialize(&mut writer);
+        written.expect("strings are always JSON, and memory takes them");
+        escaped(&String::from_utf8(text).expect("JSON is UTF-8"))
+    }
+
+    /// What a cluster has, if it has anything.
+    pub fn of(&self, cluster: &str) -> Option<&str> {
+        let mut entries = self.clusters.iter();
+        let entry = entries.find(|entry| entry.cluster_id == cluster)?;
+        entry.global_cidr.first().map(String::as_str)
+    }
+
+    /// Gives a cluster addresses out of a range; the ones that it has, if it has any.
+    ///
+    /// # Errors
+    ///
+    /// If there are none left, or they are another's.
+    pub fn give(&mut self, cluster: &str, range: &Cidr, wish: &Wish) -> Result<Given, Error> {
+        if let Some(range) = self.of(cluster) {
+            let range = range.to_owned();
+            return Ok(Given { range, had: true });
+        }
+        let taken = self.taken()?;
+        let given = match wish {
+            Wish::Range(wished) => chosen(wished, &taken)?,
+            Wish::Size(size) => free(range, *size, &taken)?,
+        };
+        let entry = Entry {
+            cluster_id: cluster.to_owned(),
+            global_cidr: vec![given.to_string()],
+        };
+        self.clusters.retain(|entry| entry.cluster_id != cluster);
+        self.clusters.push(entry);
+        let range = given.to_string();
+        Ok(Given { range, had: false })
+    }
+
+    /// What clusters have, and which.
+    fn taken(&self) -> Result<Vec<(&str, Cidr)>, Error> {
+        let entries = self.clusters.iter().flat_map(|entry| {
+            let ranges = entry.global_cidr.iter();
+            ranges.map(|range| (entry.cluster_id.as_str(), range))
+        });
+        let parsed = entries.map(|(cluster, range)| match range.parse() {
+            Ok(range) => Ok((cluster, range)),
+            Err(problem) => Err(Error::invalid_with_hint(
+                format!("the broker has wrong addresses for cluster {cluster:?}: {problem}"),
+                "mend clusterinfo in the ConfigMaps of the broker's namespace",
+            )),
+        });
+        parsed.collect()
+    }
+}
+
+/// The range that was wished for, if it is nobody's. It need not be in the broker's.
+fn chosen(wished: &Cidr, taken: &[(&str, Cidr)]) -> Result<Cidr, Error> {
+    let problem = |problem: String| Error::invalid(format!("invalid CIDR \"{wished}\"{problem}"));
+    super::usable(wished).map_err(|it| problem(format!(": {it}")))?;
+    let mut others = taken.iter();
+    match others.find(|(_, range)| range.overlaps(wished)) {
+        Some((cluster, _)) => Err(problem(format!(" overlaps with cluster {cluster:?}"))),
+        None => Ok(*wished),
+    }
+}
+
+/// The first block of the range that is nobody's. Blocks are aligned at their size.
+fn free(range: &Cidr, size: u32, taken: &[(&str, Cidr)]) -> Result<Cidr, Error> {
+    let none = || {
+        Error::invalid_with_hint(
+            format!("no more allocations available in \"{range}\""),
+            "ask for fewer addresses, or for a range of your own outside of it",
+        )
+    };
+    let whole = range.span().ok_or_else(none)?;
+    let length = u64::from(size.max(1)).next_power_of_two();
+    let mut spans: Vec<Span> = taken.iter().filter_map(|(_, range)| range.span()).collect();
+    spans.sort_by_key(|span| span.start);
+    let mut start = whole.start;
+    for span in spans {
+        if span.start < start + length && span.end() > start {
+            start = span.end().next_multiple_of(length);
+        }
+    }
+    let last = u32::try_from(start)
+        .ok()
+        .filter(|_| start + length <= whole.end());
+    let block = last.and_then(|first| {
+        let bits = 32 - length.trailing_zeros();
+        Cidr::v4(Ipv4Addr::from(first), u8::try_from(bits).ok()?)
+    });
+    block.ok_or_else(none)
+}
+
+fn null_is_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let list: Option<Vec<String>> = Deserialize::deserialize(deserializer)?;
+    Ok(list.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken<'a>(ranges: &[&str]) -> Vec<(&'a str, Cidr)> {
+        let parsed = ranges.iter().map(|range| ("other", range.parse().unwrap()));
+        parsed.collect()
+    }
+
+    fn first_free(range: &str, size: u32, others: &[&str]) -> Result<String, String> {
+        let found = free(&range.parse().unwrap(), size, &taken(others));
+        let found = found.map_err(|error| error.to_string())?;
+        Ok(found.to_string())
+    }
+
+    #[test]
+    fn the_first_block_that_is_nobodys_is_given() {
+        let range = "169.254.0.0/16";
+        for (size, others, expected) in [
+            (8192, &[][..], "169.254.0.0/19"),
+            (8192, &["169.254.0.0/19"], "169.254.32.0/19"),
+            (8192, &["169.254.32.0/19"], "169.254.0.0/19"),
+            (
+                8192,
+                &["169.254.0.0/19", "169.254.64.0/19"],
+                "169.254.32.0/19",
+            ),
+            (8191, &["169.254.0.0/32"], "169.254.32.0/19"),
+            (1, &["169.254.0.0/32"], "169.254.0.1/32"),
+            (65536, &["10.0.0.0/8", "fd00::/8"], "169.254.0.0/16"),
+        ] {
+            let found = first_free(range, size, others);
+            assert_eq!(found.as_deref(), Ok(expected), "{size} {others:?}");
+        }
+        for (range, size, others, expected) in [
+            ("242.0.0.0/8", 65536, &["242.0.0.0/20"][..], "242.1.0.0/16"),
+            ("243.0.0.0/8", 4096, &[], "243.0.0.0/20"),
+            ("10.9.9.9/8", 4096, &[], "10.0.0.0/20"),
+            (
+                "255.255.255.0/24",
+                1,
+                &["255.255.255.0/25"],
+                "255.255.255.128/32",
+            ),
+        ] {
+            assert_eq!(first_free(range, size, others).as_deref(), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn what_is_full_says_so() {
+        for (range, size, others) in [
+            (
+                "169.254.0.0/16",
+                32768,
+                &["169.254.0.0/17", "169.254.128.0/17"][..],
+            ),
+            (
+                "169.254.0.0/16",
+                32768,
+                &["169.254.0.0/18", "169.254.128.0/17"],
+            ),
+            ("169.254.0.0/16", 65537, &[]),
+            ("169.254.0.0/16", u32::MAX, &[]),
+            ("169.254.0.0/16", 1, &["0.0.0.0/0"]),
+            ("255.255.255.255/32", 1, &["255.255.255.255/32"]),
+            ("fd00::/8", 1, &[]),
+        ] {
+            let message = format!("no more allocations available in \"{range}\"");
+            assert_eq!(first_free(range, size, others), Err(message));
+        }
+    }
+
+    mod props {
+        use proptest::prelude::*;
+
+        use super::*;
+
+        /// Looks at one block after the other, and at every address of the others.
+        fn slow(range: &Cidr, size: u32, taken: &[(&str, Cidr)]) -> Option<String> {
+            let whole = range.span()?;
+            let bits = (0..=32).find(|bits| 1_u64 << bits >= u64::from(size))?;
+            let blocks = whole.length >> bits;
+            (0..blocks).find_map(|block| {
+                let start = whole.start + (block << bits);
+                let address = Ipv4Addr::from(u32::try_from(start).ok()?);
+                let candidate = Cidr::v4(address, 32 - bits as u8)?;
+                let is_free = taken.iter().all(|(_, other)| !other.overlaps(&candidate));
+                is_free.then(|| candidate.to_string())
+            })
+        }
+
+        fn near() -> impl Strategy<Value = Cidr> {
+            let address = 0_u32..1 << 13;
+            let bits = prop_oneof![3 => 20_u8..=32, 1 => 0_u8..=32];
+            (address, bits)
+                .prop_map(|(low, bits)| Cidr::v4(Ipv4Addr::from((242 << 24) | low), bits).unwrap())
+        }
+
+        proptest! {
+            #![proptest_config(ProptestConfig::with_cases(2000))]
+
+            #[test]
+            fn what_is_given_is_what_the_slow_way_finds(
+                bits in 20_u8..=32,
+                size in prop_oneof![1_u32..=64, 1_u32..=8192],
+                others in prop::collection::vec(near(), 0..24),
+            ) {
+                let range = Cidr::v4(Ipv4Addr::new(242, 0, 0, 0), bits).unwrap();
+                let taken: Vec<_> = others.into_iter().map(|other| ("other", other)).collect();
+                let fast = free(&range, size, &taken).ok().map(|found| found.to_string());
+                prop_assert_eq!(fast, slow(&range, size, &taken));
+            }
+
+            #[test]
+            fn no_two_clusters_share_an_address(
+                sizes in prop::collection::vec(1_u32..=600, 0..20),
+            ) {
+                let range = "242.0.0.0/20".parse().unwrap();
+                let mut ledger = Ledger::default();
+                for (number, size) in sizes.iter().enumerate() {
+                    // When it is full, some get nothing.
+                    ledger.give(&number.to_string(), &range, &Wish::Size(*size)).ok();
+                }
+                let given = ledger.taken().unwrap();
+                for (place, (one, its)) in given.iter().enumerate() {
+                    prop_assert!(range.overlaps(its));
+                    for (other, theirs) in &given[place + 1..] {
+                        prop_assert!(!its.overlaps(theirs), "{} {}", one, other);
+                    }
+                }
+            }
+        }
+    }
+}

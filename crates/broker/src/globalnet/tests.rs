@@ -1,0 +1,257 @@
+use serde_json::json;
+
+use super::*;
+
+fn told<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
+    result.unwrap_err().to_string()
+}
+
+#[test]
+fn r73_what_cannot_be_given_is_refused() {
+    for (range, size, problem) in [
+        ("x", 1, "\"x\" is no range of addresses such as 242.0.0.0/8"),
+        ("0.0.0.0/8", 1, "0.0.0.0/8 can't be unspecified"),
+        ("127.0.0.0/8", 1, "127.0.0.0/8 can't be in loopback range"),
+        (
+            "169.254.0.0/16",
+            1,
+            "169.254.0.0/16 can't be in link-local range",
+        ),
+        (
+            "224.0.0.0/24",
+            1,
+            "224.0.0.0/24 can't be in link-local multicast range",
+        ),
+        ("fd00::/8", 1, "fd00::/8 is not of IPv4"),
+        ("242.0.0.0/8", 0, "cluster size must be > 0"),
+        (
+            "242.0.0.0/16",
+            32769,
+            "cluster size 32769, should be <= 32768",
+        ),
+        ("242.0.0.0/32", 1, "cluster size 1, should be <= 0"),
+        (
+            "1.0.0.0/0",
+            u32::MAX,
+            "cluster size 4294967295, should be <= 2147483648",
+        ),
+    ] {
+        let refused = told(Globalnet::validate(true, range, size));
+        assert_eq!(
+            refused,
+            format!("invalid GlobalCIDR configuration: {problem}")
+        );
+        assert_eq!(
+            Globalnet::validate(false, range, size).unwrap(),
+            Globalnet::off()
+        );
+    }
+    for (range, size, rounded) in [
+        ("242.0.0.0/8", 65536, 65536),
+        ("242.0.0.0/8", 65535, 65536),
+        ("242.0.0.0/8", 8193, 16384),
+        ("242.0.0.0/16", 32768, 32768),
+        ("242.0.0.0/31", 1, 1),
+        ("1.0.0.0/0", 1 << 31, 1 << 31),
+    ] {
+        let valid = Globalnet::validate(true, range, size).unwrap();
+        assert_eq!(
+            (valid.range.to_string().as_str(), valid.cluster_size),
+            (range, rounded)
+        );
+    }
+}
+
+#[test]
+fn r74_the_range_of_clusterset_ips_is_judged_always() {
+    for enabled in [true, false] {
+        let refused = told(ClustersetIp::validate(enabled, "127.0.0.0/8"));
+        assert_eq!(
+            refused,
+            "invalid ClustersetIP configuration: 127.0.0.0/8 can't be in loopback range"
+        );
+        let valid = ClustersetIp::validate(enabled, "243.0.0.0/8").unwrap();
+        assert_eq!(valid.enabled, enabled);
+    }
+}
+
+#[test]
+fn r73_the_config_map_of_globalnet_is_submariners() {
+    let on = Globalnet::validate(true, "242.0.0.0/8", 60000).unwrap();
+    assert_eq!(
+        serde_json::to_value(on.config_map("n")).unwrap(),
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {
+                "name": "submariner-globalnet-info", "namespace": "n",
+                "labels": {"component": "submariner-globalnet"},
+            },
+            "data": {
+                "globalnetEnabled": "true",
+                "globalnetCidrRange": "\"242.0.0.0/8\"",
+                "globalnetClusterSize": "65536",
+            },
+        })
+    );
+    let off = Globalnet::off().config_map("n");
+    let only = BTreeMap::from([("globalnetEnabled".to_owned(), "false".to_owned())]);
+    assert_eq!(off.data, Some(only));
+    assert_eq!(Globalnet::read(&on.config_map("n")).unwrap(), on);
+    assert_eq!(Globalnet::read(&off).unwrap(), Globalnet::off());
+}
+
+#[test]
+fn r74_the_config_map_of_clusterset_ips_is_submariners() {
+    let made = ClustersetIp::off().config_map("n");
+    assert_eq!(
+        serde_json::to_value(&made).unwrap(),
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "submariner-clustersetip-info", "namespace": "n"},
+            "data": {
+                "clustersetIPEnabled": "false",
+                "clustersetIPCidrRange": "\"243.0.0.0/8\"",
+                "clustersetIPClusterSize": "0",
+            },
+        })
+    );
+    assert_eq!(ClustersetIp::read(&made).unwrap(), ClustersetIp::off());
+    assert_eq!(ClustersetIp::cluster_size(&made).unwrap(), 4096);
+}
+
+fn map(data: &[(&str, &str)]) -> ConfigMap {
+    let data = data.iter().map(|&(key, value)| (key, value.to_owned()));
+    config_map(GLOBALNET_INFO, "n", data.collect())
+}
+
+#[test]
+fn config_maps_are_read_as_people_write_them() {
+    let plain = map(&[
+        ("globalnetEnabled", "true\n"),
+        ("globalnetCidrRange", "242.0.0.0/8"),
+    ]);
+    let read = Globalnet::read(&plain).unwrap();
+    assert_eq!(
+        (read.range.to_string().as_str(), read.cluster_size),
+        ("242.0.0.0/8", 65536)
+    );
+    let ignored = map(&[
+        ("globalnetEnabled", "false"),
+        ("globalnetCidrRange", "rubbish"),
+        ("globalnetClusterSize", "rubbish"),
+    ]);
+    assert_eq!(Globalnet::read(&ignored).unwrap(), Globalnet::off());
+    let before = "the ConfigMap submariner-globalnet-info of the broker cannot be used: ";
+    for (data, problem) in [
+        (
+            &[("globalnetEnabled", "true")][..],
+            "invalid GlobalnetCidrRange: \"\" is no range of addresses such as 242.0.0.0/8",
+        ),
+        (
+            &[
+                ("globalnetEnabled", "true"),
+                ("globalnetCidrRange", "\"127.0.0.0/8\""),
+            ],
+            "invalid GlobalnetCidrRange: 127.0.0.0/8 can't be in loopback range",
+        ),
+        (
+            &[
+                ("globalnetEnabled", "true"),
+                ("globalnetCidrRange", "\"242.0.0.0/8\""),
+                ("globalnetClusterSize", "many"),
+            ],
+            "globalnetClusterSize is no number",
+        ),
+        (
+            &[("globalnetEnabled", "yes")],
+            "globalnetEnabled is neither true nor false",
+        ),
+    ] {
+        assert_eq!(
+            told(Globalnet::read(&map(data))),
+            format!("{before}{problem}")
+        );
+    }
+}
+
+#[test]
+fn who_has_what_is_written_as_go_writes_it() {
+    let mut found = Globalnet::validate(true, "242.0.0.0/8", 65536)
+        .unwrap()
+        .config_map("n");
+    let mut ledger = Ledger::read(&found).unwrap();
+    let range = "242.0.0.0/8".parse().unwrap();
+    for cluster in ["west", "east"] {
+        ledger.give(cluster, &range, &Wish::Size(65536)).unwrap();
+    }
+    ledger.write(&mut found);
+    assert_eq!(
+        found.data.as_ref().unwrap()["clusterinfo"],
+        "[\n\t{\n\t\t\"cluster_id\": \"west\",\n\t\t\"global_cidr\": [\n\t\t\t\"242.0.0.0/16\"\n\t\t]\n\t},\n\t{\n\t\t\"cluster_id\": \"east\",\n\t\t\"global_cidr\": [\n\t\t\t\"242.1.0.0/16\"\n\t\t]\n\t}\n]"
+    );
+    assert_eq!(Ledger::read(&found).unwrap(), ledger);
+    assert_eq!(found.data.as_ref().unwrap()["globalnetEnabled"], "true");
+}
+
+#[test]
+fn what_go_writes_of_clusters_is_read_and_written_byte_for_byte() {
+    let recorded = include_str!("../../tests/data/go-clusterinfo.json");
+    let mut found = map(&[("clusterinfo", recorded)]);
+    let ledger = Ledger::read(&found).unwrap();
+    assert_eq!(ledger.of("e<a>&st"), Some("242.1.0.0/16"));
+    assert_eq!(ledger.of("none"), None);
+    found.data = None;
+    ledger.write(&mut found);
+    assert_eq!(found.data.unwrap()["clusterinfo"], recorded);
+}
+
+#[test]
+fn a_cluster_keeps_what_it_has_and_takes_nothing_from_another() {
+    let range = "242.0.0.0/8".parse().unwrap();
+    let mut ledger = Ledger::default();
+    let wish = Wish::Range("10.0.0.0/16".parse().unwrap());
+    let given = ledger.give("east", &range, &wish).unwrap();
+    assert_eq!((given.range.as_str(), given.had), ("10.0.0.0/16", false));
+    let again = ledger.give("east", &range, &Wish::Size(4)).unwrap();
+    assert_eq!((again.range.as_str(), again.had), ("10.0.0.0/16", true));
+    let wish = Wish::Range("10.0.3.0/24".parse().unwrap());
+    assert_eq!(
+        told(ledger.give("west", &range, &wish)),
+        "invalid CIDR \"10.0.3.0/24\" overlaps with cluster \"east\""
+    );
+    let wish = Wish::Range("127.0.0.0/8".parse().unwrap());
+    assert_eq!(
+        told(ledger.give("west", &range, &wish)),
+        "invalid CIDR \"127.0.0.0/8\": 127.0.0.0/8 can't be in loopback range"
+    );
+    let wish = Wish::Range("fd00::/64".parse().unwrap());
+    assert_eq!(
+        told(ledger.give("west", &range, &wish)),
+        "invalid CIDR \"fd00::/64\": fd00::/64 is not of IPv4"
+    );
+}
+
+#[test]
+fn a_ledger_that_is_wrong_is_never_taken_for_empty() {
+    let before = "the ConfigMap submariner-globalnet-info of the broker cannot be used: ";
+    for wrong in ["{", "{}", "[1]", "[{}]", "\"x\""] {
+        let refused = told(Ledger::read(&map(&[("clusterinfo", wrong)])));
+        assert_eq!(
+            refused,
+            format!("{before}clusterinfo is no list of clusters")
+        );
+    }
+    for empty in ["", " ", "[]", "null"] {
+        let read = Ledger::read(&map(&[("clusterinfo", empty)])).unwrap();
+        assert_eq!(read, Ledger::default());
+    }
+    let odd = r#"[{"cluster_id":"a","global_cidr":null},{"cluster_id":"b","global_cidr":["?"]}]"#;
+    let mut read = Ledger::read(&map(&[("clusterinfo", odd)])).unwrap();
+    let range = "242.0.0.0/8".parse().unwrap();
+    assert_eq!(
+        told(read.give("a", &range, &Wish::Size(4))),
+        "the broker has wrong addresses for cluster \"b\": \"?\" is no range of addresses such as 242.0.0.0/8"
+    );
+    let deep = "[".repeat(1 << 20);
+    assert!(Ledger::read(&map(&[("clusterinfo", &deep)])).is_err());
+}

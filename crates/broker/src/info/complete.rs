@@ -1,0 +1,77 @@
+//! What a cluster needs to join, of which nothing is missing.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::Secret;
+
+use super::{BrokerInfo, Error, datum};
+use crate::component::CONNECTIVITY;
+
+/// What a cluster needs to join.
+#[derive(Clone, PartialEq)]
+pub struct ForJoin {
+    /// Where the API of the broker's cluster is.
+    pub url: String,
+    /// The token of the broker's administrator.
+    pub token: String,
+    /// The certificates of who signed the server's, if the file has them: PEM.
+    pub ca: Option<Vec<u8>>,
+    /// The broker's namespace.
+    pub namespace: String,
+    /// What the ClusterSet is for; at least one thing.
+    pub components: BTreeSet<String>,
+    /// The pre-shared key; there if the ClusterSet is for connectivity.
+    pub ipsec_psk: Option<Secret>,
+    /// Domains that are resolved across clusters, beside the usual one.
+    pub custom_domains: Vec<String>,
+}
+
+impl ForJoin {
+    /// The pre-shared key itself.
+    pub fn psk(&self) -> Option<&[u8]> {
+        datum(self.ipsec_psk.as_ref(), "psk")
+    }
+}
+
+impl fmt::Debug for ForJoin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForJoin")
+            .field("url", &self.url)
+            .field("namespace", &self.namespace)
+            .field("components", &self.components)
+            .field("custom_domains", &self.custom_domains)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(super) fn complete(info: &BrokerInfo, path: &Path) -> Result<ForJoin, Error> {
+    let token = datum(info.client_token.as_ref(), "token");
+    let token = token.and_then(|token| std::str::from_utf8(token).ok());
+    let (token, namespace) = (token.map(str::trim), info.namespace()?);
+    let psk = datum(info.ipsec_psk.as_ref(), "psk");
+    let wants_psk = info.components.contains(CONNECTIVITY);
+    let lacks = [
+        ("broker URL", info.url.is_empty()),
+        ("client token", token.is_none_or(str::is_empty)),
+        ("namespace", namespace.is_none()),
+        ("components", info.components.is_empty()),
+        ("IPsec PSK", wants_psk && psk.is_none()),
+    ];
+    let lacks = lacks.into_iter().filter(|(_, is_missing)| *is_missing);
+    let missing: Vec<_> = lacks.map(|(what, _)| what).collect();
+    let (Some(token), Some(namespace), []) = (token, namespace, missing.as_slice()) else {
+        let path = path.to_owned();
+        return Err(Error::Partial { path, missing });
+    };
+    Ok(ForJoin {
+        url: info.url.clone(),
+        token: token.to_owned(),
+        ca: datum(info.client_token.as_ref(), "ca.crt").map(<[u8]>::to_vec),
+        namespace,
+        components: info.components.clone(),
+        ipsec_psk: info.ipsec_psk.clone().filter(|_| psk.is_some()),
+        custom_domains: info.custom_domains.clone(),
+    })
+}

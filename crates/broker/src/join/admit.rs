@@ -1,0 +1,187 @@
+//! What the broker has of a member: an account, its rights and its token.
+
+use insula_operator::part;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
+use kube::api::{ListParams, ObjectMeta, PostParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client, ResourceExt};
+
+use super::{ClusterId, JoinClients, JoinSettings, NAMESPACE};
+use crate::error::Error;
+use crate::{lookup, names, token};
+
+/// On a member's account: which cluster it is. Who else joins under the same name is refused,
+/// also before the first has told the broker of itself.
+const CLUSTER_UID: &str = "axon.submariner.io/cluster-uid";
+/// How often others may be faster.
+const TRIES: usize = 8;
+
+/// Whether the broker is there and lets us in. A broker without the kind has no clusters.
+pub(super) async fn probe(broker: &Client, settings: &JoinSettings) -> Result<(), Error> {
+    let listed = clusters(broker, &settings.info.namespace)
+        .list(&ListParams::default().limit(1))
+        .await;
+    match listed {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(error) => {
+            let url = &settings.info.url;
+            Err(Error::when(format!("use the broker at {url}"))(error))
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Whether nobody else has the ID, by the account, which says whose it is.
+pub(super) async fn is_ours(
+    broker: &Client,
+    settings: &JoinSettings,
+    identity: Option<&str>,
+) -> Result<bool, Error> {
+    let (id, namespace) = (&settings.cluster_id, &settings.info.namespace);
+    match find(&accounts(broker, namespace), id).await? {
+        Some(account) => belongs(&account, id, identity),
+        None => Ok(false),
+    }
+}
+
+/// Whether nobody else has the ID, by what clusters say of themselves.
+pub(super) async fn is_free(both: &JoinClients, settings: &JoinSettings) -> Result<(), Error> {
+    let (id, namespace) = (&settings.cluster_id, &settings.info.namespace);
+    let known = has(&clusters(&both.broker, namespace), id).await?;
+    match known && !has(&clusters(&both.joining, NAMESPACE), id).await? {
+        true => Err(Error::ClusterIdTaken(id.clone())),
+        false => Ok(()),
+    }
+}
+
+/// Makes the cluster a member, and hands out its token's Secret.
+pub(super) async fn admit(
+    broker: &Client,
+    settings: &JoinSettings,
+    identity: Option<&str>,
+) -> Result<Secret, Error> {
+    let (id, namespace) = (&settings.cluster_id, &settings.info.namespace);
+    let account = claim(&accounts(broker, namespace), id, identity).await?;
+    let bindings: Api<RoleBinding> = Api::namespaced(broker.clone(), namespace);
+    let bound = part::ensure(&bindings, &binding(id, namespace)).await;
+    bound.map_err(|error| match error {
+        // Whoever may not bind any role is told so of one that is not there.
+        kube::Error::Api(status) if status.is_not_found() => Error::NoBroker {
+            namespace: namespace.clone(),
+            missing: format!("Role {}", names::CLUSTER),
+        },
+        error => Error::when(format!("give cluster {id} its rights"))(error),
+    })?;
+    let secrets: Api<Secret> = Api::namespaced(broker.clone(), namespace);
+    token::ensure_for(&secrets, &account, settings.token_patience).await
+}
+
+/// Makes the account, or makes sure that the one which is there is this cluster's.
+async fn claim(
+    accounts: &Api<ServiceAccount>,
+    id: &ClusterId,
+    identity: Option<&str>,
+) -> Result<ServiceAccount, Error> {
+    let mut tries = TRIES;
+    loop {
+        tries -= 1;
+        let written = match find(accounts, id).await? {
+            None => {
+                let wanted = account(id, identity);
+                accounts.create(&PostParams::default(), &wanted).await
+            }
+            Some(found) => {
+                let is_known = belongs(&found, id, identity)?;
+                let (false, Some(identity)) = (is_known, identity) else {
+                    return Ok(found);
+                };
+                let mut ours = found;
+                let mark = (CLUSTER_UID.to_owned(), identity.to_owned());
+                ours.annotations_mut().extend([mark]);
+                let name = id.account();
+                accounts.replace(&name, &PostParams::default(), &ours).await
+            }
+        };
+        match written {
+            Ok(account) => return Ok(account),
+            Err(kube::Error::Api(status)) if tries > 0 && status.code == 409 => {}
+            Err(error) => {
+                let attempted = format!("make service account {}", id.account());
+                return Err(Error::when(attempted)(error));
+            }
+        }
+    }
+}
+
+/// Whether an account is known to be this cluster's; it must not be another's. One that
+/// does not say is from before accounts did.
+fn belongs(
+    account: &ServiceAccount,
+    id: &ClusterId,
+    identity: Option<&str>,
+) -> Result<bool, Error> {
+    match (account.annotations().get(CLUSTER_UID), identity) {
+        (Some(mark), Some(identity)) if mark != identity => Err(Error::ClusterIdTaken(id.clone())),
+        (mark, identity) => Ok(mark.is_some() && identity.is_some()),
+    }
+}
+
+fn account(id: &ClusterId, identity: Option<&str>) -> ServiceAccount {
+    let mark = identity.map(|identity| (CLUSTER_UID.to_owned(), identity.to_owned()));
+    ServiceAccount {
+        metadata: ObjectMeta {
+            name: Some(id.account()),
+            annotations: mark.map(|mark| [mark].into()),
+            ..ObjectMeta::default()
+        },
+        ..ServiceAccount::default()
+    }
+}
+
+fn binding(id: &ClusterId, namespace: &str) -> RoleBinding {
+    let account = id.account();
+    RoleBinding {
+        metadata: ObjectMeta {
+            name: Some(format!("{account}-{}", names::CLUSTER)),
+            ..ObjectMeta::default()
+        },
+        role_ref: RoleRef {
+            api_group: Some("rbac.authorization.k8s.io".to_owned()),
+            kind: "Role".to_owned(),
+            name: names::CLUSTER.to_owned(),
+        },
+        subjects: Some(vec![Subject {
+            kind: "ServiceAccount".to_owned(),
+            name: account,
+            namespace: Some(namespace.to_owned()),
+            ..Subject::default()
+        }]),
+    }
+}
+
+fn accounts(broker: &Client, namespace: &str) -> Api<ServiceAccount> {
+    Api::namespaced(broker.clone(), namespace)
+}
+
+async fn find(
+    accounts: &Api<ServiceAccount>,
+    id: &ClusterId,
+) -> Result<Option<ServiceAccount>, Error> {
+    let found = accounts.get_opt(&id.account()).await;
+    let attempted = format!("read service account {}", id.account());
+    found.map_err(Error::when(attempted))
+}
+
+/// What clusters say of themselves.
+fn clusters(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("submariner.io", "v1", "Cluster");
+    let kind = ApiResource::from_gvk_with_plural(&kind, "clusters");
+    Api::namespaced_with(client.clone(), namespace, &kind)
+}
+
+async fn has(clusters: &Api<DynamicObject>, id: &ClusterId) -> Result<bool, Error> {
+    let found = lookup::get(clusters, id.as_str()).await;
+    let found = found.map_err(Error::when(format!("look for cluster {id}")))?;
+    Ok(found.is_some())
+}

@@ -1,0 +1,106 @@
+//! The kinds that Submariner's operator is told with. Where it is installed they are there;
+//! where it is not yet, ours take whatever it will write.
+
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::error::Error;
+
+const GROUP: &str = "submariner.io";
+const VERSION: &str = "v1alpha1";
+/// Plural, singular, kind.
+const KINDS: [[&str; 3]; 2] = [
+    ["submariners", "submariner", "Submariner"],
+    ["servicediscoveries", "servicediscovery", "ServiceDiscovery"],
+];
+/// How long a server may take to serve a kind that it has been told of.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Makes sure that the cluster serves the kinds. One that is there stays as it is.
+pub(super) async fn ensure(joining: &Client) -> Result<(), Error> {
+    let missing = missing(joining).await?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let definitions: Api<CustomResourceDefinition> = Api::all(joining.clone());
+    for [plural, singular, kind] in missing {
+        let name = format!("{plural}.{GROUP}");
+        let failed = || Error::when(format!("install the definition {name}"));
+        let wanted = serde_json::from_value(definition(plural, singular, kind));
+        let wanted = wanted.map_err(|error| failed()(kube::Error::SerdeError(error)))?;
+        match definitions.create(&PostParams::default(), &wanted).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            made => drop(made.map_err(failed())?),
+        }
+    }
+    wait(joining).await
+}
+
+async fn wait(joining: &Client) -> Result<(), Error> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let missing = missing(joining).await?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            let names = missing
+                .iter()
+                .map(|[plural, ..]| format!("{plural}.{GROUP}"));
+            return Err(Error::NotServed(names.collect()));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// The kinds that the cluster does not serve.
+async fn missing(joining: &Client) -> Result<Vec<[&'static str; 3]>, Error> {
+    let group = format!("{GROUP}/{VERSION}");
+    let served = match joining.list_api_group_resources(&group).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
+        served => {
+            let served = served.map_err(Error::when("see which kinds the cluster serves"))?;
+            served.resources
+        }
+    };
+    let is_served = |plural: &str| served.iter().any(|resource| resource.name == plural);
+    let missing = KINDS.into_iter().filter(|[plural, ..]| !is_served(plural));
+    Ok(missing.collect())
+}
+
+fn definition(plural: &str, singular: &str, kind: &str) -> Value {
+    let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{GROUP}")},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "plural": plural, "singular": singular,
+                "kind": kind, "listKind": format!("{kind}List"),
+            },
+            "versions": [{
+                "name": VERSION, "served": true, "storage": true,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {
+                    "type": "object",
+                    "properties": {
+                        "apiVersion": {"type": "string"},
+                        "kind": {"type": "string"},
+                        "metadata": {"type": "object"},
+                        "spec": anything,
+                        "status": anything,
+                    },
+                }},
+            }],
+        },
+    })
+}

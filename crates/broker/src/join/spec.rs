@@ -1,0 +1,117 @@
+//! What Submariner's operator is told.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::{Map, Value, json};
+
+use super::member::BROKER_SECRET;
+use super::{Addresses, JoinSettings, NAMESPACE};
+use crate::{names, token};
+
+/// What must be there even where nothing is to be said.
+const REQUIRED: [&str; 5] = [
+    "ceIPSecDebug",
+    "clusterCIDR",
+    "debug",
+    "natEnabled",
+    "serviceCIDR",
+];
+
+/// Makes the spec of a `Submariner`, or of a `ServiceDiscovery` where clusters are not
+/// connected, say how the cluster joins. What else it says is somebody's wish, and stays.
+pub(super) fn tell(
+    spec: &mut Map<String, Value>,
+    settings: &JoinSettings,
+    account: &Secret,
+    addresses: &Addresses,
+) {
+    let mut told = of_both(settings, account, addresses);
+    match settings.connects() {
+        true => told.extend(of_connectivity(settings, addresses)),
+        false => told.extend(of_discovery(addresses)),
+    }
+    for (field, value) in told {
+        match value {
+            // Nobody said: then what is there is right, whatever it is.
+            Value::Null if REQUIRED.contains(&field.as_str()) => {
+                spec.entry(field).or_insert_with(|| json!(""));
+            }
+            Value::Null => {}
+            value if is_nothing(&value) && !REQUIRED.contains(&field.as_str()) => {
+                spec.remove(&field);
+            }
+            value => {
+                spec.insert(field, value);
+            }
+        }
+    }
+}
+
+fn of_both(settings: &JoinSettings, account: &Secret, addresses: &Addresses) -> Map<String, Value> {
+    let info = &settings.info;
+    let token = token::of(account).map(String::from_utf8_lossy);
+    let ca = account.data.as_ref().and_then(|data| data.get("ca.crt"));
+    let ca = ca.map(|ca| &ca.0).or(info.ca.as_ref());
+    let domains = match settings.custom_domains.as_slice() {
+        [] => &info.custom_domains,
+        _ => &settings.custom_domains,
+    };
+    let clusterset = addresses.clusterset.as_ref();
+    fields(json!({
+        "brokerK8sApiServer": without_scheme(&info.url),
+        "brokerK8sApiServerToken": token,
+        "brokerK8sCA": ca.map_or_else(String::new, |ca| STANDARD.encode(ca)),
+        "brokerK8sInsecure": !settings.check_broker_certificate,
+        "brokerK8sRemoteNamespace": info.namespace,
+        "brokerK8sSecret": BROKER_SECRET,
+        "clusterID": settings.cluster_id.as_str(),
+        "clustersetIPCIDR": clusterset.map_or("", |given| &given.cidr),
+        "clustersetIPEnabled": clusterset.is_some_and(|given| given.enabled),
+        "customDomains": domains,
+        "debug": false,
+        "namespace": NAMESPACE,
+    }))
+}
+
+fn of_connectivity(settings: &JoinSettings, addresses: &Addresses) -> Map<String, Value> {
+    let psk = settings.info.psk();
+    fields(json!({
+        "broker": "k8s",
+        "cableDriver": settings.cable_driver,
+        "ceIPSecDebug": false,
+        "ceIPSecPSK": psk.map_or_else(String::new, |psk| STANDARD.encode(psk)),
+        "ceIPSecPSKSecret": psk.map_or("", |_| names::PSK),
+        "clusterCIDR": settings.cluster_cidr,
+        "globalCIDR": addresses.global.as_deref().unwrap_or_default(),
+        "natEnabled": settings.nat,
+        "serviceCIDR": settings.service_cidr,
+        "serviceDiscoveryEnabled": settings.discovers(),
+    }))
+}
+
+fn of_discovery(addresses: &Addresses) -> Map<String, Value> {
+    fields(json!({"globalnetEnabled": addresses.global.is_some()}))
+}
+
+/// Submariner always speaks HTTPS with its broker, and wants no scheme.
+pub(super) fn without_scheme(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.trim_end_matches('/')
+}
+
+fn fields(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}

@@ -1,0 +1,177 @@
+//! What is put on a cluster, as data.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{
+    ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::names::AXON;
+
+/// Whom the objects here belong to. Not what the operator puts on what it makes itself.
+const NAME: (&str, &str) = ("app.kubernetes.io/name", AXON);
+/// Where the operator says how it is.
+const HEALTH: u16 = 8080;
+
+/// As a document that `kubectl apply -f` reads. The order is kept.
+///
+/// # Errors
+///
+/// If a value cannot be written as YAML.
+pub fn yaml(objects: &[Value]) -> Result<String, serde_saphyr::ser::Error> {
+    let mut text = String::new();
+    for object in objects {
+        // Long texts stay on one line, as every other program writes them.
+        let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
+        text.push_str("---\n");
+        text.push_str(&serde_saphyr::to_string_with_options(object, options)?);
+    }
+    Ok(text)
+}
+
+/// An object as it is applied: nothing in it that the server would fill in.
+pub(crate) fn value(object: &impl Serialize) -> Value {
+    // Every key of an object of Kubernetes is a text, which is all that JSON asks for.
+    let mut value = serde_json::to_value(object).unwrap_or_default();
+    if let Some(members) = value.as_object_mut() {
+        members.remove("status");
+    }
+    value
+}
+
+pub(crate) fn namespace(metadata: ObjectMeta) -> Namespace {
+    Namespace {
+        metadata,
+        ..Namespace::default()
+    }
+}
+
+pub(crate) fn account(metadata: ObjectMeta) -> ServiceAccount {
+    ServiceAccount {
+        metadata,
+        ..ServiceAccount::default()
+    }
+}
+
+pub(crate) fn role(metadata: ObjectMeta, rules: Vec<PolicyRule>) -> Role {
+    Role {
+        metadata,
+        rules: Some(rules),
+    }
+}
+
+pub(crate) fn binding(metadata: ObjectMeta, role: &str, subjects: Vec<Subject>) -> RoleBinding {
+    RoleBinding {
+        metadata,
+        role_ref: reference("Role", role),
+        subjects: Some(subjects),
+    }
+}
+
+pub(crate) fn cluster_role(metadata: ObjectMeta, rules: Vec<PolicyRule>) -> ClusterRole {
+    ClusterRole {
+        metadata,
+        rules: Some(rules),
+        ..ClusterRole::default()
+    }
+}
+
+pub(crate) fn cluster_binding(
+    metadata: ObjectMeta,
+    role: &str,
+    subjects: Vec<Subject>,
+) -> ClusterRoleBinding {
+    ClusterRoleBinding {
+        metadata,
+        role_ref: reference("ClusterRole", role),
+        subjects: Some(subjects),
+    }
+}
+
+pub(crate) fn account_subject(name: &str, namespace: &str) -> Subject {
+    Subject {
+        kind: "ServiceAccount".to_owned(),
+        name: name.to_owned(),
+        namespace: Some(namespace.to_owned()),
+        api_group: None,
+    }
+}
+
+/// The operator's. One is at work at a time: the lease sees to it, also while a new one takes
+/// over from an old one.
+pub(crate) fn deployment(image: &str) -> Deployment {
+    let labels = json!({ NAME.0: NAME.1 });
+    let object = json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": AXON, "namespace": AXON, "labels": labels},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "serviceAccountName": AXON,
+                    "securityContext": {
+                        "runAsNonRoot": true,
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "containers": [container(image)],
+                },
+            },
+        },
+    });
+    serde_json::from_value(object).expect("it is the program's own, and a test reads it")
+}
+
+fn container(image: &str) -> Value {
+    let probe = |path: &str| json!({"httpGet": {"path": path, "port": "health"}});
+    json!({
+        "name": "operator",
+        "image": image,
+        "args": [
+            "operator", "broker", "--leader-elect", "--health-addr", format!("0.0.0.0:{HEALTH}"),
+        ],
+        "ports": [{"name": "health", "containerPort": HEALTH}],
+        "livenessProbe": probe("/livez"),
+        "readinessProbe": probe("/readyz"),
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "resources": {
+            "requests": {"cpu": "20m", "memory": "64Mi"},
+            "limits": {"memory": "256Mi"},
+        },
+    })
+}
+
+fn reference(kind: &str, name: &str) -> RoleRef {
+    RoleRef {
+        api_group: Some("rbac.authorization.k8s.io".to_owned()),
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+/// Of an object of the operator's, in a namespace if one is named.
+pub(crate) fn ours(name: &str, namespace: Option<&str>) -> ObjectMeta {
+    let label = (NAME.0.to_owned(), NAME.1.to_owned());
+    ObjectMeta {
+        labels: Some([label].into()),
+        ..plain(name, namespace)
+    }
+}
+
+/// Of an object that has nothing but a name.
+pub(crate) fn plain(name: &str, namespace: Option<&str>) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: namespace.map(str::to_owned),
+        ..ObjectMeta::default()
+    }
+}

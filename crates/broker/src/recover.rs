@@ -1,0 +1,248 @@
+//! A `broker-info.subm` that was lost, written anew.
+//!
+//! The pre-shared key is known to the clusters that have joined and to nobody else. So it is
+//! done from one of them, which may read everything else at the broker; from the broker's
+//! own cluster only where the key is there too, or none is needed.
+
+use std::path::PathBuf;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, ResourceExt};
+
+use crate::broker::Broker;
+use crate::component::{self, CONNECTIVITY};
+use crate::error::Error;
+use crate::info::{self, BrokerInfo, Saved};
+use crate::join::{Membership, NAMESPACE, membership};
+use crate::report::Report;
+use crate::{lookup, names, psk, show, token};
+
+/// The cluster that it is done from.
+pub struct Context {
+    /// It, as its administrator.
+    pub client: Client,
+    /// Its address, for the file, should it be the broker's own.
+    pub url: String,
+}
+
+/// What is to be recovered, and where to.
+#[derive(Clone, Debug)]
+pub struct RecoverSettings {
+    /// The broker's namespace, where the cluster does not know.
+    pub namespace: Option<String>,
+    /// Another address of the broker.
+    pub broker_url: Option<String>,
+    /// Where the file is to be.
+    pub output: PathBuf,
+}
+
+/// What was recovered.
+#[derive(Debug)]
+pub struct Recovered {
+    /// What the file says.
+    pub info: BrokerInfo,
+    /// What was written.
+    pub saved: Saved,
+}
+
+/// Makes a client of the broker out of an address and a token.
+pub type Connect<'a> = &'a (dyn Fn(&BrokerInfo) -> Result<Client, Error> + Send + Sync);
+
+/// A broker, and what the cluster knows of it.
+struct Known {
+    client: Client,
+    url: String,
+    namespace: String,
+    psk: Option<Vec<u8>>,
+}
+
+/// Writes the file anew.
+///
+/// # Errors
+///
+/// If something that belongs in it is not known here.
+pub async fn recover(
+    context: &Context,
+    connect: Connect<'_>,
+    settings: &RecoverSettings,
+    report: &dyn Report,
+) -> Result<Recovered, Error> {
+    report.begin("Retrieving Broker information");
+    let known = match membership(&context.client).await {
+        Ok(Some(membership)) => of_member(context, &membership, connect, settings).await?,
+        Ok(None) => of_broker(context, settings).await?,
+        // A broker's administrator may see its namespace and no other.
+        Err(error) if settings.namespace.is_some() && is_forbidden(&error) => {
+            of_broker(context, settings).await?
+        }
+        Err(error) => return Err(error),
+    };
+    let info = gather(known).await?;
+    report.done("Retrieved Broker information");
+    let saved = info::save(&settings.output, &info)?;
+    Ok(Recovered { info, saved })
+}
+
+fn is_forbidden(error: &Error) -> bool {
+    let Error::Server { source, .. } = error else {
+        return false;
+    };
+    matches!(&**source, kube::Error::Api(status) if status.is_forbidden())
+}
+
+/// What a cluster that has joined knows.
+async fn of_member(
+    context: &Context,
+    membership: &Membership,
+    connect: Connect<'_>,
+    settings: &RecoverSettings,
+) -> Result<Known, Error> {
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), NAMESPACE);
+    let server = membership.says("brokerK8sApiServer").unwrap_or_default();
+    let url = settings.broker_url.clone();
+    let own = BrokerInfo {
+        url: url.unwrap_or_else(|| format!("https://{server}")),
+        client_token: Some(own_token(&secrets, membership).await?),
+        namespace: membership
+            .says("brokerK8sRemoteNamespace")
+            .map(str::to_owned),
+        ..BrokerInfo::default()
+    };
+    let namespace = own.namespace()?;
+    let asked = settings.namespace.clone();
+    if let (Some(asked), Some(namespace)) = (&asked, &namespace)
+        && asked != namespace
+    {
+        return Err(Error::invalid_with_hint(
+            format!("this cluster has joined the broker in namespace {namespace}, not in {asked}"),
+            "leave --namespace out",
+        ));
+    }
+    Ok(Known {
+        client: connect(&own)?,
+        namespace: namespace
+            .or(asked)
+            .unwrap_or_else(|| names::DEFAULT_NAMESPACE.to_owned()),
+        url: own.url,
+        psk: own_psk(&secrets, membership).await?,
+    })
+}
+
+/// The cluster's own token: from the Secret that its membership names, or from itself, as it
+/// was before there was one.
+async fn own_token(secrets: &Api<Secret>, membership: &Membership) -> Result<Secret, Error> {
+    if let Some(found) = secret(secrets, membership.says("brokerK8sSecret")).await?
+        && token::of(&found).is_some()
+    {
+        return Ok(found);
+    }
+    let token = membership.says("brokerK8sApiServerToken");
+    let mut data = vec![("token", token.unwrap_or_default().as_bytes().to_vec())];
+    let ca = membership.says("brokerK8sCA");
+    if let Some(ca) = ca.and_then(|ca| STANDARD.decode(ca).ok()) {
+        data.push(("ca.crt", ca));
+    }
+    let data = data
+        .into_iter()
+        .map(|(key, bytes)| (key.to_owned(), ByteString(bytes)));
+    Ok(Secret {
+        data: Some(data.collect()),
+        ..Secret::default()
+    })
+}
+
+async fn own_psk(secrets: &Api<Secret>, membership: &Membership) -> Result<Option<Vec<u8>>, Error> {
+    let found = secret(secrets, membership.says("ceIPSecPSKSecret")).await?;
+    if let Some(key) = found.as_ref().and_then(psk::of) {
+        return Ok(Some(key.to_vec()));
+    }
+    let key = membership.says("ceIPSecPSK");
+    let key = key.and_then(|key| STANDARD.decode(key).ok());
+    Ok(key.filter(|key| !key.is_empty()))
+}
+
+/// What the broker's own cluster knows.
+async fn of_broker(context: &Context, settings: &RecoverSettings) -> Result<Known, Error> {
+    let client = context.client.clone();
+    let namespace = match &settings.namespace {
+        Some(namespace) => namespace.clone(),
+        None => only_one(&client).await?,
+    };
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);
+    let key = secret(&secrets, Some(names::PSK)).await?;
+    let url = settings.broker_url.as_ref().unwrap_or(&context.url);
+    Ok(Known {
+        client,
+        url: url.clone(),
+        namespace,
+        psk: key.as_ref().and_then(psk::of).map(<[u8]>::to_vec),
+    })
+}
+
+/// The namespace of the only broker that there is.
+async fn only_one(client: &Client) -> Result<String, Error> {
+    let brokers = show::list(client, None).await?;
+    let namespaces: Vec<String> = brokers.iter().filter_map(ResourceExt::namespace).collect();
+    match namespaces.as_slice() {
+        [only] => Ok(only.clone()),
+        [] => Err(Error::invalid_with_hint(
+            "this cluster has joined no broker and has none",
+            "use the context of a cluster that has joined, or of the broker",
+        )),
+        several => Err(Error::invalid_with_hint(
+            format!("there are {} brokers on this cluster", several.len()),
+            "--namespace says which; `subctl show brokers` shows them",
+        )),
+    }
+}
+
+/// Everything that belongs in the file.
+async fn gather(known: Known) -> Result<BrokerInfo, Error> {
+    let Known {
+        client,
+        url,
+        namespace,
+        psk,
+    } = known;
+    let missing = |missing: String| Error::NoBroker {
+        namespace: namespace.clone(),
+        missing,
+    };
+    let brokers: Api<Broker> = Api::namespaced(client.clone(), &namespace);
+    let broker = lookup::get(&brokers, names::BROKER).await;
+    let broker = broker.map_err(Error::when(format!("read the broker at {url}")))?;
+    let broker = broker.ok_or_else(|| missing(format!("Broker {}", names::BROKER)))?;
+    let secrets: Api<Secret> = Api::namespaced(client, &namespace);
+    let admin = token::find(&secrets, names::ADMIN).await?;
+    let admin = admin.filter(|secret| token::of(secret).is_some());
+    let admin = admin.ok_or_else(|| missing(format!("token for {}", names::ADMIN)))?;
+    let components = broker.spec.components.into_iter();
+    let components: std::collections::BTreeSet<_> = components
+        .filter(|word| component::ALL.contains(&word.as_str()))
+        .collect();
+    if psk.is_none() && components.contains(CONNECTIVITY) {
+        return Err(Error::invalid_with_hint(
+            "the IPsec PSK is not known to this cluster",
+            "use the context of a cluster that has joined",
+        ));
+    }
+    Ok(BrokerInfo {
+        url,
+        client_token: Some(admin),
+        ipsec_psk: psk.map(psk::secret),
+        components,
+        custom_domains: broker.spec.default_custom_domains,
+        namespace: Some(namespace),
+    })
+}
+
+async fn secret(secrets: &Api<Secret>, name: Option<&str>) -> Result<Option<Secret>, Error> {
+    let Some(name) = name else {
+        return Ok(None);
+    };
+    let found = secrets.get_opt(name).await;
+    found.map_err(Error::when(format!("read Secret {name}")))
+}

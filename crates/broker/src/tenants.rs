@@ -1,0 +1,224 @@
+//! What those who manage tenants do: create, show, list and delete them, and write the file
+//! that a tenant's administrator begins with.
+//!
+//! Tenants are made and removed by the operator. Here they are only asked for, and waited
+//! for.
+
+mod credentials;
+mod delete;
+mod wait;
+
+use std::time::Duration;
+
+use kube::api::{ListParams, PostParams};
+use kube::core::Status;
+use kube::{Api, Client};
+
+use crate::error::Error;
+use crate::names::{AXON, TenantId};
+use crate::report::Report;
+use crate::tenant::{Phase, Tenant, TenantSpec};
+
+/// The tenants of a cluster, as its caller may see them.
+#[derive(Clone)]
+pub struct Tenants {
+    client: Client,
+    api: Api<Tenant>,
+}
+
+/// As many tenants as are asked for at once; as kubectl has it.
+const PAGE: u32 = 500;
+/// How often a list may begin anew because the server has forgotten where it was.
+const LISTS: usize = 3;
+
+impl Tenants {
+    /// Those of the cluster that a client is for.
+    pub fn new(client: &Client) -> Self {
+        Self {
+            client: client.clone(),
+            api: Api::namespaced(client.clone(), AXON),
+        }
+    }
+
+    /// Asks for a tenant. Of several who ask for the same one, one gets it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TenantExists`], and then nothing has changed; [`Error::NoAxon`]; what else
+    /// the server answers.
+    pub async fn create(&self, id: &TenantId, spec: TenantSpec) -> Result<Tenant, Error> {
+        let asked = Tenant::new(id.as_str(), spec);
+        let created = self.api.create(&PostParams::default(), &asked).await;
+        created.map_err(|error| match &error {
+            kube::Error::Api(status) if status.is_already_exists() => {
+                Error::TenantExists(id.clone())
+            }
+            _ => self.told(error, id, format!("create tenant {id}")),
+        })
+    }
+
+    /// Waits until the operator has made a tenant of what was created.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TenantFailed`] with what the operator says; [`Error::TenantGone`] if
+    /// somebody deletes it meanwhile; [`Error::TimedOut`].
+    pub async fn provisioned(
+        &self,
+        created: &Tenant,
+        timeout: Duration,
+        report: &dyn Report,
+    ) -> Result<Tenant, Error> {
+        wait::until_provisioned(self, created, timeout, report).await
+    }
+
+    /// One tenant.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoTenant`], [`Error::NoAxon`], and what else the server answers.
+    pub async fn get(&self, id: &TenantId) -> Result<Tenant, Error> {
+        let got = self.api.get(id.as_str()).await;
+        got.map_err(|error| self.told(error, id, format!("get tenant {id}")))
+    }
+
+    /// All tenants, a page at a time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoAxon`], and what else the server answers.
+    pub async fn list(&self) -> Result<Vec<Tenant>, Error> {
+        let mut tries = LISTS;
+        loop {
+            tries -= 1;
+            match self.pages().await {
+                // The server has forgotten where the next page begins.
+                Err(kube::Error::Api(status)) if status.code == 410 && tries > 0 => {}
+                Err(kube::Error::Api(status)) if status.code == 404 => {
+                    return Err(Error::NoAxon);
+                }
+                listed => return listed.map_err(Error::when("list tenants")),
+            }
+        }
+    }
+
+    async fn pages(&self) -> Result<Vec<Tenant>, kube::Error> {
+        let mut tenants = Vec::new();
+        let mut page = ListParams::default().limit(PAGE);
+        loop {
+            let listed = self.api.list(&page).await?;
+            tenants.extend(listed.items);
+            match listed.metadata.continue_ {
+                Some(after) if !after.is_empty() => page = page.continue_token(&after),
+                _ => return Ok(tenants),
+            }
+        }
+    }
+
+    /// Deletes a tenant with everything that its broker has, and waits until it is gone.
+    /// Another of the same name that is made meanwhile is left alone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoTenant`]; [`Error::TimedOut`], which says what holds it; what else the
+    /// server answers.
+    pub async fn delete(
+        &self,
+        id: &TenantId,
+        timeout: Duration,
+        report: &dyn Report,
+    ) -> Result<(), Error> {
+        delete::run(self, id, timeout, report).await
+    }
+
+    /// What the server's refusal means for a tenant.
+    fn told(&self, error: kube::Error, id: &TenantId, attempted: String) -> Error {
+        match &error {
+            kube::Error::Api(status) if is_missing(status, id) => Error::NoTenant(id.clone()),
+            kube::Error::Api(status) if status.code == 404 => Error::NoAxon,
+            _ => Error::when(attempted)(error),
+        }
+    }
+}
+
+/// How far a tenant is, as it is shown.
+pub fn phase(tenant: &Tenant) -> &'static str {
+    if tenant.metadata.deletion_timestamp.is_some() {
+        return "Deleting";
+    }
+    let phase = tenant.status.as_ref().and_then(|status| status.phase);
+    match phase {
+        None => "Pending",
+        Some(Phase::Provisioning) => "Provisioning",
+        Some(Phase::Provisioned) => "Provisioned",
+        Some(Phase::Failed) => "Failed",
+        Some(Phase::Deleting) => "Deleting",
+    }
+}
+
+/// Whether a tenant's status is about its deletion.
+fn is_deleting(tenant: &Tenant) -> bool {
+    let phase = tenant.status.as_ref().and_then(|status| status.phase);
+    phase == Some(Phase::Deleting)
+}
+
+/// What is going on with a tenant, if it says so.
+pub fn message(tenant: &Tenant) -> Option<&str> {
+    let message = tenant.status.as_ref()?.message.as_deref()?;
+    (!message.is_empty()).then_some(message)
+}
+
+/// Whether it is the tenant that is not there, and not the whole API: a cluster without the
+/// kind, or without the namespace, has no name of the tenant in what it answers.
+fn is_missing(status: &Status, id: &TenantId) -> bool {
+    let named = status.details.as_ref().map(|details| details.name.as_str());
+    status.is_not_found() && named == Some(id.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::response::StatusDetails;
+
+    use super::*;
+
+    #[test]
+    fn a_missing_tenant_is_told_from_a_missing_kind() {
+        let id: TenantId = "acme".parse().unwrap();
+        let status = |code: u16, name: Option<&str>| Status {
+            code,
+            reason: "NotFound".to_owned(),
+            details: name.map(|name| StatusDetails {
+                name: name.to_owned(),
+                group: String::new(),
+                kind: String::new(),
+                uid: String::new(),
+                causes: Vec::new(),
+                retry_after_seconds: 0,
+            }),
+            ..Status::default()
+        };
+        assert!(is_missing(&status(404, Some("acme")), &id));
+        for other in [
+            status(404, None),
+            status(404, Some("")),
+            status(404, Some(AXON)),
+            status(404, Some("acme-2")),
+        ] {
+            assert!(!is_missing(&other, &id), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_how_far_it_is() {
+        let mut tenant = Tenant::new("acme", TenantSpec::default());
+        assert_eq!((phase(&tenant), message(&tenant)), ("Pending", None));
+        let status = tenant.status.get_or_insert_default();
+        status.phase = Some(Phase::Failed);
+        status.message = Some("no".to_owned());
+        assert_eq!((phase(&tenant), message(&tenant)), ("Failed", Some("no")));
+        tenant.metadata.deletion_timestamp = Some(
+            k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH),
+        );
+        assert_eq!(phase(&tenant), "Deleting", "whatever its status says");
+    }
+}

@@ -1,0 +1,54 @@
+//! Deleting a tenant.
+
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::{DeleteParams, Preconditions};
+
+use super::wait::{Wait, is_passing};
+use super::{Tenants, is_missing, message};
+use crate::error::Error;
+use crate::names::TenantId;
+use crate::report::Report;
+
+/// Deletes it, and waits until it is gone.
+pub async fn run(
+    tenants: &Tenants,
+    id: &TenantId,
+    timeout: Duration,
+    report: &dyn Report,
+) -> Result<(), Error> {
+    let attempted = || format!("delete tenant {id}");
+    let found = tenants.get(id).await?;
+    // The one that is meant: another of the same name may come after it.
+    let only_this = DeleteParams::default().preconditions(Preconditions {
+        uid: found.uid(),
+        resource_version: None,
+    });
+    match tenants.api.delete(id.as_str(), &only_this).await {
+        Ok(_) => {}
+        // Somebody else was faster, and perhaps there is another of that name already.
+        Err(kube::Error::Api(status)) if is_missing(&status, id) || status.is_conflict() => {}
+        Err(error) => return Err(tenants.told(error, id, attempted())),
+    }
+    let what = format!("Deleting tenant {id}");
+    let mut wait = Wait::at_most(timeout);
+    let mut why = String::new();
+    loop {
+        match tenants.api.get_opt(id.as_str()).await {
+            Ok(Some(left)) if left.uid() == found.uid() => {
+                // What it said before it was deleted says nothing about that.
+                let going = left.metadata.deletion_timestamp.is_some();
+                let said = message(&left).filter(|_| going && super::is_deleting(&left));
+                why = said.unwrap_or_default().to_owned();
+            }
+            Ok(_) => {
+                report.done(&format!("Tenant {id} is deleted"));
+                return Ok(());
+            }
+            Err(error) if is_passing(&error) => {}
+            Err(error) => return Err(tenants.told(error, id, attempted())),
+        }
+        wait.pause(&what, &why, report).await?;
+    }
+}

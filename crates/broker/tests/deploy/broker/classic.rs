@@ -1,0 +1,418 @@
+//! A broker on a cluster that knows nothing of tenants.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use insula_broker::Error;
+use insula_broker::deploy::broker::{BrokerSettings, Mode, Psk};
+use insula_broker::info::BrokerInfo;
+use insula_broker::report::Silent;
+use insula_testkit::server::TestServer;
+use serde_json::{Value, json};
+
+use super::fixture::{Scene, psk};
+use crate::scene::{Told, client, inventory};
+
+const NAMESPACE: &str = "submariner-k8s-broker";
+
+#[tokio::test]
+async fn r2_r6_r58_r59_r62_r64_r65_a_classic_broker_is_what_it_always_was() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    let before = inventory(&scene.admin).await?;
+    let deployed = scene.deploy(&scene.settings(), &Silent).await?;
+    assert_eq!(
+        (deployed.mode, deployed.namespace.as_str()),
+        (Mode::Classic, NAMESPACE)
+    );
+    let made: Vec<String> = inventory(&scene.admin)
+        .await?
+        .into_keys()
+        .filter(|key| !before.contains_key(key))
+        // Its name is the server's to choose.
+        .map(|key| match key.starts_with("secrets ") {
+            true => key[..key.len() - 5].to_owned(),
+            false => key,
+        })
+        .collect();
+    let expected = [
+        "brokers submariner-k8s-broker/submariner-broker",
+        "configmaps submariner-k8s-broker/submariner-clustersetip-info",
+        "configmaps submariner-k8s-broker/submariner-globalnet-info",
+        "customresourcedefinitions /brokers.submariner.io",
+        "customresourcedefinitions /clusters.submariner.io",
+        "customresourcedefinitions /endpoints.submariner.io",
+        "customresourcedefinitions /serviceexports.multicluster.x-k8s.io",
+        "customresourcedefinitions /serviceimports.multicluster.x-k8s.io",
+        "namespaces /submariner-k8s-broker",
+        "rolebindings submariner-k8s-broker/submariner-k8s-broker-admin",
+        "rolebindings submariner-k8s-broker/submariner-k8s-broker-client-submariner-k8s-broker-cluster",
+        "roles submariner-k8s-broker/submariner-k8s-broker-admin",
+        "roles submariner-k8s-broker/submariner-k8s-broker-cluster",
+        "secrets submariner-k8s-broker/submariner-k8s-broker-admin-token-",
+        "serviceaccounts submariner-k8s-broker/submariner-k8s-broker-admin",
+        "serviceaccounts submariner-k8s-broker/submariner-k8s-broker-client",
+    ];
+    assert_eq!(made, expected);
+    let broker = scene.get("brokers", NAMESPACE, "submariner-broker").await?;
+    let spec = json!({
+        "components": ["connectivity", "service-discovery"],
+        "globalnetCIDRRange": "242.0.0.0/8", "defaultGlobalnetClusterSize": 65536,
+        "clustersetIPCIDRRange": "243.0.0.0/8",
+    });
+    assert_eq!(broker["spec"], spec);
+    let role = scene
+        .get("roles", NAMESPACE, "submariner-k8s-broker-admin")
+        .await?;
+    assert_eq!(
+        role["rules"],
+        serde_json::to_value(insula_broker::roles::admin())?
+    );
+    let role = scene
+        .get("roles", NAMESPACE, "submariner-k8s-broker-cluster")
+        .await?;
+    assert_eq!(
+        role["rules"],
+        serde_json::to_value(insula_broker::roles::cluster())?
+    );
+    let bound = scene
+        .get(
+            "rolebindings",
+            NAMESPACE,
+            "submariner-k8s-broker-client-submariner-k8s-broker-cluster",
+        )
+        .await?;
+    let subject = json!([{"kind": "ServiceAccount", "name": "submariner-k8s-broker-client", "namespace": NAMESPACE}]);
+    assert_eq!(
+        (&bound["subjects"], &bound["roleRef"]["name"]),
+        (&subject, &json!("submariner-k8s-broker-cluster"))
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn r1_everything_is_in_the_namespace_that_was_asked_for() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    let before = inventory(&scene.admin).await?;
+    let settings = BrokerSettings {
+        namespace: Some("foo".to_owned()),
+        ..scene.settings()
+    };
+    let deployed = scene.deploy(&settings, &Silent).await?;
+    assert_eq!(deployed.namespace, "foo");
+    for made in inventory(&scene.admin)
+        .await?
+        .into_keys()
+        .filter(|key| !before.contains_key(key))
+    {
+        let right = made.contains(" foo/")
+            || made == "namespaces /foo"
+            || made.starts_with("customresourcedefinitions ");
+        assert!(right, "{made}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn r35_r68_r69_r71_r72_r77_the_file_is_complete_and_its_token_works() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    let settings = BrokerSettings {
+        custom_domains: vec!["b.example".to_owned(), "a.example".to_owned()],
+        ..scene.settings()
+    };
+    let deployed = scene.deploy(&settings, &Silent).await?;
+    assert_eq!((deployed.psk, &deployed.backup), (Psk::Generated, &None));
+    assert_eq!(deployed.url, scene.server.url());
+    assert_eq!(
+        std::fs::metadata(&deployed.file)?.permissions().mode() & 0o777,
+        0o600
+    );
+    let info = BrokerInfo::read(&deployed.file)?;
+    let join = info.for_join(&deployed.file)?;
+    assert_eq!(
+        (join.url.as_str(), join.namespace.as_str()),
+        (scene.server.url().as_str(), NAMESPACE)
+    );
+    assert_eq!(
+        join.components.iter().collect::<Vec<_>>(),
+        ["connectivity", "service-discovery"]
+    );
+    assert_eq!(join.custom_domains, ["b.example", "a.example"]);
+    assert_eq!(join.psk().map(<[u8]>::len), Some(48));
+    let secret = info.client_token.as_ref().unwrap();
+    let data = secret.data.as_ref().unwrap();
+    assert_eq!(data["namespace"].0, NAMESPACE.as_bytes());
+    assert_eq!(info.namespace.as_deref(), Some(NAMESPACE));
+    // With the file alone, and the CA in it.
+    let config = insula_broker::connect::from_file(&info)?;
+    let client = kube::Client::try_from(config)?;
+    let own =
+        kube::Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(client.clone(), NAMESPACE);
+    own.get("submariner-globalnet-info").await?;
+    let other = kube::Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(client, "default");
+    let refused = other.get("any").await.unwrap_err();
+    let kube::Error::Api(status) = refused else {
+        panic!("{refused}")
+    };
+    let who = "system:serviceaccount:submariner-k8s-broker:submariner-k8s-broker-admin";
+    assert!(
+        status.code == 403 && status.message.contains(who),
+        "{}",
+        status.message
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn r66_another_run_replaces_what_the_broker_says_in_place() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    scene.deploy(&scene.settings(), &Silent).await?;
+    let first = scene.get("brokers", NAMESPACE, "submariner-broker").await?;
+    let told = Told::default();
+    scene.deploy(&scene.settings(), &told).await?;
+    assert!(
+        told.all()
+            .contains(&"done: The broker is as it should be".to_owned())
+    );
+    assert_eq!(
+        scene.get("brokers", NAMESPACE, "submariner-broker").await?,
+        first
+    );
+    // Somebody wrote what our types do not know.
+    scene
+        .edit(("brokers", NAMESPACE, "submariner-broker"), |broker| {
+            broker["spec"]["defaultGlobalnetClusterSize"] = json!(-1);
+            broker["metadata"]["labels"] = json!({"of": "others"});
+        })
+        .await?;
+    let settings = BrokerSettings {
+        components: ["connectivity".to_owned()].into(),
+        custom_domains: vec!["a.example".to_owned()],
+        ..scene.settings()
+    };
+    scene.deploy(&settings, &Silent).await?;
+    let second = scene.get("brokers", NAMESPACE, "submariner-broker").await?;
+    let spec = json!({
+        "components": ["connectivity"], "defaultCustomDomains": ["a.example"],
+        "globalnetCIDRRange": "242.0.0.0/8", "defaultGlobalnetClusterSize": 65536,
+        "clustersetIPCIDRRange": "243.0.0.0/8",
+    });
+    assert_eq!(second["spec"], spec);
+    assert_eq!(second["metadata"]["uid"], first["metadata"]["uid"]);
+    assert_eq!(second["metadata"]["labels"], json!({"of": "others"}));
+    Ok(())
+}
+
+#[tokio::test]
+async fn r76_a_second_run_changes_nothing_but_the_file() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    scene.deploy(&scene.settings(), &Silent).await?;
+    let first = inventory(&scene.admin).await?;
+    let (deployed, record) = scene.deploy_disturbed(&scene.settings(), None).await?;
+    assert_eq!(deployed?.psk, Psk::Kept);
+    assert_eq!(record.writes(), []);
+    assert_eq!(inventory(&scene.admin).await?, first);
+    Ok(())
+}
+
+#[tokio::test]
+async fn r59_r60_what_drifted_is_mended_by_an_administrator() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    scene.deploy(&scene.settings(), &Silent).await?;
+    let rules = |role: &Value| role["rules"].clone();
+    for name in [
+        "submariner-k8s-broker-admin",
+        "submariner-k8s-broker-cluster",
+    ] {
+        let whole = rules(&scene.get("roles", NAMESPACE, name).await?);
+        scene
+            .edit(("roles", NAMESPACE, name), |role| {
+                role["rules"].as_array_mut().unwrap().pop();
+            })
+            .await?;
+        let told = Told::default();
+        scene.deploy(&scene.settings(), &told).await?;
+        assert_eq!(rules(&scene.get("roles", NAMESPACE, name).await?), whole);
+        assert!(told.all().contains(&format!("done: Mended role {name}")));
+        // More than is expected is not ours to take away.
+        scene
+            .edit(("roles", NAMESPACE, name), |role| {
+                let more = json!({"apiGroups": [""], "resources": ["events"], "verbs": ["list"]});
+                role["rules"].as_array_mut().unwrap().push(more);
+            })
+            .await?;
+        let wider = scene.get("roles", NAMESPACE, name).await?;
+        scene.deploy(&scene.settings(), &Silent).await?;
+        assert_eq!(scene.get("roles", NAMESPACE, name).await?, wider);
+    }
+    let binding = ("rolebindings", NAMESPACE, "submariner-k8s-broker-admin");
+    scene
+        .edit(binding, |binding| binding["subjects"] = json!([]))
+        .await?;
+    scene.deploy(&scene.settings(), &Silent).await?;
+    let bound = scene.get(binding.0, binding.1, binding.2).await?;
+    assert_eq!(bound["subjects"][0]["name"], "submariner-k8s-broker-admin");
+    for (plural, name) in [
+        ("serviceaccounts", "submariner-k8s-broker-admin"),
+        ("roles", "submariner-k8s-broker-cluster"),
+        ("rolebindings", "submariner-k8s-broker-admin"),
+    ] {
+        scene
+            .api(plural, NAMESPACE)
+            .delete(name, &Default::default())
+            .await?;
+        scene.deploy(&scene.settings(), &Silent).await?;
+        assert_ne!(
+            scene.get(plural, NAMESPACE, name).await?,
+            Value::Null,
+            "{name}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn r63_a_token_that_is_not_made_is_waited_for_and_then_missed() -> anyhow::Result<()> {
+    // Without controllers nobody makes tokens.
+    let server = TestServer::start().await?;
+    let folder = tempfile::TempDir::new()?;
+    let admin = client(&server, "system")?;
+    let scene = Scene {
+        server,
+        admin,
+        folder,
+    };
+    let settings = BrokerSettings {
+        token_patience: Duration::from_millis(200),
+        ..scene.settings()
+    };
+    let missed = scene.deploy(&settings, &Silent).await.unwrap_err();
+    assert!(matches!(missed, Error::NoToken { .. }), "{missed}");
+    assert!(missed.to_string().starts_with(
+        "the token was not generated for secret \"submariner-k8s-broker-admin-token-"
+    ));
+    assert!(!settings.output.exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_refused_before_anything_is_sent() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    let usual = scene.settings();
+    let with = |edit: fn(&mut BrokerSettings)| {
+        let mut settings = usual.clone();
+        edit(&mut settings);
+        settings
+    };
+    for (settings, problem) in [
+        (
+            with(|it| it.components.clear()),
+            "invalid components parameter: at least one component must be provided for deployment",
+        ),
+        (
+            with(|it| it.components = ["x".to_owned()].into()),
+            "invalid components parameter: unknown component: x",
+        ),
+        (
+            with(|it| it.namespace = Some("A_b".to_owned())),
+            "\"A_b\" is no name of a namespace",
+        ),
+        (
+            with(|it| it.broker_url = Some("http://a".to_owned())),
+            "\"http://a\" is no URL of a broker: it is not https",
+        ),
+    ] {
+        let refused = scene.deploy(&settings, &Silent).await.unwrap_err();
+        assert_eq!(refused.to_string(), problem);
+    }
+    let absent = scene.get("namespaces", "", NAMESPACE).await?;
+    assert_eq!(absent, Value::Null);
+    Ok(())
+}
+
+#[tokio::test]
+async fn r67_r69_r70_the_old_file_is_kept_its_key_reused_and_the_url_as_told() -> anyhow::Result<()>
+{
+    let scene = Scene::empty().await?;
+    let first = scene.deploy(&scene.settings(), &Silent).await?;
+    let old = std::fs::read(&first.file)?;
+    let key = psk(&first.file)?;
+    let settings = BrokerSettings {
+        info_from: Some(first.file.clone()),
+        broker_url: Some("https://broker.example:6443/".to_owned()),
+        ..scene.settings()
+    };
+    let told = Told::default();
+    let second = scene.deploy(&settings, &told).await?;
+    assert_eq!(
+        (second.psk, second.url.as_str()),
+        (Psk::Given, "https://broker.example:6443")
+    );
+    assert_eq!(psk(&second.file)?, key);
+    assert_eq!(
+        BrokerInfo::read(&second.file)?.url,
+        "https://broker.example:6443"
+    );
+    assert_eq!(std::fs::read(second.backup.unwrap())?, old);
+    Ok(())
+}
+
+#[tokio::test]
+async fn r7_an_old_file_is_good_for_its_key_though_its_user_may_not_deploy() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    let first = scene.deploy(&scene.settings(), &Silent).await?;
+    let mut classic = BrokerInfo::read(&first.file)?;
+    // As Submariner writes it.
+    classic.namespace = None;
+    let key = psk(&first.file)?;
+    let settings = scene.with_file("old.subm", &classic)?;
+    let told = Told::default();
+    let second = scene.deploy(&settings, &told).await?;
+    assert_eq!((second.psk, psk(&second.file)?), (Psk::Given, key));
+    let said = "The user of the broker info file may not deploy a broker: going on as the user of the kube context, which is of the same cluster";
+    assert_eq!(told.warnings(), [said]);
+    // Without a context, or with one of another cluster, there is nobody to go on as.
+    let missing = "rights are missing: create/update brokers.submariner.io in namespace submariner-k8s-broker";
+    let alone = scene
+        .deploy_without_context(&settings, &Silent)
+        .await
+        .unwrap_err();
+    assert_eq!(alone.to_string(), missing);
+    let secret = classic.client_token.as_mut().unwrap();
+    let of_another = (
+        "kubernetes.io/service-account.uid".to_owned(),
+        "other".to_owned(),
+    );
+    secret
+        .metadata
+        .annotations
+        .as_mut()
+        .unwrap()
+        .extend([of_another]);
+    let settings = scene.with_file("other.subm", &classic)?;
+    let other = scene.deploy(&settings, &Silent).await.unwrap_err();
+    assert_eq!(other.to_string(), missing);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_being_deleted_is_not_built_in() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    scene
+        .put(
+            "namespaces",
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
+        )
+        .await?;
+    let held = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "namespace": NAMESPACE, "finalizers": ["example.com/held"]}});
+    scene.put("configmaps", held).await?;
+    scene
+        .api("namespaces", "")
+        .delete(NAMESPACE, &Default::default())
+        .await?;
+    let refused = scene.deploy(&scene.settings(), &Silent).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "namespace submariner-k8s-broker is being deleted"
+    );
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! The key that clusters share: never lost, never silently another.
+
+use insula_broker::Error;
+use insula_broker::deploy::broker::{BrokerSettings, Psk};
+use insula_broker::info::BrokerInfo;
+use insula_broker::report::Silent;
+
+use super::fixture::{Scene, psk};
+use crate::scene::Told;
+
+#[tokio::test]
+async fn r69_r76_the_key_of_the_file_that_is_replaced_is_kept_if_it_is_of_the_same_broker()
+-> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    let first = scene.deploy(&scene.settings(), &Silent).await?;
+    let key = psk(&first.file)?;
+    let told = Told::default();
+    let second = scene.deploy(&scene.settings(), &told).await?;
+    assert_eq!((second.psk, psk(&second.file)?), (Psk::Kept, key.clone()));
+    let said = format!(
+        "Reusing the IPsec PSK of {:?}, which is of the same broker: a new one would cut off the clusters that have joined",
+        first.file
+    );
+    assert_eq!(told.warnings(), [said]);
+    // Another broker gets another key, and the old file stays under another name.
+    let settings = BrokerSettings {
+        namespace: Some("other".to_owned()),
+        ..scene.settings()
+    };
+    let told = Told::default();
+    let third = scene.deploy(&settings, &told).await?;
+    assert_eq!(third.psk, Psk::Generated);
+    assert_ne!(psk(&third.file)?, key);
+    assert_eq!(psk(third.backup.as_ref().unwrap())?, key);
+    let said = format!(
+        "{:?} is replaced, and it is kept: it is of another broker",
+        first.file
+    );
+    assert_eq!(told.warnings(), [said]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn r76_a_partial_file_given_twice_does_not_make_two_keys() -> anyhow::Result<()> {
+    let scene = Scene::axon().await?;
+    let partial = scene.tenant("acme").await?;
+    let settings = scene.with_file("partial.subm", &partial)?;
+    let first = scene.deploy_without_context(&settings, &Silent).await?;
+    let key = psk(&first.file)?;
+    let second = scene.deploy_without_context(&settings, &Silent).await?;
+    assert_eq!((first.psk, second.psk), (Psk::Generated, Psk::Kept));
+    assert_eq!(psk(&second.file)?, key);
+    Ok(())
+}
+
+#[tokio::test]
+async fn r67_the_file_that_is_given_may_be_the_one_that_is_written() -> anyhow::Result<()> {
+    let scene = Scene::axon().await?;
+    let partial = scene.tenant("acme").await?;
+    let settings = scene.with_file("broker-info.subm", &partial)?;
+    assert_eq!(settings.info_from.as_ref(), Some(&settings.output));
+    let first = scene.deploy_without_context(&settings, &Silent).await?;
+    assert_eq!(first.psk, Psk::Generated);
+    let backup = BrokerInfo::read(first.backup.as_ref().unwrap())?;
+    assert_eq!(backup.encode(), partial.encode());
+    let key = psk(&first.file)?;
+    let second = scene.deploy_without_context(&settings, &Silent).await?;
+    assert_eq!((second.psk, psk(&second.file)?), (Psk::Given, key));
+    Ok(())
+}
+
+#[tokio::test]
+async fn r76_nothing_is_written_over_a_file_that_cannot_be_read_or_understood() -> anyhow::Result<()>
+{
+    let scene = Scene::empty().await?;
+    let settings = scene.settings();
+    // It is no file of ours: it is kept, and it is said.
+    std::fs::write(&settings.output, "else")?;
+    let told = Told::default();
+    let deployed = scene.deploy(&settings, &told).await?;
+    assert_eq!(std::fs::read(deployed.backup.unwrap())?, b"else");
+    let warning = &told.warnings()[0];
+    let said = format!(
+        "{:?} is replaced, and it is kept: error decoding data",
+        settings.output
+    );
+    assert!(warning.starts_with(&said), "{warning}");
+    // What cannot be read may have a key in it.
+    let settings = BrokerSettings {
+        output: scene.path("folder"),
+        ..scene.settings()
+    };
+    std::fs::create_dir(&settings.output)?;
+    let refused = scene.deploy(&settings, &Silent).await.unwrap_err();
+    assert!(matches!(refused, Error::Info(_)), "{refused}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn r54_a_given_file_that_cannot_be_read_ends_it_before_anything_is_touched()
+-> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    let settings = BrokerSettings {
+        info_from: Some(scene.path("absent.subm")),
+        ..scene.settings()
+    };
+    let refused = scene.deploy(&settings, &Silent).await.unwrap_err();
+    assert!(
+        refused.to_string().starts_with("error reading file"),
+        "{refused}"
+    );
+    assert_eq!(std::fs::read_dir(scene.folder.path())?.count(), 0);
+    Ok(())
+}

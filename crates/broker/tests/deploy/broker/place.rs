@@ -1,0 +1,227 @@
+//! Where, and as whom: the file, then the flag, then what is usual; then the kube context.
+
+use insula_broker::Error;
+use insula_broker::deploy::broker::{BrokerSettings, Prepared, User};
+use insula_broker::info::BrokerInfo;
+use insula_broker::report::Silent;
+use insula_testkit::server::TestServer;
+use kube::Config;
+
+use super::fixture::Scene;
+use crate::scene::{Told, config};
+
+fn prepared(context: Result<Config, Error>, settings: &BrokerSettings) -> Result<Prepared, Error> {
+    Prepared::new(context, settings, &Silent)
+}
+
+fn no_context() -> Result<Config, Error> {
+    Err(Error::invalid("there is no kubeconfig"))
+}
+
+#[tokio::test]
+async fn r56_the_files_namespace_comes_before_the_flag_and_that_before_the_usual()
+-> anyhow::Result<()> {
+    let scene = Scene::axon().await?;
+    let partial = scene.tenant("acme").await?;
+    let plain = BrokerInfo {
+        client_token: None,
+        namespace: None,
+        ..partial.clone()
+    };
+    let warning =
+        "Using namespace submariner-broker-acme of the broker info file, not foo of --namespace";
+    for (info, flag, namespace, warnings) in [
+        (&partial, None, "submariner-broker-acme", vec![]),
+        (
+            &partial,
+            Some("foo"),
+            "submariner-broker-acme",
+            vec![warning],
+        ),
+        (
+            &partial,
+            Some("submariner-broker-acme"),
+            "submariner-broker-acme",
+            vec![],
+        ),
+        (&plain, Some("foo"), "foo", vec![]),
+        (&plain, None, "submariner-k8s-broker", vec![]),
+    ] {
+        let settings = BrokerSettings {
+            namespace: flag.map(str::to_owned),
+            ..scene.with_file("in.subm", info)?
+        };
+        let told = Told::default();
+        let context = Ok(config(&scene.server, "system")?);
+        let prepared = Prepared::new(context, &settings, &told)?;
+        assert_eq!(prepared.place.namespace, namespace);
+        assert_eq!(told.warnings(), warnings);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_file_that_contradicts_itself_is_refused() -> anyhow::Result<()> {
+    let scene = Scene::axon().await?;
+    let mut info = scene.tenant("acme").await?;
+    info.namespace = Some("submariner-broker-other".to_owned());
+    let settings = scene.with_file("in.subm", &info)?;
+    let refused = prepared(no_context(), &settings).err().unwrap();
+    let said = "broker info file is inconsistent: namespace \"submariner-broker-other\" but the client token belongs to \"submariner-broker-acme\"";
+    assert_eq!(refused.to_string(), said);
+    Ok(())
+}
+
+#[tokio::test]
+async fn r54_r57_user_and_url_are_the_files_where_it_has_them_each_by_itself() -> anyhow::Result<()>
+{
+    let scene = Scene::axon().await?;
+    let both = scene.tenant("acme").await?;
+    let no_url = BrokerInfo {
+        url: String::new(),
+        ..both.clone()
+    };
+    let no_user = BrokerInfo {
+        client_token: None,
+        ..both.clone()
+    };
+    let neither = BrokerInfo {
+        url: String::new(),
+        ..no_user.clone()
+    };
+    for (info, user, needs_context) in [
+        (&both, User::OfFile, false),
+        (&no_url, User::OfFile, true),
+        (&no_user, User::OfContext, true),
+        (&neither, User::OfContext, true),
+    ] {
+        let settings = scene.with_file("in.subm", info)?;
+        let place = prepared(Ok(config(&scene.server, "system")?), &settings)?.place;
+        assert_eq!(
+            (place.user, place.told_url.as_str()),
+            (user, scene.server.url().as_str())
+        );
+        let deployed = scene.deploy(&settings, &Silent).await?;
+        assert_eq!(deployed.namespace, "submariner-broker-acme");
+        // Its error is told only where it is needed.
+        let without = prepared(no_context(), &settings).map(|_| ());
+        let without = without.map_err(|error| error.to_string());
+        match needs_context {
+            true => assert_eq!(without, Err("there is no kubeconfig".to_owned())),
+            false => assert_eq!(without, Ok(())),
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn r54_the_kube_context_does_not_matter_where_the_file_says() -> anyhow::Result<()> {
+    let scene = Scene::axon().await?;
+    let elsewhere = TestServer::start_whole().await?;
+    let partial = scene.tenant("acme").await?;
+    let settings = scene.with_file("in.subm", &partial)?;
+    let context = Ok(config(&elsewhere, "system")?);
+    let deployed = insula_broker::deploy::broker::deploy(context, &settings, &Silent).await?;
+    assert_eq!(deployed.url, scene.server.url());
+    let keys = elsewhere.keys().await?;
+    assert!(
+        !keys.iter().any(|key| key.contains("submariner")),
+        "{keys:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn r57_a_files_token_is_not_sent_to_another_cluster() -> anyhow::Result<()> {
+    let scene = Scene::axon().await?;
+    let partial = scene.tenant("acme").await?;
+    let no_url = BrokerInfo {
+        url: String::new(),
+        ..partial.clone()
+    };
+    let settings = scene.with_file("in.subm", &no_url)?;
+    // The other server cannot show a certificate of the file's CA, so it is told nothing.
+    let elsewhere = TestServer::start_whole().await?;
+    let context = Ok(config(&elsewhere, "system")?);
+    let refused = insula_broker::deploy::broker::deploy(context, &settings, &Silent)
+        .await
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains("invalid peer certificate"),
+        "{refused}"
+    );
+    let hint = "the server's certificate is not from a CA that is trusted here: is the file old, or of another cluster?";
+    assert_eq!(refused.hint().as_deref(), Some(hint));
+    // Without a CA nothing could be shown.
+    let mut no_ca = no_url.clone();
+    no_ca
+        .client_token
+        .as_mut()
+        .unwrap()
+        .data
+        .as_mut()
+        .unwrap()
+        .remove("ca.crt");
+    let settings = scene.with_file("in.subm", &no_ca)?;
+    let refused = prepared(Ok(config(&elsewhere, "system")?), &settings)
+        .err()
+        .unwrap();
+    assert_eq!(
+        refused.hint().as_deref(),
+        Some("say where it is from with --broker-url")
+    );
+    // Somebody who says where it is from is believed.
+    let settings = BrokerSettings {
+        broker_url: Some(scene.server.url()),
+        ..scene.with_file("in.subm", &no_url)?
+    };
+    let deployed = scene.deploy_without_context(&settings, &Silent).await?;
+    assert_eq!(deployed.url, scene.server.url());
+    Ok(())
+}
+
+#[tokio::test]
+async fn r57_the_contexts_credential_is_not_sent_wherever_a_file_says() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    let url = |url: &str| BrokerInfo {
+        url: url.to_owned(),
+        client_token: None,
+        ipsec_psk: None,
+        components: Default::default(),
+        custom_domains: Vec::new(),
+        namespace: None,
+    };
+    let context = || config(&scene.server, "system").unwrap();
+    let public = || {
+        let mut context = context();
+        context.root_cert = None;
+        context
+    };
+    let careless = || {
+        let mut context = context();
+        context.accept_invalid_certs = true;
+        context
+    };
+    let own = scene.server.url();
+    for (context, named, sent) in [
+        // Whoever answers there has to show a certificate of the context's own CA.
+        (context(), "https://elsewhere.example", true),
+        (public(), "https://elsewhere.example", false),
+        (careless(), "https://elsewhere.example", false),
+        (public(), own.as_str(), true),
+        (careless(), own.as_str(), true),
+    ] {
+        let settings = scene.with_file("in.subm", &url(named))?;
+        let place = prepared(Ok(context), &settings);
+        match sent {
+            true => assert_eq!(place?.place.config.cluster_url, named.parse::<http::Uri>()?),
+            false => {
+                let said = format!(
+                    "the broker info file names https://elsewhere.example/ and no user: the credential of the kube context, which is of {own}/, is not sent there"
+                );
+                assert_eq!(place.err().unwrap().to_string(), said);
+            }
+        }
+    }
+    Ok(())
+}

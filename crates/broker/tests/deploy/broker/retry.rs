@@ -1,0 +1,68 @@
+//! Interrupted at any request, before it arrives or before its answer does.
+
+use insula_broker::deploy::broker::BrokerSettings;
+use insula_broker::info::BrokerInfo;
+use insula_broker::report::Silent;
+
+use super::fixture::{Scene, psk};
+use crate::scene::{Fault, inventory};
+
+/// More requests than any run has.
+const ENOUGH: usize = 200;
+
+#[tokio::test]
+async fn r76_a_first_run_that_is_cut_anywhere_is_finished_by_the_next() -> anyhow::Result<()> {
+    for fault in [Fault::Before, Fault::After] {
+        let scene = Scene::empty().await?;
+        let mut cut = 0;
+        for at in 1..ENOUGH {
+            let settings = BrokerSettings {
+                namespace: Some(format!("n{at}")),
+                output: scene.path(&format!("{at}.subm")),
+                ..scene.settings()
+            };
+            let (first, _) = scene.deploy_disturbed(&settings, Some(fault(at))).await?;
+            if first.is_ok() {
+                break;
+            }
+            cut += 1;
+            assert!(!settings.output.exists(), "{:?}", fault(at));
+            scene.deploy(&settings, &Silent).await?;
+            let info = BrokerInfo::read(&settings.output)?;
+            info.for_join(&settings.output)?;
+            // One of each, and nothing more.
+            let inside: Vec<_> = inventory(&scene.admin)
+                .await?
+                .into_keys()
+                .filter(|key| key.contains(&format!(" n{at}/")))
+                .collect();
+            assert_eq!(inside.len(), 10, "{:?}: {inside:?}", fault(at));
+        }
+        assert!(cut > 20, "{cut}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn r76_a_later_run_that_is_cut_anywhere_leaves_the_file_and_its_key() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    scene.deploy(&scene.settings(), &Silent).await?;
+    let settings = BrokerSettings {
+        custom_domains: vec!["a.example".to_owned()],
+        ..scene.settings()
+    };
+    let (file, key) = (std::fs::read(&settings.output)?, psk(&settings.output)?);
+    for at in 1..ENOUGH {
+        let (cut, _) = scene
+            .deploy_disturbed(&settings, Some(Fault::After(at)))
+            .await?;
+        if cut.is_ok() {
+            assert!(at > 10, "{at}");
+            break;
+        }
+        assert_eq!(std::fs::read(&settings.output)?, file, "{at}");
+        assert_eq!(std::fs::read_dir(scene.folder.path())?.count(), 1, "{at}");
+    }
+    assert_eq!(psk(&settings.output)?, key);
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! Clusters that join brokers, against whole servers.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod addresses;
+mod joined;
+mod recover;
+mod refused;
+mod show;
+mod stage;

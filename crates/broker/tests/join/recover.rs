@@ -1,0 +1,156 @@
+//! A file that was lost, written anew.
+
+use std::path::Path;
+
+use insula_broker::info::BrokerInfo;
+use insula_broker::join::join;
+use insula_broker::recover::{Context, RecoverSettings, recover};
+use insula_broker::report::Silent;
+use insula_broker::{Error, component};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::json;
+
+use super::stage::*;
+
+fn connect_to(stage: &Stage) -> impl Fn(&BrokerInfo) -> Result<Client, Error> + Send + Sync {
+    |info| {
+        assert_eq!(info.url, stage.server.url());
+        let client = stage.broker(info);
+        client.map_err(|error| Error::invalid(error.to_string()))
+    }
+}
+
+fn to(folder: &Path) -> RecoverSettings {
+    RecoverSettings {
+        namespace: None,
+        broker_url: None,
+        output: folder.join("broker-info.subm"),
+    }
+}
+
+fn context(client: Client, stage: &Stage) -> Context {
+    Context {
+        client,
+        url: stage.server.url(),
+    }
+}
+
+/// What a file says, without the label by which a server notes that a token was used.
+fn said(info: &BrokerInfo) -> String {
+    let mut info = info.clone();
+    if let Some(token) = &mut info.client_token {
+        token.metadata.labels = None;
+    }
+    info.encode()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_has_joined_can_write_the_file_anew() -> anyhow::Result<()> {
+    let (stage, folder) = (Stage::start().await?, tempfile::tempdir()?);
+    let wanted = Wanted {
+        domains: vec!["a.example".to_owned()],
+        ..Wanted::default()
+    };
+    let info = stage.deploy("n", wanted).await?;
+    stage.deploy("m", Wanted::default()).await?;
+    let both = stage.both(&info, "c0").await?;
+    join(&both, &settings(&info, "east"), &Silent).await?;
+    let member = Context {
+        client: both.joining.clone(),
+        url: "https://elsewhere.example".to_owned(),
+    };
+    let recovered = recover(&member, &connect_to(&stage), &to(folder.path()), &Silent).await?;
+    let read = BrokerInfo::read(&folder.path().join("broker-info.subm"))?;
+    assert_eq!(said(&read), said(&info));
+    assert_eq!(recovered.saved.backup, None);
+
+    // Files of before there were Secrets: everything is in the object itself.
+    let secrets: Api<Secret> = Api::namespaced(both.joining.clone(), "submariner-operator");
+    for name in ["submariner-broker-secret", "submariner-ipsec-psk"] {
+        secrets.delete(name, &Default::default()).await?;
+    }
+    let again = recover(&member, &connect_to(&stage), &to(folder.path()), &Silent).await?;
+    assert_eq!(said(&again.info), said(&info));
+    assert_eq!(BrokerInfo::read(&again.saved.backup.unwrap())?, read);
+
+    let mut other = to(folder.path());
+    other.namespace = Some("m".to_owned());
+    let (refused, _) = told(recover(&member, &connect_to(&stage), &other, &Silent).await);
+    assert_eq!(
+        refused,
+        "this cluster has joined the broker in namespace n, not in m"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_brokers_own_cluster_can_where_it_has_the_key() -> anyhow::Result<()> {
+    let (stage, folder) = (Stage::start().await?, tempfile::tempdir()?);
+    let info = stage.deploy("n", Wanted::default()).await?;
+    let (broker, settings) = (context(stage.system()?, &stage), to(folder.path()));
+    let (refused, hint) = told(recover(&broker, &connect_to(&stage), &settings, &Silent).await);
+    assert_eq!(refused, "the IPsec PSK is not known to this cluster");
+    assert_eq!(hint, "use the context of a cluster that has joined");
+    assert!(!settings.output.exists());
+
+    let secrets: Api<Secret> = Api::namespaced(stage.system()?, "n");
+    let key = info.ipsec_psk.clone().unwrap();
+    secrets.create(&PostParams::default(), &key).await?;
+    let recovered = recover(&broker, &connect_to(&stage), &settings, &Silent).await?;
+    assert_eq!(said(&recovered.info), said(&info));
+
+    let wanted = Wanted {
+        components: [component::SERVICE_DISCOVERY.to_owned()].into(),
+        ..Wanted::default()
+    };
+    let other = stage.deploy("m", wanted).await?;
+    let (refused, hint) = told(recover(&broker, &connect_to(&stage), &settings, &Silent).await);
+    assert_eq!(refused, "there are 2 brokers on this cluster");
+    assert_eq!(
+        hint,
+        "--namespace says which; `subctl show brokers` shows them"
+    );
+    // As its own administrator, who sees no other. No key is needed.
+    let mut own = to(folder.path());
+    own.namespace = Some("m".to_owned());
+    own.broker_url = Some("https://public.example".to_owned());
+    let tenant = context(stage.broker(&other)?, &stage);
+    let recovered = recover(&tenant, &connect_to(&stage), &own, &Silent).await?;
+    assert_eq!(recovered.info.url, "https://public.example");
+    assert_eq!(recovered.info.ipsec_psk, None);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_there_cannot_be_recovered() -> anyhow::Result<()> {
+    let (stage, folder) = (Stage::start().await?, tempfile::tempdir()?);
+    let nothing = context(stage.cluster("c0").await?, &stage);
+    let (refused, hint) =
+        told(recover(&nothing, &connect_to(&stage), &to(folder.path()), &Silent).await);
+    assert_eq!(refused, "this cluster has joined no broker and has none");
+    assert_eq!(
+        hint,
+        "use the context of a cluster that has joined, or of the broker"
+    );
+    // What a member says of its broker becomes no path.
+    let info = stage.deploy("n", Wanted::default()).await?;
+    let both = stage.both(&info, "c1").await?;
+    join(&both, &settings(&info, "east"), &Silent).await?;
+    let kind = kube::core::GroupVersionKind::gvk("submariner.io", "v1alpha1", "Submariner");
+    let kind = kube::core::ApiResource::from_gvk(&kind);
+    let api: Api<kube::core::DynamicObject> =
+        Api::namespaced_with(both.joining.clone(), "submariner-operator", &kind);
+    let patch = json!({"spec": {"brokerK8sRemoteNamespace": "../../default"}});
+    let patch = kube::api::Patch::Merge(patch);
+    api.patch("submariner", &Default::default(), &patch).await?;
+    let member = context(both.joining, &stage);
+    let (refused, _) =
+        told(recover(&member, &connect_to(&stage), &to(folder.path()), &Silent).await);
+    assert_eq!(
+        refused,
+        "broker info file is wrong: what it names as the namespace is no name of one"
+    );
+    Ok(())
+}

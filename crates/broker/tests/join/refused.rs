@@ -1,0 +1,290 @@
+//! Who may not join, and what they are told.
+
+use insula_broker::join::{JoinClients, NAMESPACE, join};
+use insula_broker::report::Silent;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ListParams, PostParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client};
+use serde_json::json;
+
+use super::stage::*;
+
+/// Nothing was written on the cluster that was to join.
+async fn is_untouched(joining: &Client) -> anyhow::Result<bool> {
+    let namespaces: Api<Namespace> = Api::all(joining.clone());
+    Ok(namespaces.get_opt(NAMESPACE).await?.is_none())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_that_another_cluster_has_is_refused() -> anyhow::Result<()> {
+    let stage = Stage::start().await?;
+    let info = stage.deploy("n", Wanted::default()).await?;
+    let first = stage.both(&info, "c0").await?;
+    join(&first, &settings(&info, "east"), &Silent).await?;
+    let second = stage.both(&info, "c1").await?;
+    let (refused, hint) = told(join(&second, &settings(&info, "east"), &Silent).await);
+    assert_eq!(
+        refused,
+        "cluster ID not unique: another cluster of this ClusterSet is called east"
+    );
+    assert_eq!(
+        hint,
+        "choose another with --clusterid; if that cluster is gone, delete service account cluster-east in the broker's namespace"
+    );
+    assert!(is_untouched(&second.joining).await?);
+    join(&second, &settings(&info, "west"), &Silent).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_that_a_cluster_of_another_program_has_is_refused() -> anyhow::Result<()> {
+    let stage = Stage::start().await?;
+    let info = stage.deploy("n", Wanted::default()).await?;
+    let kind = GroupVersionKind::gvk("submariner.io", "v1", "Cluster");
+    let kind = ApiResource::from_gvk_with_plural(&kind, "clusters");
+    let clusters: Api<DynamicObject> = Api::namespaced_with(stage.system()?, "n", &kind);
+    let theirs = DynamicObject::new("east", &kind);
+    clusters.create(&PostParams::default(), &theirs).await?;
+    // Their account does not say whose it is.
+    let accounts: Api<ServiceAccount> = Api::namespaced(stage.system()?, "n");
+    let account = ServiceAccount {
+        metadata: named("cluster-east"),
+        ..ServiceAccount::default()
+    };
+    accounts.create(&PostParams::default(), &account).await?;
+    let both = stage.both(&info, "c0").await?;
+    let (refused, _) = told(join(&both, &settings(&info, "east"), &Silent).await);
+    assert_eq!(
+        refused,
+        "cluster ID not unique: another cluster of this ClusterSet is called east"
+    );
+    assert!(is_untouched(&both.joining).await?);
+    // Once that cluster has gone, its account is taken over.
+    clusters.delete("east", &Default::default()).await?;
+    join(&both, &settings(&info, "east"), &Silent).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_that_join_at_once_under_one_id_one_is_refused() -> anyhow::Result<()> {
+    let stage = Stage::start().await?;
+    for round in 0..5 {
+        let namespace = format!("n{round}");
+        let info = stage.deploy(&namespace, Wanted::default()).await?;
+        let (one, other) = (2 * round, 2 * round + 1);
+        let one = stage.both(&info, &format!("c{one}")).await?;
+        let other = stage.both(&info, &format!("c{other}")).await?;
+        let settings = settings(&info, "east");
+        let (one, other) = tokio::join!(
+            join(&one, &settings, &Silent),
+            join(&other, &settings, &Silent)
+        );
+        let refused = match (one, other) {
+            (Ok(_), Err(refused)) | (Err(refused), Ok(_)) => refused,
+            both => anyhow::bail!("{both:?}"),
+        };
+        assert_eq!(
+            refused.to_string(),
+            "cluster ID not unique: another cluster of this ClusterSet is called east"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r8_a_cluster_is_in_one_clusterset_under_one_name() -> anyhow::Result<()> {
+    let stage = Stage::start().await?;
+    let (info, other) = (
+        stage.deploy("n", Wanted::default()).await?,
+        stage.deploy("m", Wanted::default()).await?,
+    );
+    let both = stage.both(&info, "c0").await?;
+    join(&both, &settings(&info, "east"), &Silent).await?;
+    let elsewhere = stage.both(&other, "c0").await?;
+    for (both, settings) in [
+        (&both, settings(&info, "west")),
+        (&elsewhere, settings(&other, "east")),
+    ] {
+        let (refused, hint) = told(join(both, &settings, &Silent).await);
+        assert_eq!(
+            refused,
+            "this cluster has joined as east already, through namespace n"
+        );
+        assert_eq!(
+            hint,
+            "join with the same --clusterid and file, or take the cluster out of its ClusterSet first"
+        );
+    }
+    let maps: Api<ConfigMap> = Api::namespaced(stage.system()?, "m");
+    for map in maps.list(&ListParams::default()).await?.items {
+        assert!(!map.data.unwrap_or_default().contains_key("clusterinfo"));
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_is_not_whole_says_what_it_lacks() -> anyhow::Result<()> {
+    let stage = Stage::start().await?;
+    let info = stage.deploy("n", Wanted::default()).await?;
+    let both = stage.both(&info, "c0").await?;
+    let settings = settings(&info, "east");
+    let roles: Api<Role> = Api::namespaced(stage.system()?, "n");
+    roles
+        .delete("submariner-k8s-broker-cluster", &Default::default())
+        .await?;
+    let expected = |missing: &str| {
+        let error = format!("the broker in namespace n is not deployed: it has no {missing}");
+        (error, "run `subctl deploy broker` first".to_owned())
+    };
+    let refused = told(join(&both, &settings, &Silent).await);
+    assert_eq!(refused, expected("Role submariner-k8s-broker-cluster"));
+    let maps: Api<ConfigMap> = Api::namespaced(stage.system()?, "n");
+    for name in ["submariner-clustersetip-info", "submariner-globalnet-info"] {
+        maps.delete(name, &Default::default()).await?;
+        let refused = told(join(&both, &settings, &Silent).await);
+        assert_eq!(refused, expected(&format!("ConfigMap {name}")));
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_does_not_let_us_in_says_why() -> anyhow::Result<()> {
+    let stage = Stage::start().await?;
+    let info = stage.deploy("n", Wanted::default()).await?;
+    let joining = stage.cluster("c0").await?;
+    let url = stage.server.url();
+    let stranger = JoinClients {
+        broker: stage.client("nobody-knows-this-token")?,
+        joining: joining.clone(),
+    };
+    let (refused, hint) = told(join(&stranger, &settings(&info, "east"), &Silent).await);
+    assert_eq!(
+        refused,
+        format!("cannot use the broker at {url}: Unauthorized")
+    );
+    assert_eq!(
+        hint,
+        "the credential is not known to this server, or has expired"
+    );
+    // The right token of a file whose binding is gone.
+    let bindings: Api<RoleBinding> = Api::namespaced(stage.system()?, "n");
+    bindings
+        .delete("submariner-k8s-broker-admin", &Default::default())
+        .await?;
+    let both = JoinClients {
+        broker: stage.broker(&info)?,
+        joining: joining.clone(),
+    };
+    let (refused, hint) = told(join(&both, &settings(&info, "east"), &Silent).await);
+    assert!(
+        refused.contains("forbidden") && refused.contains("clusters"),
+        "{refused}"
+    );
+    assert!(hint.contains("names the right that is missing"), "{hint}");
+    assert!(is_untouched(&joining).await?);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_is_not_there_says_so() -> anyhow::Result<()> {
+    let stage = Stage::start().await?;
+    let mut info = stage.deploy("n", Wanted::default()).await?;
+    let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    info.url = format!("https://{free}");
+    let both = JoinClients {
+        broker: Client::try_from(kube::Config::new(info.url.parse()?))?,
+        joining: stage.cluster("c0").await?,
+    };
+    let (refused, hint) = told(join(&both, &settings(&info, "east"), &Silent).await);
+    assert!(
+        refused.starts_with(&format!("cannot use the broker at {}: ", info.url)),
+        "{refused}"
+    );
+    assert_eq!(hint, "is the server running, and is this its address?");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_an_account_that_is_gone_is_not_handed_out() -> anyhow::Result<()> {
+    // Nobody fills tokens in here, nor takes away those of accounts that are gone.
+    let bare = insula_testkit::server::TestServer::start().await?;
+    let stage = Stage::start().await?;
+    let info = stage.deploy("n", Wanted::default()).await?;
+    let both = JoinClients {
+        broker: connect(&bare, "system")?,
+        joining: stage.cluster("c0").await?,
+    };
+    let namespaces: Api<Namespace> = Api::all(both.broker.clone());
+    let namespace = Namespace {
+        metadata: named("n"),
+        ..Namespace::default()
+    };
+    namespaces
+        .create(&PostParams::default(), &namespace)
+        .await?;
+    let maps: Api<ConfigMap> = Api::namespaced(both.broker.clone(), "n");
+    let wanted = Wanted::default();
+    for map in [
+        wanted.globalnet.config_map("n"),
+        wanted.clusterset.config_map("n"),
+    ] {
+        maps.create(&PostParams::default(), &map).await?;
+    }
+    let roles: Api<Role> = Api::namespaced(both.broker.clone(), "n");
+    let role = Role {
+        metadata: named("submariner-k8s-broker-cluster"),
+        ..Role::default()
+    };
+    roles.create(&PostParams::default(), &role).await?;
+    let secrets: Api<Secret> = Api::namespaced(both.broker.clone(), "n");
+    let stale = serde_json::from_value(json!({
+        "metadata": {"name": "old", "annotations": {
+            "kubernetes.io/service-account.name": "cluster-east",
+            "kubernetes.io/service-account.uid": "of-an-account-that-is-gone",
+        }},
+        "type": "kubernetes.io/service-account-token",
+        "data": {"token": "c3RhbGU="},
+    }))?;
+    secrets.create(&PostParams::default(), &stale).await?;
+    let mut settings = settings(&info, "east");
+    settings.token_patience = std::time::Duration::from_millis(50);
+    let (refused, _) = told(join(&both, &settings, &Silent).await);
+    let asked =
+        refused.strip_prefix("the token was not generated for secret \"cluster-east-token-");
+    assert!(asked.is_some(), "{refused}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r81_a_server_that_quotes_what_it_refuses_is_not_quoted() -> anyhow::Result<()> {
+    let stage = Stage::start().await?;
+    let info = stage.deploy("n", Wanted::default()).await?;
+    let both = stage.both(&info, "c0").await?;
+    let definitions: Api<CustomResourceDefinition> = Api::all(both.joining.clone());
+    let never = json!({"type": "string", "pattern": "^never$"});
+    let theirs = serde_json::from_value(json!({
+        "metadata": {"name": "submariners.submariner.io"},
+        "spec": {
+            "group": "submariner.io", "scope": "Namespaced",
+            "names": {"plural": "submariners", "kind": "Submariner"},
+            "versions": [{
+                "name": "v1alpha1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {
+                    "type": "object",
+                    "properties": {"brokerK8sApiServerToken": never, "ceIPSecPSK": never},
+                    "x-kubernetes-preserve-unknown-fields": true,
+                }}}},
+            }],
+        },
+    }))?;
+    definitions.create(&PostParams::default(), &theirs).await?;
+    let (refused, _) = told(join(&both, &settings(&info, "east"), &Silent).await);
+    assert_eq!(
+        refused,
+        "cannot store Submariner submariner in namespace submariner-operator: the server does not accept spec.brokerK8sApiServerToken, spec.ceIPSecPSK"
+    );
+    Ok(())
+}

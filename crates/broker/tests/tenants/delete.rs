@@ -1,0 +1,107 @@
+//! Deleting tenants.
+
+use std::time::Duration;
+
+use insula_broker::report::Silent;
+use insula_broker::tenant::TenantSpec;
+use kube::ResourceExt;
+use serde_json::json;
+
+use crate::scene::{LONG, Scene, Told, id};
+
+const HELD: &str = "axon.submariner.io/cleanup";
+
+#[tokio::test]
+async fn r43_an_unknown_tenant_is_not_found() {
+    let scene = Scene::start().await;
+    let nope = id("nope");
+    let missing = scene.tenants.delete(&nope, LONG, &Silent).await;
+    let missing = missing.unwrap_err();
+    assert_eq!(missing.to_string(), "there is no tenant nope");
+    assert_eq!(
+        missing.hint().unwrap(),
+        "`subctl list tenants` shows those that there are"
+    );
+}
+
+#[tokio::test]
+async fn r43_r45_it_waits_until_the_object_is_gone_and_says_what_holds_it() {
+    let scene = Scene::start().await;
+    let (acme, told) = (id("acme"), Told::default());
+    let created = scene.tenants.create(&acme, TenantSpec::default()).await;
+    created.unwrap();
+    scene.hold(&acme, &[HELD]).await;
+    let before = json!({ "phase": "Provisioned", "message": "all is well" });
+    scene.say(&acme, before).await;
+    let deleting = scene.tenants.delete(&acme, LONG, &told);
+    let operator = async {
+        told.wait_for("• Deleting tenant acme").await;
+        let stuck = json!({ "phase": "Deleting", "message": "1 object has a finalizer" });
+        scene.say(&acme, stuck).await;
+        told.wait_for("• Deleting tenant acme: 1 object has a finalizer")
+            .await;
+        scene.hold(&acme, &[]).await;
+    };
+    let (deleted, ()) = tokio::join!(deleting, operator);
+    deleted.unwrap();
+    assert_eq!(
+        told.all(),
+        [
+            "• Deleting tenant acme",
+            "• Deleting tenant acme: 1 object has a finalizer",
+            "✓ Tenant acme is deleted"
+        ]
+    );
+    assert!(scene.objects().get_opt("acme").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn r45_a_deletion_that_takes_too_long_says_what_holds_it_and_goes_on() {
+    let scene = Scene::start().await;
+    let acme = id("acme");
+    let created = scene.tenants.create(&acme, TenantSpec::default()).await;
+    created.unwrap();
+    scene.hold(&acme, &[HELD]).await;
+    let stuck = json!({ "phase": "Deleting", "message": "1 object has a finalizer" });
+    scene.say(&acme, stuck).await;
+    let patience = Duration::from_secs(1);
+    let late = scene.tenants.delete(&acme, patience, &Silent);
+    assert_eq!(
+        late.await.unwrap_err().to_string(),
+        "deleting tenant acme: 1 object has a finalizer takes longer than 1s"
+    );
+    // Whoever asks again waits for the same deletion.
+    let told = Told::default();
+    let again = scene.tenants.delete(&acme, LONG, &told);
+    let operator = async {
+        told.wait_for("• Deleting tenant acme: 1 object has a finalizer")
+            .await;
+        scene.hold(&acme, &[]).await;
+    };
+    let (deleted, ()) = tokio::join!(again, operator);
+    deleted.unwrap();
+}
+
+#[tokio::test]
+async fn another_of_the_same_name_is_not_waited_for_and_not_deleted() {
+    let scene = Scene::start().await;
+    let (acme, told) = (id("acme"), Told::default());
+    let created = scene.tenants.create(&acme, TenantSpec::default()).await;
+    created.unwrap();
+    scene.hold(&acme, &[HELD]).await;
+    let deleting = scene.tenants.delete(&acme, LONG, &told);
+    let others = async {
+        told.wait_for("• Deleting tenant acme").await;
+        scene.hold(&acme, &[]).await;
+        scene
+            .tenants
+            .create(&acme, TenantSpec::default())
+            .await
+            .unwrap()
+    };
+    let (deleted, next) = tokio::join!(deleting, others);
+    deleted.unwrap();
+    let there = scene.objects().get("acme").await.unwrap();
+    assert_eq!(there.uid(), next.uid());
+    assert!(there.metadata.deletion_timestamp.is_none());
+}

@@ -1,0 +1,287 @@
+//! Which cluster, and as whom: kubectl's flags.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::Uri;
+use insula_broker::connect;
+use insula_operator::agent;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedContext};
+use kube::{Client, Config};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use crate::failure::Failure;
+use crate::kubeconfig::Source;
+use crate::secret::Secret;
+
+/// Which cluster, and as whom.
+#[derive(clap::Args, Debug, Default)]
+pub struct ConnectionArgs {
+    #[command(flatten)]
+    source: Source,
+
+    /// The cluster of the kubeconfig to use, if not the context's
+    #[arg(long, value_name = "NAME", global = true)]
+    cluster: Option<String>,
+
+    /// The user of the kubeconfig to be, if not the context's
+    #[arg(long, value_name = "NAME", global = true)]
+    user: Option<String>,
+
+    /// The URL of the server, if not the cluster's
+    #[arg(short, long, value_name = "URL", global = true, value_parser = server_url)]
+    server: Option<Uri>,
+
+    /// The token to show, and nothing else
+    #[arg(long, value_name = "TOKEN", global = true, value_parser = secret)]
+    token: Option<Secret>,
+
+    /// The CAs to recognise the server by, in PEM
+    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(conflicts_with = "insecure_skip_tls_verify")]
+    certificate_authority: Option<PathBuf>,
+
+    /// Believe every server. What is sent may be read by others
+    #[arg(long, global = true)]
+    insecure_skip_tls_verify: bool,
+
+    /// The name on the server's certificate, if not the one in its URL
+    #[arg(long, value_name = "NAME", global = true)]
+    tls_server_name: Option<String>,
+
+    /// The user to act for
+    #[arg(long = "as", value_name = "USER", global = true)]
+    act_for: Option<String>,
+
+    /// A group to act for; may be repeated
+    #[arg(long, value_name = "GROUP", global = true, requires = "act_for")]
+    as_group: Vec<String>,
+
+    /// How long one request may take; 0 is for ever
+    #[arg(long, value_name = "DURATION", global = true, default_value = "30s")]
+    #[arg(value_parser = request_timeout)]
+    request_timeout: RequestTimeout,
+}
+
+/// How long one request may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct RequestTimeout(Option<Duration>);
+
+/// Longer than any watch is silent: its server ends it before.
+const SILENCE: Duration = Duration::from_secs(300);
+
+impl ConnectionArgs {
+    /// For a cluster of Insula's operators: the kubeconfig and its context, and no more.
+    pub const fn of(source: Source) -> Self {
+        Self {
+            source,
+            cluster: None,
+            user: None,
+            server: None,
+            token: None,
+            certificate_authority: None,
+            insecure_skip_tls_verify: false,
+            tls_server_name: None,
+            act_for: None,
+            as_group: Vec::new(),
+            request_timeout: RequestTimeout(Some(SILENCE)),
+        }
+    }
+
+    /// How to reach the cluster that is meant.
+    pub async fn config(&self) -> Result<Config, Failure> {
+        let mut config = self.base().await?;
+        if let Some(server) = &self.server {
+            config.cluster_url = server.clone();
+        }
+        if let Some(token) = &self.token {
+            config.auth_info = AuthInfo {
+                token: Some(token.reveal().into()),
+                ..AuthInfo::default()
+            };
+        }
+        if let Some(file) = &self.certificate_authority {
+            config.root_cert = Some(authorities(file)?);
+            config.root_cert_file = None;
+            config.accept_invalid_certs = false;
+        }
+        if self.insecure_skip_tls_verify {
+            config.accept_invalid_certs = true;
+        }
+        if let Some(name) = &self.tls_server_name {
+            config.tls_server_name = Some(name.clone());
+        }
+        if let Some(user) = &self.act_for {
+            config.auth_info.impersonate = Some(user.clone());
+            config.auth_info.impersonate_groups = Some(self.as_group.clone());
+        }
+        config.read_timeout = self.request_timeout.0;
+        config.reset_reader_on_write = true;
+        agent::introduce(&mut config, connect::AGENT);
+        Ok(config)
+    }
+
+    /// A client of the cluster that is meant.
+    pub async fn client(&self) -> Result<Client, Failure> {
+        client(self.config().await?)
+    }
+
+    /// What the kubeconfig calls the cluster that is meant, if there is one.
+    pub fn cluster_name(&self) -> Result<Option<String>, Failure> {
+        if self.cluster.is_some() {
+            return Ok(self.cluster.clone());
+        }
+        let Ok(files) = self.source.files_here() else {
+            return Ok(None);
+        };
+        let kubeconfig = merged(&files)?;
+        let current = kubeconfig.current_context.as_deref();
+        let name = self.source.context().or(current);
+        let named = |had: &&NamedContext| Some(had.name.as_str()) == name;
+        let context = kubeconfig.contexts.iter().find(named);
+        let context = context.and_then(|named| named.context.as_ref());
+        Ok(context.map(|context| context.cluster.clone()))
+    }
+
+    /// What the kubeconfig says; without one, what a pod is told; without that, what is on
+    /// the command line.
+    async fn base(&self) -> Result<Config, Failure> {
+        match self.source.files_here() {
+            Ok(files) => self.chosen(merged(&files)?).await,
+            Err(none) => match (Config::incluster(), &self.server) {
+                (Ok(config), _) => Ok(config),
+                (Err(_), Some(server)) => Ok(Config::new(server.clone())),
+                (Err(_), None) => Err(none),
+            },
+        }
+    }
+
+    async fn chosen(&self, kubeconfig: Kubeconfig) -> Result<Config, Failure> {
+        let options = KubeConfigOptions {
+            context: self.source.context().map(str::to_owned),
+            cluster: self.cluster.clone(),
+            user: self.user.clone(),
+        };
+        let named = |user: &String| kubeconfig.auth_infos.iter().any(|had| had.name == *user);
+        if let Some(user) = self.user.as_ref().filter(|user| !named(user)) {
+            return Err(missing("user", user));
+        }
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        config.map_err(|error| unusable(&error))
+    }
+}
+
+/// A client of a cluster.
+pub fn client(config: Config) -> Result<Client, Failure> {
+    let url = url(&config);
+    let attempted = format!("cannot set up a connection with {url}");
+    Client::try_from(config).map_err(|error| Failure::new(&attempted, error))
+}
+
+/// Where a cluster is, as others write it.
+pub fn url(config: &Config) -> String {
+    config
+        .cluster_url
+        .to_string()
+        .trim_end_matches('/')
+        .to_owned()
+}
+
+fn merged(files: &[PathBuf]) -> Result<Kubeconfig, Failure> {
+    let mut merged: Option<Kubeconfig> = None;
+    for file in files {
+        let attempted = format!("cannot read {}", file.display());
+        let next = Kubeconfig::read_from(file).map_err(|error| unreadable(&attempted, &error))?;
+        merged = Some(match merged {
+            None => next,
+            Some(before) => before
+                .merge(next)
+                .map_err(|error| Failure::new(&attempted, error))?,
+        });
+    }
+    merged.ok_or_else(|| Failure::message("there is no kubeconfig"))
+}
+
+/// What is wrong with it is told by its place only: the text has keys in it.
+fn unreadable(attempted: &str, error: &KubeconfigError) -> Failure {
+    match error {
+        KubeconfigError::Parse(error) => {
+            let place = error.location();
+            let place = place.map_or(String::new(), |place| format!(" (line {})", place.line()));
+            Failure::new(attempted, format!("it is no kubeconfig{place}"))
+        }
+        KubeconfigError::ReadConfig(error, _) => Failure::new(attempted, error),
+        other => Failure::new(attempted, other),
+    }
+}
+
+fn unusable(error: &KubeconfigError) -> Failure {
+    match error {
+        KubeconfigError::CurrentContextNotSet => {
+            Failure::message("the kubeconfig has no current context")
+                .hint("choose one with --context")
+        }
+        KubeconfigError::LoadContext(name) => missing("context", name),
+        KubeconfigError::LoadClusterOfContext(name) => missing("cluster", name),
+        other => Failure::new("cannot use the kubeconfig", other),
+    }
+}
+
+fn missing(what: &str, name: &str) -> Failure {
+    Failure::message(format!("the kubeconfig has no {what} {name:?}"))
+}
+
+fn authorities(file: &Path) -> Result<Vec<Vec<u8>>, Failure> {
+    let attempted = format!("cannot use {}", file.display());
+    let bytes = std::fs::read(file).map_err(|error| Failure::new(&attempted, error))?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found.iter().map(|der| der.to_vec()).collect()),
+        _ => Err(Failure::new(&attempted, "it has no certificates in PEM")),
+    }
+}
+
+fn server_url(text: &str) -> Result<Uri, &'static str> {
+    let wrong = "a URL is https://HOST, with a port and a path perhaps";
+    let url: Uri = text.parse().map_err(|_| wrong)?;
+    match (url.scheme_str(), url.host()) {
+        (Some("https" | "http"), Some(host)) if !host.is_empty() => Ok(url),
+        _ => Err(wrong),
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as clap calls it")]
+fn secret(text: &str) -> Result<Secret, &'static str> {
+    Ok(Secret::new(text))
+}
+
+/// Seconds too, as kubectl has it.
+fn request_timeout(text: &str) -> Result<RequestTimeout, String> {
+    let length = match text.parse::<u32>() {
+        Ok(seconds) => Duration::from_secs(seconds.into()),
+        Err(_) => crate::duration::parse(text)?,
+    };
+    Ok(RequestTimeout((!length.is_zero()).then_some(length)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_takes_as_long_as_kubectls_may() {
+        for (text, seconds) in [
+            ("0", None),
+            ("0s", None),
+            ("5", Some(5)),
+            ("1m30s", Some(90)),
+        ] {
+            let expected = RequestTimeout(seconds.map(Duration::from_secs));
+            assert_eq!(request_timeout(text), Ok(expected));
+        }
+        for bad in ["", "-1", "soon"] {
+            request_timeout(bad).unwrap_err();
+        }
+    }
+}

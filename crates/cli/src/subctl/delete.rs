@@ -1,0 +1,29 @@
+//! `subctl delete tenant`.
+
+use std::time::Duration;
+
+use insula_broker::names::TenantId;
+use insula_broker::tenants::Tenants;
+
+use super::Scene;
+use crate::duration;
+use crate::failure::Failure;
+
+/// What it can be told.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Which tenant
+    #[arg(value_name = "ID")]
+    id: TenantId,
+
+    /// How long to wait until nothing is left of it
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
+    timeout: Duration,
+}
+
+/// Deletes a tenant, and waits until nothing is left of it.
+pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
+    let tenants = Tenants::new(&scene.connection.client().await?);
+    let deleted = tenants.delete(&args.id, args.timeout, &scene.progress);
+    Ok(deleted.await?)
+}

@@ -1,0 +1,4 @@
+//! `subctl deploy`.
+
+pub mod axon;
+pub mod broker;

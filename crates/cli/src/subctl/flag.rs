@@ -1,0 +1,51 @@
+//! Flags as Submariner's own programs take them.
+
+/// `--flag`, `--flag=true` and `--flag=false`.
+pub fn on_or_off(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "true" | "1" | "t" | "T" | "TRUE" | "True" => Ok(true),
+        "false" | "0" | "f" | "F" | "FALSE" | "False" => Ok(false),
+        _ => Err("it is true or false"),
+    }
+}
+
+/// An `https://` URL of a server, without what a server's address has not.
+pub fn broker_url(text: &str) -> Result<String, &'static str> {
+    let wrong = "a URL is https://HOST, with a port and a path perhaps, and nothing after it";
+    let url: http::Uri = text.parse().map_err(|_| wrong)?;
+    let plain = url.query().is_none() && !text.contains(['#', '?', '@']);
+    match (url.host(), url.scheme_str()) {
+        (Some(host), Some("https")) if !host.is_empty() && plain => {
+            Ok(text.trim_end_matches('/').to_owned())
+        }
+        _ => Err(wrong),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_checked_before_anything_is_done() {
+        for (text, url) in [
+            ("https://a", "https://a"),
+            ("https://a:6443/", "https://a:6443"),
+            ("https://[::1]:1/k8s/", "https://[::1]:1/k8s"),
+        ] {
+            assert_eq!(broker_url(text).as_deref(), Ok(url));
+        }
+        for bad in [
+            "",
+            "a",
+            "a:1",
+            "http://a",
+            "https://",
+            "https://a?b",
+            "https://a#b",
+            "https://u:p@a",
+        ] {
+            broker_url(bad).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! `subctl get tenant`.
+
+use std::time::Duration;
+
+use insula_broker::names::TenantId;
+use insula_broker::tenants::Tenants;
+
+use super::Scene;
+use super::connection::{self, client};
+use super::file::FileArgs;
+use super::show::{self, Format};
+use crate::failure::Failure;
+use crate::{duration, output};
+
+/// What it can be told.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Which tenant
+    #[arg(value_name = "ID")]
+    id: TenantId,
+
+    /// How to show it
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Format,
+
+    /// Also write its broker-info file, if it is provisioned
+    #[arg(long, alias = "generate_subm")]
+    generate_subm: bool,
+
+    /// Have another token made before: the one in files that were written earlier is worth nothing then
+    #[arg(long, requires = "generate_subm")]
+    rotate_token: bool,
+
+    #[command(flatten)]
+    file: FileArgs,
+
+    /// How long to wait for another token
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration::parse)]
+    timeout: Duration,
+}
+
+/// Shows a tenant, and writes its file if it is asked to.
+pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
+    let config = scene.connection.config().await?;
+    let context = connection::url(&config);
+    let tenants = Tenants::new(&client(config)?);
+    let tenant = tenants.get(&args.id).await?;
+    output::print(&show::one(&tenant, args.output)?)?;
+    if !args.generate_subm {
+        return Ok(());
+    }
+    if args.rotate_token {
+        tenants
+            .rotate(&tenant, args.timeout, &scene.progress)
+            .await?;
+    }
+    let url = args.file.url(&context, &scene.progress);
+    let info = tenants.info(&tenant, &url).await?;
+    args.file.write(&args.id, &info, &scene.progress)
+}

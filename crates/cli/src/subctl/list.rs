@@ -1,0 +1,23 @@
+//! `subctl list tenants`.
+
+use insula_broker::tenants::Tenants;
+
+use super::Scene;
+use super::show::{self, Format};
+use crate::failure::Failure;
+use crate::output;
+
+/// What it can be told.
+#[derive(clap::Args)]
+pub struct Args {
+    /// How to show them
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Format,
+}
+
+/// Shows all tenants.
+pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
+    let tenants = Tenants::new(&scene.connection.client().await?);
+    let all = tenants.list().await?;
+    output::print(&show::many(&all, args.output)?)
+}

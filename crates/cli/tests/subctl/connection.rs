@@ -1,0 +1,227 @@
+//! Which cluster, and as whom: kubectl's flags.
+
+use std::os::unix::fs::PermissionsExt;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::Value;
+
+use crate::scene::{Scene, datum, decoded, good, stderr};
+
+/// The CA of a server, in a file.
+fn authority(scene: &Scene) -> String {
+    let kubeconfig = std::fs::read_to_string(scene.admin()).unwrap();
+    let kubeconfig: Value = serde_saphyr::from_str(&kubeconfig).unwrap();
+    let data = &kubeconfig["clusters"][0]["cluster"]["certificate-authority-data"];
+    let pem = BASE64_STANDARD.decode(data.as_str().unwrap()).unwrap();
+    let file = scene.at("ca.pem");
+    std::fs::write(&file, pem).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+fn write(scene: &Scene, name: &str, text: &str) -> String {
+    let file = scene.at(name);
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn r11_the_context_says_which_cluster() {
+    let (one, two) = (Scene::deployed(), Scene::deployed());
+    one.succeed(&["create", "tenant", "first"]);
+    two.succeed(&["create", "tenant", "second"]);
+    let read = |scene: &Scene| std::fs::read_to_string(scene.admin()).unwrap();
+    let named = |text: String, name: &str| {
+        text.replace("name: insula", &format!("name: {name}"))
+            .replace("cluster: insula", &format!("cluster: {name}"))
+            .replace("name: admin", &format!("name: {name}"))
+            .replace("user: admin", &format!("user: {name}"))
+            .replace(
+                "current-context: insula",
+                &format!("current-context: {name}"),
+            )
+    };
+    let files = [
+        write(&one, "one.kubeconfig", &named(read(&one), "one")),
+        write(&one, "two.kubeconfig", &named(read(&two), "two")),
+    ];
+    let list = |arguments: &[&str]| {
+        let mut command = one.subctl(&["list", "tenants", "-o", "name"]);
+        command.args(arguments);
+        command.env("KUBECONFIG", files.join(":"));
+        good(&command.output().unwrap())
+    };
+    let (first, second) = (
+        "tenant.submariner.io/first\n",
+        "tenant.submariner.io/second\n",
+    );
+    assert_eq!(list(&[]), first, "the first file's context");
+    assert_eq!(list(&["--context", "two"]), second);
+    assert_eq!(list(&["--kubeconfig", &files[1]]), second);
+    assert_eq!(
+        list(&["--cluster", "two", "--user", "two"]),
+        second,
+        "the flags win over the context"
+    );
+    // Without any of it, what `insula serve` wrote here.
+    assert_eq!(two.succeed(&["list", "tenants", "-o", "name"]), second);
+    for (wrong, said) in [
+        (
+            ["--context", "x"],
+            "error: the kubeconfig has no context \"x\"\n",
+        ),
+        (
+            ["--cluster", "x"],
+            "error: the kubeconfig has no cluster \"x\"\n",
+        ),
+        (["--user", "x"], "error: the kubeconfig has no user \"x\"\n"),
+    ] {
+        let told = one.fail(&[&["list", "tenants"][..], &wrong].concat());
+        assert_eq!(told, said);
+    }
+}
+
+#[test]
+fn a_server_a_token_and_a_ca_are_enough() {
+    let scene = Scene::deployed();
+    scene.succeed(&["create", "tenant", "acme"]);
+    let token = datum(
+        &decoded(&scene.at("broker-info.subm"))["ClientToken"],
+        "token",
+    );
+    let ca = authority(&scene);
+    std::fs::remove_file(scene.admin()).unwrap();
+    let nowhere = scene.fail(&["list", "tenants"]);
+    assert!(
+        nowhere.starts_with("error: there is no kubeconfig that says"),
+        "{nowhere}"
+    );
+    let reached = "is forbidden: User \
+                   \"system:serviceaccount:submariner-broker-acme:submariner-k8s-broker-admin\"";
+    let port = scene.url.rsplit(':').next().unwrap();
+    let other = format!("https://localhost:{port}");
+    for (arguments, expected) in [
+        (&["--certificate-authority", &ca][..], reached),
+        (&["--insecure-skip-tls-verify"], reached),
+        (
+            &[],
+            "cannot list tenants: invalid peer certificate: UnknownIssuer",
+        ),
+        (
+            &[
+                "--certificate-authority",
+                &ca,
+                "--tls-server-name",
+                "other.example",
+            ],
+            "cannot list tenants: invalid peer certificate: ",
+        ),
+        (
+            &[
+                "--certificate-authority",
+                &ca,
+                "--tls-server-name",
+                "localhost",
+            ],
+            reached,
+        ),
+        (
+            &["--certificate-authority", &ca, "--server", &other],
+            reached,
+        ),
+    ] {
+        let mut asked = vec!["list", "tenants", "--token", &token];
+        asked.extend_from_slice(arguments);
+        if !arguments.contains(&"--server") {
+            asked.extend(["--server", &scene.url]);
+        }
+        let said = scene.fail(&asked);
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+        assert!(!said.contains(&token), "nothing prints a secret: {said}");
+    }
+}
+
+#[test]
+fn somebody_may_act_for_somebody_else() {
+    let scene = Scene::deployed();
+    let said = scene.fail(&["list", "tenants", "--as", "eve", "--as-group", "dev"]);
+    assert!(said.contains("is forbidden: User \"eve\""), "{said}");
+    let masters = [
+        "list",
+        "tenants",
+        "--as",
+        "eve",
+        "--as-group",
+        "system:masters",
+    ];
+    let listed = scene.succeed(&masters);
+    assert_eq!(listed, "NAME   STATUS   NAMESPACE   CREATED\n");
+}
+
+#[test]
+fn a_program_may_be_asked_for_the_credential() {
+    let scene = Scene::deployed();
+    scene.succeed(&["create", "tenant", "acme"]);
+    let token = datum(
+        &decoded(&scene.at("broker-info.subm"))["ClientToken"],
+        "token",
+    );
+    let credential = format!(
+        "{{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\
+         \"status\":{{\"token\":\"{token}\"}}}}"
+    );
+    let script = write(
+        &scene,
+        "login",
+        &format!("#!/bin/sh\necho '{credential}'\n"),
+    );
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let ca = authority(&scene);
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: x\n\
+         contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\n\
+         clusters: [{{name: c, cluster: {{server: '{}', certificate-authority: {ca}}}}}]\n\
+         users: [{{name: u, user: {{exec: {{apiVersion: client.authentication.k8s.io/v1, \
+         command: {script}, interactiveMode: Never}}}}}}]\n",
+        scene.url
+    );
+    let kubeconfig = write(&scene, "exec.kubeconfig", &text);
+    let said = scene.fail(&["list", "tenants", "--kubeconfig", &kubeconfig]);
+    assert!(
+        said.contains("User \"system:serviceaccount:submariner-broker-acme:"),
+        "{said}"
+    );
+}
+
+#[test]
+fn trouble_with_a_kubeconfig_is_told_without_what_is_in_it() {
+    let scene = Scene::start_with(&[]);
+    let bad = write(&scene, "bad", "apiVersion: v1\nusers: [{name: s3cret\n");
+    let said = scene.fail(&["list", "tenants", "--kubeconfig", &bad]);
+    assert!(
+        said.starts_with(&format!("error: cannot read {bad}: it is no kubeconfig")),
+        "{said}"
+    );
+    assert!(!said.contains("s3cret"), "{said}");
+    let missing = scene.fail(&["list", "tenants", "--kubeconfig", "missing"]);
+    assert!(
+        missing.starts_with("error: cannot read missing: No such file"),
+        "{missing}"
+    );
+    let empty = write(&scene, "empty", "apiVersion: v1\nkind: Config\n");
+    assert_eq!(
+        scene.fail(&["list", "tenants", "--kubeconfig", &empty]),
+        "error: the kubeconfig has no current context\nhint: choose one with --context\n"
+    );
+    let nobody = ["list", "tenants", "--server", "https://127.0.0.1:1"];
+    let output = scene.subctl(&nobody).output().unwrap();
+    let said = stderr(&output);
+    assert!(
+        said.starts_with("error: cannot list tenants: Connection refused"),
+        "{said}"
+    );
+    assert!(
+        said.ends_with("\nhint: is the server running, and is this its address?\n"),
+        "{said}"
+    );
+}

@@ -1,0 +1,64 @@
+//! What the programs say about themselves.
+
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn help_is_as_it_was_reviewed() {
+    let subctl = env!("CARGO_BIN_EXE_subctl");
+    let insula = env!("CARGO_BIN_EXE_insula");
+    for (program, arguments, golden) in [
+        (subctl, "--help", "subctl-help.txt"),
+        (subctl, "deploy --help", "subctl-deploy-help.txt"),
+        (
+            subctl,
+            "deploy axon-cp --help",
+            "subctl-deploy-axon-cp-help.txt",
+        ),
+        (
+            subctl,
+            "deploy broker --help",
+            "subctl-deploy-broker-help.txt",
+        ),
+        (
+            subctl,
+            "create tenant --help",
+            "subctl-create-tenant-help.txt",
+        ),
+        (subctl, "get tenant --help", "subctl-get-tenant-help.txt"),
+        (
+            subctl,
+            "list tenants --help",
+            "subctl-list-tenants-help.txt",
+        ),
+        (
+            subctl,
+            "delete tenant --help",
+            "subctl-delete-tenant-help.txt",
+        ),
+        (subctl, "join --help", "subctl-join-help.txt"),
+        (
+            subctl,
+            "show brokers --help",
+            "subctl-show-brokers-help.txt",
+        ),
+        (
+            subctl,
+            "recover-broker-info --help",
+            "subctl-recover-broker-info-help.txt",
+        ),
+        (insula, "operator --help", "operator-help.txt"),
+        (insula, "operator broker --help", "operator-broker-help.txt"),
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/golden")
+            .join(golden);
+        let output = Command::new(program).args(arguments.split(' ')).output();
+        let help = String::from_utf8(output.unwrap().stdout).unwrap();
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(&path, &help).unwrap();
+        }
+        let reviewed = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(help, reviewed, "{program} {arguments}");
+    }
+}

@@ -1,0 +1,138 @@
+//! `join`, `show brokers` and `recover-broker-info`: from tenants to clusters that have
+//! joined.
+
+use crate::scene::{Scene, datum, decoded, good, stderr};
+
+/// A cluster of its own: a tenant of the same server.
+fn cluster(scene: &Scene, name: &str) -> String {
+    let file = format!("{name}.kubeconfig");
+    let arguments = ["tenant", "create", name, "--kubeconfig-out", &file];
+    good(&scene.insula(&arguments).output().unwrap());
+    file
+}
+
+/// A tenant with its broker; its file is called like it.
+fn broker(scene: &Scene, id: &str, more: &[&str]) -> String {
+    let file = format!("{id}.subm");
+    scene.succeed(&["create", "tenant", id, "--output-file", &file]);
+    let deploy = [
+        "deploy",
+        "broker",
+        "--broker-info-from",
+        &file,
+        "--output-file",
+        &file,
+    ];
+    scene.succeed(&[&deploy[..], more].concat());
+    file
+}
+
+#[test]
+fn two_tenants_have_two_clusters_each_under_the_same_names() {
+    let scene = Scene::deployed();
+    for tenant in ["acme", "globex"] {
+        let file = broker(&scene, tenant, &["--globalnet"]);
+        for (id, global) in [("east", "242.0.0.0/16"), ("west", "242.1.0.0/16")] {
+            let kubeconfig = cluster(&scene, &format!("{tenant}-{id}"));
+            let arguments = [
+                "join",
+                &file,
+                "--kubeconfig",
+                &kubeconfig,
+                "--clusterid",
+                id,
+            ];
+            let joined = scene.subctl(&arguments).output().unwrap();
+            assert_eq!(good(&joined), "");
+            let said = stderr(&joined);
+            let first = format!(" ✓ {file} indicates broker is at {}\n", scene.url);
+            assert!(said.starts_with(&first), "{said}");
+            assert!(said.contains(global), "{said}");
+            let last = format!(
+                " ✓ Cluster {id} has joined the ClusterSet of submariner-broker-{tenant}\n"
+            );
+            assert!(said.ends_with(&last), "{said}");
+            let token = datum(&decoded(&scene.at(&file))["ClientToken"], "token");
+            assert!(!said.contains(&token), "nothing prints a secret");
+        }
+        let member = format!("{tenant}-east.kubeconfig");
+        let recover = ["recover-broker-info", "--kubeconfig", &member];
+        scene.succeed(&[&recover[..], &["--output-file", "again.subm"]].concat());
+        assert_eq!(decoded(&scene.at("again.subm")), decoded(&scene.at(&file)));
+    }
+    let shown = scene.succeed(&["show", "brokers"]);
+    let namespaces: Vec<_> = shown
+        .lines()
+        .map(|line| line.split_whitespace().next().unwrap())
+        .collect();
+    let expected = [
+        "NAMESPACE",
+        "submariner-broker-acme",
+        "submariner-broker-globex",
+    ];
+    assert_eq!(namespaces, expected);
+    let one = scene.succeed(&["show", "brokers", "-n", "submariner-broker-globex"]);
+    assert_eq!(one.lines().count(), 2);
+}
+
+#[test]
+fn a_cluster_is_called_as_the_kubeconfig_calls_it_and_old_flags_are_only_noted() {
+    let scene = Scene::deployed();
+    let file = broker(&scene, "acme", &[]);
+    let kubeconfig = cluster(&scene, "east");
+    let old = [
+        "--label-gateway=false",
+        "--pod-debug",
+        "--nattport=4500",
+        "--health-check=false",
+        "--globalnet=false",
+        "--natt=false",
+        "--cable-driver=wireguard",
+    ];
+    let arguments = [&["join", &file, "--kubeconfig", &kubeconfig][..], &old].concat();
+    let joined = scene.subctl(&arguments).output().unwrap();
+    good(&joined);
+    let said = stderr(&joined);
+    for flag in [
+        "--label-gateway",
+        "--pod-debug",
+        "--nattport",
+        "--health-check",
+    ] {
+        let noted = format!(
+            " ⚠ {flag} is ignored: Submariner's operator is not deployed by this command\n"
+        );
+        assert!(said.contains(&noted), "{said}");
+    }
+    for flag in ["--globalnet", "--natt ", "--cable-driver"] {
+        assert!(!said.contains(&format!("⚠ {flag}")), "{said}");
+    }
+    // `insula tenant create` calls every cluster so.
+    let named = " ✓ Cluster insula has joined the ClusterSet of submariner-broker-acme\n";
+    assert!(said.ends_with(named), "{said}");
+}
+
+#[test]
+fn r78_a_file_that_is_not_complete_lets_nobody_join() {
+    let scene = Scene::deployed();
+    scene.succeed(&["create", "tenant", "acme"]);
+    let kubeconfig = cluster(&scene, "east");
+    let join = ["join", "broker-info.subm", "--clusterid", "east"];
+    let told = scene.fail(&[&join[..], &["--kubeconfig", &kubeconfig]].concat());
+    assert_eq!(
+        told,
+        "error: \"broker-info.subm\" is not complete: it has no components\n\
+         hint: run `subctl deploy broker` first, with --broker-info-from\n"
+    );
+    std::fs::write(scene.at("x.subm"), "nonsense!").unwrap();
+    let told = scene.fail(&["join", "x.subm", "--clusterid", "east"]);
+    assert!(told.contains("x.subm"), "{told}");
+    let missing = scene.fail(&["join", "missing.subm", "--clusterid", "east"]);
+    assert!(missing.contains("missing.subm"), "{missing}");
+}
+
+#[test]
+fn a_cluster_without_brokers_shows_none() {
+    let scene = Scene::start_with(&[]);
+    assert_eq!(scene.succeed(&["show", "brokers"]), "No brokers found\n");
+}

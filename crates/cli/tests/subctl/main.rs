@@ -1,0 +1,11 @@
+//! `subctl` and the operator that it relies on, as a user sees them: real processes on a
+//! real server.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod broker;
+mod connection;
+mod help;
+mod join;
+mod operators;
+mod scene;
+mod tenant;

@@ -1,0 +1,197 @@
+//! Operators beside the server, and on their own.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
+
+use insula_access::{Authority, Validity};
+use serde_json::Value;
+
+use crate::scene::{Scene, good, stderr, stop, until};
+
+const OPERATOR: &str = "system:serviceaccount:axon-operator:axon-operator";
+
+/// What the operator asked, as the server wrote it down.
+fn asked(log: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    // The last line may not be whole yet.
+    let events = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    let by_operator = |event: &Value| event["user"]["username"] == OPERATOR;
+    events.filter(by_operator).collect()
+}
+
+fn shown(log: &Path) -> BTreeSet<String> {
+    let key = "authentication.kubernetes.io/credential-id";
+    let shown = |event: Value| event["user"]["extra"][key][0].as_str().map(str::to_owned);
+    asked(log).into_iter().filter_map(shown).collect()
+}
+
+#[test]
+fn an_operator_beside_the_server_may_do_what_it_was_granted_and_nothing_before() {
+    let scene = Scene::start_with(&["--operators", "broker", "--audit-log-path", "audit"]);
+    let log = scene.at("audit");
+    until("it looks for what it serves", || asked(&log).len() >= 2);
+    for event in asked(&log) {
+        let code = event["responseStatus"]["code"].as_u64().unwrap();
+        assert!(code == 403 || code == 404, "{event}");
+        assert!(event["verb"] == "list" || event["verb"] == "get", "{event}");
+        assert_eq!(
+            event["user"]["groups"],
+            serde_json::json!([
+                "system:serviceaccounts",
+                "system:serviceaccounts:axon-operator",
+                "system:authenticated"
+            ])
+        );
+    }
+    scene.succeed(&["deploy", "axon-cp", "--without-deployment"]);
+    scene.succeed(&["create", "tenant", "acme"]);
+    // Whole spaces were not granted.
+    let refused = ["create", "tenant", "b", "--isolation", "space"];
+    let output = scene.subctl(&refused).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(
+        said.contains("error: tenant b could not be provisioned: "),
+        "{said}"
+    );
+    assert_eq!(scene.stop(), Some(0), "it ends when it is told to");
+}
+
+#[test]
+fn an_operators_certificate_is_renewed_before_it_ends() {
+    let short = ["--certificates-last", "6s", "--audit-log-path", "audit"];
+    let scene = Scene::start_with(&[&["--operators", "broker"][..], &short].concat());
+    let log = scene.at("audit");
+    until("it is renewed twice", || shown(&log).len() >= 3);
+    // The administrator's is as short, and renewed too.
+    scene.succeed(&["deploy", "axon-cp", "--without-deployment"]);
+    scene.succeed(&["create", "tenant", "acme"]);
+    let refused = |event: &Value| event["responseStatus"]["code"] == 401;
+    assert!(!asked(&log).iter().any(refused));
+}
+
+#[test]
+fn an_operator_finds_the_server_by_the_name_on_its_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
+    let ca = Authority::make("somebody's", validity).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let names = ["api.example".to_owned()];
+    let certificate = ca.issue_server(&names, &key, validity).unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let chain = file("chain.pem", &[&certificate, ca.certificate_pem()].concat());
+    let key = file("key.pem", &key.serialize_pem());
+    let scene = Scene::start_with(&[
+        "--operators",
+        "broker",
+        "--audit-log-path",
+        "audit",
+        "--advertise-url",
+        "https://api.example:6443",
+        "--tls-cert-file",
+        &chain,
+        "--tls-private-key-file",
+        &key,
+    ]);
+    let log = scene.at("audit");
+    until("it is let in", || !asked(&log).is_empty());
+}
+
+#[test]
+fn an_operator_on_its_own_does_the_same() {
+    let scene = Scene::start_with(&[]);
+    scene.succeed(&["deploy", "axon-cp", "--without-deployment", "--no-wait"]);
+    let health = free_address();
+    let start = || {
+        let mut command = scene.insula(&["operator", "broker", "--health-addr", &health]);
+        command.stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut first = start();
+    scene.succeed(&["create", "tenant", "acme"]);
+    let metrics = ask(&health, "/metrics");
+    assert!(metrics.contains("insula_operator_leader 1\n"), "{metrics}");
+    assert!(ask(&health, "/readyz").ends_with("ok\n"));
+    // Where somebody listens already, nobody else can.
+    let second = start().wait_with_output().unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    let said = stderr(&second);
+    assert!(
+        said.starts_with(&format!("error: cannot listen on {health}: ")),
+        "{said}"
+    );
+    assert_eq!(stop(&mut first), Some(0));
+    // The next one takes over at once: the one before has said that it goes.
+    let mut third = start();
+    scene.succeed(&["delete", "tenant", "acme"]);
+    assert_eq!(stop(&mut third), Some(0));
+}
+
+#[test]
+fn what_to_install_an_operator_with_is_printed() {
+    let scene = Scene::start_with(&[]);
+    let printed = |arguments: &[&str]| good(&scene.insula(arguments).output().unwrap());
+    let kinds = |text: &str| -> Vec<String> {
+        let documents = text.split("---\n").filter(|text| !text.is_empty());
+        let read = |text| serde_saphyr::from_str::<Value>(text).unwrap();
+        let kind = |object: Value| object["kind"].as_str().unwrap().to_owned();
+        documents.map(read).map(kind).collect()
+    };
+    let crds = kinds(&printed(&["operator", "broker", "crds"]));
+    assert_eq!(crds, ["CustomResourceDefinition"; 6]);
+    let all = printed(&["operator", "broker", "manifests", "--spaces"]);
+    assert_eq!(kinds(&all).last().map(String::as_str), Some("Deployment"));
+    let dry = scene.succeed(&["deploy", "axon-cp", "--dry-run", "-o", "yaml", "--spaces"]);
+    assert_eq!(dry, all, "both print the same");
+    let json = scene.succeed(&["deploy", "axon-cp", "--dry-run", "-o", "json", "--spaces"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["items"].as_array().unwrap().len(), kinds(&all).len());
+    let said = scene.fail(&["list", "tenants"]);
+    assert!(
+        said.contains("this cluster has no tenants"),
+        "nothing was changed"
+    );
+}
+
+#[test]
+fn an_operator_that_there_is_not_is_a_wrong_command_line() {
+    let scene = Scene::start_with(&[]);
+    for (arguments, said) in [
+        (
+            &["serve", "--operators", "nope"][..],
+            "[possible values: broker]",
+        ),
+        (&["operator"], "  broker  Make the tenants"),
+        (&["operator", "nope"], "unrecognized subcommand 'nope'"),
+    ] {
+        let output = scene.insula(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(stderr(&output).contains(said), "{output:?}");
+    }
+}
+
+fn free_address() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+/// Asks over plain HTTP.
+fn ask(address: &str, path: &str) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}

@@ -1,0 +1,152 @@
+//! A server, a folder to work in, and the programs.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// A test that waits longer than this has failed.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server that ends with this value, and a folder to work in.
+pub struct Scene {
+    pub folder: tempfile::TempDir,
+    pub url: String,
+    child: Child,
+}
+
+impl Scene {
+    /// A server with the operator.
+    pub fn start() -> Self {
+        Self::start_with(&["--operators", "broker"])
+    }
+
+    /// A server like this.
+    pub fn start_with(more: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("insula-data");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_insula"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--store", "memory"])
+            .arg("--data-dir")
+            .arg(data)
+            .args(more)
+            .current_dir(folder.path())
+            .env_remove("RUST_LOG")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        lines.read_line(&mut said).unwrap();
+        let url = said.strip_prefix("insula ready ").unwrap();
+        let url = url.split(' ').next().unwrap().to_owned();
+        Self { folder, url, child }
+    }
+
+    /// A server with the operator, and everything that it needs.
+    pub fn deployed() -> Self {
+        let scene = Self::start();
+        scene.succeed(&["deploy", "axon-cp", "--without-deployment", "--spaces"]);
+        scene
+    }
+
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn admin(&self) -> PathBuf {
+        self.at("insula-data/admin.kubeconfig")
+    }
+
+    /// `subctl`, in the folder and with nothing of the surroundings.
+    pub fn subctl(&self, arguments: &[&str]) -> Command {
+        self.program(env!("CARGO_BIN_EXE_subctl"), arguments)
+    }
+
+    pub fn insula(&self, arguments: &[&str]) -> Command {
+        self.program(env!("CARGO_BIN_EXE_insula"), arguments)
+    }
+
+    fn program(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env_remove("RUST_LOG")
+            .env_remove("KUBECONFIG")
+            .env("TZ", "UTC")
+            .env("HOME", self.at("home"));
+        command
+    }
+
+    /// What it prints; it must have no trouble.
+    pub fn succeed(&self, arguments: &[&str]) -> String {
+        good(&self.subctl(arguments).output().unwrap())
+    }
+
+    /// What it complains about; it must print nothing else.
+    pub fn fail(&self, arguments: &[&str]) -> String {
+        let output = self.subctl(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(stdout(&output), "");
+        stderr(&output)
+    }
+
+    pub fn stop(mut self) -> Option<i32> {
+        stop(&mut self.child)
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Tells a process to end, and waits until it has.
+pub fn stop(child: &mut Child) -> Option<i32> {
+    let pid = Pid::from_raw(child.id().try_into().unwrap());
+    kill(pid, Signal::SIGTERM).unwrap();
+    child.wait().unwrap().code()
+}
+
+pub fn good(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
+    stdout(output)
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// What a broker-info file says.
+pub fn decoded(file: &Path) -> Value {
+    let text = std::fs::read_to_string(file).unwrap();
+    serde_json::from_slice(&BASE64_URL_SAFE.decode(text).unwrap()).unwrap()
+}
+
+/// What a Secret in it holds.
+pub fn datum(secret: &Value, key: &str) -> String {
+    let text = secret["data"][key].as_str().unwrap();
+    String::from_utf8(BASE64_STANDARD.decode(text).unwrap()).unwrap()
+}
+
+/// Waits until something is so.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}: not in time");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

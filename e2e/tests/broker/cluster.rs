@@ -1,0 +1,422 @@
+//! A cluster that is offered to tenants: an Insula, or a real Kubernetes.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::thread;
+
+use insula_e2e::command::Running;
+use insula_e2e::insula::Insula;
+use insula_e2e::kube_apiserver::{KubeApiserver, TOKEN};
+use insula_e2e::kube_controller_manager::KubeControllerManager;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::api::{Api, runtime};
+use crate::journal::Journal;
+use crate::person::Person;
+
+/// Which of them: `kubernetes`, or else an Insula.
+const VARIABLE: &str = "INSULA_BROKER_CLUSTER";
+
+/// Who is known, beside the administrator: a token, which is their name too.
+const USERS: &str = "axel,axel,1,\"tenant:system\"\nnobody,nobody,2,\"tenant:system\"\n";
+
+/// Who manages tenants without being an administrator.
+pub const AXEL: &str = "axel";
+
+/// The operator's namespace.
+pub const AXON: &str = "/api/v1/namespaces/axon-operator";
+/// Where the tenants' objects are.
+pub const TENANTS: &str = "/apis/submariner.io/v1alpha1/namespaces/axon-operator/tenants";
+
+/// Where the operator runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// In the server's process, where the server is an Insula.
+    Inside,
+    /// In a process of its own.
+    Apart,
+}
+
+/// A cluster, and all that was said while it lived.
+pub struct Cluster {
+    apart: Mutex<Option<Running>>,
+    server: Server,
+    /// What was said.
+    pub journal: Arc<Journal>,
+    operator: Operator,
+    folks: AtomicUsize,
+    workloads: OnceLock<Workloads>,
+    // After everything that uses it.
+    folder: TempDir,
+}
+
+/// Clusters that may join: spaces of another server, which has nothing to do with this one.
+struct Workloads {
+    server: Insula,
+    folder: TempDir,
+}
+
+/// One of them.
+pub struct Workload {
+    kubeconfig: PathBuf,
+    space: String,
+    api: Api,
+}
+
+impl Workloads {
+    fn start() -> Self {
+        let folder = TempDir::with_prefix("insula-workloads-").unwrap();
+        let tokens = folder.path().join("tokens.csv");
+        let users = format!("{TOKEN},admin,0,\"system:masters,tenant:system\"\n");
+        std::fs::write(&tokens, users).unwrap();
+        let arguments = ["--token-auth-file", tokens.to_str().unwrap()];
+        Self {
+            server: Insula::start(&folder.path().join("data"), &arguments),
+            folder,
+        }
+    }
+}
+
+impl Workload {
+    /// The kubeconfig of its administrator.
+    pub fn kubeconfig(&self) -> std::path::Display<'_> {
+        self.kubeconfig.display()
+    }
+
+    /// What is there, or nothing.
+    #[track_caller]
+    pub fn find(&self, path: &str) -> Option<Value> {
+        self.api.find(&format!("/tenants/{}{path}", self.space))
+    }
+
+    /// What is there.
+    #[track_caller]
+    pub fn get(&self, path: &str) -> Value {
+        self.api.get(&format!("/tenants/{}{path}", self.space))
+    }
+}
+
+enum Server {
+    Insula(Mutex<Option<Insula>>),
+    Kubernetes {
+        // Before the server that it is a client of.
+        _loops: KubeControllerManager,
+        server: Box<KubeApiserver>,
+    },
+}
+
+/// Whether the clusters are real Kubernetes.
+pub fn is_kubernetes() -> bool {
+    std::env::var(VARIABLE).is_ok_and(|cluster| cluster == "kubernetes")
+}
+
+impl Cluster {
+    /// One that nothing was ever deployed to. `None`, and a loud word about it, if what it
+    /// takes is not installed.
+    pub fn bare(operator: Operator) -> Option<Self> {
+        let folder = TempDir::with_prefix("insula-broker-").unwrap();
+        let server = match is_kubernetes() {
+            true => start_kubernetes()?,
+            false => start_insula(folder.path(), operator),
+        };
+        Some(Self {
+            apart: Mutex::new(None),
+            server,
+            journal: Arc::default(),
+            operator,
+            folks: AtomicUsize::new(0),
+            workloads: OnceLock::new(),
+            folder,
+        })
+    }
+
+    /// One with an operator that works, and axel to manage tenants.
+    pub fn with_axon(operator: Operator) -> Option<Self> {
+        let cluster = Self::bare(operator)?;
+        let admin = cluster.admin();
+        let spaces = if is_kubernetes() { "" } else { " --spaces" };
+        let line = format!("deploy axon-cp --without-deployment --axon-admin user:{AXEL}{spaces}");
+        if cluster.needs_a_process() {
+            admin.subctl(&format!("{line} --no-wait")).succeeds();
+            cluster.start_operator();
+        }
+        admin.subctl(&format!("{line} --timeout 60s")).succeeds();
+        Some(cluster)
+    }
+
+    fn needs_a_process(&self) -> bool {
+        self.operator == Operator::Apart || is_kubernetes()
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address())
+    }
+
+    fn address(&self) -> SocketAddr {
+        match &self.server {
+            Server::Insula(server) => {
+                let server = server.lock().unwrap();
+                server.as_ref().unwrap().address().parse().unwrap()
+            }
+            Server::Kubernetes { server, .. } => server.address(),
+        }
+    }
+
+    /// What its certificate is verified with.
+    pub fn authority(&self) -> PathBuf {
+        match &self.server {
+            Server::Insula(_) => self.folder.path().join("data/pki/ca.crt"),
+            Server::Kubernetes { server, .. } => server.authority(),
+        }
+    }
+
+    /// Where everything of it is.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What the server wrote down of every request, where it is an Insula.
+    pub fn audit(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("audit.log")).unwrap_or_default()
+    }
+
+    /// Requests with a token.
+    pub fn api(&self, token: &str) -> Api {
+        let authority = CertificateDer::from_pem_file(self.authority()).unwrap();
+        Api::connect(self.address(), &authority, token)
+    }
+
+    /// The same, if the server is there.
+    pub fn reach(&self, token: &str) -> anyhow::Result<Api> {
+        let authority = CertificateDer::from_pem_file(self.authority())?;
+        Api::reach(self.address(), &authority, token)
+    }
+
+    /// Requests of the administrator.
+    pub fn root(&self) -> Api {
+        self.api(TOKEN)
+    }
+
+    /// The administrator, in a new folder.
+    pub fn admin(&self) -> Person {
+        match &self.server {
+            Server::Insula(_) => {
+                let kubeconfig = self.folder.path().join("data/admin.kubeconfig");
+                self.person(Some(&kubeconfig))
+            }
+            Server::Kubernetes { .. } => self.bearer(TOKEN),
+        }
+    }
+
+    /// Somebody with a token, in a new folder.
+    pub fn bearer(&self, token: &str) -> Person {
+        let somebody = self.nobody();
+        let path = somebody.path(".kubeconfig");
+        std::fs::write(&path, self.kubeconfig(token)).unwrap();
+        Person::new(&somebody.folder, Some(&path), &self.journal)
+    }
+
+    /// A kubeconfig with a token.
+    pub fn kubeconfig(&self, token: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             clusters: [{{name: c, cluster: {{server: '{}', certificate-authority: '{}'}}}}]\n\
+             users: [{{name: u, user: {{token: '{token}'}}}}]\n\
+             contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n",
+            self.url(),
+            self.authority().display(),
+        )
+    }
+
+    /// Somebody without any kubeconfig, in a new folder.
+    pub fn nobody(&self) -> Person {
+        self.person(None)
+    }
+
+    fn person(&self, kubeconfig: Option<&Path>) -> Person {
+        let number = self.folks.fetch_add(1, Ordering::SeqCst);
+        let folder = self.folder.path().join(format!("person-{number}"));
+        Person::new(&folder, kubeconfig, &self.journal)
+    }
+
+    /// A new cluster with nothing in it, somewhere else.
+    pub fn workload(&self, name: &str) -> Workload {
+        let workloads = self.workloads.get_or_init(Workloads::start);
+        let number = self.folks.fetch_add(1, Ordering::SeqCst);
+        let name = format!("{name}-{number}");
+        let kubeconfig = self.folder.path().join(format!("{name}.kubeconfig"));
+        let path = kubeconfig.display();
+        let line = format!("tenant create {name} --kubeconfig-out '{path}'");
+        workloads.server.run(&line).succeeds();
+        let folder = workloads.folder.path().join("data/pki/ca.crt");
+        let authority = CertificateDer::from_pem_file(folder).unwrap();
+        let address = workloads.server.address().parse().unwrap();
+        Workload {
+            kubeconfig,
+            space: name,
+            api: Api::connect(address, &authority, TOKEN),
+        }
+    }
+
+    /// A token of the operator's account.
+    pub fn operator_token(&self) -> String {
+        let request = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 3600},
+        });
+        let path = format!("{AXON}/serviceaccounts/axon-operator/token");
+        let made = self.root().create(&path, &request);
+        made["status"]["token"].as_str().unwrap().to_owned()
+    }
+
+    /// Another operator's process, as the account that was made for it and nobody else.
+    pub fn operator(&self) -> Running {
+        self.operator_with("--leader-elect")
+    }
+
+    fn operator_with(&self, flags: &str) -> Running {
+        let somebody = self.bearer(&self.operator_token());
+        let line = format!("operator broker {flags}");
+        somebody.talkative().start_insula(&line)
+    }
+
+    /// Starts the operator in a process of its own.
+    pub fn start_operator(&self) {
+        let mut apart = self.apart.lock().unwrap();
+        assert!(apart.is_none(), "it runs");
+        *apart = Some(self.operator());
+    }
+
+    /// Starts the operator as the only one there ever is: it asks nobody whether it may work,
+    /// and does not wait until somebody who was killed would have given up.
+    pub fn start_lone_operator(&self) {
+        let mut apart = self.apart.lock().unwrap();
+        assert!(apart.is_none(), "it runs");
+        *apart = Some(self.operator_with("--leader-elect=false"));
+    }
+
+    /// Ends the operator as a power cut would.
+    pub fn kill_operator(&self) {
+        let apart = self.apart.lock().unwrap().take();
+        self.journal.note(&apart.expect("it runs").kill());
+    }
+
+    /// Ends the server as a power cut would, and starts it again where it was.
+    pub fn kill_server(&self) {
+        let Server::Insula(server) = &self.server else {
+            panic!("a Kubernetes is not killed");
+        };
+        let mut server = server.lock().unwrap();
+        let killed = server.take().unwrap();
+        let address = killed.address().to_owned();
+        // Whoever asks for it meanwhile waits until it is back.
+        self.journal.note(&killed.end());
+        *server = Some(launch(&address, self.folder.path(), self.operator));
+    }
+}
+
+fn start_insula(folder: &Path, operator: Operator) -> Server {
+    let users = format!("{TOKEN},admin,0,\"system:masters,tenant:system\"\n{USERS}");
+    std::fs::write(folder.join("tokens.csv"), users).unwrap();
+    Server::Insula(Mutex::new(Some(launch("127.0.0.1:0", folder, operator))))
+}
+
+fn launch(listen: &str, folder: &Path, operator: Operator) -> Insula {
+    let (tokens, audit) = (folder.join("tokens.csv"), folder.join("audit.log"));
+    let mut arguments = vec![
+        "--token-auth-file",
+        tokens.to_str().unwrap(),
+        "--audit-log-path",
+        audit.to_str().unwrap(),
+    ];
+    if operator == Operator::Inside {
+        arguments.extend(["--operators", "broker"]);
+    }
+    Insula::start_at(listen, &folder.join("data"), &arguments)
+}
+
+fn start_kubernetes() -> Option<Server> {
+    let program = KubeControllerManager::find()?;
+    let server = runtime().block_on(KubeApiserver::start_with(USERS))?;
+    let loops = KubeControllerManager::start(&program, &server).unwrap();
+    Some(Server::Kubernetes {
+        _loops: loops,
+        server: Box::new(server),
+    })
+}
+
+impl Drop for Cluster {
+    /// Nothing that was said while it lived has a token or a key in it.
+    fn drop(&mut self) {
+        let apart = self.apart.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(operator) = apart.take() {
+            self.journal.note(&operator.kill());
+        }
+        match &mut self.server {
+            Server::Insula(server) => {
+                let server = server.get_mut().unwrap_or_else(PoisonError::into_inner);
+                if let Some(server) = server.take() {
+                    self.journal.note(&server.stop());
+                }
+                let audit = self.folder.path().join("audit.log");
+                self.journal.note_file(&audit);
+            }
+            Server::Kubernetes { server, .. } => self.journal.note_file(&server.log()),
+        }
+        if !thread::panicking() {
+            assert_eq!(self.journal.betrayals(), Vec::<String>::new());
+        }
+    }
+}
+
+type Shared = Mutex<Weak<Cluster>>;
+
+/// A cluster with an operator that tests share which do not disturb each other.
+pub fn shared() -> Option<Arc<Cluster>> {
+    static SHARED: Shared = Mutex::new(Weak::new());
+    share(&SHARED, || Cluster::with_axon(Operator::Inside))
+}
+
+/// The same of one that has no operator and never had.
+pub fn classic() -> Option<Arc<Cluster>> {
+    static SHARED: Shared = Mutex::new(Weak::new());
+    share(&SHARED, || Cluster::bare(Operator::Apart))
+}
+
+/// It lives as long as one of those does who have it.
+fn share(shared: &Shared, start: impl Fn() -> Option<Cluster>) -> Option<Arc<Cluster>> {
+    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(cluster) = shared.upgrade() {
+        return Some(cluster);
+    }
+    let cluster = Arc::new(start()?);
+    *shared = Arc::downgrade(&cluster);
+    Some(cluster)
+}
+
+#[test]
+fn a_cluster_fills_in_tokens_and_empties_namespaces() {
+    let Some(cluster) = classic() else { return };
+    let root = cluster.root();
+    let there = crate::content::namespace("loops");
+    root.create("/api/v1/namespaces", &crate::cast::namespace("loops"));
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}});
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": "t", "annotations": {"kubernetes.io/service-account.name": "a"}},
+    });
+    root.create(&format!("{there}/serviceaccounts"), &account);
+    root.create(&format!("{there}/secrets"), &secret);
+    crate::waiting::until("the token", || {
+        let secret = root.find(&format!("{there}/secrets/t"))?;
+        secret["data"]["token"].as_str().map(str::to_owned)
+    });
+    root.delete(&there);
+    crate::cast::await_gone(&root, &there);
+}

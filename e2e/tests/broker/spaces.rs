@@ -1,0 +1,116 @@
+//! A whole space for a tenant: what only an Insula has.
+
+use http::Method;
+use serde_json::json;
+
+use crate::cast::{Tenant, await_phase, await_worthless, tenant};
+use crate::cluster::{TENANTS, is_kubernetes, shared};
+use crate::content::{KINDS, at, condition, namespace, one};
+
+#[test]
+fn spaces_are_refused_where_there_are_none() {
+    let Some(cluster) = shared() else { return };
+    if !is_kubernetes() {
+        return;
+    }
+    let mut wanted = tenant("no-space");
+    wanted["spec"] = json!({"isolation": "Space"});
+    cluster.root().create(TENANTS, &wanted);
+    let failed = await_phase(&cluster.root(), "no-space", "Failed");
+    assert_eq!(
+        condition(&failed, "Ready").unwrap()["reason"],
+        "SpacesNotServed"
+    );
+}
+
+#[test]
+fn a_tenant_with_a_space_goes_the_same_way() {
+    let Some(cluster) = shared() else { return };
+    if is_kubernetes() {
+        return;
+    }
+    let root = cluster.root();
+    let tenant = Tenant::create_with(&cluster, "space", "--isolation space");
+    let object = tenant.object(&root);
+    assert_eq!(object["spec"]["isolation"], "Space");
+    assert_eq!(object["status"]["space"], tenant.namespace);
+    // Its namespace is in its space, and not in the system's.
+    assert_eq!(root.find(&namespace(&tenant.namespace)), None);
+    let inside = format!(
+        "/tenants/{0}{1}",
+        tenant.namespace,
+        namespace(&tenant.namespace)
+    );
+    assert!(root.find(&inside).is_some());
+    let file = tenant.deploy_broker("--globalnet");
+    assert_eq!(file.namespace(), Some(tenant.namespace.as_str()));
+    assert_eq!(file.url(), cluster.url());
+    // It is Axon's, although its own space has no tenants.
+    let api = tenant.api(&cluster);
+    let accounts = api.names(&at(&tenant.namespace, "serviceaccounts"));
+    assert_eq!(accounts, ["default", "submariner-k8s-broker-admin"]);
+    for member in ["east", "west"] {
+        tenant.join(&cluster.workload(member), member, "");
+    }
+    let bindings = api.names(&at(&tenant.namespace, "rolebindings"));
+    assert!(
+        bindings.contains(&"cluster-west-submariner-k8s-broker-cluster".to_owned()),
+        "{bindings:?}"
+    );
+    cluster.admin().does("delete tenant space");
+    assert_eq!(
+        root.find(&format!("/api/v1/tenants/{}", tenant.namespace)),
+        None
+    );
+    await_worthless(&api, &at(&tenant.namespace, "brokers"));
+}
+
+#[test]
+fn r4_the_token_of_one_space_is_worth_nothing_in_another() {
+    let Some(cluster) = shared() else { return };
+    if is_kubernetes() {
+        return;
+    }
+    let [own, other] = ["space-a", "space-b"].map(|id| {
+        let tenant = Tenant::create_with(&cluster, id, "--isolation space");
+        tenant.deploy_broker("--globalnet");
+        tenant
+    });
+    let (api, foreign) = (own.api(&cluster), other.namespace.as_str());
+    let mut asked = 0;
+    for prefix in [
+        String::new(),
+        format!("/tenants/{foreign}"),
+        "/tenants/system".to_owned(),
+        "/tenants/nobodys".to_owned(),
+    ] {
+        for (_, resource) in KINDS {
+            for (method, path) in [
+                (Method::GET, at(foreign, resource)),
+                (Method::GET, one(foreign, resource, "submariner-broker")),
+                (Method::POST, at(foreign, resource)),
+                (Method::PUT, one(foreign, resource, "x")),
+                (Method::PATCH, one(foreign, resource, "x")),
+                (Method::DELETE, one(foreign, resource, "submariner-broker")),
+                (Method::DELETE, at(foreign, resource)),
+                (
+                    Method::GET,
+                    format!("{}?watch=true&timeoutSeconds=1", at(foreign, resource)),
+                ),
+            ] {
+                let body = json!({"metadata": {"name": "x"}});
+                let body = (![Method::GET, Method::DELETE].contains(&method)).then_some(&body);
+                let answer = api.send(&method, &format!("{prefix}{path}"), body);
+                let refused = matches!(answer.status, 403 | 404);
+                assert!(refused, "{method} {prefix}{path}: {}", answer.text());
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 300, "{asked}");
+    let broker = format!(
+        "/tenants/{foreign}{}",
+        one(foreign, "brokers", "submariner-broker")
+    );
+    assert!(cluster.root().find(&broker).is_some());
+}
