@@ -146,6 +146,10 @@ impl Work for Context {
 const ANYWAY: Duration = Duration::from_secs(3600);
 /// How often a tenant is looked at that waits for something that will be seen.
 const WAITING: Duration = Duration::from_secs(5);
+/// How soon a tenant is looked at again whose token should be there any moment.
+const SOON: Duration = Duration::from_secs(1);
+/// A space, its kinds, what is in it, and whether all of it is right.
+const STEPS: usize = 4;
 /// How often something may go wrong that may go well the next time before it is told.
 const HICCUPS: u32 = 2;
 /// How often others may be faster before that is told.
@@ -171,7 +175,7 @@ async fn reconcile(context: &Context, name: &str, failures: u32) -> Result<Outco
         (false, false) => tenant = hold(context, &tenant, Hold::On).await?,
         (_, true) => {}
     }
-    match advance(context, &mut tenant, &id).await {
+    match go_on(context, &mut tenant, &id).await {
         Ok(outcome) => Ok(outcome),
         Err(error) if is_hiccup(&error, failures) => Err(error),
         Err(error) => {
@@ -192,6 +196,18 @@ async fn misnamed(
     let anyone = TenantId::random();
     let problem = Problem::InvalidName(error);
     fail(context, &mut tenant, &anyone, problem).await
+}
+
+/// Advances for as long as that leads somewhere: when many tenants come at once, some are
+/// ready soon instead of all of them late.
+async fn go_on(context: &Context, tenant: &mut Tenant, id: &TenantId) -> Result<Outcome, Error> {
+    for _ in 0..STEPS {
+        let outcome = advance(context, tenant, id).await?;
+        if outcome != Outcome::Progressed {
+            return Ok(outcome);
+        }
+    }
+    Ok(Outcome::Progressed)
 }
 
 /// Observes, plans, tells and acts.
@@ -247,7 +263,8 @@ async fn carry_out(
         }
         // Who deletes a namespace again and again is not followed as fast as they can go.
         State::Provisioning if acted && was_ready => Outcome::Repaired,
-        State::Provisioning => Outcome::Progressed,
+        State::Provisioning if acted => Outcome::Progressed,
+        State::Provisioning => Outcome::Waits(SOON),
         State::Provisioned => Outcome::Settled(spread(id)),
         State::Hindered(problem) if problem.passes() => Outcome::Waits(WAITING),
         State::Hindered(problem) => Outcome::Failed(problem.class()),
