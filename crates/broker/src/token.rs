@@ -3,6 +3,8 @@
 //! Since 1.24 Kubernetes makes none by itself: whoever wants one makes a Secret that asks
 //! for it, and waits.
 
+mod claims;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::{Api, ResourceExt};
 use tokio::time::Instant;
 
+pub(crate) use self::claims::Claims;
 use crate::error::Error;
 
 /// The type of Secrets that hold an account's token.

@@ -1,0 +1,139 @@
+//! What a token says of itself. Nothing is verified here: that is for the server that it is
+//! shown to. But a token that says it is another's is not handed out as somebody's own.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::Value;
+
+/// What the claims of tokens that are kept in Secrets begin with.
+const KEPT: &str = "kubernetes.io/serviceaccount/";
+
+/// Whose token it says that it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claims {
+    /// As whom its bearer is known: `system:serviceaccount:NAMESPACE:NAME`.
+    pub(crate) subject: String,
+    /// Which of all accounts that ever had the name.
+    pub(crate) uid: String,
+    /// The Secret that it is kept in, or is bound to, if it is.
+    pub(crate) secret: Option<String>,
+}
+
+impl Claims {
+    /// Of a token, if it is one of an account.
+    pub(crate) fn of(token: &[u8]) -> Option<Self> {
+        let token = std::str::from_utf8(token).ok()?.trim();
+        let mut parts = token.split('.');
+        let (Some(_), Some(claims), Some(_), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return None;
+        };
+        let claims = URL_SAFE_NO_PAD.decode(claims.trim_end_matches('=')).ok()?;
+        let claims: Value = serde_json::from_slice(&claims).ok()?;
+        // Kept tokens say it in one word, those that are asked for in a tree. One that says
+        // both must not say two things.
+        let kept = |word: &str| claims[format!("{KEPT}{word}")].as_str();
+        let bound = |branch: &str, leaf: &str| claims["kubernetes.io"][branch][leaf].as_str();
+        let uid = one(
+            kept("service-account.uid"),
+            bound("serviceaccount", "uid"),
+        )?;
+        let secret = one(kept("secret.name"), bound("secret", "name"))?;
+        Some(Self {
+            subject: claims["sub"].as_str()?.to_owned(),
+            uid: uid?.to_owned(),
+            secret: secret.map(str::to_owned),
+        })
+    }
+
+    /// Whether it is of that account of a namespace; of this one among all of its name, if it
+    /// is known which.
+    pub(crate) fn are_of(&self, namespace: &str, account: &str, uid: Option<&str>) -> bool {
+        self.subject == format!("system:serviceaccount:{namespace}:{account}")
+            && uid.is_none_or(|uid| uid == self.uid)
+    }
+
+    /// Whether it is not another Secret's: servers take such a token for dead as soon as that
+    /// one is gone.
+    pub(crate) fn may_be_in(&self, secret: &str) -> bool {
+        self.secret.as_deref().is_none_or(|named| named == secret)
+    }
+}
+
+/// What both say, or one of them if the other says nothing; `None` if they disagree.
+fn one<'a>(kept: Option<&'a str>, bound: Option<&'a str>) -> Option<Option<&'a str>> {
+    match (kept, bound) {
+        (Some(kept), Some(bound)) if kept != bound => None,
+        (kept, bound) => Some(kept.or(bound)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const UID: &str = "kubernetes.io/serviceaccount/service-account.uid";
+    const SECRET: &str = "kubernetes.io/serviceaccount/secret.name";
+
+    fn token(claims: &Value) -> String {
+        format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()))
+    }
+
+    #[test]
+    fn r37_a_token_says_whose_it_is_in_the_words_of_either_kind() {
+        let kept = json!({
+            "iss": "kubernetes/serviceaccount", "sub": "system:serviceaccount:n:a",
+            UID: "u", SECRET: "s", "kubernetes.io/serviceaccount/namespace": "n",
+        });
+        let bound = json!({"sub": "system:serviceaccount:n:a", "kubernetes.io": {
+            "namespace": "n", "serviceaccount": {"name": "a", "uid": "u"},
+            "secret": {"name": "s", "uid": "v"},
+        }});
+        for claims in [&kept, &bound] {
+            let claims = Claims::of(token(claims).as_bytes()).unwrap();
+            for (namespace, account, uid, are) in [
+                ("n", "a", Some("u"), true),
+                ("n", "a", None, true),
+                ("n", "a", Some("v"), false),
+                ("m", "a", Some("u"), false),
+                ("n", "b", Some("u"), false),
+            ] {
+                assert_eq!(claims.are_of(namespace, account, uid), are, "{claims:?}");
+            }
+            assert!(claims.may_be_in("s") && !claims.may_be_in("t"), "{claims:?}");
+        }
+        let free = json!({"sub": "s", "kubernetes.io": {"serviceaccount": {"uid": "u"}}});
+        let claims = Claims::of(token(&free).as_bytes()).unwrap();
+        assert!(claims.may_be_in("any"));
+    }
+
+    #[test]
+    fn what_is_no_token_of_an_account_says_nothing() {
+        let two = json!({
+            "sub": "s", UID: "u", "kubernetes.io": {"serviceaccount": {"uid": "v"}},
+        });
+        let secrets = json!({
+            "sub": "s", UID: "u", SECRET: "a", "kubernetes.io": {"secret": {"name": "b"}},
+        });
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        for other in [
+            String::new(),
+            "tok.en.sig".to_owned(),
+            "a.b".to_owned(),
+            token(&json!({"sub": "s"})),
+            token(&json!({UID: "u"})),
+            token(&json!({"sub": 1, UID: "u"})),
+            token(&json!([])),
+            token(&two),
+            token(&secrets),
+            format!("{}.x", token(&json!({"sub": "s", UID: "u"}))),
+            format!("a.{}.c", URL_SAFE_NO_PAD.encode(deep)),
+        ] {
+            assert_eq!(Claims::of(other.as_bytes()), None, "{other:.60}");
+        }
+        assert_eq!(Claims::of(b"\xff.\xff.\xff"), None);
+    }
+}
