@@ -35,10 +35,7 @@ impl Claims {
         // both must not say two things.
         let kept = |word: &str| claims[format!("{KEPT}{word}")].as_str();
         let bound = |branch: &str, leaf: &str| claims["kubernetes.io"][branch][leaf].as_str();
-        let uid = one(
-            kept("service-account.uid"),
-            bound("serviceaccount", "uid"),
-        )?;
+        let uid = one(kept("service-account.uid"), bound("serviceaccount", "uid"))?;
         let secret = one(kept("secret.name"), bound("secret", "name"))?;
         Some(Self {
             subject: claims["sub"].as_str()?.to_owned(),
@@ -103,7 +100,10 @@ mod tests {
             ] {
                 assert_eq!(claims.are_of(namespace, account, uid), are, "{claims:?}");
             }
-            assert!(claims.may_be_in("s") && !claims.may_be_in("t"), "{claims:?}");
+            assert!(
+                claims.may_be_in("s") && !claims.may_be_in("t"),
+                "{claims:?}"
+            );
         }
         let free = json!({"sub": "s", "kubernetes.io": {"serviceaccount": {"uid": "u"}}});
         let claims = Claims::of(token(&free).as_bytes()).unwrap();
