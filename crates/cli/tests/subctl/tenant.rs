@@ -264,6 +264,7 @@ fn wrong_command_lines_are_told_from_failures() {
         &["list", "tenants", "--as-group", "g"],
         &["list", "tenants", "--server", "nowhere"],
         &["deploy", "axon-cp", "--axon-admin", "eve"],
+        &["deploy", "axon-cp", "-o", "yaml"],
         &["nonsense"],
         &[],
     ] {
