@@ -159,6 +159,12 @@ impl Error {
         }
     }
 
+    /// Whether the server refused because whoever asked may not.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Server { source, .. }
+            if matches!(source.as_ref(), kube::Error::Api(status) if status.code == 403))
+    }
+
     /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<String> {
         Some(match self {

@@ -37,3 +37,6 @@ pub use run::{Settings, run};
 
 /// How the operator introduces itself.
 pub const AGENT: &str = concat!("axon-operator/", env!("CARGO_PKG_VERSION"));
+
+#[cfg(test)]
+mod tests;

@@ -22,5 +22,6 @@ mod person;
 mod settings;
 mod spaces;
 mod subm;
+mod trust;
 mod waiting;
 mod walk;

@@ -146,8 +146,7 @@ impl Prepared {
         }
         let secret = set_up(client, namespace, mode, settings, report).await?;
         if mode == Mode::Classic {
-            crds::ensure(client, &crds::of_broker(), report).await?;
-            await_kinds(client).await?;
+            install_kinds(client, report).await?;
         }
         put_broker(client, namespace, settings, report).await?;
         networks::ensure(client, namespace, settings, report).await?;
@@ -195,6 +194,23 @@ async fn verify_kinds(client: &Client) -> Result<(), Error> {
     match missing.is_empty() {
         true => Ok(()),
         false => Err(Error::NoKinds(missing)),
+    }
+}
+
+/// Installs the kinds. Who may not, but finds all of them served, needs not.
+async fn install_kinds(client: &Client, report: &dyn Report) -> Result<(), Error> {
+    match crds::ensure(client, &crds::of_broker(), report).await {
+        Err(refused) if refused.is_forbidden() => {
+            let verified = verify_kinds(client).await;
+            verified.map_err(|missing| match missing {
+                Error::NoKinds(_) => refused,
+                other => other,
+            })
+        }
+        installed => {
+            installed?;
+            await_kinds(client).await
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
+use insula_operator::deadline;
 use insula_operator::health::Health;
 use insula_operator::lease::{Candidate, Times};
 use insula_operator::queue::Trigger;
@@ -24,6 +25,7 @@ use super::plan::{Going, Plan, State};
 use super::problem::Problem;
 use super::wanted::Wanted;
 use super::{event, plan, remove, watch};
+use crate::crds;
 use crate::error::Error;
 use crate::names::{AXON, FINALIZER, TenantId};
 use crate::tenant::{Phase, Tenant};
@@ -40,7 +42,7 @@ pub struct Settings {
     pub times: Times,
     /// On how many tenants it works at the same time.
     pub concurrency: usize,
-    /// How long the work on a tenant may take until it is begun anew.
+    /// How long a request, and the work on a tenant, may take until it is begun anew.
     pub patience: Duration,
     /// The kinds that a broker needs, for tenants with a space of their own.
     pub definitions: Vec<CustomResourceDefinition>,
@@ -56,8 +58,8 @@ impl Settings {
             leader_elect: true,
             times: Times::default(),
             concurrency: 16,
-            patience: Duration::from_secs(30),
-            definitions: Vec::new(),
+            patience: Duration::from_secs(20),
+            definitions: crds::of_broker(),
             health: Arc::default(),
         }
     }
@@ -74,6 +76,7 @@ pub async fn run(
     settings: Settings,
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
+    let client = deadline::within(&client, settings.patience);
     let identity = format!("{}_{}", settings.identity, uuid::Uuid::new_v4());
     let candidate = settings
         .leader_elect
@@ -217,7 +220,8 @@ async fn carry_out(
     client: &Client,
     plan: Plan,
 ) -> Result<Outcome, Error> {
-    let was = tenant.status.as_ref().and_then(|status| status.phase);
+    let was_ready = tenant.status.as_ref();
+    let was_ready = was_ready.is_some_and(|status| status.provisioned_at.is_some());
     if is_to_be_told(tenant, &plan) {
         tell(context, tenant, id, &plan.state).await?;
     }
@@ -242,7 +246,7 @@ async fn carry_out(
             Outcome::Repaired
         }
         // Who deletes a namespace again and again is not followed as fast as they can go.
-        State::Provisioning if acted && was == Some(Phase::Provisioned) => Outcome::Repaired,
+        State::Provisioning if acted && was_ready => Outcome::Repaired,
         State::Provisioning => Outcome::Progressed,
         State::Provisioned => Outcome::Settled(spread(id)),
         State::Hindered(problem) if problem.passes() => Outcome::Waits(WAITING),

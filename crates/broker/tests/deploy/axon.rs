@@ -181,7 +181,7 @@ async fn r18_what_was_deleted_or_changed_comes_back_and_nothing_else_is_touched(
 }
 
 #[tokio::test]
-async fn r18_a_run_that_is_cut_after_any_write_is_finished_by_the_next() -> anyhow::Result<()> {
+async fn r18_a_run_that_is_cut_anywhere_is_finished_by_the_next() -> anyhow::Result<()> {
     let mut at = 1;
     loop {
         let server = TestServer::start_whole().await?;

@@ -228,6 +228,7 @@ async fn r33_a_missing_right_is_named_and_the_tenant_goes_on_when_it_is_there() 
 #[tokio::test]
 async fn a_tenant_whose_name_leaves_no_room_is_told_so_and_can_be_deleted() -> anyhow::Result<()> {
     let world = World::new().await?;
+    world.loosen().await?;
     let _running = world.start();
     let id = "a".repeat(46);
     world.create(&id).await?;

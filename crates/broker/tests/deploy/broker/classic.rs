@@ -293,6 +293,42 @@ async fn r68_an_account_that_was_made_anew_gets_a_token_of_its_own() -> anyhow::
 }
 
 #[tokio::test]
+async fn r65_who_may_not_install_kinds_needs_not_where_they_are_served() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    scene
+        .put(
+            "namespaces",
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "foo"}}),
+        )
+        .await?;
+    scene.put("serviceaccounts", json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "owner", "namespace": "foo"}})).await?;
+    scene.put("rolebindings", json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "owner", "namespace": "foo"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "owner", "namespace": "foo"}],
+    })).await?;
+    let secrets = kube::Api::namespaced(scene.admin.clone(), "foo");
+    let secret = insula_broker::token::ensure(&secrets, "owner", Duration::from_secs(20)).await?;
+    let token = String::from_utf8(insula_broker::token::of(&secret).unwrap().to_vec())?;
+    let settings = BrokerSettings {
+        namespace: Some("foo".to_owned()),
+        ..scene.settings()
+    };
+    let deploy = async || {
+        let context = crate::scene::config(&scene.server, &token);
+        let context = context.map_err(|error| Error::invalid(error.to_string()));
+        insula_broker::deploy::broker::deploy(context, &settings, &Silent).await
+    };
+    let refused = deploy().await.unwrap_err();
+    assert!(refused.is_forbidden(), "{refused}");
+    let said = "cannot read the definition of brokers.submariner.io: ";
+    assert!(refused.to_string().starts_with(said), "{refused}");
+    insula_broker::crds::ensure(&scene.admin, &insula_broker::crds::of_broker(), &Silent).await?;
+    assert_eq!(deploy().await?.mode, Mode::Classic);
+    Ok(())
+}
+
+#[tokio::test]
 async fn r63_a_token_that_is_not_made_is_waited_for_and_then_missed() -> anyhow::Result<()> {
     // Without controllers nobody makes tokens.
     let server = TestServer::start().await?;

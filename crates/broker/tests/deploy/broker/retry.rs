@@ -30,12 +30,12 @@ async fn r76_a_first_run_that_is_cut_anywhere_is_finished_by_the_next() -> anyho
             scene.deploy(&settings, &Silent).await?;
             let info = BrokerInfo::read(&settings.output)?;
             info.for_join(&settings.output)?;
-            // One of each, and nothing more.
-            let inside: Vec<_> = inventory(&scene.admin)
-                .await?
-                .into_keys()
-                .filter(|key| key.contains(&format!(" n{at}/")))
-                .collect();
+        }
+        // One of each, and nothing more.
+        let all = inventory(&scene.admin).await?;
+        for at in 1..=cut {
+            let inside = all.keys().filter(|key| key.contains(&format!(" n{at}/")));
+            let inside: Vec<_> = inside.collect();
             assert_eq!(inside.len(), 10, "{:?}: {inside:?}", fault(at));
         }
         assert!(cut > 20, "{cut}");
