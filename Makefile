@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test check peers record stores bench crash power-cuts syncs-matter protogen
+.PHONY: test check peers record brokers stores bench crash power-cuts syncs-matter protogen
 
 ## test: install what the tests need, then run all of them
 test:
@@ -21,6 +21,10 @@ peers:
 ## record: write down anew what a real kube-apiserver answers
 record: peers
 	UPDATE_GOLDEN=1 $(CARGO) test -p insula-e2e --test differential kube_apiserver_answers
+
+## brokers: Submariner brokers for many tenants on a real Kubernetes
+brokers: peers
+	INSULA_BROKER_CLUSTER=kubernetes $(CARGO) test -p insula-e2e --test broker
 
 ## stores: the whole server suite on the embedded store and on etcd
 stores:

@@ -13,10 +13,12 @@ use crate::kube_apiserver::{KubeApiserver, TOKEN};
 /// As pinned in `tools/peers/kube-apiserver/go.mod`.
 const NAME: &str = "kube-controller-manager-1.36.4";
 
-/// What makes tokens and accounts, tells what the server is verified with, empties namespaces
-/// and collects what nobody owns. There are no nodes, and so nothing else to do.
+/// What makes tokens and accounts, tells what the server is verified with, fills roles that
+/// others add to, empties namespaces and collects what nobody owns. There are no nodes, and
+/// so nothing else to do.
 const LOOPS: &str = "serviceaccount-token-controller,serviceaccount-controller,\
-                     root-ca-certificate-publisher-controller,namespace-controller,\
+                     root-ca-certificate-publisher-controller,\
+                     clusterrole-aggregation-controller,namespace-controller,\
                      garbage-collector-controller";
 
 /// A kube-controller-manager. It ends with this value.

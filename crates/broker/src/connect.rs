@@ -1,5 +1,7 @@
 //! How a broker is reached with what a broker info says.
 
+use std::time::Duration;
+
 use insula_operator::agent;
 use kube::Config;
 use kube::client::ConfigExt;
@@ -12,6 +14,9 @@ use crate::info::BrokerInfo;
 /// How the commands introduce themselves.
 pub const AGENT: &str = concat!("subctl/", env!("CARGO_PKG_VERSION"));
 
+/// How long a server may take to answer. Nothing is watched over these connections.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// With the URL and the token of a file. The server is believed if its certificate is from
 /// the CA in the file, or from one that the machine trusts: some clusters are behind a name
 /// that a public CA vouches for.
@@ -23,6 +28,8 @@ pub fn from_file(info: &BrokerInfo) -> Result<Config, Error> {
     let mut config = Config::new(url(&info.url)?);
     config.auth_info = user(info)?;
     agent::introduce(&mut config, AGENT);
+    config.read_timeout = Some(PATIENCE);
+    config.reset_reader_on_write = true;
     let mut roots = authority(info)?;
     if roots.is_empty() {
         return Ok(config);
@@ -122,6 +129,9 @@ fn is_usable(root: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::ByteString;
+    use k8s_openapi::api::core::v1::Secret;
+
     use super::*;
 
     #[test]
@@ -145,6 +155,60 @@ mod tests {
             let error = url(text).unwrap_err().to_string();
             let shown = text.strip_prefix("https://me:secret@").unwrap_or(text);
             assert_eq!(error, format!("{shown:?} is no URL of a broker: {problem}"));
+        }
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_is_not_waited_for_without_end() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let info = info(&silent.local_addr().unwrap().to_string(), "t");
+        let mut config = from_file(&info).unwrap();
+        assert!(config.read_timeout.is_some() && config.connect_timeout.is_some());
+        config.connect_timeout = Some(Duration::from_millis(50));
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().unwrap();
+        let refused = runtime.block_on(async {
+            let client = kube::Client::try_from(config).unwrap();
+            client.apiserver_version().await.unwrap_err()
+        });
+        let refused = Error::when("ask")(refused);
+        let hint = "is the server running, and is this its address?";
+        assert_eq!(refused.hint().as_deref(), Some(hint), "{refused}");
+    }
+
+    #[test]
+    fn a_file_without_a_token_that_can_be_sent_or_with_a_ca_that_is_none_is_refused() {
+        for token in ["", " ", "a b", "a\nb", "\u{e4}"] {
+            let refused = from_file(&info("https://h", token)).unwrap_err();
+            let said = "the broker info file has no token that can be used";
+            assert_eq!(refused.to_string(), said, "{token:?}");
+        }
+        let block = |text: &str| {
+            format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+        };
+        for bundle in ["else".to_owned(), block("AAAA"), block("%%")] {
+            let mut info = info("https://h", "t");
+            let data = info.client_token.as_mut().and_then(|it| it.data.as_mut());
+            let bundle = ByteString(bundle.into_bytes());
+            data.unwrap().insert("ca.crt".to_owned(), bundle);
+            let refused = from_file(&info).unwrap_err();
+            let said = "ca.crt in the broker info file has no certificate";
+            assert_eq!(refused.to_string(), said);
+        }
+    }
+
+    fn info(url: &str, token: &str) -> BrokerInfo {
+        let token = ByteString(token.as_bytes().to_vec());
+        BrokerInfo {
+            url: url.to_owned(),
+            client_token: Some(Secret {
+                data: Some([("token".to_owned(), token)].into()),
+                ..Secret::default()
+            }),
+            ipsec_psk: None,
+            components: Default::default(),
+            custom_domains: Vec::new(),
+            namespace: None,
         }
     }
 

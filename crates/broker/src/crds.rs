@@ -55,6 +55,7 @@ pub async fn ensure(
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     for definition in definitions {
         let name = definition.name_any();
+        let_go(&api, &name, report).await?;
         let ensured = part::ensure_by(&api, definition, judge).await;
         let attempted = format!("install the definition of {name}");
         match ensured.map_err(Error::when(attempted))? {
@@ -67,6 +68,36 @@ pub async fn ensure(
         wait(&api, definition, report).await?;
     }
     Ok(())
+}
+
+/// Waits until a definition is gone that is being deleted: until then it looks like any
+/// other, and afterwards nothing of it is left.
+async fn let_go(
+    api: &Api<CustomResourceDefinition>,
+    name: &str,
+    report: &dyn Report,
+) -> Result<(), Error> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut told = false;
+    loop {
+        let found = api.get_metadata_opt(name).await;
+        let found = found.map_err(Error::when(format!("read the definition of {name}")))?;
+        if found.is_none_or(|found| found.metadata.deletion_timestamp.is_none()) {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            return Err(Error::invalid_with_hint(
+                format!("CRD {name} is being deleted, and something holds it"),
+                format!("`kubectl get {name} --all-namespaces` shows what is left of its objects"),
+            ));
+        }
+        if !std::mem::replace(&mut told, true) {
+            report.begin(&format!(
+                "Waiting until CRD {name} is gone, which is being deleted"
+            ));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 /// Waits until the server serves a kind.

@@ -3,3 +3,23 @@
 pub mod axon;
 pub mod broker;
 mod rights;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client};
+
+use crate::error::Error;
+
+/// Whether a namespace is there. In one that is being deleted nothing can be made.
+async fn has_namespace(client: &Client, name: &str) -> Result<bool, Error> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let found = namespaces.get_opt(name).await;
+    let found = found.map_err(Error::when(format!("read namespace {name}")))?;
+    match found {
+        None => Ok(false),
+        Some(found) if found.metadata.deletion_timestamp.is_none() => Ok(true),
+        Some(_) => Err(Error::invalid_with_hint(
+            format!("namespace {name} is being deleted"),
+            "wait until it is gone",
+        )),
+    }
+}

@@ -58,7 +58,7 @@ pub enum Error {
         after: Duration,
     },
     /// Whoever asks may not do what has to be done. Nothing was written.
-    #[error("rights are missing: {}", .0.join(", "))]
+    #[error("rights are missing:{}", in_lines(.0))]
     MissingRights(Vec<String>),
     /// A role does not give what it should, and cannot be made to.
     #[error("role {role} lacks {}, and cannot be mended: {told}", missing.join(", "))]
@@ -157,6 +157,12 @@ impl Error {
             message: message.into(),
             hint: Some(hint.into()),
         }
+    }
+
+    /// Whether the server refused because whoever asked may not.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Server { source, .. }
+            if matches!(source.as_ref(), kube::Error::Api(status) if status.code == 403))
     }
 
     /// What to do about it, where that is known.
@@ -272,6 +278,14 @@ fn hint_at(error: &kube::Error) -> Option<String> {
     Some(hint.to_owned())
 }
 
+/// A few on the same line, many on lines of their own.
+fn in_lines(items: &[String]) -> String {
+    match items.len() {
+        0..=3 => format!(" {}", items.join(", ")),
+        _ => items.iter().map(|item| format!("\n  {item}")).collect(),
+    }
+}
+
 /// Whether somebody was refused because of what they grant, not because of what they write.
 fn is_escalation(message: &str) -> bool {
     message.contains("not currently held")
@@ -281,5 +295,36 @@ fn seconds(duration: Duration) -> String {
     match duration.as_secs() {
         seconds if seconds >= 60 && seconds % 60 == 0 => format!("{}m", seconds / 60),
         seconds => format!("{seconds}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_grants_what_they_do_not_have_is_told_so() {
+        let refused = |message: &str| {
+            let status = kube::core::Status::failure(message, "Forbidden").with_code(403);
+            Error::when("grant")(kube::Error::Api(Box::new(status))).hint()
+        };
+        let granted =
+            "user \"u\" is attempting to grant RBAC permissions not currently held:\n{...}";
+        let hint =
+            "nobody can grant rights that they do not have: use a context of an administrator";
+        assert_eq!(refused(granted).as_deref(), Some(hint));
+        let hint =
+            "the message names the right that is missing: use a context that has it, or ask for it";
+        assert_eq!(refused("u cannot create resource").as_deref(), Some(hint));
+    }
+
+    #[test]
+    fn many_missing_rights_are_on_lines_of_their_own() {
+        let missing = |count: usize| {
+            let names = (1..=count).map(|number| format!("r{number}"));
+            Error::MissingRights(names.collect()).to_string()
+        };
+        assert_eq!(missing(2), "rights are missing: r1, r2");
+        assert_eq!(missing(4), "rights are missing:\n  r1\n  r2\n  r3\n  r4");
     }
 }

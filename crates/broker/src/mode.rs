@@ -57,7 +57,10 @@ pub async fn missing_kinds(client: &Client) -> Result<Vec<String>, Error> {
 }
 
 /// What the server serves of a group and version.
-async fn served(client: &Client, group_version: &str) -> Result<BTreeSet<String>, Error> {
+pub(crate) async fn served(
+    client: &Client,
+    group_version: &str,
+) -> Result<BTreeSet<String>, Error> {
     match client.list_api_group_resources(group_version).await {
         Ok(listed) => Ok(listed.resources.into_iter().map(|kind| kind.name).collect()),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(BTreeSet::new()),

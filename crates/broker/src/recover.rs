@@ -4,12 +4,13 @@
 //! done from one of them, which may read everything else at the broker; from the broker's
 //! own cluster only where the key is there too, or none is needed.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::{Api, Client, ResourceExt};
 
 use crate::broker::Broker;
@@ -70,6 +71,9 @@ pub async fn recover(
     settings: &RecoverSettings,
     report: &dyn Report,
 ) -> Result<Recovered, Error> {
+    settings.namespace.as_deref().map_or(Ok(()), show::judge)?;
+    let url = settings.broker_url.as_deref().map(crate::connect::url);
+    url.transpose()?;
     report.begin("Retrieving Broker information");
     let known = match membership(&context.client).await {
         Ok(Some(membership)) => of_member(context, &membership, connect, settings).await?,
@@ -215,12 +219,10 @@ async fn gather(known: Known) -> Result<BrokerInfo, Error> {
     let broker = lookup::get(&brokers, names::BROKER).await;
     let broker = broker.map_err(Error::when(format!("read the broker at {url}")))?;
     let broker = broker.ok_or_else(|| missing(format!("Broker {}", names::BROKER)))?;
-    let secrets: Api<Secret> = Api::namespaced(client, &namespace);
-    let admin = token::find(&secrets, names::ADMIN).await?;
-    let admin = admin.filter(|secret| token::of(secret).is_some());
+    let admin = admin_token(&client, &namespace).await?;
     let admin = admin.ok_or_else(|| missing(format!("token for {}", names::ADMIN)))?;
     let components = broker.spec.components.into_iter();
-    let components: std::collections::BTreeSet<_> = components
+    let components: BTreeSet<_> = components
         .filter(|word| component::ALL.contains(&word.as_str()))
         .collect();
     if psk.is_none() && components.contains(CONNECTIVITY) {
@@ -239,8 +241,23 @@ async fn gather(known: Known) -> Result<BrokerInfo, Error> {
     })
 }
 
+/// The Secret with the token of the broker's administrator.
+async fn admin_token(client: &Client, namespace: &str) -> Result<Option<Secret>, Error> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let account = accounts.get_opt(names::ADMIN).await;
+    let attempted = format!("read service account {}", names::ADMIN);
+    let Some(account) = account.map_err(Error::when(attempted))? else {
+        return Ok(None);
+    };
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let found = token::find_for(&secrets, &account).await?;
+    Ok(found.filter(|secret| token::of(secret).is_some()))
+}
+
+/// The Secret that is called so, if anything can be. The name is from an object, and what is
+/// in the Secret goes where that object says: it must not lead into another namespace.
 async fn secret(secrets: &Api<Secret>, name: Option<&str>) -> Result<Option<Secret>, Error> {
-    let Some(name) = name else {
+    let Some(name) = name.filter(|name| name.split('.').all(names::is_label)) else {
         return Ok(None);
     };
     let found = secrets.get_opt(name).await;

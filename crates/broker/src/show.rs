@@ -5,6 +5,7 @@ use kube::{Api, Client, ResourceExt};
 
 use crate::broker::Broker;
 use crate::error::Error;
+use crate::names::is_label;
 
 /// What the columns are called.
 pub const COLUMNS: [&str; 7] = [
@@ -36,8 +37,19 @@ pub struct Row {
 /// What the server answers; [`Error::NotEverywhere`] if the namespaces that may be seen are
 /// not all.
 pub async fn brokers(client: &Client, namespace: Option<&str>) -> Result<Vec<Row>, Error> {
+    namespace.map_or(Ok(()), judge)?;
     let found = list(client, namespace).await?;
     Ok(found.iter().map(row).collect())
+}
+
+/// Whether a text is the name of a namespace: it becomes a part of a path.
+pub(crate) fn judge(namespace: &str) -> Result<(), Error> {
+    match is_label(namespace) {
+        true => Ok(()),
+        false => Err(Error::invalid(format!(
+            "{namespace:?} is no name of a namespace"
+        ))),
+    }
 }
 
 pub(crate) async fn list(client: &Client, namespace: Option<&str>) -> Result<Vec<Broker>, Error> {

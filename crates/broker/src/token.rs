@@ -80,13 +80,29 @@ pub async fn ensure_for(
     account: &ServiceAccount,
     patience: Duration,
 ) -> Result<Secret, Error> {
-    let (name, uid) = (account.name_any(), account.uid());
-    let mut candidates = candidates(secrets, &name).await?.into_iter();
-    let found = candidates.find(|secret| {
-        let named = secret.annotations().get(ACCOUNT_UID);
-        named.is_none_or(|named| uid.as_ref() == Some(named))
-    });
-    fill(secrets, &name, found, patience).await
+    let found = find_for(secrets, account).await?;
+    fill(secrets, &account.name_any(), found, patience).await
+}
+
+/// The Secret with the token of an account that is at hand, if there is one; one that has a
+/// token first.
+///
+/// # Errors
+///
+/// What the server answers.
+pub async fn find_for(
+    secrets: &Api<Secret>,
+    account: &ServiceAccount,
+) -> Result<Option<Secret>, Error> {
+    let candidates = candidates(secrets, &account.name_any()).await?;
+    let mut candidates = candidates.into_iter();
+    Ok(candidates.find(|secret| is_its(secret, account)))
+}
+
+/// Whether a Secret is not of another account that had the name before.
+fn is_its(secret: &Secret, account: &ServiceAccount) -> bool {
+    let named = secret.annotations().get(ACCOUNT_UID);
+    named.is_none_or(|named| account.uid().as_ref() == Some(named))
 }
 
 /// Waits for what was found to be filled in, or asks for a token.
@@ -152,4 +168,22 @@ async fn wait(secrets: &Api<Secret>, first: Secret, patience: Duration) -> Resul
         secret = read.map_err(Error::when(format!("read secret {name}")))?;
     }
     Ok(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_of_one_account_among_all_that_had_the_name() {
+        let mut account = ServiceAccount::default();
+        account.metadata.uid = Some("new".to_owned());
+        let mut secret = request("a", ObjectMeta::default());
+        assert!(is_its(&secret, &account), "it has not been filled in");
+        for (uid, expected) in [("new", true), ("old", false)] {
+            let annotation = (ACCOUNT_UID.to_owned(), uid.to_owned());
+            secret.annotations_mut().extend([annotation]);
+            assert_eq!(is_its(&secret, &account), expected, "{uid}");
+        }
+    }
 }

@@ -5,6 +5,8 @@ use std::fmt::{self, Display};
 
 use insula_store::Error as StoreError;
 
+use crate::output::harmless;
+
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
 pub struct Failure {
@@ -61,9 +63,9 @@ impl Failure {
     /// Prints it to stderr.
     #[expect(clippy::print_stderr, reason = "this is where failures are told")]
     pub fn print(&self) {
-        eprintln!("error: {}", self.message);
+        eprintln!("error: {}", harmless(&self.message));
         if let Some(hint) = &self.hint {
-            eprintln!("hint: {hint}");
+            eprintln!("hint: {}", harmless(hint));
         }
     }
 }

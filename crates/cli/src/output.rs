@@ -18,6 +18,17 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Without what would move a terminal's cursor or change its colours: some of what is told
+/// was written by others.
+pub fn harmless(text: &str) -> String {
+    let harmless = |sign: char| match sign {
+        '\n' => '\n',
+        sign if sign.is_control() => '\u{fffd}',
+        sign => sign,
+    };
+    text.chars().map(harmless).collect()
+}
+
 /// As YAML. Long texts stay on one line, as every other program writes them.
 pub fn yaml(value: &impl Serialize) -> Result<String, Failure> {
     let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
@@ -52,8 +63,24 @@ pub fn table(rows: &[&[String]]) -> String {
         let line: Vec<_> = cells
             .map(|(cell, &width)| format!("{cell:width$}"))
             .collect();
-        text.push_str(line.join("   ").trim_end());
+        text.push_str(harmless(&line.join("   ")).trim_end());
         text.push('\n');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_does_not_steer_a_terminal() {
+        assert_eq!(
+            harmless("a\x1b[31mb\r\n\u{9b}c"),
+            "a\u{fffd}[31mb\u{fffd}\n\u{fffd}c"
+        );
+        let rows = [vec!["a\x1b]0;x\x07".to_owned(), "ä ✓".to_owned()]];
+        let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
+        assert_eq!(table(&rows), "a\u{fffd}]0;x\u{fffd}   ä ✓\n");
+    }
 }

@@ -9,6 +9,8 @@ use rustls::pki_types::CertificateDer;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
+use crate::waiting::until;
+
 /// Somebody with a token.
 #[derive(Clone, Debug)]
 pub struct Api {
@@ -40,11 +42,15 @@ impl Api {
         Ok(Self { client })
     }
 
-    /// What is answered.
+    /// What is answered. Whoever is told to come again does: Kubernetes says so of kinds that
+    /// were defined a moment ago.
     #[track_caller]
     pub fn send(&self, method: &Method, path: &str, body: Option<&Value>) -> Answer {
-        let answer = self.try_send(method, path, body);
-        answer.unwrap_or_else(|error| panic!("{method} {path}: {error:#}"))
+        until(&format!("{method} {path}"), || {
+            let answer = self.try_send(method, path, body);
+            let answer = answer.unwrap_or_else(|error| panic!("{method} {path}: {error:#}"));
+            (answer.status != 429).then_some(answer)
+        })
     }
 
     /// What is answered, if anything is.

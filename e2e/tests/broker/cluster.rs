@@ -64,6 +64,7 @@ struct Workloads {
 /// One of them.
 pub struct Workload {
     kubeconfig: PathBuf,
+    url: String,
     space: String,
     api: Api,
 }
@@ -86,6 +87,11 @@ impl Workload {
     /// The kubeconfig of its administrator.
     pub fn kubeconfig(&self) -> std::path::Display<'_> {
         self.kubeconfig.display()
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// What is there, or nothing.
@@ -259,6 +265,7 @@ impl Cluster {
         let address = workloads.server.address().parse().unwrap();
         Workload {
             kubeconfig,
+            url: workloads.server.url().to_owned(),
             space: name,
             api: Api::connect(address, &authority, TOKEN),
         }

@@ -29,7 +29,7 @@ fn r20_an_id_is_made_up_if_there_is_none() {
 }
 
 #[test]
-fn r21_r26_the_id_is_said_before_anybody_waits_and_waiting_has_an_end() {
+fn r21_r26_r27_the_id_is_said_before_anybody_waits_and_waiting_has_an_end() {
     let Some(cluster) = Cluster::with_axon(Operator::Apart) else {
         return;
     };

@@ -66,7 +66,7 @@ fn a_tenant_with_a_space_goes_the_same_way() {
 }
 
 #[test]
-fn r4_the_token_of_one_space_is_worth_nothing_in_another() {
+fn r4_r42_the_token_of_one_space_is_worth_nothing_in_another() {
     let Some(cluster) = shared() else { return };
     if is_kubernetes() {
         return;

@@ -13,6 +13,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::has_namespace;
 use super::rights::{self, Right};
 use crate::error::Error;
 use crate::names::{AXON, AXON_ADMIN, AXON_SPACES};
@@ -66,6 +67,7 @@ pub async fn deploy(
 ) -> Result<(), Error> {
     report.begin("Checking what this user may do");
     check(client, settings).await?;
+    has_namespace(client, AXON).await?;
     report.begin("Deploying the Axon operator");
     everywhere(
         client,

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use insula_operator::part::{self, Ensured, Verdict};
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, Client, Config};
 use serde_json::json;
@@ -146,8 +146,7 @@ impl Prepared {
         }
         let secret = set_up(client, namespace, mode, settings, report).await?;
         if mode == Mode::Classic {
-            crds::ensure(client, &crds::of_broker(), report).await?;
-            await_kinds(client).await?;
+            install_kinds(client, report).await?;
         }
         put_broker(client, namespace, settings, report).await?;
         networks::ensure(client, namespace, settings, report).await?;
@@ -180,8 +179,11 @@ async fn set_up(
     report.begin("Setting up broker RBAC");
     rbac::ensure_namespace(client, namespace, report).await?;
     rbac::ensure(client, namespace, mode, report).await?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let account = accounts.get(ADMIN).await;
+    let account = account.map_err(Error::when(format!("read service account {ADMIN}")))?;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let secret = token::ensure(&secrets, ADMIN, settings.token_patience).await?;
+    let secret = token::ensure_for(&secrets, &account, settings.token_patience).await?;
     report.done("Set up broker RBAC");
     Ok(secret)
 }
@@ -192,6 +194,23 @@ async fn verify_kinds(client: &Client) -> Result<(), Error> {
     match missing.is_empty() {
         true => Ok(()),
         false => Err(Error::NoKinds(missing)),
+    }
+}
+
+/// Installs the kinds. Who may not, but finds all of them served, needs not.
+async fn install_kinds(client: &Client, report: &dyn Report) -> Result<(), Error> {
+    match crds::ensure(client, &crds::of_broker(), report).await {
+        Err(refused) if refused.is_forbidden() => {
+            let verified = verify_kinds(client).await;
+            verified.map_err(|missing| match missing {
+                Error::NoKinds(_) => refused,
+                other => other,
+            })
+        }
+        installed => {
+            installed?;
+            await_kinds(client).await
+        }
     }
 }
 

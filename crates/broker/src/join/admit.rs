@@ -2,13 +2,14 @@
 
 use insula_operator::part;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 
 use super::{ClusterId, JoinClients, JoinSettings, NAMESPACE};
 use crate::error::Error;
+use crate::manifests::{self, account_subject, plain};
 use crate::{lookup, names, token};
 
 /// On a member's account: which cluster it is. Who else joins under the same name is refused,
@@ -129,35 +130,17 @@ fn belongs(
 
 fn account(id: &ClusterId, identity: Option<&str>) -> ServiceAccount {
     let mark = identity.map(|identity| (CLUSTER_UID.to_owned(), identity.to_owned()));
-    ServiceAccount {
-        metadata: ObjectMeta {
-            name: Some(id.account()),
-            annotations: mark.map(|mark| [mark].into()),
-            ..ObjectMeta::default()
-        },
-        ..ServiceAccount::default()
-    }
+    manifests::account(ObjectMeta {
+        annotations: mark.map(|mark| [mark].into()),
+        ..plain(&id.account(), None)
+    })
 }
 
 fn binding(id: &ClusterId, namespace: &str) -> RoleBinding {
     let account = id.account();
-    RoleBinding {
-        metadata: ObjectMeta {
-            name: Some(format!("{account}-{}", names::CLUSTER)),
-            ..ObjectMeta::default()
-        },
-        role_ref: RoleRef {
-            api_group: Some("rbac.authorization.k8s.io".to_owned()),
-            kind: "Role".to_owned(),
-            name: names::CLUSTER.to_owned(),
-        },
-        subjects: Some(vec![Subject {
-            kind: "ServiceAccount".to_owned(),
-            name: account,
-            namespace: Some(namespace.to_owned()),
-            ..Subject::default()
-        }]),
-    }
+    let metadata = plain(&format!("{account}-{}", names::CLUSTER), None);
+    let member = account_subject(&account, namespace);
+    manifests::binding(metadata, names::CLUSTER, vec![member])
 }
 
 fn accounts(broker: &Client, namespace: &str) -> Api<ServiceAccount> {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::error::Error;
+use crate::mode;
 
 const GROUP: &str = "submariner.io";
 const VERSION: &str = "v1alpha1";
@@ -61,16 +62,10 @@ async fn wait(joining: &Client) -> Result<(), Error> {
 
 /// The kinds that the cluster does not serve.
 async fn missing(joining: &Client) -> Result<Vec<[&'static str; 3]>, Error> {
-    let group = format!("{GROUP}/{VERSION}");
-    let served = match joining.list_api_group_resources(&group).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
-        served => {
-            let served = served.map_err(Error::when("see which kinds the cluster serves"))?;
-            served.resources
-        }
-    };
-    let is_served = |plural: &str| served.iter().any(|resource| resource.name == plural);
-    let missing = KINDS.into_iter().filter(|[plural, ..]| !is_served(plural));
+    let served = mode::served(joining, &format!("{GROUP}/{VERSION}")).await?;
+    let missing = KINDS
+        .into_iter()
+        .filter(|[plural, ..]| !served.contains(*plural));
     Ok(missing.collect())
 }
 

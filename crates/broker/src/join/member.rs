@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::PostParams;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Map, Value};
 
 use super::{Addresses, JoinSettings, spec};
 use crate::error::Error;
+use crate::manifests::{self, plain};
 use crate::report::Report;
 use crate::{lookup, names};
 
@@ -116,10 +117,7 @@ pub(super) async fn ensure_namespace(joining: &Client) -> Result<(), Error> {
     {
         return Ok(());
     }
-    let wanted = Namespace {
-        metadata: named(NAMESPACE),
-        ..Namespace::default()
-    };
+    let wanted = manifests::namespace(plain(NAMESPACE, None));
     match namespaces.create(&PostParams::default(), &wanted).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         made => made.map(drop).map_err(failed()),
@@ -169,7 +167,7 @@ async fn keep(
             }
             None => {
                 let wanted = Secret {
-                    metadata: named(name),
+                    metadata: plain(name, None),
                     data: Some(data.clone()),
                     type_: Some("Opaque".to_owned()),
                     ..Secret::default()
@@ -239,13 +237,6 @@ fn refused(attempted: String, error: kube::Error) -> Error {
 fn spec_of(object: &DynamicObject) -> Map<String, Value> {
     let spec = object.data.get("spec").and_then(Value::as_object);
     spec.cloned().unwrap_or_default()
-}
-
-fn named(name: &str) -> ObjectMeta {
-    ObjectMeta {
-        name: Some(name.to_owned()),
-        ..ObjectMeta::default()
-    }
 }
 
 fn submariner() -> ApiResource {

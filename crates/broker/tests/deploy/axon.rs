@@ -15,7 +15,7 @@ use kube::api::{DeleteParams, DynamicObject, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::scene::{Told, client, inventory, kind, until, watched};
+use crate::scene::{Fault, Told, client, inventory, kind, until, watched};
 
 fn settings() -> AxonSettings {
     AxonSettings {
@@ -177,6 +177,111 @@ async fn r18_what_was_deleted_or_changed_comes_back_and_nothing_else_is_touched(
             assert_eq!(new.data[field], old.data[field], "{key}");
         }
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn r18_a_run_that_is_cut_anywhere_is_finished_by_the_next() -> anyhow::Result<()> {
+    let mut at = 1;
+    loop {
+        let server = TestServer::start_whole().await?;
+        let admin = client(&server, "system")?;
+        let (cut, _) = watched(&admin, Some(Fault::AfterWrite(at)));
+        let first = axon::deploy(&cut, &everything(), &Silent).await;
+        axon::deploy(&admin, &everything(), &Silent).await?;
+        let made = inventory(&admin).await?;
+        let ours = made
+            .keys()
+            .filter(|key| key.contains("axon") || key.contains(".io"));
+        assert_eq!(ours.count(), 17, "{at}: {made:?}");
+        if first.is_ok() {
+            break;
+        }
+        at += 1;
+    }
+    assert_eq!(at, 18, "one for each object, and one that was not cut");
+    Ok(())
+}
+
+#[tokio::test]
+async fn r18_a_definition_that_is_being_deleted_is_waited_for_and_made_anew() -> anyhow::Result<()>
+{
+    let server = TestServer::start_whole().await?;
+    let admin = client(&server, "system")?;
+    axon::deploy(&admin, &settings(), &Silent).await?;
+    let held = json!({
+        "apiVersion": "submariner.io/v1alpha1", "kind": "Tenant",
+        "metadata": {"name": "held", "finalizers": ["example.com/held"]},
+    });
+    put(&admin, "tenants", "axon-operator", held).await?;
+    let definitions: Api<CustomResourceDefinition> = Api::all(admin.clone());
+    let name = "tenants.submariner.io";
+    let old = definitions.get(name).await?;
+    definitions.delete(name, &DeleteParams::default()).await?;
+    let told = Told::default();
+    let settings = settings();
+    let deploy = axon::deploy(&admin, &settings, &told);
+    let waiting = format!("begin: Waiting until CRD {name} is gone, which is being deleted");
+    let release = async {
+        until(|| told.all().contains(&waiting)).await;
+        let tenants =
+            Api::<DynamicObject>::namespaced_with(admin.clone(), "axon-operator", &kind("tenants"));
+        let mut held = tenants.get("held").await?;
+        held.metadata.finalizers = None;
+        tenants
+            .replace("held", &PostParams::default(), &held)
+            .await?;
+        anyhow::Ok(())
+    };
+    let (deployed, released) = tokio::join!(deploy, release);
+    released?;
+    deployed?;
+    let new = definitions.get(name).await?;
+    assert_ne!(new.uid(), old.uid());
+    assert_eq!(new.metadata.deletion_timestamp, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn nothing_is_put_into_a_namespace_that_is_being_deleted() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let admin = client(&server, "system")?;
+    let namespaces = Api::<DynamicObject>::all_with(admin.clone(), &kind("namespaces"));
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "axon-operator"}});
+    namespaces
+        .create(&PostParams::default(), &serde_json::from_value(namespace)?)
+        .await?;
+    let held = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "held", "finalizers": ["example.com/held"]},
+    });
+    put(&admin, "configmaps", "axon-operator", held).await?;
+    namespaces
+        .delete("axon-operator", &DeleteParams::default())
+        .await?;
+    let (again, record) = watched(&admin, None);
+    let refused = axon::deploy(&again, &settings(), &Silent)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "namespace axon-operator is being deleted"
+    );
+    assert_eq!(record.writes(), []);
+    Ok(())
+}
+
+#[tokio::test]
+async fn r9_r18_many_at_once_make_one_of_each() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let admin = client(&server, "system")?;
+    let settings = everything();
+    let runs = (0..4).map(|_| axon::deploy(&admin, &settings, &Silent));
+    futures_util::future::try_join_all(runs).await?;
+    let (again, record) = watched(&admin, None);
+    axon::deploy(&again, &settings, &Silent).await?;
+    assert_eq!(record.writes(), []);
     Ok(())
 }
 

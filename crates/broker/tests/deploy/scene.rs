@@ -62,6 +62,8 @@ pub enum Fault {
     Before(usize),
     /// It does, and its answer is lost.
     After(usize),
+    /// The same for the n-th that may change something.
+    AfterWrite(usize),
 }
 
 /// The same client, which writes down what it sends and is disturbed like this.
@@ -81,7 +83,12 @@ pub fn watched(client: &Client, fault: Option<Fault>) -> (Client, Record) {
                 return Err(BoxError::from("the connection was cut"));
             }
             let answer = client.send(request).await?;
-            if matches!(fault, Some(Fault::After(at)) if number >= at) {
+            let lost = match fault {
+                Some(Fault::After(at)) => number >= at,
+                Some(Fault::AfterWrite(at)) => record.writes().len() >= at,
+                _ => false,
+            };
+            if lost {
                 return Err(BoxError::from("the connection was cut"));
             }
             record.answered.fetch_add(1, Ordering::SeqCst);

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod addresses;
+mod cut;
 mod joined;
 mod recover;
 mod refused;

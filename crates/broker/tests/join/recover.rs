@@ -12,14 +12,12 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::json;
 
+use super::cut::Line;
 use super::stage::*;
 
-fn connect_to(stage: &Stage) -> impl Fn(&BrokerInfo) -> Result<Client, Error> + Send + Sync {
-    |info| {
-        assert_eq!(info.url, stage.server.url());
-        let client = stage.broker(info);
-        client.map_err(|error| Error::invalid(error.to_string()))
-    }
+fn connect(info: &BrokerInfo) -> Result<Client, Error> {
+    let config = insula_broker::connect::from_file(info)?;
+    Client::try_from(config).map_err(Error::when("connect"))
 }
 
 fn to(folder: &Path) -> RecoverSettings {
@@ -61,7 +59,7 @@ async fn a_cluster_that_has_joined_can_write_the_file_anew() -> anyhow::Result<(
         client: both.joining.clone(),
         url: "https://elsewhere.example".to_owned(),
     };
-    let recovered = recover(&member, &connect_to(&stage), &to(folder.path()), &Silent).await?;
+    let recovered = recover(&member, &connect, &to(folder.path()), &Silent).await?;
     let read = BrokerInfo::read(&folder.path().join("broker-info.subm"))?;
     assert_eq!(said(&read), said(&info));
     assert_eq!(recovered.saved.backup, None);
@@ -71,13 +69,13 @@ async fn a_cluster_that_has_joined_can_write_the_file_anew() -> anyhow::Result<(
     for name in ["submariner-broker-secret", "submariner-ipsec-psk"] {
         secrets.delete(name, &Default::default()).await?;
     }
-    let again = recover(&member, &connect_to(&stage), &to(folder.path()), &Silent).await?;
+    let again = recover(&member, &connect, &to(folder.path()), &Silent).await?;
     assert_eq!(said(&again.info), said(&info));
     assert_eq!(BrokerInfo::read(&again.saved.backup.unwrap())?, read);
 
     let mut other = to(folder.path());
     other.namespace = Some("m".to_owned());
-    let (refused, _) = told(recover(&member, &connect_to(&stage), &other, &Silent).await);
+    let (refused, _) = told(recover(&member, &connect, &other, &Silent).await);
     assert_eq!(
         refused,
         "this cluster has joined the broker in namespace n, not in m"
@@ -90,7 +88,7 @@ async fn the_brokers_own_cluster_can_where_it_has_the_key() -> anyhow::Result<()
     let (stage, folder) = (Stage::start().await?, tempfile::tempdir()?);
     let info = stage.deploy("n", Wanted::default()).await?;
     let (broker, settings) = (context(stage.system()?, &stage), to(folder.path()));
-    let (refused, hint) = told(recover(&broker, &connect_to(&stage), &settings, &Silent).await);
+    let (refused, hint) = told(recover(&broker, &connect, &settings, &Silent).await);
     assert_eq!(refused, "the IPsec PSK is not known to this cluster");
     assert_eq!(hint, "use the context of a cluster that has joined");
     assert!(!settings.output.exists());
@@ -98,7 +96,7 @@ async fn the_brokers_own_cluster_can_where_it_has_the_key() -> anyhow::Result<()
     let secrets: Api<Secret> = Api::namespaced(stage.system()?, "n");
     let key = info.ipsec_psk.clone().unwrap();
     secrets.create(&PostParams::default(), &key).await?;
-    let recovered = recover(&broker, &connect_to(&stage), &settings, &Silent).await?;
+    let recovered = recover(&broker, &connect, &settings, &Silent).await?;
     assert_eq!(said(&recovered.info), said(&info));
 
     let wanted = Wanted {
@@ -106,7 +104,7 @@ async fn the_brokers_own_cluster_can_where_it_has_the_key() -> anyhow::Result<()
         ..Wanted::default()
     };
     let other = stage.deploy("m", wanted).await?;
-    let (refused, hint) = told(recover(&broker, &connect_to(&stage), &settings, &Silent).await);
+    let (refused, hint) = told(recover(&broker, &connect, &settings, &Silent).await);
     assert_eq!(refused, "there are 2 brokers on this cluster");
     assert_eq!(
         hint,
@@ -117,7 +115,7 @@ async fn the_brokers_own_cluster_can_where_it_has_the_key() -> anyhow::Result<()
     own.namespace = Some("m".to_owned());
     own.broker_url = Some("https://public.example".to_owned());
     let tenant = context(stage.broker(&other)?, &stage);
-    let recovered = recover(&tenant, &connect_to(&stage), &own, &Silent).await?;
+    let recovered = recover(&tenant, &connect, &own, &Silent).await?;
     assert_eq!(recovered.info.url, "https://public.example");
     assert_eq!(recovered.info.ipsec_psk, None);
     Ok(())
@@ -127,8 +125,7 @@ async fn the_brokers_own_cluster_can_where_it_has_the_key() -> anyhow::Result<()
 async fn what_is_not_there_cannot_be_recovered() -> anyhow::Result<()> {
     let (stage, folder) = (Stage::start().await?, tempfile::tempdir()?);
     let nothing = context(stage.cluster("c0").await?, &stage);
-    let (refused, hint) =
-        told(recover(&nothing, &connect_to(&stage), &to(folder.path()), &Silent).await);
+    let (refused, hint) = told(recover(&nothing, &connect, &to(folder.path()), &Silent).await);
     assert_eq!(refused, "this cluster has joined no broker and has none");
     assert_eq!(
         hint,
@@ -142,12 +139,21 @@ async fn what_is_not_there_cannot_be_recovered() -> anyhow::Result<()> {
     let kind = kube::core::ApiResource::from_gvk(&kind);
     let api: Api<kube::core::DynamicObject> =
         Api::namespaced_with(both.joining.clone(), "submariner-operator", &kind);
-    let patch = json!({"spec": {"brokerK8sRemoteNamespace": "../../default"}});
-    let patch = kube::api::Patch::Merge(patch);
-    api.patch("submariner", &Default::default(), &patch).await?;
-    let member = context(both.joining, &stage);
-    let (refused, _) =
-        told(recover(&member, &connect_to(&stage), &to(folder.path()), &Silent).await);
+    let amend = async |spec: serde_json::Value| {
+        let patch = kube::api::Patch::Merge(json!({ "spec": spec }));
+        api.patch("submariner", &Default::default(), &patch).await
+    };
+    let line = Line::default();
+    let member = context(line.through(&both.joining), &stage);
+    amend(json!({"brokerK8sSecret": "../../default/secrets/theirs"})).await?;
+    recover(&member, &connect, &to(folder.path()), &Silent).await?;
+    let sent = line.sent.lock().unwrap().clone();
+    assert!(
+        !sent.is_empty() && !sent.concat().contains(".."),
+        "{sent:?}"
+    );
+    amend(json!({"brokerK8sRemoteNamespace": "../../default"})).await?;
+    let (refused, _) = told(recover(&member, &connect, &to(folder.path()), &Silent).await);
     assert_eq!(
         refused,
         "broker info file is wrong: what it names as the namespace is no name of one"

@@ -41,6 +41,8 @@ async fn r3_every_broker_is_shown_and_a_tenant_sees_its_own() -> anyhow::Result<
     );
     let (refused, _) = told(brokers(&tenant, Some("submariner-broker-a")).await);
     assert!(refused.contains("forbidden"), "{refused}");
+    let (refused, _) = told(brokers(&tenant, Some("a/../b")).await);
+    assert_eq!(refused, "\"a/../b\" is no name of a namespace");
     Ok(())
 }
 

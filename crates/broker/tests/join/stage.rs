@@ -21,14 +21,14 @@ use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 
 /// A server with brokers in the system, and clusters that are its tenants. There are as many
-/// of these as anybody wants: `c0` to `c9`.
+/// of these as anybody wants: `c0` to `c99`.
 pub struct Stage {
     pub server: TestServer,
 }
 
 impl Stage {
     pub async fn start() -> anyhow::Result<Self> {
-        let tokens = (0..10).map(|number| format!("c{number},admin,1,\"tenant:c{number}\"\n"));
+        let tokens = (0..100).map(|number| format!("c{number},admin,1,\"tenant:c{number}\"\n"));
         let setup = Setup {
             tokens: tokens.collect(),
             ..Setup::with_controllers()
@@ -63,8 +63,7 @@ impl Stage {
 
     /// A client as the broker's administrator, by what the file says.
     pub fn broker(&self, info: &BrokerInfo) -> anyhow::Result<Client> {
-        let token = info.client_token.as_ref().and_then(token::of);
-        self.client(std::str::from_utf8(token.unwrap_or_default())?)
+        Ok(Client::try_from(insula_broker::connect::from_file(info)?)?)
     }
 
     /// Both, for a cluster of this name.

@@ -82,6 +82,33 @@ async fn r51_there_is_no_file_for_a_tenant_that_is_not_provisioned() {
 }
 
 #[tokio::test]
+async fn a_status_that_leads_elsewhere_hands_out_nothing() {
+    let scene = Scene::start().await;
+    provisioned(&scene, "victim").await;
+    provisioned(&scene, "acme").await;
+    let right = json!({ "namespace": "submariner-broker-acme", "space": null,
+        "tokenSecret": ADMIN_TOKEN });
+    for wrong in [
+        json!({ "namespace": "submariner-broker-victim" }),
+        json!({ "space": "submariner-broker-victim" }),
+        json!({ "space": "../../x" }),
+        json!({ "tokenSecret": "other" }),
+    ] {
+        scene.say(&id("acme"), right.clone()).await;
+        scene.say(&id("acme"), wrong).await;
+        let tenant = scene.tenants.get(&id("acme")).await.unwrap();
+        let refused = scene.tenants.info(&tenant, "https://a").await;
+        let rotated = scene.tenants.rotate(&tenant, LONG, &Told::default()).await;
+        for refused in [refused.unwrap_err(), rotated.unwrap_err()] {
+            assert_eq!(
+                refused.to_string(),
+                "the status of tenant acme is not as the operator writes it"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_secret_of_another_account_is_not_handed_out() {
     let scene = Scene::start().await;
     let tenant = provisioned(&scene, "acme").await;

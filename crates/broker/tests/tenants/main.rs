@@ -5,5 +5,6 @@
 mod create;
 mod credentials;
 mod delete;
+mod docs;
 mod list;
 mod scene;

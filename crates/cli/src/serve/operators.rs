@@ -10,11 +10,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use insula_broker::crds;
 use insula_broker::names::AXON;
+use insula_broker::operator::{AGENT, Settings};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
-pub use self::pass::{LONGEST, Pass, roots};
+pub use self::pass::{LONGEST, Pass};
 use crate::failure::Failure;
 use crate::identity;
 
@@ -31,6 +33,9 @@ pub struct Operators {
     begin: Vec<oneshot::Sender<()>>,
     stop: watch::Sender<bool>,
 }
+
+/// How soon one that ended by itself begins anew.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long they may take to finish what they are about.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -89,27 +94,33 @@ async fn run(operator: Operator, pass: Pass, stopped: watch::Receiver<bool>) {
         "system:serviceaccounts".to_owned(),
         format!("system:serviceaccounts:{AXON}"),
     ];
-    let connected = pass.connect(&user, &groups, insula_broker::operator::AGENT);
-    let (client, renewal) = match connected {
-        Ok(connected) => connected,
+    let client = match pass.connect(&user, &groups, AGENT) {
+        Ok(client) => client,
         Err(failure) => {
             tracing::error!(error = %failure, "the operator cannot connect");
             return;
         }
     };
-    let settings = insula_broker::operator::Settings {
-        definitions: insula_broker::crds::of_broker(),
-        ..insula_broker::operator::Settings::new(identity::of_this_process())
-    };
-    let ran = async {
-        let ran = insula_broker::operator::run(client, settings, told(stopped)).await;
-        if let Err(error) = ran {
-            tracing::error!(%error, "the operator ended");
+    while !*stopped.borrow() {
+        let settings = Settings {
+            definitions: crds::of_broker(),
+            ..Settings::new(identity::of_this_process())
+        };
+        let running = insula_broker::operator::run(client.clone(), settings, told(stopped.clone()));
+        // In a task of its own: whatever becomes of it, the server goes on.
+        let mut task = JoinSet::new();
+        task.spawn(running);
+        match task.join_next().await {
+            Some(Err(error)) => tracing::error!(%error, "the operator failed"),
+            Some(Ok(Err(error))) => tracing::error!(%error, "the operator ended"),
+            Some(Ok(Ok(()))) | None => {}
         }
-    };
-    tokio::select! {
-        () = ran => {}
-        () = renewal => {}
+        if tokio::time::timeout(PAUSE, told(stopped.clone()))
+            .await
+            .is_ok()
+        {
+            return;
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::oidc::Oidc;
-use super::operators::{LONGEST, Pass, roots};
+use super::operators::{LONGEST, Pass};
 use super::renew::{Renewal, Trouble};
 use super::tls::{Tls, TlsFiles};
 use crate::failure::Failure;
@@ -87,7 +87,7 @@ impl Prepared {
             authority: Arc::clone(&self.ca),
             server_name: name.trim_matches(['[', ']']).to_owned(),
             url,
-            roots: roots(&self.root_ca),
+            certificates: Arc::clone(&self.certificates),
             lasts: self.certificates_last.min(LONGEST),
         })
     }

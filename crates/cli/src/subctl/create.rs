@@ -63,13 +63,18 @@ enum How {
 
 /// Creates a tenant, prints its ID, waits until it is provisioned, and writes its file.
 pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
+    args.file.check()?;
     let config = scene.connection.config().await?;
     let context = connection::url(&config);
     let tenants = Tenants::new(&client(config)?);
-    let id = match args.id {
-        Some(Chosen::This(id)) => id,
-        Some(Chosen::Any) | None => TenantId::random(),
+    let (id, is_known) = match args.id {
+        Some(Chosen::This(id)) => (id, true),
+        Some(Chosen::Any) | None => (TenantId::random(), false),
     };
+    if !is_known {
+        // Before it is asked for: should the answer be lost, there is something to look for.
+        output::print(&format!("{id}\n"))?;
+    }
     let spec = TenantSpec {
         display_name: args.display_name,
         owner: args.owner,
@@ -81,8 +86,10 @@ pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
     };
     let created = tenants.create(&id, spec).await?;
     scene.progress.done(&format!("Created tenant {id}"));
-    // Before the waiting: whoever is interrupted knows what to look for.
-    output::print(&format!("{id}\n"))?;
+    if is_known {
+        // Before the waiting, and only if it is the caller's.
+        output::print(&format!("{id}\n"))?;
+    }
     let tenant = tenants
         .provisioned(&created, args.timeout, &scene.progress)
         .await?;

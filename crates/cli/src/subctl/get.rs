@@ -41,6 +41,9 @@ pub struct Args {
 
 /// Shows a tenant, and writes its file if it is asked to.
 pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
+    if args.generate_subm {
+        args.file.check()?;
+    }
     let config = scene.connection.config().await?;
     let context = connection::url(&config);
     let tenants = Tenants::new(&client(config)?);

@@ -5,6 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use insula_broker::report::Report;
 
+use crate::output::harmless;
+
 /// Lines as Submariner's users know them. On a terminal a step that is under way gives its
 /// line to what became of it; elsewhere nothing is ever taken back.
 pub struct Progress {
@@ -62,6 +64,7 @@ impl Progress {
             Sign::Begun => "  ...",
             _ => "\n",
         };
+        let what = harmless(what);
         match self.style {
             Style::Plain => format!(" {mark} {what}{}\n", end.trim_end()),
             // The line is begun anew, whatever stood in it.
@@ -102,5 +105,53 @@ impl Report for Progress {
 
     fn warn(&self, what: &str) {
         self.write(&self.line(Sign::Odd, what));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(style: Style) -> String {
+        let progress = Progress {
+            style,
+            under_way: Mutex::default(),
+        };
+        let signs = [Sign::Begun, Sign::Good, Sign::Bad, Sign::Odd];
+        let what = "it \x1b[2J goes";
+        signs.map(|sign| progress.line(sign, what)).concat()
+    }
+
+    #[test]
+    fn lines_are_plain_unless_they_are_seen_on_a_terminal() {
+        let what = "it \u{fffd}[2J goes";
+        assert_eq!(
+            lines(Style::Plain),
+            format!(" • {what}  ...\n ✓ {what}\n ✗ {what}\n ⚠ {what}\n")
+        );
+        let new = "\r\x1b[K \x1b";
+        assert_eq!(
+            lines(Style::Terminal),
+            format!(
+                "{new}[36m•\x1b[0m {what}  ...\
+                 {new}[32m✓\x1b[0m {what}\n\
+                 {new}[31m✗\x1b[0m {what}\n\
+                 {new}[33m⚠\x1b[0m {what}\n"
+            )
+        );
+    }
+
+    #[test]
+    fn what_is_under_way_is_told_once_how_it_ended() {
+        let progress = Progress {
+            style: Style::Plain,
+            under_way: Mutex::default(),
+        };
+        progress.begin("a");
+        progress.begin("b");
+        assert_eq!(progress.take().as_deref(), Some("b"));
+        progress.begin("c");
+        progress.done("c");
+        assert_eq!(progress.take(), None);
     }
 }

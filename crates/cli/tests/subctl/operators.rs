@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use insula_access::{Authority, Validity};
 use serde_json::Value;
 
-use crate::scene::{Scene, good, stderr, stop, until};
+use crate::scene::{Scene, free_port, good, stderr, stop, until};
 
 const OPERATOR: &str = "system:serviceaccount:axon-operator:axon-operator";
 
@@ -74,42 +74,54 @@ fn an_operators_certificate_is_renewed_before_it_ends() {
     assert!(!asked(&log).iter().any(refused));
 }
 
-#[test]
-fn an_operator_finds_the_server_by_the_name_on_its_certificate() {
-    let folder = tempfile::tempdir().unwrap();
+/// A certificate of somebody else's, and its key, in the files of a server.
+fn show(folder: &Path, name: &str) {
     let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
     let ca = Authority::make("somebody's", validity).unwrap();
     let key = rcgen::KeyPair::generate().unwrap();
-    let names = ["api.example".to_owned()];
-    let certificate = ca.issue_server(&names, &key, validity).unwrap();
-    let file = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
-    };
-    let chain = file("chain.pem", &[&certificate, ca.certificate_pem()].concat());
-    let key = file("key.pem", &key.serialize_pem());
+    let certificate = ca.issue_server(&[name.to_owned()], &key, validity);
+    let chain = [&certificate.unwrap(), ca.certificate_pem()].concat();
+    // In whole or not at all, as programs that renew certificates do it.
+    for (file, text) in [("key.pem", key.serialize_pem()), ("chain.pem", chain)] {
+        std::fs::write(folder.join("next"), text).unwrap();
+        std::fs::rename(folder.join("next"), folder.join(file)).unwrap();
+    }
+}
+
+#[test]
+fn an_operator_finds_the_server_by_what_it_shows_and_when_that_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    show(folder.path(), "api.example");
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let scene = Scene::start_with(&[
         "--operators",
         "broker",
         "--audit-log-path",
         "audit",
+        "--certificates-last",
+        "6s",
         "--advertise-url",
         "https://api.example:6443",
         "--tls-cert-file",
-        &chain,
+        &file("chain.pem"),
         "--tls-private-key-file",
-        &key,
+        &file("key.pem"),
     ]);
     let log = scene.at("audit");
     until("it is let in", || !asked(&log).is_empty());
+    // Another CA's: nothing of what the operator believed before vouches for it.
+    show(folder.path(), "api.example");
+    let before = shown(&log).len();
+    until("it is let in again and again", || {
+        shown(&log).len() >= before + 3
+    });
 }
 
 #[test]
 fn an_operator_on_its_own_does_the_same() {
     let scene = Scene::start_with(&[]);
     scene.succeed(&["deploy", "axon-cp", "--without-deployment", "--no-wait"]);
-    let health = free_address();
+    let health = format!("127.0.0.1:{}", free_port());
     let start = || {
         let mut command = scene.insula(&["operator", "broker", "--health-addr", &health]);
         command.stderr(Stdio::piped()).spawn().unwrap()
@@ -175,11 +187,6 @@ fn an_operator_that_there_is_not_is_a_wrong_command_line() {
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(stderr(&output).contains(said), "{output:?}");
     }
-}
-
-fn free_address() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
 }
 
 /// Asks over plain HTTP.

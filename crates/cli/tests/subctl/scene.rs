@@ -29,10 +29,28 @@ impl Scene {
 
     /// A server like this.
     pub fn start_with(more: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let memory = [&["--store", "memory"][..], more].concat();
+        Self::start_at("127.0.0.1:0", &memory)
+    }
+
+    /// A server that keeps its objects, there.
+    pub fn start_at(listen: &str, more: &[&str]) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), listen, more)
+    }
+
+    /// Kills it, and starts another like this in the same place.
+    pub fn restart(mut self, listen: &str, more: &[&str]) -> Self {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let empty = tempfile::tempdir().unwrap();
+        let folder = std::mem::replace(&mut self.folder, empty);
+        Self::start_in(folder, listen, more)
+    }
+
+    fn start_in(folder: tempfile::TempDir, listen: &str, more: &[&str]) -> Self {
         let data = folder.path().join("insula-data");
         let mut child = Command::new(env!("CARGO_BIN_EXE_insula"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--store", "memory"])
+            .args(["serve", "--listen", listen])
             .arg("--data-dir")
             .arg(data)
             .args(more)
@@ -149,4 +167,10 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "{what}: not in time");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// A port that nobody listens on.
+pub fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
 }

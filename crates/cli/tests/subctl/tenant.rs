@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::scene::{Scene, datum, decoded, good, stderr, stdout};
+use crate::scene::{Scene, datum, decoded, free_port, good, stderr, stdout, until};
 
 #[test]
 fn r10_a_tenant_is_created_shown_and_deleted() {
@@ -150,6 +150,45 @@ fn r21_the_id_is_printed_before_the_waiting() {
 }
 
 #[test]
+fn a_file_that_cannot_be_written_is_told_before_anything_is_made() {
+    let scene = Scene::deployed();
+    std::fs::write(scene.at("file"), "").unwrap();
+    for (file, why) in [
+        ("missing/x.subm", "No such file or directory (os error 2)"),
+        ("file/x.subm", "what it is to be in is no folder"),
+        ("insula-data", "it is a folder"),
+    ] {
+        let told = scene.fail(&["create", "tenant", "acme", "--output-file", file]);
+        let expected =
+            format!("error: cannot write {file}: {why}\nhint: choose another --output-file\n");
+        assert_eq!(told, expected);
+    }
+    assert_eq!(scene.succeed(&["list", "tenants", "-o", "name"]), "");
+}
+
+#[test]
+fn a_server_that_is_restarted_meanwhile_is_waited_for() {
+    let port = free_port();
+    let listen = format!("127.0.0.1:{port}");
+    let scene = Scene::start_at(&listen, &[]);
+    scene.succeed(&["deploy", "axon-cp", "--without-deployment", "--no-wait"]);
+    let waiting = scene
+        .subctl(&["create", "tenant", "acme"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until("it is created", || {
+        let listed = scene.subctl(&["list", "tenants", "-o", "name"]).output();
+        stdout(&listed.unwrap()) == "tenant.submariner.io/acme\n"
+    });
+    let scene = scene.restart(&listen, &["--operators", "broker"]);
+    let waited = waiting.wait_with_output().unwrap();
+    assert_eq!(good(&waited), "acme\n");
+    assert!(scene.at("broker-info.subm").exists());
+}
+
+#[test]
 fn r51_a_file_is_written_again_with_the_same_token_or_another() {
     let scene = Scene::deployed();
     scene.succeed(&["create", "tenant", "acme"]);
@@ -206,6 +245,46 @@ fn a_tenant_with_a_space_of_its_own_is_asked_for_in_the_same_way() {
 }
 
 #[test]
+fn r16_an_axon_admin_manages_tenants_and_nothing_else() {
+    let scene = Scene::start();
+    let deploy = ["deploy", "axon-cp", "--without-deployment", "--spaces"];
+    scene.succeed(&[&deploy[..], &["--axon-admin", "user:eve"]].concat());
+    let eve = ["--as", "eve"];
+    let as_eve = |arguments: &[&str]| scene.succeed(&[arguments, &eve].concat());
+    as_eve(&["create", "tenant", "acme"]);
+    as_eve(&["get", "tenant", "acme", "--generate_subm", "--rotate-token"]);
+    assert_eq!(
+        as_eve(&["list", "tenants", "-o", "name"]),
+        "tenant.submariner.io/acme\n"
+    );
+    as_eve(&["delete", "tenant", "acme"]);
+    let said = scene.fail(&["deploy", "axon-cp", "--as", "eve"]);
+    assert!(said.contains("error: rights are missing:"), "{said}");
+    let said = scene.fail(&["show", "brokers", "--as", "eve"]);
+    assert!(said.contains("is forbidden: User \"eve\""), "{said}");
+    // A space has administrators of its own.
+    let spaced = [
+        "create",
+        "tenant",
+        "b",
+        "--isolation",
+        "space",
+        "--as",
+        "eve",
+    ];
+    let output = scene.subctl(&spaced).output().unwrap();
+    assert_eq!(
+        (output.status.code(), stdout(&output).as_str()),
+        (Some(1), "b\n")
+    );
+    let hint = "\nhint: an administrator of the system writes the file: \
+                `subctl get tenant b --generate_subm`\n";
+    assert!(stderr(&output).ends_with(hint), "{}", stderr(&output));
+    scene.succeed(&["get", "tenant", "b", "--generate_subm"]);
+    as_eve(&["delete", "tenant", "b"]);
+}
+
+#[test]
 fn wrong_command_lines_are_told_from_failures() {
     let scene = Scene::start_with(&[]);
     let long = "a".repeat(46);
@@ -225,6 +304,7 @@ fn wrong_command_lines_are_told_from_failures() {
         &["list", "tenants", "--as-group", "g"],
         &["list", "tenants", "--server", "nowhere"],
         &["deploy", "axon-cp", "--axon-admin", "eve"],
+        &["deploy", "axon-cp", "-o", "yaml"],
         &["nonsense"],
         &[],
     ] {

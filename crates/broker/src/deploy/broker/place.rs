@@ -70,15 +70,12 @@ impl Place {
             (_, Some(url), _) => (without_user(context?, &connect::url(url)?)?, None),
             _ => (context?, None),
         };
-        let in_use = match url {
-            Some(url) => url.to_owned(),
-            None => config.cluster_url.to_string(),
-        };
-        let told = settings.broker_url.clone().unwrap_or(in_use);
+        let told = settings.broker_url.as_deref().map(connect::url);
+        let told = told.transpose()?;
         Ok(Self {
             namespace,
+            told_url: written(told.as_ref().unwrap_or(&config.cluster_url)),
             config,
-            told_url: told.trim_end_matches('/').to_owned(),
             user,
             context,
             account: given.and_then(account),
@@ -97,10 +94,9 @@ impl Place {
     /// Whether a file is of the same broker.
     pub(super) fn is_of(&self, info: &BrokerInfo) -> bool {
         let namespace = info.namespace().ok().flatten();
-        let url = info.url.trim_end_matches('/');
-        let in_use = self.config.cluster_url.to_string();
-        namespace.as_ref() == Some(&self.namespace)
-            && [self.told_url.as_str(), in_use.trim_end_matches('/')].contains(&url)
+        let url = connect::url(&info.url).map(|url| written(&url));
+        let ours = [self.told_url.clone(), written(&self.config.cluster_url)];
+        namespace.as_ref() == Some(&self.namespace) && url.is_ok_and(|url| ours.contains(&url))
     }
 
     /// A client of the kube context, if the file's user is an administrator of a broker of
@@ -155,6 +151,11 @@ fn account(info: &BrokerInfo) -> Option<String> {
     let bound = &claims["kubernetes.io"]["serviceaccount"]["uid"];
     let legacy = &claims["kubernetes.io/serviceaccount/service-account.uid"];
     bound.as_str().or(legacy.as_str()).map(str::to_owned)
+}
+
+/// As it stands in files.
+fn written(url: &Uri) -> String {
+    url.to_string().trim_end_matches('/').to_owned()
 }
 
 fn connected(config: Config) -> Result<Client, Error> {

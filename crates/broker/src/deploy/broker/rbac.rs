@@ -7,6 +7,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use super::Mode;
+use crate::deploy::has_namespace;
 use crate::deploy::rights::{self, Right};
 use crate::error::Error;
 use crate::names::{ADMIN, CLIENT, CLUSTER};
@@ -19,17 +20,8 @@ pub(super) async fn ensure_namespace(
     name: &str,
     report: &dyn Report,
 ) -> Result<(), Error> {
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    let found = namespaces.get_opt(name).await;
-    let found = found.map_err(Error::when(format!("read namespace {name}")))?;
-    if let Some(found) = found {
-        return match found.metadata.deletion_timestamp {
-            None => Ok(()),
-            Some(_) => Err(Error::invalid_with_hint(
-                format!("namespace {name} is being deleted"),
-                "wait until it is gone",
-            )),
-        };
+    if has_namespace(client, name).await? {
+        return Ok(());
     }
     if !rights::may(client, &Right::new("create", "", "namespaces", None)).await? {
         return Err(Error::invalid_with_hint(
@@ -37,6 +29,7 @@ pub(super) async fn ensure_namespace(
             "ask the offering admin, who makes one with `subctl create tenant`",
         ));
     }
+    let namespaces: Api<Namespace> = Api::all(client.clone());
     let wanted = manifests::namespace(manifests::plain(name, None));
     match namespaces.create(&PostParams::default(), &wanted).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),

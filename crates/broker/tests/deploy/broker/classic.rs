@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use base64::Engine;
 use insula_broker::Error;
 use insula_broker::deploy::broker::{BrokerSettings, Mode, Psk};
 use insula_broker::info::BrokerInfo;
@@ -271,6 +272,63 @@ async fn r59_r60_what_drifted_is_mended_by_an_administrator() -> anyhow::Result<
 }
 
 #[tokio::test]
+async fn r68_an_account_that_was_made_anew_gets_a_token_of_its_own() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    let admin = "submariner-k8s-broker-admin";
+    for _ in 0..3 {
+        scene.deploy(&scene.settings(), &Silent).await?;
+        let info = BrokerInfo::read(&scene.settings().output)?;
+        let account = scene.get("serviceaccounts", NAMESPACE, admin).await?;
+        let secret = info.client_token.as_ref().unwrap();
+        let named =
+            &secret.metadata.annotations.as_ref().unwrap()["kubernetes.io/service-account.uid"];
+        assert_eq!(*named, account["metadata"]["uid"]);
+        let client = kube::Client::try_from(insula_broker::connect::from_file(&info)?)?;
+        client.apiserver_version().await?;
+        // Its old token is there for a moment longer.
+        let accounts = scene.api("serviceaccounts", NAMESPACE);
+        accounts.delete(admin, &Default::default()).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn r65_who_may_not_install_kinds_needs_not_where_they_are_served() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    scene
+        .put(
+            "namespaces",
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "foo"}}),
+        )
+        .await?;
+    scene.put("serviceaccounts", json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "owner", "namespace": "foo"}})).await?;
+    scene.put("rolebindings", json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "owner", "namespace": "foo"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "owner", "namespace": "foo"}],
+    })).await?;
+    let secrets = kube::Api::namespaced(scene.admin.clone(), "foo");
+    let secret = insula_broker::token::ensure(&secrets, "owner", Duration::from_secs(20)).await?;
+    let token = String::from_utf8(insula_broker::token::of(&secret).unwrap().to_vec())?;
+    let settings = BrokerSettings {
+        namespace: Some("foo".to_owned()),
+        ..scene.settings()
+    };
+    let deploy = async || {
+        let context = crate::scene::config(&scene.server, &token);
+        let context = context.map_err(|error| Error::invalid(error.to_string()));
+        insula_broker::deploy::broker::deploy(context, &settings, &Silent).await
+    };
+    let refused = deploy().await.unwrap_err();
+    assert!(refused.is_forbidden(), "{refused}");
+    let said = "cannot read the definition of brokers.submariner.io: ";
+    assert!(refused.to_string().starts_with(said), "{refused}");
+    insula_broker::crds::ensure(&scene.admin, &insula_broker::crds::of_broker(), &Silent).await?;
+    assert_eq!(deploy().await?.mode, Mode::Classic);
+    Ok(())
+}
+
+#[tokio::test]
 async fn r63_a_token_that_is_not_made_is_waited_for_and_then_missed() -> anyhow::Result<()> {
     // Without controllers nobody makes tokens.
     let server = TestServer::start().await?;
@@ -414,5 +472,36 @@ async fn a_namespace_that_is_being_deleted_is_not_built_in() -> anyhow::Result<(
         refused.to_string(),
         "namespace submariner-k8s-broker is being deleted"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn r81_nothing_that_is_said_has_a_secret_in_it() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    let told = Told::default();
+    let first = scene.deploy(&scene.settings(), &told).await?;
+    let again = BrokerSettings {
+        info_from: Some(first.file.clone()),
+        ..scene.settings()
+    };
+    let second = scene.deploy(&again, &told).await?;
+    let refused = scene
+        .deploy_without_context(&again, &told)
+        .await
+        .unwrap_err();
+    let said = format!(
+        "{:?} {first:?} {second:?} {refused:?} {refused}",
+        told.all()
+    );
+    let info = BrokerInfo::read(&second.file)?;
+    let token = super::fixture::token_of(&info)?;
+    let key = base64::engine::general_purpose::STANDARD.encode(psk(&second.file)?);
+    for secret in [
+        token.as_str(),
+        key.as_str(),
+        &format!("{:?}", psk(&second.file)?),
+    ] {
+        assert!(!said.contains(secret));
+    }
     Ok(())
 }

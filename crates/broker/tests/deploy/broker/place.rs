@@ -225,3 +225,60 @@ async fn r57_the_contexts_credential_is_not_sent_wherever_a_file_says() -> anyho
     }
     Ok(())
 }
+
+/// A URL without a scheme is the same, and files have it whole.
+#[tokio::test]
+async fn r70_a_url_is_written_whole() -> anyhow::Result<()> {
+    let scene = Scene::axon().await?;
+    let whole = scene.tenant("acme").await?;
+    let bare = BrokerInfo {
+        url: scene.server.address().to_string(),
+        ..whole
+    };
+    let settings = scene.with_file("in.subm", &bare)?;
+    let deployed = scene.deploy_without_context(&settings, &Silent).await?;
+    assert_eq!(deployed.url, scene.server.url());
+    Ok(())
+}
+
+/// Says, in a process of its own, which file to connect with.
+const CHILD: &str = "INSULA_TEST_BROKER_INFO";
+
+#[tokio::test]
+async fn a_server_is_believed_by_the_files_ca_or_by_the_machines() -> anyhow::Result<()> {
+    if let Some(file) = std::env::var_os(CHILD) {
+        let info = BrokerInfo::read(file.as_ref())?;
+        let client = kube::Client::try_from(insula_broker::connect::from_file(&info)?)?;
+        client.apiserver_version().await?;
+        return Ok(());
+    }
+    let scene = Scene::axon().await?;
+    let other = TestServer::start().await?;
+    let of_server = scene.server.authority().certificate_pem();
+    let of_other = other.authority().certificate_pem();
+    let whole = scene.tenant("acme").await?;
+    let name = "broker::place::a_server_is_believed_by_the_files_ca_or_by_the_machines";
+    for (in_file, of_machine, believed) in [
+        (of_server, of_other, true),
+        (of_other, of_server, true),
+        (of_server, of_server, true),
+        (of_other, of_other, false),
+    ] {
+        let mut info = whole.clone();
+        let data = info.client_token.as_mut().and_then(|it| it.data.as_mut());
+        let bundle = k8s_openapi::ByteString(in_file.as_bytes().to_vec());
+        data.unwrap().insert("ca.crt".to_owned(), bundle);
+        let settings = scene.with_file("in.subm", &info)?;
+        std::fs::write(scene.path("machine.pem"), of_machine)?;
+        // What the machine trusts is asked once in a process.
+        let mut child = std::process::Command::new(std::env::current_exe()?);
+        child.args(["--exact", name]);
+        child.env(CHILD, settings.info_from.as_ref().unwrap());
+        child.env("SSL_CERT_FILE", scene.path("machine.pem"));
+        child.env_remove("SSL_CERT_DIR");
+        // The server is on this thread.
+        let ended = tokio::task::spawn_blocking(move || child.output()).await??;
+        assert_eq!(ended.status.success(), believed, "{ended:?}");
+    }
+    Ok(())
+}

@@ -30,12 +30,12 @@ async fn r76_a_first_run_that_is_cut_anywhere_is_finished_by_the_next() -> anyho
             scene.deploy(&settings, &Silent).await?;
             let info = BrokerInfo::read(&settings.output)?;
             info.for_join(&settings.output)?;
-            // One of each, and nothing more.
-            let inside: Vec<_> = inventory(&scene.admin)
-                .await?
-                .into_keys()
-                .filter(|key| key.contains(&format!(" n{at}/")))
-                .collect();
+        }
+        // One of each, and nothing more.
+        let all = inventory(&scene.admin).await?;
+        for at in 1..=cut {
+            let inside = all.keys().filter(|key| key.contains(&format!(" n{at}/")));
+            let inside: Vec<_> = inside.collect();
             assert_eq!(inside.len(), 10, "{:?}: {inside:?}", fault(at));
         }
         assert!(cut > 20, "{cut}");
@@ -63,6 +63,34 @@ async fn r76_a_later_run_that_is_cut_anywhere_leaves_the_file_and_its_key() -> a
         assert_eq!(std::fs::read(&settings.output)?, file, "{at}");
         assert_eq!(std::fs::read_dir(scene.folder.path())?.count(), 1, "{at}");
     }
+    assert_eq!(psk(&settings.output)?, key);
+    Ok(())
+}
+
+#[tokio::test]
+async fn r76_a_tenants_run_that_is_cut_anywhere_is_finished_by_the_next_with_one_key()
+-> anyhow::Result<()> {
+    let scene = Scene::axon().await?;
+    let partial = scene.tenant("acme").await?;
+    let settings = scene.with_file("broker-info.subm", &partial)?;
+    let mut at = 1;
+    loop {
+        let (cut, _) = scene
+            .deploy_disturbed(&settings, Some(Fault::After(at)))
+            .await?;
+        if cut.is_ok() {
+            break;
+        }
+        assert_eq!(
+            std::fs::read_to_string(&settings.output)?,
+            partial.encode(),
+            "{at}"
+        );
+        at += 1;
+    }
+    assert!(at > 10, "{at}");
+    let key = psk(&settings.output)?;
+    scene.deploy_without_context(&settings, &Silent).await?;
     assert_eq!(psk(&settings.output)?, key);
     Ok(())
 }

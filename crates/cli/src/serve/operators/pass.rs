@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use http::Uri;
 use insula_access::{Authority, Subject, Validity};
+use insula_apiserver::tls::Certificates;
 use insula_core::Space;
 use insula_operator::agent::introduce;
 use kube::client::Body;
@@ -28,51 +29,61 @@ pub struct Pass {
     pub url: Uri,
     /// What the server is called there.
     pub server_name: String,
-    /// Whom to believe that it is the server, in DER.
-    pub roots: Vec<Vec<u8>>,
+    /// What the server shows, which may be replaced while it runs.
+    pub certificates: Arc<Certificates>,
     /// How long a certificate lasts.
     pub lasts: Duration,
 }
+
+/// A user, and what of theirs is shown now.
+struct Holder {
+    pass: Pass,
+    subject: Subject,
+    agent: &'static str,
+    current: RwLock<Current>,
+}
+
+struct Current {
+    client: Client,
+    made: SystemTime,
+}
+
+/// How soon what does not work is made anew.
+const SOON: Duration = Duration::from_secs(1);
 
 /// Nothing that is only in memory needs to hold for longer.
 pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Pass {
-    /// A client for a user of the system, and what keeps it good; that goes on for ever.
+    /// A client for a user of the system. What it shows is replaced when two thirds of its
+    /// time are over, and when it does not lead to the server any more.
     pub fn connect(
         self,
         user: &str,
         groups: &[String],
         agent: &'static str,
-    ) -> Result<(Client, impl Future<Output = ()> + use<>), Failure> {
+    ) -> Result<Client, Failure> {
         let subject = Subject {
             user: user.to_owned(),
             groups: groups.to_vec(),
             tenant: Some(Space::System),
             tenant_uid: None,
         };
-        let first = self.client(&subject, agent, SystemTime::now())?;
-        let current = Arc::new(RwLock::new(first));
-        let client = through(Arc::clone(&current));
-        Ok((client, self.renew(subject, agent, current)))
-    }
-
-    /// Replaces what is shown when two thirds of its time are over.
-    async fn renew(self, subject: Subject, agent: &'static str, current: Arc<RwLock<Client>>) {
-        let mut pause = self.lasts * 2 / 3;
-        loop {
-            tokio::time::sleep(pause).await;
-            pause = match self.client(&subject, agent, SystemTime::now()) {
-                Ok(next) => {
-                    *current.write().unwrap_or_else(PoisonError::into_inner) = next;
-                    self.lasts * 2 / 3
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the operator's certificate cannot be renewed");
-                    self.lasts / 30
-                }
-            };
-        }
+        let first = Current {
+            client: self.client(&subject, agent, SystemTime::now())?,
+            made: SystemTime::now(),
+        };
+        let holder = Arc::new(Holder {
+            pass: self,
+            subject,
+            agent,
+            current: RwLock::new(first),
+        });
+        let service = service_fn(move |request: http::Request<Body>| {
+            let holder = Arc::clone(&holder);
+            async move { holder.send(request).await }
+        });
+        Ok(Client::new(service, "default"))
     }
 
     fn client(
@@ -87,7 +98,7 @@ impl Pass {
         let certificate = self.authority.issue_client(subject, &key, validity);
         let certificate = certificate.map_err(|error| Failure::new(attempted, error))?;
         let mut config = Config::new(self.url.clone());
-        config.root_cert = Some(self.roots.clone());
+        config.root_cert = Some(self.roots());
         config.tls_server_name = Some(self.server_name.clone());
         config.auth_info = AuthInfo {
             client_certificate_data: Some(BASE64_STANDARD.encode(certificate)),
@@ -98,23 +109,56 @@ impl Pass {
         let client = Client::try_from(config);
         client.map_err(|error| Failure::new("cannot connect an operator", error))
     }
+
+    /// Whom to believe that it is the server: whoever the own CA vouches for, and who vouches
+    /// for what the server shows.
+    fn roots(&self) -> Vec<Vec<u8>> {
+        let own = CertificateDer::from_pem_slice(self.authority.certificate_pem().as_bytes());
+        let all = own.into_iter().chain(self.certificates.chain());
+        all.map(|certificate| certificate.to_vec()).collect()
+    }
 }
 
-/// A client whose every request goes through the one of now.
-fn through(current: Arc<RwLock<Client>>) -> Client {
-    let service = service_fn(move |request: http::Request<Body>| {
-        let now = current.read().unwrap_or_else(PoisonError::into_inner);
-        let now = now.clone();
-        async move { Ok::<_, BoxError>(now.send(request).await?) }
-    });
-    Client::new(service, "default")
+impl Holder {
+    async fn send(&self, request: http::Request<Body>) -> Result<Response, BoxError> {
+        let sent = self.client().send(request).await;
+        if sent.is_err() {
+            // The server may show something else by now.
+            self.replace_after(SOON);
+        }
+        Ok(sent?)
+    }
+
+    /// The client of now.
+    fn client(&self) -> Client {
+        self.replace_after(self.pass.lasts * 2 / 3);
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.client.clone()
+    }
+
+    /// Makes another if the one of now is so old. Until that is possible it stays.
+    fn replace_after(&self, age: Duration) {
+        // By the clock that certificates go by. One that was put back makes everything old.
+        let is_old = |current: &Current| current.made.elapsed().map_or(true, |of| of >= age);
+        if !is_old(&self.current.read().unwrap_or_else(PoisonError::into_inner)) {
+            return;
+        }
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        // Somebody else may have been faster.
+        if !is_old(&current) {
+            return;
+        }
+        let next = self
+            .pass
+            .client(&self.subject, self.agent, SystemTime::now());
+        match next {
+            Ok(client) => {
+                let made = SystemTime::now();
+                *current = Current { client, made };
+            }
+            Err(error) => tracing::warn!(%error, "an operator's certificate is not renewed"),
+        }
+    }
 }
 
-/// The certificates in a text, in DER.
-pub fn roots(pem: &str) -> Vec<Vec<u8>> {
-    let found = CertificateDer::pem_slice_iter(pem.as_bytes());
-    found
-        .filter_map(Result::ok)
-        .map(|der| der.to_vec())
-        .collect()
-}
+type Response = http::Response<Body>;

@@ -22,7 +22,7 @@ pub struct Args {
     dry_run: bool,
 
     /// How to print it, with --dry-run
-    #[arg(short, long, value_enum, default_value = "yaml")]
+    #[arg(short, long, value_enum, default_value = "yaml", requires = "dry_run")]
     output: Format,
 
     /// Do not wait until an operator runs

@@ -1,0 +1,123 @@
+//! Who is believed, and who is told a token.
+
+use std::io::ErrorKind;
+use std::net::TcpListener;
+
+use serde_json::{Value, json};
+
+use crate::cast::Tenant;
+use crate::cluster::{TENANTS, shared};
+use crate::content::{condition, namespace};
+use crate::person::FILE;
+
+#[test]
+fn a_token_is_not_sent_over_a_plain_connection() {
+    let Some(cluster) = shared() else { return };
+    let tenant = Tenant::create(&cluster, "trust-plain");
+    let file = tenant.deploy_broker("");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    file.with("brokerURL", json!(url))
+        .write(&tenant.admin.path("plain.subm"));
+    let joining = cluster.workload("trust-plain");
+    let join = format!(
+        "join plain.subm --clusterid east --kubeconfig '{}'",
+        joining.kubeconfig()
+    );
+    for line in [join.as_str(), "deploy broker --broker-info-from plain.subm"] {
+        tenant.admin.fails(line, &["https"]);
+        // Nobody has even knocked.
+        let knocked = listener.accept().map(|(_, who)| who);
+        assert_eq!(knocked.unwrap_err().kind(), ErrorKind::WouldBlock, "{line}");
+    }
+}
+
+#[test]
+fn a_server_with_another_certificate_is_not_the_broker() {
+    let Some(cluster) = shared() else { return };
+    let tenant = Tenant::create(&cluster, "trust-other");
+    let file = tenant.deploy_broker("");
+    let joining = cluster.workload("trust-other");
+    // Somebody else's server, with a certificate of its own.
+    let strange = file.with("brokerURL", json!(joining.url()));
+    strange.write(&tenant.admin.path("strange.subm"));
+    let join = format!(
+        "join strange.subm --clusterid east --kubeconfig '{}'",
+        joining.kubeconfig()
+    );
+    for line in [
+        join.as_str(),
+        "deploy broker --broker-info-from strange.subm",
+    ] {
+        let said = tenant.admin.fails(line, &["ertificate", "hint: "]);
+        assert!(!said.contains("401"), "the token was shown: {said}");
+    }
+    // Without anything to recognise it by, there is only what the machine trusts.
+    let mut bare = file.clone();
+    let data = bare.0["ClientToken"]["data"].as_object_mut().unwrap();
+    data.remove("ca.crt");
+    bare.write(&tenant.admin.path("bare.subm"));
+    let join = format!(
+        "join bare.subm --clusterid east --kubeconfig '{}'",
+        joining.kubeconfig()
+    );
+    tenant.admin.fails(&join, &["ertificate"]);
+    tenant
+        .admin
+        .does(&format!("{join} --check-broker-certificate=false"));
+}
+
+#[test]
+fn everybody_is_nobodys_administrator() {
+    let Some(cluster) = shared() else { return };
+    let (admin, root) = (cluster.admin(), cluster.root());
+    let users = |kind: &str, name: &str| json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}]);
+    let account = json!([{"kind": "ServiceAccount", "name": "submariner-k8s-broker-admin",
+                          "namespace": "submariner-broker-trust-victim"}]);
+    for (id, admins) in [
+        ("trust-masters", users("Group", "system:masters")),
+        ("trust-all", users("Group", "system:authenticated")),
+        ("trust-strangers", users("Group", "system:unauthenticated")),
+        ("trust-neighbour", account),
+    ] {
+        let mut wanted = crate::cast::tenant(id);
+        wanted["spec"] = json!({"admins": admins});
+        let answer = root.send(&http::Method::POST, TENANTS, Some(&wanted));
+        if answer.status == 422 {
+            continue;
+        }
+        let failed = crate::cast::await_phase(&root, id, "Failed");
+        let ready = condition(&failed, "Ready").unwrap();
+        assert_eq!(ready["reason"], "InvalidAdmins", "{id}");
+        assert_eq!(
+            root.find(&namespace(&format!("submariner-broker-{id}"))),
+            None
+        );
+        admin.does(&format!("delete tenant {id}"));
+    }
+}
+
+#[test]
+fn a_broker_that_nobody_answers_for_is_told_with_its_address() {
+    let Some(cluster) = shared() else { return };
+    let tenant = Tenant::create(&cluster, "trust-gone");
+    let file = tenant.deploy_broker("");
+    // A port that was free a moment ago.
+    let gone = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    file.with("brokerURL", json!(format!("https://{gone}")))
+        .write(&tenant.admin.path(FILE));
+    let joining = cluster.workload("trust-gone");
+    let join = format!(
+        "join {FILE} --clusterid east --kubeconfig '{}'",
+        joining.kubeconfig()
+    );
+    for line in [join, format!("deploy broker --broker-info-from {FILE}")] {
+        tenant.admin.fails(&line, &[&gone.to_string(), "hint: "]);
+    }
+    let before: Option<Value> = joining.find("/api/v1/namespaces/submariner-operator");
+    assert_eq!(before, None);
+}
