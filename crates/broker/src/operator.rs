@@ -1,7 +1,7 @@
 //! The tenant operator: gives every Tenant what its broker needs, and takes it away again.
 //!
 //! ```text
-//! watch -> load -> observe -> plan (pure) -> hold -> conclude (pure) -> act -> again
+//! watch -> load -> hold -> observe -> plan (pure) -> conclude (pure) -> tell -> act -> again
 //! ```
 //!
 //! Everything that is there is read anew each time, and every write says what it is based

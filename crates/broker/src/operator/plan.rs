@@ -170,8 +170,10 @@ fn everything(wanted: Wanted<'_>, observed: &Observed) -> Vec<Act> {
         inside.admin_binding.as_ref(),
     ));
     acts.extend(settle(wanted.cluster_role(), inside.cluster_role.as_ref()));
-    acts.extend(settle_token(wanted, inside));
+    // Before the token: a tenant whose token is there is Provisioned, and whoever manages it
+    // reads that token then.
     acts.extend(settle_offering(wanted, observed));
+    acts.extend(settle_token(wanted, inside));
     acts
 }
 

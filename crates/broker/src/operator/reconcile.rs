@@ -49,13 +49,9 @@ pub(super) async fn reconcile(
         Ok(id) => id,
         Err(error) => return misnamed(context, tenant, error).await,
     };
-    let going = tenant.metadata.deletion_timestamp.is_some();
-    let held = tenant.finalizers().iter().any(|held| held == FINALIZER);
-    match (going, held) {
+    if tenant.metadata.deletion_timestamp.is_some() && !is_held(&tenant) {
         // Others hold it, or it goes this moment.
-        (true, false) => return Ok(Outcome::Waits(ANYWAY)),
-        (false, false) => tenant = hold(context, &tenant, Hold::On).await?,
-        (_, true) => {}
+        return Ok(Outcome::Waits(ANYWAY));
     }
     match go_on(context, &mut tenant, &id).await {
         Ok(outcome) => Ok(outcome),
@@ -76,9 +72,17 @@ async fn misnamed(context: &Context, mut tenant: Tenant, error: NotAnId) -> Resu
     fail(context, &mut tenant, &anyone, problem).await
 }
 
+/// Whether it does not go before we have cleaned up.
+fn is_held(tenant: &Tenant) -> bool {
+    tenant.finalizers().iter().any(|held| held == FINALIZER)
+}
+
 /// Advances for as long as that leads somewhere: when many tenants come at once, some are
 /// ready soon instead of all of them late.
 async fn go_on(context: &Context, tenant: &mut Tenant, id: &TenantId) -> Result<Outcome, Error> {
+    if !is_held(tenant) {
+        *tenant = hold(context, tenant, Hold::On).await?;
+    }
     for _ in 0..STEPS {
         let outcome = advance(context, tenant, id).await?;
         if outcome != Outcome::Progressed {
