@@ -1,6 +1,7 @@
 //! The tenant operator, against a whole Insula, with the rights that it is deployed with and
 //! no others.
 
+mod adversary;
 mod drift;
 mod faults;
 mod isolation;

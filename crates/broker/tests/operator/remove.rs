@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::world::{World, eventually, named, namespace, phase_of, put, ready};
 
 /// What a client is answered that asks for what every tenant's administrator may read.
-async fn answered(client: &Client, id: &str) -> u16 {
+pub async fn answered(client: &Client, id: &str) -> u16 {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace(id));
     match secrets.list(&ListParams::default()).await {
         Ok(_) => 200,
@@ -20,13 +20,13 @@ async fn answered(client: &Client, id: &str) -> u16 {
     }
 }
 
-async fn hold(world: &World, id: &str) -> anyhow::Result<()> {
+pub async fn hold(world: &World, id: &str) -> anyhow::Result<()> {
     let mut held = named::<ConfigMap>("held");
     held.metadata.finalizers = Some(vec!["example.com/hold".to_owned()]);
     put(&world.inside(id), &held).await
 }
 
-async fn let_go(world: &World, id: &str) -> anyhow::Result<()> {
+pub async fn let_go(world: &World, id: &str) -> anyhow::Result<()> {
     let maps: Api<ConfigMap> = world.inside(id);
     let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     maps.patch("held", &PatchParams::default(), &free).await?;
