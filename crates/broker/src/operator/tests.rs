@@ -256,7 +256,12 @@ fn r33_r49_while_something_is_in_the_way_nothing_is_done() {
         namespace: Some(name()),
         ..TenantStatus::default()
     });
-    let table: [(&Tenant, But, Problem); 9] = [
+    let table: [(&Tenant, But, Problem); 10] = [
+        (
+            &with_space(),
+            |observed| observed.space = None,
+            Problem::NamespaceNotOurs(name()),
+        ),
         (
             &here,
             |observed| observed.namespace.as_mut().unwrap().metadata.annotations = None,
@@ -282,7 +287,11 @@ fn r33_r49_while_something_is_in_the_way_nothing_is_done() {
         ),
         (
             &here,
-            |observed| observed.inside.token.as_mut().unwrap().data = None,
+            |observed| {
+                let token = observed.inside.token.as_mut().unwrap();
+                token.data = None;
+                token.metadata.creation_timestamp = Some(Time(at(NOW - 3)));
+            },
             Problem::TokenPending,
         ),
         (
@@ -319,6 +328,15 @@ fn r33_r49_while_something_is_in_the_way_nothing_is_done() {
         assert_eq!(found.0, State::Hindered(problem));
         assert_eq!(found.1, NOTHING);
     }
+}
+
+#[test]
+fn a_token_that_is_there_in_a_moment_is_nothing_to_talk_about() {
+    let found = planned(&tenant(TenantSpec::default()), |observed| {
+        observed.inside.token.as_mut().unwrap().data = None;
+    });
+    assert_eq!(found.0, State::Provisioning);
+    assert_eq!(found.1, NOTHING);
 }
 
 #[test]

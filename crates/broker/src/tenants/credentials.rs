@@ -22,6 +22,7 @@ struct Place {
     id: TenantId,
     namespace: String,
     name: String,
+    in_space: bool,
     secrets: Api<Secret>,
 }
 
@@ -72,10 +73,7 @@ impl Tenants {
             Ok(_) => {}
             // Somebody else was faster: it is another one already, or none.
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
-            Err(error) => {
-                let attempted = format!("delete the token of tenant {}", place.id);
-                return Err(Error::when(attempted)(error));
-            }
+            Err(error) => return Err(place.refused("delete", error)),
         }
         place.filled(old.uid(), timeout, report).await?;
         report.done(&format!("Tenant {} has another token", place.id));
@@ -106,6 +104,7 @@ impl Tenants {
         Ok(Place {
             id,
             name: ADMIN_TOKEN.to_owned(),
+            in_space: status.space.is_some(),
             secrets: Api::namespaced(client, &namespace),
             namespace,
         })
@@ -129,12 +128,26 @@ impl Place {
                 }
                 Ok(_) => {}
                 Err(error) if is_passing(&error) => {}
-                Err(error) => {
-                    let attempted = format!("read the token of tenant {}", self.id);
-                    return Err(Error::when(attempted)(error));
-                }
+                Err(error) => return Err(self.refused("read", error)),
             }
             wait.pause(&what, "", report).await?;
+        }
+    }
+
+    /// Roles of a space are for its own people: of others only those get in whom the system
+    /// lets into every space.
+    fn refused(&self, verb: &str, error: kube::Error) -> Error {
+        let is_forbidden = matches!(&error, kube::Error::Api(status) if status.code == 403);
+        let refused = Error::when(format!("{verb} the token of tenant {}", self.id))(error);
+        match is_forbidden && self.in_space {
+            false => refused,
+            true => Error::invalid_with_hint(
+                refused.to_string(),
+                format!(
+                    "an administrator of the system writes the file: `subctl get tenant {} --generate_subm`",
+                    self.id
+                ),
+            ),
         }
     }
 

@@ -210,7 +210,7 @@ async fn who_undoes_what_the_operator_does_is_not_followed_as_fast_as_they_can_g
             undone += 1;
         }
     }
-    assert!((3..=6).contains(&undone), "{undone} times in four seconds");
+    assert!((1..=6).contains(&undone), "{undone} times in four seconds");
     let requests = chaos.requests.load(Ordering::SeqCst) - before;
     assert!(requests < 200, "{requests} requests in four seconds");
     // They give up, and it is as it should be.

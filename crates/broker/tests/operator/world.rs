@@ -33,9 +33,9 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Short ones, so that nobody waits.
 pub const TIMES: Times = Times {
-    duration: Duration::from_secs(2),
+    duration: Duration::from_secs(4),
     renew: Duration::from_millis(300),
-    give_up: Duration::from_millis(1200),
+    give_up: Duration::from_secs(2),
     look: Duration::from_millis(50),
 };
 

@@ -245,6 +245,46 @@ fn a_tenant_with_a_space_of_its_own_is_asked_for_in_the_same_way() {
 }
 
 #[test]
+fn r16_an_axon_admin_manages_tenants_and_nothing_else() {
+    let scene = Scene::start();
+    let deploy = ["deploy", "axon-cp", "--without-deployment", "--spaces"];
+    scene.succeed(&[&deploy[..], &["--axon-admin", "user:eve"]].concat());
+    let eve = ["--as", "eve"];
+    let as_eve = |arguments: &[&str]| scene.succeed(&[arguments, &eve].concat());
+    as_eve(&["create", "tenant", "acme"]);
+    as_eve(&["get", "tenant", "acme", "--generate_subm", "--rotate-token"]);
+    assert_eq!(
+        as_eve(&["list", "tenants", "-o", "name"]),
+        "tenant.submariner.io/acme\n"
+    );
+    as_eve(&["delete", "tenant", "acme"]);
+    let said = scene.fail(&["deploy", "axon-cp", "--as", "eve"]);
+    assert!(said.contains("error: rights are missing:"), "{said}");
+    let said = scene.fail(&["show", "brokers", "--as", "eve"]);
+    assert!(said.contains("is forbidden: User \"eve\""), "{said}");
+    // A space has administrators of its own.
+    let spaced = [
+        "create",
+        "tenant",
+        "b",
+        "--isolation",
+        "space",
+        "--as",
+        "eve",
+    ];
+    let output = scene.subctl(&spaced).output().unwrap();
+    assert_eq!(
+        (output.status.code(), stdout(&output).as_str()),
+        (Some(1), "b\n")
+    );
+    let hint = "\nhint: an administrator of the system writes the file: \
+                `subctl get tenant b --generate_subm`\n";
+    assert!(stderr(&output).ends_with(hint), "{}", stderr(&output));
+    scene.succeed(&["get", "tenant", "b", "--generate_subm"]);
+    as_eve(&["delete", "tenant", "b"]);
+}
+
+#[test]
 fn wrong_command_lines_are_told_from_failures() {
     let scene = Scene::start_with(&[]);
     let long = "a".repeat(46);
