@@ -143,6 +143,19 @@ impl Error {
         }
     }
 
+    /// The same, with where it was attempted if nobody has answered there.
+    #[must_use]
+    pub fn at(self, url: &http::Uri) -> Self {
+        match self {
+            Self::Server { attempted, source } if !matches!(*source, kube::Error::Api(_)) => {
+                let url = url.to_string();
+                let attempted = format!("{attempted} at {}", url.trim_end_matches('/'));
+                Self::Server { attempted, source }
+            }
+            other => other,
+        }
+    }
+
     /// What was asked for cannot be.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid {

@@ -135,7 +135,9 @@ impl Prepared {
         report: &dyn Report,
     ) -> Result<Deployed, Error> {
         let namespace = self.place.namespace.as_str();
-        let mode = match mode::is_axon(client, namespace).await? {
+        let asked = mode::is_axon(client, namespace).await;
+        // The first request of all: whoever is not there is told with their address.
+        let mode = match asked.map_err(|error| error.at(&self.place.config.cluster_url))? {
             true => Mode::Axon,
             false => Mode::Classic,
         };
