@@ -42,6 +42,7 @@ pub mod manifests;
 pub mod mode;
 pub mod names;
 pub mod operator;
+mod passing;
 pub mod psk;
 pub mod recover;
 pub mod report;

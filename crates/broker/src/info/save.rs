@@ -28,6 +28,25 @@ pub fn unique_name(id: &TenantId, now: &Zoned) -> String {
     format!("broker-info-{id}-{}.subm", timestamp(now))
 }
 
+/// Whether a file can be written there, as far as that can be known before there is anything
+/// to write.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn check(path: &Path) -> Result<(), Error> {
+    let failed = |source| Error::Write {
+        attempted: "write",
+        path: path.to_owned(),
+        source,
+    };
+    if path.is_dir() {
+        return Err(failed(io::Error::from(ErrorKind::IsADirectory)));
+    }
+    // It is gone with this line.
+    write(folder(path), b"").map(drop).map_err(failed)
+}
+
 /// Writes a file. One that is there is kept under another name. Whatever fails, whenever the
 /// power goes: at `path` is the old file or the new one, whole.
 ///
@@ -46,10 +65,7 @@ pub(super) fn save_at(path: &Path, info: &BrokerInfo, now: &Zoned) -> Result<Sav
             source,
         }
     };
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let folder = folder(path);
     let mut written = write(folder, info.encode().as_bytes()).map_err(failed("write"))?;
     let backup = loop {
         let backup = keep(path, now).map_err(failed("back up"))?;
@@ -65,6 +81,13 @@ pub(super) fn save_at(path: &Path, info: &BrokerInfo, now: &Zoned) -> Result<Sav
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(failed("write"))?;
     Ok(Saved { backup })
+}
+
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }
 
 /// Gives what was written its name, in place of the old one only if that was kept.
