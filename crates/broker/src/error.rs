@@ -120,6 +120,14 @@ pub enum Error {
         /// The namespace of the broker.
         namespace: String,
     },
+    /// A cluster is in one ClusterSet, of one broker.
+    #[error("this cluster has joined as {cluster_id} already, through the broker at {server}")]
+    JoinedElsewhere {
+        /// As whom.
+        cluster_id: String,
+        /// Where the broker is.
+        server: String,
+    },
     /// A server does not accept something that has secrets in it.
     #[error("cannot {attempted}: the server does not accept {}", listed(.fields))]
     NotAccepted {
@@ -233,8 +241,11 @@ impl Error {
             ),
             Self::NoBroker { .. } => "run `subctl deploy broker` first".to_owned(),
             Self::ClusterIdTaken(id) => format!(
-                "choose another with --clusterid; if that cluster is gone, delete service account {} in the broker's namespace",
+                "choose another with --clusterid; if that cluster is gone, delete service account {} in the broker's namespace, and there `kubectl delete clusters.submariner.io,endpoints.submariner.io` what is left of it",
                 id.account()
+            ),
+            Self::JoinedElsewhere { cluster_id, .. } => format!(
+                "a cluster does not move from one ClusterSet to another: take it out of the first with `kubectl delete namespace submariner-operator` on this cluster, delete service account cluster-{cluster_id} and Cluster {cluster_id} at its broker, and join then"
             ),
             Self::JoinedAlready { .. } => {
                 "join with the same --clusterid and file, or take the cluster out of its ClusterSet first"

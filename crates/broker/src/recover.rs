@@ -251,7 +251,8 @@ async fn admin_token(client: &Client, namespace: &str) -> Result<Option<Secret>,
     };
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let found = token::find_for(&secrets, &account).await?;
-    Ok(found.filter(|secret| token::of(secret).is_some()))
+    let found = found.filter(|secret| token::of(secret).is_some());
+    Ok(found.map(token::handed_out))
 }
 
 /// The Secret that is called so, if anything can be. The name is from an object, and what is
