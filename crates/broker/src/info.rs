@@ -192,7 +192,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Read { .. } => return None,
-            Self::Write { .. } => "choose another place with --output-file",
+            Self::Write { .. } => "choose another --output-file",
             Self::TooLarge { .. } | Self::Malformed { .. } => {
                 "a broker info file is what `subctl deploy broker` or `subctl create tenant` writes"
             }

@@ -74,6 +74,7 @@ pub async fn recover(
     settings.namespace.as_deref().map_or(Ok(()), show::judge)?;
     let url = settings.broker_url.as_deref().map(crate::connect::url);
     url.transpose()?;
+    info::check(&settings.output)?;
     report.begin("Retrieving Broker information");
     let known = match membership(&context.client).await {
         Ok(Some(membership)) => of_member(context, &membership, connect, settings).await?,

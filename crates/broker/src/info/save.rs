@@ -20,6 +20,8 @@ pub struct Saved {
 
 /// For its owner only: there are secrets in it.
 const MODE: u32 = 0o600;
+/// What files begin with that are not whole yet.
+const PREFIX: &str = ".broker-info-";
 /// How many backups of one second are told apart.
 const BACKUPS: usize = 1000;
 
@@ -41,10 +43,16 @@ pub fn check(path: &Path) -> Result<(), Error> {
         source,
     };
     if path.is_dir() {
-        return Err(failed(io::Error::from(ErrorKind::IsADirectory)));
+        return Err(failed(io::Error::other("it is a folder")));
+    }
+    let folder = folder(path);
+    if !folder.metadata().map_err(failed)?.is_dir() {
+        let wrong = "what it is to be in is no folder";
+        return Err(failed(io::Error::other(wrong)));
     }
     // It is gone with this line.
-    write(folder(path), b"").map(drop).map_err(failed)
+    let tried = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder);
+    tried.map(drop).map_err(failed)
 }
 
 /// Writes a file. One that is there is kept under another name. Whatever fails, whenever the
@@ -104,7 +112,7 @@ fn name(written: NamedTempFile, path: &Path, backup: Option<&Path>) -> Result<()
 /// A file without a name of its own yet, on the disk.
 fn write(folder: &Path, text: &[u8]) -> io::Result<NamedTempFile> {
     let mut file = tempfile::Builder::new()
-        .prefix(".broker-info-")
+        .prefix(PREFIX)
         .permissions(Permissions::from_mode(MODE))
         .tempfile_in(folder)?;
     file.write_all(text)?;

@@ -160,7 +160,7 @@ fn a_file_that_cannot_be_written_is_told_before_anything_is_made() {
     ] {
         let told = scene.fail(&["create", "tenant", "acme", "--output-file", file]);
         let expected =
-            format!("error: cannot write {file}: {why}\nhint: choose another --output-file\n");
+            format!("error: cannot write {file:?}: {why}\nhint: choose another --output-file\n");
         assert_eq!(told, expected);
     }
     assert_eq!(scene.succeed(&["list", "tenants", "-o", "name"]), "");
