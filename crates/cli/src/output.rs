@@ -64,6 +64,8 @@ mod tests {
         let rows = [vec!["a\x1b]0;x\x07".to_owned(), "ä ✓".to_owned()]];
         let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
         assert_eq!(table(&rows), "a\u{fffd}]0;x\u{fffd}   ä ✓\n");
+        let document = yaml(&serde_json::json!({ "a": "\x1b[2J" })).unwrap();
+        assert!(!document.contains('\x1b'), "{document}");
         let rows = [vec!["a\nb".to_owned(), "c".repeat(70_000)]];
         let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
         let shown = format!("a\u{fffd}b   {}…\n", "c".repeat(255));
