@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 pub(crate) use self::claims::Claims;
 use crate::error::Error;
+use crate::lookup;
 use crate::passing::Hiccups;
 
 /// The type of Secrets that hold an account's token.
@@ -226,7 +227,7 @@ async fn wait(secrets: &Api<Secret>, first: Secret, patience: Duration) -> Resul
         }
         tokio::time::sleep(pause).await;
         pause = pause.mul_f32(1.3).min(LONGEST);
-        secret = match secrets.get_opt(&name).await {
+        secret = match lookup::get(secrets, &name).await {
             Ok(found) => {
                 hiccups.end();
                 found
