@@ -160,7 +160,7 @@ fn a_file_that_cannot_be_written_is_told_before_anything_is_made() {
     ] {
         let told = scene.fail(&["create", "tenant", "acme", "--output-file", file]);
         let expected =
-            format!("error: cannot write {file}: {why}\nhint: choose another --output-file\n");
+            format!("error: cannot write {file:?}: {why}\nhint: choose another --output-file\n");
         assert_eq!(told, expected);
     }
     assert_eq!(scene.succeed(&["list", "tenants", "-o", "name"]), "");
@@ -336,4 +336,34 @@ fn whoever_reads_no_further_gets_no_error() {
         .unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn an_axon_admin_hands_out_and_rotates_tokens_but_enters_no_space() {
+    let scene = Scene::start();
+    scene.succeed(&[
+        "deploy",
+        "axon-cp",
+        "--without-deployment",
+        "--spaces",
+        "--axon-admin",
+        "user:axel",
+    ]);
+    let axel = |arguments: &[&str]| {
+        let arguments = [arguments, &["--as", "axel"]].concat();
+        scene.subctl(&arguments).output().unwrap()
+    };
+    good(&axel(&["create", "tenant", "plain"]));
+    let rotated = axel(&["get", "tenant", "plain", "--generate-subm", "--rotate-token"]);
+    good(&rotated);
+    let said = stderr(&rotated);
+    assert!(said.contains(" ✓ Tenant plain has another token\n"), "{said}");
+    assert!(!said.contains("could not be looked at"), "{said}");
+    let refused = axel(&["create", "tenant", "whole", "--isolation", "space"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(stdout(&refused), "whole\n");
+    let said = "error: the token of tenant whole is in its space submariner-broker-whole, which this user may not enter: no file is written\n\
+        hint: rights of an axon-admin end at spaces: an administrator of the system runs `subctl get tenant whole --generate-subm`\n";
+    assert!(stderr(&refused).ends_with(said), "{}", stderr(&refused));
+    scene.succeed(&["get", "tenant", "whole", "--generate-subm"]);
 }
