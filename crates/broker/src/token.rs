@@ -6,6 +6,8 @@
 
 mod claims;
 
+mod claims;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::retry::Outcome;
+use crate::retry::{Outcome, Row};
 
 /// What calls for work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,13 +36,13 @@ struct Place {
     again: Option<Again>,
     /// What happens to its parts waits until then.
     held_until: Option<Instant>,
-    failures: u32,
-    /// How often there was more to do since it was last as it should be.
-    rounds: u32,
+    /// When the last truce ended, or ends.
+    truce_until: Option<Instant>,
+    row: Row,
 }
 
-/// How often there may be more to do before somebody must be undoing it.
-const ROUNDS: u32 = 10;
+/// Whoever leaves an object alone for this long after a truce has stopped undoing what we do.
+const QUIET: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Again {
@@ -87,19 +88,18 @@ impl Queue {
             return;
         };
         place.working = false;
-        place.failures = match outcome {
-            Outcome::Failed(_) => place.failures.saturating_add(1),
-            _ => 0,
-        };
-        let outcome = place.temper(outcome);
+        place.count(outcome, now);
         let again = place.again.take();
         if outcome == Outcome::Gone && again != Some(Again::Changed) {
             self.places.remove(name);
             return;
         }
-        let next = outcome.next(place.failures);
+        let next = outcome.next(place.row);
         let at = next.after.map(|pause| now + pause);
-        place.held_until = at.filter(|_| next.holds);
+        place.held_until = (!next.rests.is_zero()).then(|| now + next.rests);
+        if outcome == Outcome::Repaired {
+            place.truce_until = place.held_until;
+        }
         if let Some(at) = at {
             self.set(name, at);
         }
@@ -110,7 +110,7 @@ impl Queue {
 
     /// How many times in a row the work on an object failed.
     pub fn failures(&self, name: &str) -> u32 {
-        self.places.get(name).map_or(0, |place| place.failures)
+        self.places.get(name).map_or(0, |place| place.row.failures)
     }
 
     /// When the next object is due.
@@ -161,26 +161,31 @@ impl Queue {
 }
 
 impl Place {
-    /// Work that does not come to an end is not done as fast as it can be.
-    fn temper(&mut self, outcome: Outcome) -> Outcome {
-        match outcome {
-            Outcome::Settled(_) => self.rounds = 0,
-            Outcome::Progressed => self.rounds = self.rounds.saturating_add(1),
-            _ => {}
+    /// What has gone on, with this.
+    fn count(&mut self, outcome: Outcome, now: Instant) {
+        let quiet = self.truce_until.is_none_or(|until| now > until + QUIET);
+        let row = &mut self.row;
+        row.failures = match outcome {
+            Outcome::Failed(_) => row.failures.saturating_add(1),
+            _ => 0,
+        };
+        row.rounds = match outcome {
+            Outcome::Settled(_) => 0,
+            _ => row.rounds.saturating_add(1),
+        };
+        if quiet {
+            row.repairs = 0;
         }
-        match outcome {
-            Outcome::Progressed if self.rounds > ROUNDS => Outcome::Repaired,
-            _ => outcome,
+        if outcome == Outcome::Repaired {
+            row.repairs = row.repairs.saturating_add(1);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::retry::Class;
+    use crate::retry::{Class, ROUNDS};
 
     const SECOND: Duration = Duration::from_secs(1);
     const HOUR: Duration = Duration::from_secs(3600);
@@ -212,7 +217,7 @@ mod tests {
         assert_eq!(queue.take(now), None);
         queue.call(touched("a"), now);
         assert_eq!(queue.take(now), None, "it is being worked on");
-        queue.done(&a, Outcome::Settled(HOUR), now);
+        queue.done(&a, Outcome::Waits(HOUR), now);
         assert_eq!(
             queue.take(now).as_deref(),
             Some("a"),
@@ -224,11 +229,13 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_to_parts_waits_out_a_failure_or_a_repair_and_the_object_does_not() {
+    fn what_happens_to_parts_waits_out_a_rest_and_what_happens_to_the_object_does_not() {
         let now = Instant::now();
         let table = [
+            (Outcome::Settled(HOUR), SECOND),
             (Outcome::Repaired, SECOND),
             (Outcome::Failed(Class::Blocked), SECOND),
+            (Outcome::Failed(Class::Mistaken), SECOND),
             (Outcome::Failed(Class::Transient), SECOND / 5),
         ];
         for (outcome, pause) in table {
@@ -240,11 +247,9 @@ mod tests {
             queue.call(changed("a"), now);
             assert_eq!(queue.take(now).as_deref(), Some("a"), "{outcome:?}");
         }
-        for outcome in [Outcome::Settled(HOUR), Outcome::Waits(SECOND)] {
-            let mut queue = after(outcome, now);
-            queue.call(touched("a"), now);
-            assert_eq!(queue.take(now).as_deref(), Some("a"), "{outcome:?}");
-        }
+        let mut queue = after(Outcome::Waits(SECOND), now);
+        queue.call(touched("a"), now);
+        assert_eq!(queue.take(now).as_deref(), Some("a"));
     }
 
     #[test]
@@ -291,10 +296,46 @@ mod tests {
         assert_eq!(queue.next(), Some(now + SECOND));
         let a = queue.take(now + SECOND).unwrap();
         queue.done(&a, Outcome::Settled(HOUR), now);
-        queue.call(touched("a"), now);
+        queue.call(changed("a"), now);
         let a = queue.take(now).unwrap();
         queue.done(&a, Outcome::Progressed, now);
         assert_eq!(queue.next(), Some(now));
+    }
+
+    #[test]
+    fn whoever_undoes_what_we_do_is_followed_more_and_more_slowly_until_they_stop() {
+        let mut now = Instant::now();
+        let mut queue = Queue::default();
+        queue.call(changed("a"), now);
+        let repair = |queue: &mut Queue, now: Instant| {
+            queue.call(touched("a"), now);
+            let a = queue.take(now).unwrap();
+            queue.done(&a, Outcome::Repaired, now);
+            let truce = queue.next().unwrap() - now;
+            // It is looked at after the truce, and is as it should be.
+            let a = queue.take(now + truce).unwrap();
+            queue.done(&a, Outcome::Settled(HOUR), now + truce);
+            truce
+        };
+        let mut truces = Vec::new();
+        for _ in 0..19 {
+            let truce = repair(&mut queue, now);
+            truces.push(truce.as_secs());
+            now += truce + SECOND;
+        }
+        let mut expected = vec![1; 11];
+        expected.extend([2, 4, 8, 16, 32, 60, 60, 60]);
+        assert_eq!(truces, expected);
+        now += QUIET;
+        assert_eq!(repair(&mut queue, now), SECOND);
+    }
+
+    #[test]
+    fn the_object_itself_does_not_wait_for_a_truce() {
+        let now = Instant::now();
+        let mut queue = after(Outcome::Repaired, now);
+        queue.call(changed("a"), now);
+        assert_eq!(queue.take(now).as_deref(), Some("a"));
     }
 
     #[test]
@@ -303,7 +344,7 @@ mod tests {
         let mut queue = after(Outcome::Failed(Class::Mistaken), now);
         assert_eq!(queue.next(), None);
         queue.call(Trigger::All, now);
-        assert_eq!(queue.take(now).as_deref(), Some("a"));
+        assert_eq!(queue.take(now + SECOND).as_deref(), Some("a"));
     }
 
     #[test]

@@ -62,35 +62,57 @@ pub enum Outcome {
 pub struct Next {
     /// After this long; if never, when something happens.
     pub after: Option<Duration>,
-    /// Whether what happens to its parts waits until then. What happens to the object itself
-    /// never does.
-    pub holds: bool,
+    /// How long what happens to its parts waits. What happens to the object itself never
+    /// does.
+    pub rests: Duration,
 }
 
-/// How long whoever undoes what we do is left alone.
-const TRUCE: Duration = Duration::from_secs(1);
+/// What has gone on before with an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// How many times in a row it failed, this one included.
+    pub failures: u32,
+    /// How many times in a row it was repaired, this one included.
+    pub repairs: u32,
+    /// How many times it was worked on since it was last as it should be.
+    pub rounds: u32,
+}
+
+/// How long an object rests that is as it should be: whoever only touches its parts is not
+/// followed as fast as they can go.
+const REST: Duration = Duration::from_secs(1);
+/// How long whoever undoes what we do is left alone, at first and at most.
+const TRUCE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// How many repairs in a row may be somebody's honest work.
+const HONEST: u32 = 10;
+/// How many rounds an object may take to be as it should be before somebody must be keeping
+/// it from that.
+pub(crate) const ROUNDS: u32 = 20;
 
 impl Outcome {
-    /// Whether and when the object is worked on again, after it failed this many times in a
-    /// row, this one included.
-    pub fn next(self, failures: u32) -> Next {
-        let (after, holds) = match self {
-            Self::Settled(pause) | Self::Waits(pause) => (Some(pause), false),
-            Self::Repaired => (Some(TRUCE), true),
-            Self::Progressed => (Some(Duration::ZERO), false),
-            Self::Failed(class) => (class.pauses().map(|pauses| grown(pauses, failures)), true),
-            Self::Gone => (None, false),
+    /// Whether and when the object is worked on again.
+    pub fn next(self, row: Row) -> Next {
+        let rest_if = |rests: bool| if rests { REST } else { Duration::ZERO };
+        let truce = grown(TRUCE, row.repairs.saturating_sub(HONEST));
+        let endless = row.rounds > ROUNDS;
+        let (after, rests) = match self {
+            Self::Settled(pause) => (Some(pause), REST),
+            Self::Waits(pause) => (Some(pause), rest_if(endless)),
+            Self::Repaired => (Some(truce), truce),
+            Self::Progressed => (Some(rest_if(endless)), rest_if(endless)),
+            Self::Failed(class) => {
+                let pause = class.pauses().map(|pauses| grown(pauses, row.failures));
+                (pause, pause.unwrap_or(REST))
+            }
+            Self::Gone => (None, Duration::ZERO),
         };
-        Next {
-            after,
-            holds: holds && after.is_some(),
-        }
+        Next { after, rests }
     }
 }
 
-/// The pause after so many failures: each twice the one before.
-fn grown((first, longest): (Duration, Duration), failures: u32) -> Duration {
-    let factor = 2_u32.saturating_pow(failures.saturating_sub(1));
+/// The pause after so many times: each twice the one before.
+fn grown((first, longest): (Duration, Duration), times: u32) -> Duration {
+    let factor = 2_u32.saturating_pow(times.saturating_sub(1));
     first.saturating_mul(factor).min(longest)
 }
 
@@ -103,35 +125,91 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn each_outcome_says_when_and_whether_others_are_heard_before() {
+    fn each_outcome_says_when_and_how_long_others_are_not_heard_before() {
+        let (none, tenth) = (Duration::ZERO, SECOND / 5);
         let table = [
-            (Outcome::Settled(60 * SECOND), 0, Some(60 * SECOND), false),
-            (Outcome::Waits(SECOND), 0, Some(SECOND), false),
-            (Outcome::Progressed, 0, Some(Duration::ZERO), false),
-            (Outcome::Repaired, 0, Some(SECOND), true),
-            (Outcome::Gone, 0, None, false),
-            (Outcome::Failed(Class::Blocked), 1, Some(SECOND), true),
-            (Outcome::Failed(Class::Blocked), 3, Some(4 * SECOND), true),
-            (Outcome::Failed(Class::Blocked), 9, Some(10 * SECOND), true),
-            (Outcome::Failed(Class::Transient), 1, Some(SECOND / 5), true),
-            (
-                Outcome::Failed(Class::Transient),
-                40,
-                Some(15 * SECOND),
-                true,
-            ),
-            (Outcome::Failed(Class::Refused), 1, Some(2 * SECOND), true),
+            (Outcome::Settled(60 * SECOND), Some(60 * SECOND), SECOND),
+            (Outcome::Waits(SECOND), Some(SECOND), none),
+            (Outcome::Progressed, Some(none), none),
+            (Outcome::Repaired, Some(SECOND), SECOND),
+            (Outcome::Gone, None, none),
+            (Outcome::Failed(Class::Blocked), Some(SECOND), SECOND),
+            (Outcome::Failed(Class::Transient), Some(tenth), tenth),
             (
                 Outcome::Failed(Class::Refused),
-                u32::MAX,
-                Some(60 * SECOND),
-                true,
+                Some(2 * SECOND),
+                2 * SECOND,
             ),
-            (Outcome::Failed(Class::Mistaken), 1, None, false),
+            (Outcome::Failed(Class::Mistaken), None, SECOND),
         ];
-        for (outcome, failures, after, holds) in table {
-            let next = Next { after, holds };
-            assert_eq!(outcome.next(failures), next, "{outcome:?} {failures}");
+        let row = Row {
+            failures: 1,
+            repairs: 1,
+            rounds: 1,
+        };
+        for (outcome, after, rests) in table {
+            assert_eq!(outcome.next(row), Next { after, rests }, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn pauses_grow_with_failures_in_a_row_up_to_the_longest() {
+        for (class, failures, seconds) in [
+            (Class::Blocked, 3, 4),
+            (Class::Blocked, 9, 10),
+            (Class::Transient, 40, 15),
+            (Class::Refused, u32::MAX, 60),
+        ] {
+            let row = Row {
+                failures,
+                ..Row::default()
+            };
+            let after = Outcome::Failed(class).next(row).after;
+            assert_eq!(after, Some(seconds * SECOND), "{class:?} {failures}");
+        }
+    }
+
+    #[test]
+    fn a_truce_is_short_for_honest_work_and_grows_to_a_minute_for_a_war() {
+        for (repairs, seconds) in [
+            (0, 1),
+            (1, 1),
+            (10, 1),
+            (11, 1),
+            (12, 2),
+            (13, 4),
+            (16, 32),
+            (17, 60),
+            (u32::MAX, 60),
+        ] {
+            let row = Row {
+                repairs,
+                ..Row::default()
+            };
+            let truce = seconds * SECOND;
+            let (after, rests) = (Some(truce), truce);
+            assert_eq!(
+                Outcome::Repaired.next(row),
+                Next { after, rests },
+                "{repairs}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_does_not_come_to_an_end_is_slowed_down() {
+        for (rounds, rests) in [(ROUNDS, Duration::ZERO), (ROUNDS + 1, SECOND)] {
+            let row = Row {
+                rounds,
+                ..Row::default()
+            };
+            let waits = Next {
+                after: Some(9 * SECOND),
+                rests,
+            };
+            assert_eq!(Outcome::Waits(9 * SECOND).next(row), waits);
+            let after = Some(rests);
+            assert_eq!(Outcome::Progressed.next(row), Next { after, rests });
         }
     }
 

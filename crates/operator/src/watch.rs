@@ -82,6 +82,7 @@ fn follow<K>(api: Api<K>, config: Config, lists: Lists) -> impl Stream<Item = Ev
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
+    let config = config.page_size(PAGE);
     let paged = watcher(api.clone(), config.clone());
     let streamed = watcher(api, config.streaming_lists())
         .take_while(|event| future::ready(!is_refused(event)))
@@ -108,6 +109,10 @@ fn is_refused<K>(event: &watcher::Result<Event<K>>) -> bool {
     };
     matches!(status.code, 400 | 422)
 }
+
+/// How many objects of a list are at hand at the same time. Whoever may write annotations can
+/// make each of them some hundred kilobytes large.
+const PAGE: u32 = 50;
 
 /// After this long without an error, pauses begin anew.
 const CALM: Duration = Duration::from_secs(20);

@@ -3,7 +3,9 @@
 use std::fmt::Debug;
 
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::Status;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,11 +23,51 @@ pub(super) struct Field<'a> {
     pub context: &'a Context,
     pub ground: &'a Client,
     pub namespace: &'a str,
+    /// The UID of the namespace as it was seen, if it was there.
+    pub seen: Option<&'a str>,
 }
 
 impl Field<'_> {
+    /// Does everything. What fails keeps nothing else from being done, unless there is no
+    /// place for it; the first failure is told.
+    pub async fn carry_out(&self, acts: &[Act]) -> Result<(), Error> {
+        if acts.iter().any(Act::makes_inside) {
+            self.recognise().await?;
+        }
+        let mut first = None;
+        for act in acts {
+            let Err(error) = self.act(act).await else {
+                continue;
+            };
+            debug!(namespace = self.namespace, %error, "was not done");
+            first.get_or_insert(error);
+            if act.makes_ground() {
+                break;
+            }
+        }
+        first.map_or(Ok(()), Err)
+    }
+
+    /// Makes sure that the namespace is still the one that was seen: nothing of ours is to be
+    /// in one that somebody else made meanwhile.
+    async fn recognise(&self) -> Result<(), Error> {
+        let Some(seen) = self.seen else {
+            return Ok(());
+        };
+        let attempted = format!("make anything in namespace {}", self.namespace);
+        let namespaces: Api<Namespace> = Api::all(self.ground.clone());
+        let found = namespaces.get_metadata_opt(self.namespace).await;
+        let found = found.map_err(Error::when(attempted.clone()))?;
+        if found.is_some_and(|found| found.uid().as_deref() == Some(seen)) {
+            return Ok(());
+        }
+        let status = Status::failure("it is not the one that was seen", "Conflict");
+        let status = status.with_code(409).boxed();
+        Err(Error::when(attempted)(kube::Error::Api(status)))
+    }
+
     /// Does one thing.
-    pub async fn act(&self, act: &Act) -> Result<(), Error> {
+    async fn act(&self, act: &Act) -> Result<(), Error> {
         debug!(namespace = self.namespace, %act, "acts");
         let done = match &act.object {
             Object::Space(space) => {
@@ -40,8 +82,8 @@ impl Field<'_> {
                 write(&Api::all(self.ground.clone()), act.deed, &**namespace).await
             }
             Object::Account(account) => write(&self.inside(), act.deed, &**account).await,
-            Object::Role(role) => write(&self.inside(), act.deed, &**role).await,
-            Object::Binding(binding) => write(&self.inside(), act.deed, &**binding).await,
+            Object::Role(role) => insist(&self.inside(), act.deed, &**role).await,
+            Object::Binding(binding) => insist(&self.inside(), act.deed, &**binding).await,
             Object::Token(token) => write(&self.inside(), act.deed, &**token).await,
         };
         done.map_err(Error::when(act.to_string()))
@@ -78,6 +120,50 @@ where
                     done?;
                 }
             }
+        }
+        Deed::Release => release(api, object).await?,
+    }
+    Ok(())
+}
+
+/// The same for what is ours as a whole: whoever writes it at the same time, to keep what
+/// they are to lose, does not win.
+async fn insist<K>(api: &Api<K>, deed: Deed, object: &K) -> kube::Result<()>
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+{
+    match write(api, deed, object).await {
+        Err(kube::Error::Api(status)) if deed == Deed::Replace && status.is_conflict() => {
+            let mut object = object.clone();
+            object.meta_mut().resource_version = None;
+            write(api, deed, &object).await
+        }
+        done => done,
+    }
+}
+
+/// How often somebody else may be faster.
+const TRIES: usize = 5;
+
+/// Takes all finalizers off an object that goes, whatever was written to it meanwhile, and so
+/// whatever its version.
+async fn release<K>(api: &Api<K>, object: &K) -> kube::Result<()>
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let (name, uid) = (object.name_any(), object.uid());
+    let mut object = object.clone();
+    for tries in (0..TRIES).rev() {
+        object.finalizers_mut().clear();
+        object.meta_mut().resource_version = None;
+        match api.replace(&name, &PostParams::default(), &object).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
+            Err(kube::Error::Api(status)) if status.is_conflict() && tries > 0 => {}
+            done => return done.map(drop),
+        }
+        match api.get_opt(&name).await? {
+            Some(found) if found.uid() == uid => object = found,
+            _ => return Ok(()),
         }
     }
     Ok(())

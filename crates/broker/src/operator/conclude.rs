@@ -13,14 +13,14 @@ use crate::tenant::{Phase, TenantStatus};
 const READY: &str = "Ready";
 /// Of what others say much can be passed on: more than anybody reads, and less than the
 /// server takes.
-const LONGEST: usize = 4096;
+const LONGEST: usize = 2048;
 
 /// The status of a tenant that is like this; `None` if it says so already.
 pub(super) fn conclude(wanted: Wanted<'_>, state: &State, now: Timestamp) -> Option<TenantStatus> {
     let before = wanted.tenant.status.clone().unwrap_or_default();
     let mut status = before.clone();
-    let (phase, reason, mut message) = tell(state)?;
-    message.truncate(message.floor_char_boundary(LONGEST));
+    let (phase, reason, message) = tell(state)?;
+    let message = harmless(&message);
     status.phase = Some(phase);
     status.message = (phase != Phase::Provisioned).then(|| message.clone());
     status.observed_generation = wanted.tenant.metadata.generation;
@@ -39,6 +39,18 @@ pub(super) fn conclude(wanted: Wanted<'_>, state: &State, now: Timestamp) -> Opt
     };
     condition::set(status.conditions.get_or_insert_default(), said, now);
     (status != before).then_some(status)
+}
+
+/// What others had a hand in, so that it can be shown anywhere: cut, on one line, and without
+/// what changes how the rest is shown.
+fn harmless(message: &str) -> String {
+    let cut = &message[..message.floor_char_boundary(LONGEST)];
+    let plain = |sign: char| match sign {
+        '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => ' ',
+        sign if sign.is_control() => ' ',
+        sign => sign,
+    };
+    cut.chars().map(plain).collect()
 }
 
 /// Where everything is.

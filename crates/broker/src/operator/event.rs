@@ -1,5 +1,9 @@
 //! What is told beside the status: an event when a tenant's phase or its reason changes.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -23,11 +27,43 @@ pub(super) async fn tell(context: &Context, before: Option<&TenantStatus>, tenan
     if before.is_some_and(|before| is_same(before, now)) {
         return;
     }
+    if !context.ration.admit(&tenant.name_any(), Instant::now()) {
+        return;
+    }
     let events: Api<Event> = Api::namespaced(context.client.clone(), AXON);
     let event = event(context, tenant, now);
     let told = events.create(&PostParams::default(), &event).await;
     if let Err(error) = told.map_err(Error::when("tell an event")) {
         debug!(tenant = tenant.name_any(), %error, "an event was not told");
+    }
+}
+
+/// How many events are told of each tenant: whoever makes one go to and fro does not fill the
+/// server with them. What is so stands in its status.
+#[derive(Debug, Default)]
+pub(super) struct Ration {
+    told: Mutex<HashMap<String, (Instant, u32)>>,
+}
+
+impl Ration {
+    /// So many in this time.
+    const MANY: u32 = 6;
+    const WHILE: Duration = Duration::from_secs(60);
+
+    /// Whether one more may be told of a tenant.
+    fn admit(&self, tenant: &str, now: Instant) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = |since: Instant| now.duration_since(since) >= Self::WHILE;
+        if told.get(tenant).is_none_or(|(since, _)| is_over(*since)) {
+            // Only those are kept of whom something was told just now.
+            told.retain(|_, (since, _)| !is_over(*since));
+            told.insert(tenant.to_owned(), (now, 0));
+        }
+        let Some((_, count)) = told.get_mut(tenant) else {
+            return true;
+        };
+        *count = count.saturating_add(1);
+        *count <= Self::MANY
     }
 }
 
@@ -73,5 +109,27 @@ fn event(context: &Context, tenant: &Tenant, status: &TenantStatus) -> Event {
         reporting_controller: Some(format!("submariner.io/{AXON}")),
         reporting_instance: Some(context.identity.chars().take(128).collect()),
         ..Event::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_each_tenant_a_few_events_are_told_in_a_minute_and_nothing_is_kept_for_ever() {
+        let (ration, begin) = (Ration::default(), Instant::now());
+        let after = |seconds| begin + Duration::from_secs(seconds);
+        let admitted = (0..100).filter(|_| ration.admit("a", after(1))).count();
+        assert_eq!(admitted, 6);
+        assert!(ration.admit("b", after(2)), "another is not affected");
+        assert!(!ration.admit("a", after(60)));
+        assert!(ration.admit("a", after(61)));
+        for number in 0..1000 {
+            assert!(ration.admit(&number.to_string(), after(61)));
+        }
+        assert!(ration.admit("c", after(200)));
+        let kept = ration.told.lock().unwrap().len();
+        assert_eq!(kept, 1);
     }
 }

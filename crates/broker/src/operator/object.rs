@@ -6,8 +6,8 @@ use insula_operator::part::{Part, Verdict};
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::ResourceExt;
 use kube::api::{ApiResource, DynamicObject};
+use kube::{Resource, ResourceExt};
 
 /// An object that the operator makes, changes or deletes. Its `Debug` says no more than its
 /// name: one of them is a Secret.
@@ -32,6 +32,9 @@ pub(super) enum Deed {
     Replace,
     /// If it is still the one that was seen.
     Delete,
+    /// Takes off what others hold it by, if it is still the one that was seen. It goes, so
+    /// that it does not matter what was written to it meanwhile.
+    Release,
 }
 
 /// One step.
@@ -62,6 +65,31 @@ impl Act {
             object,
         }
     }
+
+    pub fn release(object: Object) -> Self {
+        Self {
+            deed: Deed::Release,
+            object,
+        }
+    }
+
+    /// Whether everything that follows has its place in what this makes.
+    pub fn makes_ground(&self) -> bool {
+        let is_ground = matches!(
+            self.object,
+            Object::Space(_) | Object::Definition(_) | Object::Namespace(_)
+        );
+        is_ground && self.deed == Deed::Create
+    }
+
+    /// Whether it makes something in the namespace.
+    pub fn makes_inside(&self) -> bool {
+        let is_inside = matches!(
+            self.object,
+            Object::Account(_) | Object::Role(_) | Object::Binding(_) | Object::Token(_)
+        );
+        is_inside && self.deed == Deed::Create
+    }
 }
 
 /// What is to be done so that an object is as it should be.
@@ -72,6 +100,9 @@ where
     let Some(found) = found else {
         return vec![Act::create(wanted.into())];
     };
+    if is_going(found) {
+        return remake(wanted, found);
+    }
     match wanted.judge(found) {
         Verdict::Right => Vec::new(),
         Verdict::Replace(replacement) => vec![Act::replace((*replacement).into())],
@@ -80,14 +111,37 @@ where
 }
 
 /// What is to be done about an object that cannot become what it should be.
-pub(super) fn remake<K: Clone>(wanted: K, found: &K) -> Vec<Act>
+pub(super) fn remake<K: Resource + Clone>(wanted: K, found: &K) -> Vec<Act>
 where
     Object: From<K>,
 {
-    vec![
-        Act::delete(found.clone().into()),
-        Act::create(wanted.into()),
-    ]
+    let mut acts = Vec::from_iter(delete(found));
+    acts.extend(release(found));
+    acts.push(Act::create(wanted.into()));
+    acts
+}
+
+/// Deletes it, unless that was said already.
+pub(super) fn delete<K: Resource + Clone>(found: &K) -> Option<Act>
+where
+    Object: From<K>,
+{
+    (!is_going(found)).then(|| Act::delete(found.clone().into()))
+}
+
+/// Lets go of what is to be gone. Whoever may write it could have put finalizers on it; it
+/// is ours, and nobody's promise but ours is to be kept about it.
+pub(super) fn release<K: Resource + Clone>(found: &K) -> Option<Act>
+where
+    Object: From<K>,
+{
+    let held = !found.finalizers().is_empty();
+    held.then(|| Act::release(found.clone().into()))
+}
+
+/// Whether it is there only until nobody holds it any more: as good as gone.
+pub(super) fn is_going<K: Resource>(found: &K) -> bool {
+    found.meta().deletion_timestamp.is_some()
 }
 
 /// The kind of an Insula's tenants.
@@ -170,6 +224,7 @@ impl fmt::Display for Act {
             Deed::Create => "create",
             Deed::Replace => "change",
             Deed::Delete => "delete",
+            Deed::Release => "release",
         };
         write!(f, "{verb} {}", self.object)
     }

@@ -2,13 +2,13 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 
-use super::object::{Act, remake, settle};
+use super::object::{Act, Object, delete, is_going, release, remake, settle};
 use super::observe::{Ground, Inside, Observed};
 use super::problem::Problem;
 use super::wanted::Wanted;
-use crate::names::{ADMIN, MANAGED_BY};
+use crate::names::{ADMIN, ADMIN_TOKEN, MANAGED_BY};
 use crate::token;
 
 /// What is to be done, and how the tenant is until then.
@@ -50,12 +50,26 @@ const TOKEN_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// What is to be done for a tenant that is to be there.
 pub(super) fn plan(wanted: Wanted<'_>, observed: &Observed, now: Timestamp) -> Plan {
-    if let Err(problem) = wanted.check_admins() {
-        return Plan::hindered(problem);
+    let admins = wanted.check_admins();
+    if let Err(problem) = &admins
+        && Ground::of_status(wanted).is_none()
+    {
+        // Nothing was made so far, so nothing needs to be kept right.
+        return Plan::hindered(problem.clone());
     }
-    if let Some(plan) = plan_ground(wanted, observed) {
-        return plan;
+    let plan = plan_ground(wanted, observed);
+    let plan = plan.unwrap_or_else(|| plan_namespace(wanted, observed, now));
+    match (plan.state, admins) {
+        (State::Provisioned, Err(problem)) => Plan {
+            state: State::Hindered(problem),
+            acts: plan.acts,
+        },
+        (state, _) => Plan { state, ..plan },
     }
+}
+
+/// What there is to do for the namespace and what is in it.
+fn plan_namespace(wanted: Wanted<'_>, observed: &Observed, now: Timestamp) -> Plan {
     let Some(namespace) = &observed.namespace else {
         return Plan::make(everything(wanted, observed));
     };
@@ -67,10 +81,16 @@ pub(super) fn plan(wanted: Wanted<'_>, observed: &Observed, now: Timestamp) -> P
         return Plan::hindered(Problem::NamespaceNotOurs(name()));
     }
     let acts = everything(wanted, observed);
+    if let Some(part) = find_going(&observed.inside) {
+        return Plan {
+            state: State::Hindered(Problem::PartTerminating(part)),
+            acts,
+        };
+    }
     match is_usable(&observed.inside) {
-        true if acts.is_empty() => finish(&observed.inside, now),
+        true if acts.is_empty() => finish(wanted, &observed.inside, now),
         true => Plan {
-            state: match token_is_there(&observed.inside) {
+            state: match token_is_there(wanted, &observed.inside) {
                 true => State::Provisioned,
                 false => State::Provisioning,
             },
@@ -157,21 +177,42 @@ fn everything(wanted: Wanted<'_>, observed: &Observed) -> Vec<Act> {
     acts
 }
 
-/// A Secret with the token of another account, or of an earlier one of the same name, is of
-/// no use to anybody.
+/// A Secret with the token of another account, or of an earlier one of the same name, or with
+/// something that is no token, is of no use to anybody.
 fn settle_token(wanted: Wanted<'_>, inside: &Inside) -> Vec<Act> {
     let token = wanted.token();
     match &inside.token {
-        Some(found) if !is_right(found, inside) => remake(token, found),
+        Some(found) if !is_right(wanted, found, inside) => remake(token, found),
         found => settle(token, found.as_ref()),
     }
 }
 
-fn is_right(secret: &Secret, inside: &Inside) -> bool {
+fn is_right(wanted: Wanted<'_>, secret: &Secret, inside: &Inside) -> bool {
     let of = secret.annotations().get(ACCOUNT_UID);
-    let account = inside.account.as_ref();
-    let uid = account.and_then(|account| account.metadata.uid.as_ref());
-    token::is_for(secret, ADMIN) && (of.is_none() || uid.is_none() || of == uid)
+    let account = inside
+        .account
+        .as_ref()
+        .filter(|account| !is_going(*account));
+    let uid = account.and_then(|account| account.metadata.uid.as_deref());
+    let same = of.is_none() || uid.is_none() || of.map(String::as_str) == uid;
+    let filled = match token::of(secret) {
+        Some(token) => is_of_account(wanted, secret, token, uid),
+        // Into what nobody may change no token is put.
+        None => secret.immutable != Some(true),
+    };
+    token::is_for(secret, ADMIN) && same && filled
+}
+
+/// Whether what is in the Secret says that it is the account's token and nobody else's. The
+/// tenant's administrator may write anything there.
+fn is_of_account(wanted: Wanted<'_>, secret: &Secret, token: &[u8], uid: Option<&str>) -> bool {
+    let namespace = wanted.id.namespace();
+    let said = secret.data.as_ref().and_then(|data| data.get("namespace"));
+    let claims = token::Claims::of(token);
+    said.is_some_and(|said| said.0 == namespace.as_bytes())
+        && claims.is_some_and(|claims| {
+            claims.are_of(&namespace, ADMIN, uid) && claims.may_be_in(ADMIN_TOKEN)
+        })
 }
 
 /// What lets those who manage tenants hand out this one's token; what is left of it when
@@ -190,9 +231,11 @@ fn settle_offering(wanted: Wanted<'_>, observed: &Observed) -> Vec<Act> {
         None => {
             let binding = binding.filter(|found| is_managed(*found));
             let role = role.filter(|found| is_managed(*found));
-            let binding = binding.map(|found| Act::delete(found.clone().into()));
-            let role = role.map(|found| Act::delete(found.clone().into()));
-            binding.into_iter().chain(role).collect()
+            let mut acts = Vec::from_iter(binding.and_then(delete));
+            acts.extend(role.and_then(delete));
+            acts.extend(binding.and_then(release));
+            acts.extend(role.and_then(release));
+            acts
         }
     }
 }
@@ -203,6 +246,26 @@ fn is_managed<K: ResourceExt>(object: &K) -> bool {
         .labels()
         .get(label)
         .is_some_and(|found| found == value)
+}
+
+/// A part that a tenant cannot do without and that is being deleted, if there is one.
+fn find_going(inside: &Inside) -> Option<String> {
+    let parts = [
+        described(inside.account.as_ref()),
+        described(inside.admin_role.as_ref()),
+        described(inside.admin_binding.as_ref()),
+        described(inside.cluster_role.as_ref()),
+        described(inside.token.as_ref()),
+    ];
+    parts.into_iter().flatten().next()
+}
+
+fn described<K: Resource + Clone>(part: Option<&K>) -> Option<String>
+where
+    Object: From<K>,
+{
+    let part = part.filter(|part| is_going(*part))?;
+    Some(Object::from(part.clone()).to_string())
 }
 
 /// Whether what a tenant cannot do without is there.
@@ -217,14 +280,14 @@ fn is_usable(inside: &Inside) -> bool {
     parts.iter().all(|there| *there)
 }
 
-fn token_is_there(inside: &Inside) -> bool {
+fn token_is_there(wanted: Wanted<'_>, inside: &Inside) -> bool {
     let secret = inside.token.as_ref();
-    secret.is_some_and(|secret| token::of(secret).is_some() && is_right(secret, inside))
+    secret.is_some_and(|secret| token::of(secret).is_some() && is_right(wanted, secret, inside))
 }
 
 /// Everything is there; the token may not have been made yet.
-fn finish(inside: &Inside, now: Timestamp) -> Plan {
-    if token_is_there(inside) {
+fn finish(wanted: Wanted<'_>, inside: &Inside, now: Timestamp) -> Plan {
+    if token_is_there(wanted, inside) {
         return Plan {
             state: State::Provisioned,
             acts: Vec::new(),

@@ -28,6 +28,8 @@ pub(super) enum Problem {
     NamespaceTerminating(String),
     #[error("waits until space {0}, which is being deleted, is gone")]
     SpaceTerminating(String),
+    #[error("waits until {0}, which is being deleted, is gone, and makes it anew")]
+    PartTerminating(String),
     #[error("waits until the server has made the kinds of the space")]
     KindsNotServed,
     #[error("waits until the server has made the token")]
@@ -54,6 +56,7 @@ impl Problem {
             Self::SpacesNotServed => "SpacesNotServed",
             Self::NamespaceTerminating(_) => "NamespaceTerminating",
             Self::SpaceTerminating(_) => "SpaceTerminating",
+            Self::PartTerminating(_) => "PartTerminating",
             Self::KindsNotServed => "KindsNotServed",
             Self::TokenPending => "TokenPending",
             Self::TokenNotMade => "TokenNotMade",
@@ -69,6 +72,7 @@ impl Problem {
             self,
             Self::NamespaceTerminating(_)
                 | Self::SpaceTerminating(_)
+                | Self::PartTerminating(_)
                 | Self::KindsNotServed
                 | Self::TokenPending
         )
@@ -84,6 +88,7 @@ impl Problem {
             | Self::SpaceNotOurs(_)
             | Self::NamespaceTerminating(_)
             | Self::SpaceTerminating(_)
+            | Self::PartTerminating(_)
             | Self::KindsNotServed
             | Self::TokenPending
             | Self::TokenNotMade => Class::Blocked,
@@ -92,10 +97,11 @@ impl Problem {
         }
     }
 
-    /// What an answer of the server means.
-    pub fn of(error: &Error) -> Self {
+    /// What an answer of the server means for a tenant with this namespace.
+    pub fn of(error: &Error, namespace: &str) -> Self {
         let text = error.to_string();
         match error {
+            error if is_terminating(error) => Self::NamespaceTerminating(namespace.to_owned()),
             Error::Server { source, .. } => match &**source {
                 kube::Error::Api(status) if matches!(status.code, 401 | 403) => {
                     Self::Forbidden(text)
@@ -105,5 +111,29 @@ impl Problem {
             },
             _ => Self::ServerUnavailable(text),
         }
+    }
+}
+
+/// Whether the server refused because the namespace goes: it makes nothing in one that does,
+/// nor another of its name.
+pub(super) fn is_terminating(error: &Error) -> bool {
+    let Error::Server { source, .. } = error else {
+        return false;
+    };
+    let kube::Error::Api(status) = &**source else {
+        return false;
+    };
+    let Some(details) = &status.details else {
+        return false;
+    };
+    match status.code {
+        403 => details
+            .causes
+            .iter()
+            .any(|cause| cause.reason == "NamespaceTerminating"),
+        409 => {
+            details.kind == "namespaces" && status.message.starts_with("object is being deleted")
+        }
+        _ => false,
     }
 }

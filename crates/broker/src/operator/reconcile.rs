@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use insula_operator::retry::{Class, Outcome};
 use k8s_openapi::jiff::Timestamp;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, ResourceExt};
 use tracing::{info, warn};
 
 use super::act::{Field, Hold, hold, report};
 use super::conclude::conclude;
 use super::observe::{Ground, observe};
 use super::plan::{Going, Plan, State};
-use super::problem::Problem;
+use super::problem::{Problem, is_terminating};
 use super::run::Context;
 use super::wanted::Wanted;
 use super::{event, plan, remove};
@@ -57,7 +57,7 @@ pub(super) async fn reconcile(
         Ok(outcome) => Ok(outcome),
         Err(error) if is_hiccup(&error, failures) => Err(error),
         Err(error) => {
-            let problem = Problem::of(&error);
+            let problem = Problem::of(&error, &id.namespace());
             warn!(tenant = name, reason = problem.reason(), %error, "a tenant is in trouble");
             fail(context, &mut tenant, &id, problem).await
         }
@@ -106,32 +106,43 @@ async fn advance(context: &Context, tenant: &mut Tenant, id: &TenantId) -> Resul
         true => remove::plan(wanted, &observed, now),
         false => plan::plan(wanted, &observed, now),
     };
-    drop(observed);
-    let client = ground.client(context, wanted);
-    carry_out(context, tenant, id, &client, plan).await
-}
-
-async fn carry_out(
-    context: &Context,
-    tenant: &mut Tenant,
-    id: &TenantId,
-    client: &Client,
-    plan: Plan,
-) -> Result<Outcome, Error> {
-    let was_ready = tenant.status.as_ref();
-    let was_ready = was_ready.is_some_and(|status| status.provisioned_at.is_some());
-    if is_to_be_told(tenant, &plan) {
-        tell(context, tenant, id, &plan.state).await?;
-    }
-    let namespace = id.namespace();
+    let seen = observed.namespace.and_then(|namespace| namespace.uid());
     let field = Field {
         context,
-        ground: client,
-        namespace: &namespace,
+        ground: &ground.client(context, wanted),
+        namespace: &id.namespace(),
+        seen: seen.as_deref(),
     };
-    for act in &plan.acts {
-        field.act(act).await?;
+    carry_out(&field, tenant, id, plan).await
+}
+
+/// Tells and acts, in this order, so that what is said to be there is; but a tenant's rights
+/// are taken away first, and whether or not that can be told.
+async fn carry_out(
+    field: &Field<'_>,
+    tenant: &mut Tenant,
+    id: &TenantId,
+    plan: Plan,
+) -> Result<Outcome, Error> {
+    let context = field.context;
+    let status = tenant.status.as_ref();
+    let was_ready = status.is_some_and(|status| status.provisioned_at.is_some());
+    let was_placed = status.is_some_and(|status| status.namespace.is_some());
+    let is_told = is_to_be_told(tenant, &plan);
+    let going = tenant.metadata.deletion_timestamp.is_some();
+    let told = match is_told && !going {
+        true => tell(context, tenant, id, &plan.state).await,
+        false => Ok(()),
+    };
+    if told.is_err() && !was_placed && !going {
+        return told.map(|()| Outcome::Progressed);
     }
+    let done = field.carry_out(&plan.acts).await;
+    let told = match is_told && going {
+        true => tell(context, tenant, id, &plan.state).await,
+        false => told,
+    };
+    done.and(told)?;
     let acted = !plan.acts.is_empty();
     Ok(match plan.state {
         State::Removed => {
@@ -144,8 +155,8 @@ async fn carry_out(
             Outcome::Repaired
         }
         // Who deletes a namespace again and again is not followed as fast as they can go.
-        State::Provisioning if acted && was_ready => Outcome::Repaired,
-        State::Provisioning if acted => Outcome::Progressed,
+        State::Provisioning | State::Hindered(_) if acted && was_ready => Outcome::Repaired,
+        State::Provisioning | State::Hindered(_) if acted => Outcome::Progressed,
         State::Provisioning => Outcome::Waits(SOON),
         State::Provisioned => Outcome::Settled(spread(id)),
         State::Hindered(problem) if problem.passes() => Outcome::Waits(WAITING),
@@ -204,11 +215,13 @@ async fn fail(
     Ok(Outcome::Failed(class))
 }
 
-/// Whether it is too early to say that something failed: somebody was faster, or the server
-/// did not answer once.
+/// Whether it is too early to say that something failed: somebody was faster, the server did
+/// not answer once, or rights that were granted a moment ago are not known everywhere.
 fn is_hiccup(error: &Error, failures: u32) -> bool {
     match error {
+        error if is_terminating(error) => false,
         Error::Server { source, .. } => match &**source {
+            kube::Error::Api(status) if matches!(status.code, 401 | 403) => failures < HICCUPS,
             kube::Error::Api(status) if matches!(status.code, 404 | 409) => failures < RACES,
             source => Class::of(source) == Class::Transient && failures < HICCUPS,
         },

@@ -1,14 +1,14 @@
 //! What is to be done for a tenant that goes. Nothing here talks to anybody.
 //!
 //! Its credentials go first: from then on its token is worth nothing, however long the rest
-//! takes.
+//! takes. Nothing of that depends on what whoever had them wrote meanwhile; what they hold is
+//! let go of at the end.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::{Resource, ResourceExt};
 use serde_json::Value;
 
-use super::object::{Act, Object};
-use super::observe::Observed;
+use super::object::{Act, delete, release};
+use super::observe::{Inside, Observed};
 use super::plan::{Going, Plan, State};
 use super::wanted::Wanted;
 
@@ -23,8 +23,7 @@ pub(super) fn plan(wanted: Wanted<'_>, observed: &Observed, now: Timestamp) -> P
     let space = space.filter(|found| wanted.owns(&found.metadata));
     let mut acts = Vec::new();
     if namespace.is_some() {
-        acts.extend(revoke(observed.inside.token.as_ref()));
-        acts.extend(revoke(observed.inside.account.as_ref()));
+        acts.extend(revoke(&observed.inside));
     }
     let holds = match (space, namespace) {
         (Some(space), _) => {
@@ -48,6 +47,9 @@ pub(super) fn plan(wanted: Wanted<'_>, observed: &Observed, now: Timestamp) -> P
         Some(_) => "space",
         None => "namespace",
     };
+    if namespace.is_some() {
+        acts.extend(let_go(&observed.inside));
+    }
     let going = going(wanted, what, &holds, now);
     Plan {
         state: State::Deleting(going),
@@ -55,34 +57,20 @@ pub(super) fn plan(wanted: Wanted<'_>, observed: &Observed, now: Timestamp) -> P
     }
 }
 
-/// Takes away a credential. Whoever had it could have put finalizers on it; it is ours, and
-/// nobody's promise but ours is to be kept about it.
-fn revoke<K>(found: Option<&K>) -> Vec<Act>
-where
-    K: Resource + Clone,
-    Object: From<K>,
-{
-    let Some(found) = found else {
-        return Vec::new();
-    };
-    let mut acts = Vec::new();
-    if !found.finalizers().is_empty() {
-        let mut free = found.clone();
-        free.finalizers_mut().clear();
-        acts.push(Act::replace(free.into()));
-    }
-    acts.extend(delete(found));
-    acts
+/// Takes away every credential: the account, its token, and what others may by it.
+fn revoke(inside: &Inside) -> impl Iterator<Item = Act> {
+    let account = inside.account.as_ref().and_then(delete);
+    let token = inside.token.as_ref().and_then(delete);
+    let binding = inside.admin_binding.as_ref().and_then(delete);
+    account.into_iter().chain(token).chain(binding)
 }
 
-/// Deletes it, unless that was said already.
-fn delete<K>(found: &K) -> Option<Act>
-where
-    K: Resource + Clone,
-    Object: From<K>,
-{
-    let going = found.meta().deletion_timestamp.is_some();
-    (!going).then(|| Act::delete(found.clone().into()))
+/// Whoever had a credential could have put finalizers on it.
+fn let_go(inside: &Inside) -> impl Iterator<Item = Act> {
+    let account = inside.account.as_ref().and_then(release);
+    let token = inside.token.as_ref().and_then(release);
+    let binding = inside.admin_binding.as_ref().and_then(release);
+    account.into_iter().chain(token).chain(binding)
 }
 
 /// What the conditions of something that goes say that it waits for: those that are true

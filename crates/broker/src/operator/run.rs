@@ -16,6 +16,7 @@ use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, Client};
 use tracing::debug;
 
+use super::event::Ration;
 use super::problem::Problem;
 use super::reconcile::reconcile;
 use super::watch;
@@ -79,6 +80,7 @@ pub async fn run(
         client,
         identity,
         definitions: settings.definitions,
+        ration: Ration::default(),
         serves_spaces: AtomicBool::new(false),
     });
     let how = run::Settings {
@@ -95,6 +97,7 @@ pub(super) struct Context {
     pub client: Client,
     pub identity: String,
     pub definitions: Vec<CustomResourceDefinition>,
+    pub ration: Ration,
     serves_spaces: AtomicBool,
 }
 
@@ -130,7 +133,7 @@ impl Work for Context {
             Ok(outcome) => outcome,
             Err(error) => {
                 debug!(tenant = name, %error, "is tried again");
-                Outcome::Failed(Problem::of(&error).class())
+                Outcome::Failed(Problem::of(&error, name).class())
             }
         }
     }

@@ -1,8 +1,12 @@
 //! What is planned and said, without anybody to talk to.
 
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use insula_operator::retry::Class;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{NamespaceCondition, NamespaceStatus};
+use k8s_openapi::api::core::v1::{NamespaceCondition, NamespaceStatus, Secret};
 use k8s_openapi::api::rbac::v1::Subject;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -56,6 +60,19 @@ fn made<K: Resource>(mut object: K, uid: &str) -> K {
     object
 }
 
+/// What a server puts into a Secret that asks for the token of an account there.
+fn filled(prefix: &str, uid: &str) -> BTreeMap<String, ByteString> {
+    let claims = json!({
+        "sub": format!("{prefix}:submariner-k8s-broker-admin"),
+        "kubernetes.io/serviceaccount/service-account.uid": uid,
+        "kubernetes.io/serviceaccount/secret.name": "submariner-k8s-broker-admin-token",
+    });
+    let jwt = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()));
+    let data = [("token", jwt), ("namespace", NAMESPACE.to_owned())];
+    let data = data.map(|(key, value)| (key.to_owned(), ByteString(value.into_bytes())));
+    data.into()
+}
+
 /// Everything, as it should be.
 fn whole(wanted: Wanted<'_>) -> Observed {
     let mut token = made(wanted.token(), "token");
@@ -64,7 +81,10 @@ fn whole(wanted: Wanted<'_>) -> Observed {
         "kubernetes.io/service-account.uid".to_owned(),
         "account".to_owned(),
     );
-    token.data = Some([("token".to_owned(), ByteString(b"jwt".to_vec()))].into());
+    token.data = Some(filled(
+        "system:serviceaccount:submariner-broker-acme",
+        "account",
+    ));
     Observed {
         spaces_served: true,
         space: Some(made(wanted.space(), "space")),
@@ -489,10 +509,189 @@ fn who_may_be_named_as_an_administrator() {
 }
 
 #[test]
+fn a_mistake_in_the_admins_keeps_nobody_else_from_their_rights_and_nothing_from_being_put_right() {
+    let spec = |names: &[&str]| TenantSpec {
+        admins: Some(names.iter().map(|name| subject("User", name)).collect()),
+        ..TenantSpec::default()
+    };
+    let invalid = State::Hindered(Problem::InvalidAdmins {
+        at: 1,
+        why: "User \"system:admin\" is one of the system's own".to_owned(),
+    });
+    let mut tenant = tenant(spec(&["jane", "system:admin"]));
+    let found = planned(&tenant, no_namespace);
+    assert_eq!(
+        (found.0, found.1.len()),
+        (invalid.clone(), 0),
+        "nothing yet"
+    );
+    tenant.status = Some(TenantStatus {
+        namespace: Some(NAMESPACE.to_owned()),
+        ..TenantStatus::default()
+    });
+    let found = planned(&tenant, |_| {});
+    assert_eq!((found.0, found.1.len()), (invalid.clone(), 0));
+    // Whoever is not named any more is taken out, and whoever may be named is put in.
+    let found = planned(&tenant, |observed| {
+        let binding = observed.inside.admin_binding.as_mut().unwrap();
+        binding.subjects.as_mut().unwrap()[1].name = "joe".to_owned();
+    });
+    assert_eq!(found.0, invalid);
+    assert_eq!(found.1, ["change role binding submariner-k8s-broker-admin"]);
+    let found = planned(&tenant, no_namespace);
+    assert_eq!((found.0, found.1.len()), (State::Provisioning, 6));
+    let id = id();
+    let wanted = Wanted {
+        tenant: &tenant,
+        id: &id,
+    };
+    let subjects = wanted.admin_binding().subjects.unwrap();
+    let names: Vec<_> = subjects.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["submariner-k8s-broker-admin", "jane"]);
+}
+
+#[test]
+fn a_part_that_is_being_deleted_is_as_good_as_gone() {
+    type But = fn(&mut Observed) -> &mut ObjectMeta;
+    let table: [(But, &str); 3] = [
+        (
+            |observed| &mut observed.inside.token.as_mut().unwrap().metadata,
+            "secret submariner-k8s-broker-admin-token",
+        ),
+        (
+            |observed| &mut observed.inside.account.as_mut().unwrap().metadata,
+            "service account submariner-k8s-broker-admin",
+        ),
+        (
+            |observed| &mut observed.inside.cluster_role.as_mut().unwrap().metadata,
+            "role submariner-k8s-broker-cluster",
+        ),
+    ];
+    for (metadata, part) in table {
+        let found = planned(&tenant(TenantSpec::default()), |observed| {
+            let metadata = metadata(observed);
+            metadata.deletion_timestamp = Some(Time(at(NOW)));
+            metadata.finalizers = Some(vec!["mine".to_owned()]);
+        });
+        let problem = Problem::PartTerminating(part.to_owned());
+        assert_eq!(found.0, State::Hindered(problem));
+        assert_eq!(
+            found.1,
+            [format!("release {part}"), format!("create {part}")]
+        );
+    }
+}
+
+#[test]
+fn a_secret_that_does_not_have_the_accounts_token_is_made_anew() {
+    type But = fn(&mut Secret);
+    let own = "system:serviceaccount:submariner-broker-acme";
+    assert_eq!(own, format!("system:serviceaccount:{NAMESPACE}"));
+    let table: [(But, bool); 7] = [
+        (|_| {}, true),
+        (
+            |secret| {
+                let data = secret.data.as_mut().unwrap();
+                data.insert("token".to_owned(), ByteString(b"nonsense".to_vec()));
+            },
+            false,
+        ),
+        (
+            |secret| {
+                let other = "system:serviceaccount:submariner-broker-other";
+                secret.data = Some(filled(other, "account"));
+            },
+            false,
+        ),
+        (
+            |secret| {
+                let own = "system:serviceaccount:submariner-broker-acme";
+                secret.data = Some(filled(own, "an earlier one"));
+            },
+            false,
+        ),
+        (
+            |secret| {
+                let data = secret.data.as_mut().unwrap();
+                data.insert("namespace".to_owned(), ByteString(b"other".to_vec()));
+            },
+            false,
+        ),
+        (
+            |secret| drop(secret.data.as_mut().unwrap().remove("namespace")),
+            false,
+        ),
+        (
+            |secret| {
+                secret.data = None;
+                secret.immutable = Some(true);
+            },
+            false,
+        ),
+    ];
+    for (number, (but, right)) in table.into_iter().enumerate() {
+        let found = planned(&tenant(TenantSpec::default()), |observed| {
+            but(observed.inside.token.as_mut().unwrap());
+        });
+        let acts = match right {
+            true => Vec::new(),
+            false => vec![
+                "delete secret submariner-k8s-broker-admin-token",
+                "create secret submariner-k8s-broker-admin-token",
+            ],
+        };
+        assert_eq!(found.1, acts, "{number}");
+        let state = match right {
+            true => State::Provisioned,
+            false => State::Provisioning,
+        };
+        assert_eq!(found.0, state, "{number}");
+    }
+}
+
+#[test]
+fn what_is_refused_because_the_namespace_goes_passes() {
+    let answered = |code: u16, message: &str, details: Value| {
+        let status = json!({"code": code, "message": message, "details": details});
+        let status: kube::core::Status = serde_json::from_value(status).unwrap();
+        Error::when("create role r")(kube::Error::Api(status.boxed()))
+    };
+    let going = json!({"kind": "roles", "causes": [{"reason": "NamespaceTerminating"}]});
+    let deleted = "object is being deleted: namespaces \"n\" already exists";
+    for (code, message, details, reason) in [
+        (403, "no", going, "NamespaceTerminating"),
+        (
+            409,
+            deleted,
+            json!({"kind": "namespaces"}),
+            "NamespaceTerminating",
+        ),
+        (
+            409,
+            deleted,
+            json!({"kind": "secrets"}),
+            "ServerUnavailable",
+        ),
+        (
+            409,
+            "conflict",
+            json!({"kind": "namespaces"}),
+            "ServerUnavailable",
+        ),
+        (403, "no", json!({"kind": "roles"}), "Forbidden"),
+        (403, "no", json!(null), "Forbidden"),
+    ] {
+        let problem = Problem::of(&answered(code, message, details), NAMESPACE);
+        assert_eq!(problem.reason(), reason, "{message}");
+    }
+}
+
+#[test]
 fn r47_credentials_go_before_anything_else() {
     let all = [
-        "delete secret submariner-k8s-broker-admin-token",
         "delete service account submariner-k8s-broker-admin",
+        "delete secret submariner-k8s-broker-admin-token",
+        "delete role binding submariner-k8s-broker-admin",
         "delete namespace submariner-broker-acme",
     ];
     let here = going(tenant(TenantSpec::default()), NOW);
@@ -507,8 +706,8 @@ fn r47_credentials_go_before_anything_else() {
         })
     );
     let found = removal(&going(with_space(), NOW), |_| {});
-    assert_eq!(found.1[..2], all[..2]);
-    assert_eq!(found.1[2..], ["delete space submariner-broker-acme"]);
+    assert_eq!(found.1[..3], all[..3]);
+    assert_eq!(found.1[3..], ["delete space submariner-broker-acme"]);
     // Nobody keeps a credential by holding it.
     let found = removal(&here, |observed| {
         only_here(observed);
@@ -521,10 +720,11 @@ fn r47_credentials_go_before_anything_else() {
     assert_eq!(
         found.1,
         [
-            "change secret submariner-k8s-broker-admin-token",
-            "change service account submariner-k8s-broker-admin",
             "delete service account submariner-k8s-broker-admin",
+            "delete role binding submariner-k8s-broker-admin",
             "delete namespace submariner-broker-acme",
+            "release service account submariner-k8s-broker-admin",
+            "release secret submariner-k8s-broker-admin-token",
         ]
     );
 }
@@ -677,8 +877,20 @@ fn nobody_is_told_more_than_can_be_read() {
     let problem = Problem::Rejected("ä".repeat(100_000));
     let status = concluded(&mut tenant, &State::Hindered(problem), 1).unwrap();
     let message = status["message"].as_str().unwrap();
-    assert!((4000..=4096).contains(&message.len()), "{}", message.len());
+    assert!((2040..=2048).contains(&message.len()), "{}", message.len());
     assert_eq!(status["conditions"][0]["message"], message);
+}
+
+#[test]
+fn what_others_say_cannot_change_how_the_rest_is_shown() {
+    let mut tenant = tenant(TenantSpec::default());
+    let said = "a\u{1b}[2Jb\r\nc\0d\u{202e}e\u{2028}f\u{85}ä";
+    let problem = Problem::Rejected(said.to_owned());
+    let status = concluded(&mut tenant, &State::Hindered(problem), 1).unwrap();
+    assert_eq!(
+        status["message"],
+        "the server refuses it: a [2Jb  c d e f ä"
+    );
 }
 
 #[test]
@@ -722,6 +934,11 @@ fn every_problem_has_a_reason_of_its_own_and_says_whether_it_passes() {
         ),
         (
             Problem::SpaceTerminating(text()),
+            Phase::Provisioning,
+            Class::Blocked,
+        ),
+        (
+            Problem::PartTerminating(text()),
             Phase::Provisioning,
             Class::Blocked,
         ),
@@ -779,7 +996,7 @@ fn what_a_server_answers_becomes_a_problem_that_names_what_was_attempted() {
             "the server does not do it: cannot create role r: no",
         ),
     ] {
-        let problem = Problem::of(&answered(code));
+        let problem = Problem::of(&answered(code), NAMESPACE);
         assert_eq!(
             (problem.reason(), problem.to_string().as_str()),
             (reason, message)

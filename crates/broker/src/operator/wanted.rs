@@ -62,7 +62,7 @@ impl Wanted<'_> {
         self.role(AXON_ADMIN, roles::axon_admin_of_tenant(ADMIN_TOKEN))
     }
 
-    /// The account, and whom the Tenant names.
+    /// The account, and whom the Tenant names and may name.
     pub fn admin_binding(&self) -> RoleBinding {
         let account = Subject {
             kind: "ServiceAccount".to_owned(),
@@ -70,7 +70,8 @@ impl Wanted<'_> {
             namespace: Some(self.id.namespace()),
             ..Subject::default()
         };
-        let named = self.tenant.spec.admins.iter().flatten().cloned();
+        let named = self.tenant.spec.admins.iter().flatten();
+        let named = named.filter(|subject| self.check(subject).is_ok()).cloned();
         let mut subjects = vec![account];
         for subject in named.map(with_group) {
             if !subjects.contains(&subject) {

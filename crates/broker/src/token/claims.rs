@@ -5,8 +5,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
-/// What tokens of accounts that are kept in Secrets begin their claims with.
-const KEPT: &str = "kubernetes.io/serviceaccount/service-account.uid";
+/// What the claims of tokens that are kept in Secrets begin with.
+const KEPT: &str = "kubernetes.io/serviceaccount/";
 
 /// Whose token it says that it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(crate) struct Claims {
     pub(crate) subject: String,
     /// Which of all accounts that ever had the name.
     pub(crate) uid: String,
+    /// The Secret that it is kept in, or is bound to, if it is.
+    pub(crate) secret: Option<String>,
 }
 
 impl Claims {
@@ -31,18 +33,14 @@ impl Claims {
         let claims: Value = serde_json::from_slice(&claims).ok()?;
         // Kept tokens say it in one word, those that are asked for in a tree. One that says
         // both must not say two things.
-        let (kept, bound) = (
-            claims[KEPT].as_str(),
-            claims["kubernetes.io"]["serviceaccount"]["uid"].as_str(),
-        );
-        let uid = match (kept, bound) {
-            (Some(kept), Some(bound)) if kept != bound => return None,
-            (kept, bound) => kept.or(bound)?,
-        };
-        let subject = claims["sub"].as_str()?;
+        let kept = |word: &str| claims[format!("{KEPT}{word}")].as_str();
+        let bound = |branch: &str, leaf: &str| claims["kubernetes.io"][branch][leaf].as_str();
+        let uid = one(kept("service-account.uid"), bound("serviceaccount", "uid"))?;
+        let secret = one(kept("secret.name"), bound("secret", "name"))?;
         Some(Self {
-            subject: subject.to_owned(),
-            uid: uid.to_owned(),
+            subject: claims["sub"].as_str()?.to_owned(),
+            uid: uid?.to_owned(),
+            secret: secret.map(str::to_owned),
         })
     }
 
@@ -52,6 +50,20 @@ impl Claims {
         self.subject == format!("system:serviceaccount:{namespace}:{account}")
             && uid.is_none_or(|uid| uid == self.uid)
     }
+
+    /// Whether it is not another Secret's: servers take such a token for dead as soon as that
+    /// one is gone.
+    pub(crate) fn may_be_in(&self, secret: &str) -> bool {
+        self.secret.as_deref().is_none_or(|named| named == secret)
+    }
+}
+
+/// What both say, or one of them if the other says nothing; `None` if they disagree.
+fn one<'a>(kept: Option<&'a str>, bound: Option<&'a str>) -> Option<Option<&'a str>> {
+    match (kept, bound) {
+        (Some(kept), Some(bound)) if kept != bound => None,
+        (kept, bound) => Some(kept.or(bound)),
+    }
 }
 
 #[cfg(test)]
@@ -59,6 +71,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    const UID: &str = "kubernetes.io/serviceaccount/service-account.uid";
+    const SECRET: &str = "kubernetes.io/serviceaccount/secret.name";
 
     fn token(claims: &Value) -> String {
         format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()))
@@ -68,12 +83,12 @@ mod tests {
     fn r37_a_token_says_whose_it_is_in_the_words_of_either_kind() {
         let kept = json!({
             "iss": "kubernetes/serviceaccount", "sub": "system:serviceaccount:n:a",
-            KEPT: "u", "kubernetes.io/serviceaccount/namespace": "n",
+            UID: "u", SECRET: "s", "kubernetes.io/serviceaccount/namespace": "n",
         });
-        let bound = json!({
-            "sub": "system:serviceaccount:n:a",
-            "kubernetes.io": {"namespace": "n", "serviceaccount": {"name": "a", "uid": "u"}},
-        });
+        let bound = json!({"sub": "system:serviceaccount:n:a", "kubernetes.io": {
+            "namespace": "n", "serviceaccount": {"name": "a", "uid": "u"},
+            "secret": {"name": "s", "uid": "v"},
+        }});
         for claims in [&kept, &bound] {
             let claims = Claims::of(token(claims).as_bytes()).unwrap();
             for (namespace, account, uid, are) in [
@@ -85,13 +100,23 @@ mod tests {
             ] {
                 assert_eq!(claims.are_of(namespace, account, uid), are, "{claims:?}");
             }
+            assert!(
+                claims.may_be_in("s") && !claims.may_be_in("t"),
+                "{claims:?}"
+            );
         }
+        let free = json!({"sub": "s", "kubernetes.io": {"serviceaccount": {"uid": "u"}}});
+        let claims = Claims::of(token(&free).as_bytes()).unwrap();
+        assert!(claims.may_be_in("any"));
     }
 
     #[test]
     fn what_is_no_token_of_an_account_says_nothing() {
         let two = json!({
-            "sub": "s", KEPT: "u", "kubernetes.io": {"serviceaccount": {"uid": "v"}},
+            "sub": "s", UID: "u", "kubernetes.io": {"serviceaccount": {"uid": "v"}},
+        });
+        let secrets = json!({
+            "sub": "s", UID: "u", SECRET: "a", "kubernetes.io": {"secret": {"name": "b"}},
         });
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         for other in [
@@ -99,11 +124,12 @@ mod tests {
             "tok.en.sig".to_owned(),
             "a.b".to_owned(),
             token(&json!({"sub": "s"})),
-            token(&json!({KEPT: "u"})),
-            token(&json!({"sub": 1, KEPT: "u"})),
+            token(&json!({UID: "u"})),
+            token(&json!({"sub": 1, UID: "u"})),
             token(&json!([])),
             token(&two),
-            format!("{}.x", token(&json!({"sub": "s", KEPT: "u"}))),
+            token(&secrets),
+            format!("{}.x", token(&json!({"sub": "s", UID: "u"}))),
             format!("a.{}.c", URL_SAFE_NO_PAD.encode(deep)),
         ] {
             assert_eq!(Claims::of(other.as_bytes()), None, "{other:.60}");
