@@ -6,8 +6,6 @@
 
 mod claims;
 
-mod claims;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -354,10 +354,19 @@ fn an_axon_admin_hands_out_and_rotates_tokens_but_enters_no_space() {
         scene.subctl(&arguments).output().unwrap()
     };
     good(&axel(&["create", "tenant", "plain"]));
-    let rotated = axel(&["get", "tenant", "plain", "--generate-subm", "--rotate-token"]);
+    let rotated = axel(&[
+        "get",
+        "tenant",
+        "plain",
+        "--generate-subm",
+        "--rotate-token",
+    ]);
     good(&rotated);
     let said = stderr(&rotated);
-    assert!(said.contains(" ✓ Tenant plain has another token\n"), "{said}");
+    assert!(
+        said.contains(" ✓ Tenant plain has another token\n"),
+        "{said}"
+    );
     assert!(!said.contains("could not be looked at"), "{said}");
     let refused = axel(&["create", "tenant", "whole", "--isolation", "space"]);
     assert_eq!(refused.status.code(), Some(1));
