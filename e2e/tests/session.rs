@@ -1,4 +1,4 @@
-//! The README's session, typed as it stands there.
+//! The README's sessions, typed as they stand there.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use insula_e2e::command::Running;
-use insula_e2e::insula::{binary, root};
+use insula_e2e::insula::{binary, root, subctl};
 use insula_e2e::kubectl::Kubectl;
 
 /// Between what a line said, how it ended and what it complained of.
@@ -93,6 +93,84 @@ const KINDS: [Does; 11] = [
     },
 ];
 
+/// The offering admin.
+const OFFERING: [Does; 6] = [
+    prints(&[]),
+    prints(&[]),
+    prints(&[]),
+    prints(&["red\n"]),
+    prints(&["blue\n"]),
+    prints(&[
+        "blue   Provisioned   submariner-broker-blue",
+        "red    Provisioned   submariner-broker-red",
+    ]),
+];
+
+/// The ClusterSet admins.
+const BROKERS: [Does; 2] = [prints(&[]), prints(&[])];
+
+/// The cluster admins.
+const CLUSTERS: [Does; 12] = [
+    prints(&["red-east\n"]),
+    prints(&["red-west\n"]),
+    prints(&["blue-east\n"]),
+    prints(&["blue-west\n"]),
+    prints(&[]),
+    prints(&[]),
+    prints(&[]),
+    prints(&[]),
+    prints(&[
+        "NAMESPACE",
+        "submariner-broker-blue",
+        "submariner-broker-red",
+        "connectivity, service-discovery",
+        "242.0.0.0/8",
+    ]),
+    prints(&["cluster-east", "cluster-west"]),
+    prints(&["submariner"]),
+    prints(&[]),
+];
+
+#[test]
+fn the_session_of_brokers_does_what_it_says() {
+    let Some(kubectl) = Kubectl::find() else {
+        return;
+    };
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, section) = readme.split_once("\n## Submariner brokers\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let [serve, offering, brokers, clusters] = &blocks(section)[..] else {
+        panic!("the section has four parts");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    furnish(folder.path(), &kubectl);
+    let mut server = shell(folder.path(), &format!("exec {serve}"));
+    server.await_line("insula ready ");
+    let lines = [offering, brokers, clusters].map(|block| block.lines());
+    let lines: Vec<&str> = lines.into_iter().flatten().collect();
+    let all: Vec<&Does> = OFFERING.iter().chain(&BROKERS).chain(&CLUSTERS).collect();
+    assert_eq!(lines.len(), all.len(), "{lines:#?}");
+    for ((line, does), ended) in lines.iter().zip(all).zip(typed(folder.path(), &lines)) {
+        let Ended { code, out, err } = &ended;
+        assert_eq!(*code, does.code.to_string(), "{line}:\n{out}{err}");
+        // How it goes is told on the way, by `subctl` alone, and nothing goes wrong.
+        let tells = line.starts_with("subctl ");
+        let quiet = err.is_empty() || tells && !err.contains("error");
+        assert!(quiet, "{line}:\n{out}{err}");
+        for text in does.says {
+            assert!(out.contains(text), "no {text:?} from {line}:\n{out}");
+        }
+    }
+    let left = shell(
+        folder.path(),
+        "KUBECONFIG=insula-data/admin.kubeconfig kubectl get tenants.submariner.io,ns -A -o name",
+    );
+    let left = left.finish().succeeds();
+    assert!(left.contains("tenant.submariner.io/red\n"), "{left}");
+    assert!(left.contains("namespace/submariner-broker-red\n"), "{left}");
+    assert!(!left.contains("blue"), "{left}");
+}
+
 #[test]
 fn the_session_of_the_readme_does_what_it_says() {
     let Some(kubectl) = Kubectl::find() else {
@@ -178,8 +256,10 @@ fn furnish(folder: &Path, kubectl: &Path) {
         std::fs::create_dir_all(made).unwrap();
     }
     symlink(binary(), release.join("insula")).unwrap();
+    symlink(subctl(), release.join("subctl")).unwrap();
     symlink(root().join("docs"), folder.join("docs")).unwrap();
-    let words = r#"[ "$1 $2 $3" = "run --release --" ] || exit 2; shift 3"#;
+    let words = r#"[ "$*" = "build --release --bin subctl" ] && exit 0
+[ "$1 $2 $3" = "run --release --" ] || exit 2; shift 3"#;
     let cargo =
         format!("#!/bin/sh\n{words}\nexec target/release/insula \"$@\" --listen 127.0.0.1:0\n");
     std::fs::write(bin.join("cargo"), cargo).unwrap();

@@ -268,3 +268,87 @@ fn taken(written: kube::Result<Lease>, since: Instant) -> kube::Result<Option<He
 fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn held_by(identity: &str, renewed: i64) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(identity.to_owned()),
+            lease_duration_seconds: Some(15),
+            renew_time: Some(MicroTime(Timestamp::from_second(renewed).unwrap())),
+            ..LeaseSpec::default()
+        }
+    }
+
+    #[test]
+    fn a_holder_is_alive_for_as_long_as_the_lease_is_seen_to_change() {
+        let begin = Instant::now();
+        let mut sight = Sight::default();
+        // Seconds here, renewed by the holder's clock, which is a day behind: whether free.
+        for (second, renewed, free) in [
+            (0, 100, false),
+            (14, 100, false),
+            (15, 100, false),
+            (16, 105, false),
+            (31, 105, false),
+            (32, 105, true),
+            (33, 110, false),
+            (48, 110, false),
+            (49, 110, true),
+        ] {
+            let spec = held_by("other", renewed);
+            let now = begin + second * SECOND;
+            assert_eq!(sight.is_free(Some(&spec), "me", now), free, "at {second}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_holds_is_free_and_so_is_what_is_ours() {
+        let now = Instant::now();
+        let nobody = LeaseSpec {
+            holder_identity: Some(String::new()),
+            ..LeaseSpec::default()
+        };
+        for spec in [
+            None,
+            Some(LeaseSpec::default()),
+            Some(nobody),
+            Some(held_by("me", 1)),
+        ] {
+            assert!(
+                Sight::default().is_free(spec.as_ref(), "me", now),
+                "{spec:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_duration_that_makes_no_sense_is_a_second() {
+        let begin = Instant::now();
+        for duration in [None, Some(0), Some(-5)] {
+            let mut sight = Sight::default();
+            let spec = LeaseSpec {
+                lease_duration_seconds: duration,
+                ..held_by("other", 1)
+            };
+            assert!(!sight.is_free(Some(&spec), "me", begin));
+            let free = sight.is_free(Some(&spec), "me", begin + 2 * SECOND);
+            assert!(free, "{duration:?}");
+        }
+    }
+
+    #[test]
+    fn a_holder_stops_before_anybody_else_may_begin() {
+        let Times {
+            duration,
+            renew,
+            give_up,
+            look,
+        } = Times::default();
+        assert!(renew < give_up && give_up < duration && look < duration);
+    }
+}

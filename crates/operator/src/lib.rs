@@ -14,12 +14,14 @@
 //! | [`part`] | whether an object is as it should be, and what to do if not |
 //! | [`condition`] | what is so, since when, and why |
 //! | [`health`] | how an operator says how it is |
+//! | [`deadline`] | clients whose requests are answered in time or not at all |
 //! | [`agent`] | who asks |
 //! | [`spaces`] | clients for one space of an Insula, over the connections of another |
 //! | [`stop`] | the word that work is to end |
 
 pub mod agent;
 pub mod condition;
+pub mod deadline;
 pub mod health;
 pub mod lease;
 pub mod part;

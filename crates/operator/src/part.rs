@@ -119,3 +119,37 @@ fn is_race(error: &Error) -> bool {
     let gone_meanwhile = |status: &Status| status.is_not_found() && status.details.is_some();
     status.is_conflict() || status.is_already_exists() || gone_meanwhile(status)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_another_look_can_mend_is_a_race() {
+        let answered = |code, reason: &str, details: bool| {
+            let status = Status {
+                code,
+                reason: reason.to_owned(),
+                details: details.then(|| serde_json::from_value(json!({})).expect("details")),
+                ..Status::default()
+            };
+            Error::Api(status.boxed())
+        };
+        for (code, reason, details, race) in [
+            (409, "Conflict", true, true),
+            (409, "AlreadyExists", true, true),
+            (404, "NotFound", true, true),
+            // A path that the server does not have has no details.
+            (404, "NotFound", false, false),
+            (403, "Forbidden", true, false),
+            (422, "Invalid", true, false),
+            (500, "InternalError", true, false),
+        ] {
+            let error = answered(code, reason, details);
+            assert_eq!(is_race(&error), race, "{code} {reason} {details}");
+        }
+        assert!(!is_race(&Error::Service("cut".into())));
+    }
+}

@@ -36,7 +36,12 @@ struct Place {
     /// What happens to its parts waits until then.
     held_until: Option<Instant>,
     failures: u32,
+    /// How often there was more to do since it was last as it should be.
+    rounds: u32,
 }
+
+/// How often there may be more to do before somebody must be undoing it.
+const ROUNDS: u32 = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Again {
@@ -86,6 +91,7 @@ impl Queue {
             Outcome::Failed(_) => place.failures.saturating_add(1),
             _ => 0,
         };
+        let outcome = place.temper(outcome);
         let again = place.again.take();
         if outcome == Outcome::Gone && again != Some(Again::Changed) {
             self.places.remove(name);
@@ -151,6 +157,21 @@ impl Queue {
         }
         place.due = Some(at);
         self.due.insert((at, Arc::clone(name)));
+    }
+}
+
+impl Place {
+    /// Work that does not come to an end is not done as fast as it can be.
+    fn temper(&mut self, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Settled(_) => self.rounds = 0,
+            Outcome::Progressed => self.rounds = self.rounds.saturating_add(1),
+            _ => {}
+        }
+        match outcome {
+            Outcome::Progressed if self.rounds > ROUNDS => Outcome::Repaired,
+            _ => outcome,
+        }
     }
 }
 
@@ -253,6 +274,27 @@ mod tests {
         let a = queue.take(now).unwrap();
         queue.done(&a, Outcome::Failed(Class::Blocked), now);
         assert_eq!(queue.next(), Some(now + SECOND));
+    }
+
+    #[test]
+    fn work_that_does_not_come_to_an_end_is_slowed_down() {
+        let now = Instant::now();
+        let mut queue = Queue::default();
+        queue.call(changed("a"), now);
+        for _ in 0..ROUNDS {
+            let a = queue.take(now).unwrap();
+            queue.done(&a, Outcome::Progressed, now);
+        }
+        let a = queue.take(now).unwrap();
+        queue.call(touched("a"), now);
+        queue.done(&a, Outcome::Progressed, now);
+        assert_eq!(queue.next(), Some(now + SECOND));
+        let a = queue.take(now + SECOND).unwrap();
+        queue.done(&a, Outcome::Settled(HOUR), now);
+        queue.call(touched("a"), now);
+        let a = queue.take(now).unwrap();
+        queue.done(&a, Outcome::Progressed, now);
+        assert_eq!(queue.next(), Some(now));
     }
 
     #[test]

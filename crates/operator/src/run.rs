@@ -209,3 +209,104 @@ impl<'a, W: Work> Hands<'a, W> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures_util::stream;
+    use tokio::sync::{Notify, oneshot};
+
+    use super::*;
+
+    /// Work that is written down.
+    #[derive(Default)]
+    struct Diary {
+        lines: Mutex<Vec<String>>,
+        written: Notify,
+        /// Whoever works on `slow` waits for this.
+        go: Notify,
+        looks: Mutex<u32>,
+    }
+
+    impl Diary {
+        fn write(&self, line: String) {
+            self.lines.lock().expect("no panic").push(line);
+            self.written.notify_waiters();
+        }
+
+        async fn until(&self, line: &str) {
+            loop {
+                let written = self.written.notified();
+                if self
+                    .lines
+                    .lock()
+                    .expect("no panic")
+                    .iter()
+                    .any(|one| one == line)
+                {
+                    return;
+                }
+                timeout(Duration::from_secs(30), written)
+                    .await
+                    .expect("in time");
+            }
+        }
+    }
+
+    impl Work for Diary {
+        async fn is_served(&self) -> Result<(), String> {
+            let mut looks = self.looks.lock().expect("no panic");
+            *looks += 1;
+            match *looks {
+                1 => Err("there is nothing yet".to_owned()),
+                _ => Ok(()),
+            }
+        }
+
+        async fn triggers(self: Arc<Self>) -> BoxStream<'static, Trigger> {
+            let names = ["slow", "broken", "quick"];
+            let triggers = names.map(|name| Trigger::Changed(name.into()));
+            stream::iter(triggers).chain(stream::pending()).boxed()
+        }
+
+        async fn reconcile(&self, name: &str, failures: u32) -> Outcome {
+            match name {
+                "slow" => self.go.notified().await,
+                "broken" if failures == 0 => panic!("this is about panics"),
+                _ => {}
+            }
+            self.write(format!("{name} {failures}"));
+            Outcome::Settled(Duration::from_secs(3600))
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_waits_or_breaks_delays_nobody_and_what_is_begun_is_finished() {
+        let diary = Arc::new(Diary::default());
+        let health = Arc::new(Health::default());
+        let settings = Settings {
+            candidate: None,
+            concurrency: 2,
+            patience: Duration::from_secs(60),
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let run = tokio::spawn(run(
+            Arc::clone(&diary),
+            settings,
+            Arc::clone(&health),
+            async { drop(stopped.await) },
+        ));
+        diary.until("quick 0").await;
+        diary.until("broken 1").await;
+        assert!(health.is_leader() && health.is_ready());
+        stop.send(()).expect("it runs");
+        tokio::task::yield_now().await;
+        assert!(!run.is_finished(), "it finishes what it does");
+        diary.go.notify_one();
+        run.await.expect("no panic");
+        let lines = diary.lines.lock().expect("no panic").clone();
+        assert_eq!(lines, ["quick 0", "broken 1", "slow 0"]);
+        assert!(!health.is_leader());
+    }
+}

@@ -31,3 +31,34 @@ fn below(uri: &Uri, name: &str) -> Result<Uri, InvalidUri> {
         None => format!("/tenants/{name}{path}").parse(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_space_follows_the_version() {
+        for (path, expected) in [
+            (
+                "/api/v1/namespaces/default/configmaps/c",
+                "/api/v1/tenants/acme/namespaces/default/configmaps/c",
+            ),
+            (
+                "/api/v1/secrets?watch=true&labelSelector=a%2Fb",
+                "/api/v1/tenants/acme/secrets?watch=true&labelSelector=a%2Fb",
+            ),
+            (
+                "/apis/rbac.authorization.k8s.io/v1/namespaces/n/roles/r",
+                "/apis/rbac.authorization.k8s.io/v1/tenants/acme/namespaces/n/roles/r",
+            ),
+            ("/apis/g/v1/things", "/apis/g/v1/tenants/acme/things"),
+            ("/api/v1", "/tenants/acme/api/v1"),
+            ("/apis/g/v1", "/tenants/acme/apis/g/v1"),
+            ("/apis", "/tenants/acme/apis"),
+            ("/version", "/tenants/acme/version"),
+        ] {
+            let uri = path.parse().expect("a path");
+            assert_eq!(below(&uri, "acme").expect("a path"), expected, "{path}");
+        }
+    }
+}

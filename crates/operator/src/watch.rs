@@ -210,3 +210,112 @@ fn seen<K: ResourceExt>(object: &K) -> (Arc<str>, Face) {
     };
     (object.name_any().into(), face)
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{Namespace, Secret};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+    use k8s_openapi::jiff::Timestamp;
+    use kube::core::{PartialObjectMetaExt, Status};
+
+    use super::*;
+
+    fn secret(name: &str, uid: &str, generation: i64) -> PartialObjectMeta<Secret> {
+        let metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            uid: Some(uid.to_owned()),
+            generation: Some(generation),
+            ..ObjectMeta::default()
+        };
+        metadata.into_response_partial()
+    }
+
+    fn deleting(mut object: PartialObjectMeta<Secret>) -> PartialObjectMeta<Secret> {
+        object.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        object
+    }
+
+    fn changed(name: &str) -> Vec<Trigger> {
+        vec![Trigger::Changed(name.into())]
+    }
+
+    fn touched(name: &str) -> Vec<Trigger> {
+        vec![Trigger::Touched(name.into())]
+    }
+
+    #[test]
+    fn what_we_say_of_an_object_is_no_change_of_it() {
+        let mut known = Known::default();
+        let table = [
+            (Event::Init, vec![]),
+            (Event::InitApply(secret("a", "1", 1)), changed("a")),
+            (Event::InitDone, vec![]),
+            (Event::Apply(secret("a", "1", 1)), touched("a")),
+            (Event::Apply(secret("a", "1", 2)), changed("a")),
+            (Event::Apply(secret("a", "1", 2)), touched("a")),
+            (Event::Apply(deleting(secret("a", "1", 2))), changed("a")),
+            (Event::Delete(secret("a", "1", 2)), touched("a")),
+            (Event::Apply(secret("a", "2", 2)), changed("a")),
+            (Event::Apply(secret("b", "3", 1)), changed("b")),
+            // Taken up anew: one is as it was, one is another of its name, one is gone.
+            (Event::Init, vec![]),
+            (Event::InitApply(secret("a", "2", 2)), touched("a")),
+            (Event::InitDone, touched("b")),
+            (Event::Apply(secret("b", "4", 1)), changed("b")),
+        ];
+        for (number, (event, expected)) in table.into_iter().enumerate() {
+            assert_eq!(known.hear(event), expected, "{number}");
+        }
+    }
+
+    #[test]
+    fn only_servers_that_say_so_are_asked_for_streamed_lists() {
+        for (major, minor, lists) in [
+            ("1", "26", Lists::Paged),
+            ("1", "33+", Lists::Paged),
+            ("1", "34", Lists::Streamed),
+            ("1", "36+", Lists::Streamed),
+            ("2", "0", Lists::Streamed),
+            ("", "", Lists::Paged),
+            ("1", "x", Lists::Paged),
+        ] {
+            assert_eq!(Lists::since(major, minor), lists, "{major}.{minor}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_refuses_streamed_lists_is_asked_for_pages() {
+        let answered = |code| {
+            let status = Status {
+                code,
+                ..Status::default()
+            };
+            Err(watcher::Error::WatchStartFailed(kube::Error::Api(
+                status.boxed(),
+            )))
+        };
+        for (code, refused) in [
+            (400, true),
+            (422, true),
+            (403, false),
+            (410, false),
+            (500, false),
+        ] {
+            assert_eq!(is_refused::<Namespace>(&answered(code)), refused, "{code}");
+        }
+        assert!(!is_refused::<Namespace>(&Ok(Event::Init)));
+    }
+
+    #[test]
+    fn pauses_of_a_watch_grow_to_five_seconds() {
+        let mut pauses = Pauses::default();
+        let first: Vec<_> = pauses
+            .by_ref()
+            .take(8)
+            .map(|pause| pause.as_millis())
+            .collect();
+        assert_eq!(first, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+        pauses.reset();
+        assert_eq!(pauses.next(), Some(FIRST));
+    }
+}

@@ -11,12 +11,16 @@ use crate::tenant::{Phase, TenantStatus};
 
 /// The condition that tools wait for.
 const READY: &str = "Ready";
+/// Of what others say much can be passed on: more than anybody reads, and less than the
+/// server takes.
+const LONGEST: usize = 4096;
 
 /// The status of a tenant that is like this; `None` if it says so already.
 pub(super) fn conclude(wanted: Wanted<'_>, state: &State, now: Timestamp) -> Option<TenantStatus> {
     let before = wanted.tenant.status.clone().unwrap_or_default();
     let mut status = before.clone();
-    let (phase, reason, message) = tell(state)?;
+    let (phase, reason, mut message) = tell(state)?;
+    message.truncate(message.floor_char_boundary(LONGEST));
     status.phase = Some(phase);
     status.message = (phase != Phase::Provisioned).then(|| message.clone());
     status.observed_generation = wanted.tenant.metadata.generation;

@@ -93,7 +93,14 @@ pub(super) async fn observe(
         observed.space = find_space(context, wanted).await?;
         match &observed.space {
             Some(space) if wanted.owns(&space.metadata) => {}
-            _ => return Ok(observed),
+            Some(_) => return Ok(observed),
+            None => {
+                // A space cannot have the name of a namespace here.
+                let namespaces: Api<Namespace> = Api::all(context.client.clone());
+                let name = wanted.id.namespace();
+                observed.namespace = find(&namespaces, &name, "namespace").await?;
+                return Ok(observed);
+            }
         }
     }
     let client = ground.client(context, wanted);

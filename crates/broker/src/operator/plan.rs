@@ -43,7 +43,9 @@ pub(super) struct Going {
 
 /// Says for which account, of those of its name, a Secret has the token.
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
-/// How long the server may take to make a token before that is told.
+/// How long the server usually takes to make a token; times are in whole seconds.
+const TOKEN_SOON: SignedDuration = SignedDuration::from_secs(2);
+/// How long it may take before something must be wrong.
 const TOKEN_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// What is to be done for a tenant that is to be there.
@@ -108,7 +110,10 @@ fn plan_ground(wanted: Wanted<'_>, observed: &Observed) -> Option<Plan> {
         return Some(Plan::hindered(Problem::SpacesNotServed));
     }
     let Some(space) = &observed.space else {
-        return Some(Plan::make(vec![Act::create(wanted.space().into())]));
+        return Some(match &observed.namespace {
+            Some(taken) => Plan::hindered(Problem::NamespaceNotOurs(taken.name_any())),
+            None => Plan::make(vec![Act::create(wanted.space().into())]),
+        });
     };
     let name = || space.name_any();
     if space.metadata.deletion_timestamp.is_some() {
@@ -145,8 +150,10 @@ fn everything(wanted: Wanted<'_>, observed: &Observed) -> Vec<Act> {
         inside.admin_binding.as_ref(),
     ));
     acts.extend(settle(wanted.cluster_role(), inside.cluster_role.as_ref()));
-    acts.extend(settle_token(wanted, inside));
+    // Before the token: a tenant whose token is there is Provisioned, and whoever manages it
+    // reads that token then.
     acts.extend(settle_offering(wanted, observed));
+    acts.extend(settle_token(wanted, inside));
     acts
 }
 
@@ -225,9 +232,11 @@ fn finish(inside: &Inside, now: Timestamp) -> Plan {
     }
     let made = inside.token.as_ref();
     let made = made.and_then(|secret| secret.metadata.creation_timestamp.as_ref());
-    let late = made.is_some_and(|made| now.duration_since(made.0) > TOKEN_PATIENCE);
-    Plan::hindered(match late {
-        true => Problem::TokenNotMade,
-        false => Problem::TokenPending,
-    })
+    let age = made.map(|made| now.duration_since(made.0));
+    match age.unwrap_or_default() {
+        age if age > TOKEN_PATIENCE => Plan::hindered(Problem::TokenNotMade),
+        age if age > TOKEN_SOON => Plan::hindered(Problem::TokenPending),
+        // It is there in a moment, and nothing to talk about.
+        _ => Plan::make(Vec::new()),
+    }
 }

@@ -150,3 +150,51 @@ fn spaces(client: &Client, lists: Lists) -> Triggers {
     })
     .boxed()
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::*;
+    use crate::names::TENANT_LABEL;
+
+    #[test]
+    fn whose_something_is_says_its_namespace_and_in_a_space_its_path_too() {
+        let touched = |id: &str| Some(Trigger::Touched(id.into()));
+        let mine = "/api/v1/tenants/submariner-broker-a/namespaces/submariner-broker-a/secrets/s";
+        let theirs = "/api/v1/tenants/evil/namespaces/submariner-broker-a/secrets/s";
+        for (namespace, link, place, expected) in [
+            ("submariner-broker-a", None, Place::Here, touched("a")),
+            (
+                "submariner-broker-a",
+                Some(theirs),
+                Place::Here,
+                touched("a"),
+            ),
+            ("default", None, Place::Here, None),
+            ("submariner-broker-", None, Place::Here, None),
+            (
+                "submariner-broker-a",
+                Some(mine),
+                Place::Space,
+                touched("a"),
+            ),
+            ("submariner-broker-a", Some(theirs), Place::Space, None),
+            ("submariner-broker-a", None, Place::Space, None),
+        ] {
+            let part = Secret {
+                metadata: ObjectMeta {
+                    self_link: link.map(str::to_owned),
+                    labels: Some([(TENANT_LABEL.to_owned(), "b".to_owned())].into()),
+                    ..ObjectMeta::default()
+                },
+                ..Secret::default()
+            };
+            assert_eq!(
+                whose(&part, namespace, place),
+                expected,
+                "{namespace} {link:?}"
+            );
+        }
+    }
+}

@@ -4,41 +4,60 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use anyhow::Context as _;
+use futures_util::future::try_join_all;
 use http::Method;
 use insula_broker::names::{ADMIN, ADMIN_TOKEN, CLUSTER, MANAGED_BY};
 use insula_broker::operator::Settings;
-use insula_broker::tenant::Phase;
+use insula_broker::tenant::{Isolation, Phase, TenantSpec};
 use insula_broker::token;
+use insula_operator::spaces::within;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{DeleteParams, ListParams};
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 
 use crate::network::{Chaos, Fate, Wire};
-use crate::world::{Running, World, config, eventually, named, namespace, phase_of, put, settings};
+use crate::world::{
+    Running, Spaces, World, client, config, eventually, named, namespace, phase_of, put, settings,
+};
 
 /// One that nobody else competes with, so that the lease is no part of it.
 fn alone() -> Settings {
     Settings {
         leader_elect: false,
-        patience: Duration::from_millis(500),
         ..settings("alone")
     }
 }
 
 /// A tenant is as it should be, with exactly one of everything.
 async fn assert_whole(world: &World, id: &str) -> anyhow::Result<()> {
-    let all = ListParams::default();
-    let accounts = world.inside::<ServiceAccount>(id).list(&all).await?;
-    assert_eq!(names(&accounts.items), ["default", ADMIN], "{id}");
-    let roles = world.inside::<Role>(id).list(&all).await?;
-    assert_eq!(names(&roles.items), [ADMIN, CLUSTER], "{id}");
-    let bindings = world.inside::<RoleBinding>(id).list(&all).await?;
-    assert_eq!(names(&bindings.items), [ADMIN], "{id}");
-    let secrets = world.inside::<Secret>(id).list(&all).await?;
-    assert_eq!(names(&secrets.items), [ADMIN_TOKEN], "{id}");
-    let mine = world.as_tenant(id).await?;
-    let secrets: Api<Secret> = Api::namespaced(mine, &namespace(id));
+    assert_whole_in(world, world.admin.clone(), id).await
+}
+
+/// The same, of what this client sees.
+async fn assert_whole_in(world: &World, ground: Client, id: &str) -> anyhow::Result<()> {
+    let (all, home) = (ListParams::default(), namespace(id));
+    let accounts: Api<ServiceAccount> = Api::namespaced(ground.clone(), &home);
+    assert_eq!(
+        names(&accounts.list(&all).await?.items),
+        ["default", ADMIN],
+        "{id}"
+    );
+    let roles: Api<Role> = Api::namespaced(ground.clone(), &home);
+    assert_eq!(
+        names(&roles.list(&all).await?.items),
+        [ADMIN, CLUSTER],
+        "{id}"
+    );
+    let bindings: Api<RoleBinding> = Api::namespaced(ground.clone(), &home);
+    assert_eq!(names(&bindings.list(&all).await?.items), [ADMIN], "{id}");
+    let secrets: Api<Secret> = Api::namespaced(ground, &home);
+    let secrets = secrets.list(&all).await?.items;
+    assert_eq!(names(&secrets), [ADMIN_TOKEN], "{id}");
+    let token = token::of(&secrets[0]).context("there is no token")?;
+    let mine = client(&world.server, std::str::from_utf8(token)?).await?;
+    let secrets: Api<Secret> = Api::namespaced(mine, &home);
     assert!(token::of(&secrets.get(ADMIN_TOKEN).await?).is_some());
     Ok(())
 }
@@ -73,56 +92,85 @@ async fn kill(
     }
 }
 
+/// Kills the operator at every write of making a tenant, and of removing one; says how many
+/// there were of each.
+async fn kill_everywhere(
+    world: &World,
+    spec: &TenantSpec,
+    fate: Fate,
+    assert_whole: impl AsyncFn(&str) -> anyhow::Result<()>,
+) -> anyhow::Result<(u64, u64)> {
+    let (mut makes, mut removes) = (0, 0);
+    for n in 1.. {
+        let id = format!("k{n}");
+        world.create_with(&id, spec.clone()).await?;
+        let made = async || world.phase(&id, Phase::Provisioned).await.map(drop);
+        if !kill(world, n, fate, made).await? {
+            break;
+        }
+        makes = n;
+        let running = Running::new(world.operator.clone(), alone());
+        world.phase(&id, Phase::Provisioned).await?;
+        assert_whole(&id).await?;
+        running.stop().await?;
+    }
+    for n in 1..=makes {
+        let id = format!("k{n}");
+        world.delete(&id).await?;
+        let gone = async || world.gone(&id).await;
+        let killed = kill(world, n, fate, gone).await?;
+        let running = Running::new(world.operator.clone(), alone());
+        world.gone(&id).await?;
+        assert!(world.namespaces().get_opt(&namespace(&id)).await?.is_none());
+        running.stop().await?;
+        if !killed {
+            break;
+        }
+        removes = n;
+    }
+    Ok((makes, removes))
+}
+
 #[tokio::test]
 async fn r80_killed_between_any_two_writes_a_tenant_ends_provisioned_and_gone() -> anyhow::Result<()>
 {
     for fate in [Fate::KillBefore, Fate::KillAfter] {
         let world = World::new().await?;
-        let (mut makes, mut removes) = (0, 0);
-        for n in 1.. {
-            let id = format!("k{n}");
-            world.create(&id).await?;
-            let made = async || world.phase(&id, Phase::Provisioned).await.map(drop);
-            if !kill(&world, n, fate, made).await? {
-                break;
-            }
-            makes = n;
-            let running = Running::new(world.operator.clone(), alone());
-            world.phase(&id, Phase::Provisioned).await?;
-            assert_whole(&world, &id).await?;
-            running.stop().await?;
-        }
-        for n in 1..=makes {
-            let id = format!("k{n}");
-            world.delete(&id).await?;
-            let gone = async || world.gone(&id).await;
-            let killed = kill(&world, n, fate, gone).await?;
-            let running = Running::new(world.operator.clone(), alone());
-            world.gone(&id).await?;
-            assert!(world.namespaces().get_opt(&namespace(&id)).await?.is_none());
-            running.stop().await?;
-            if !killed {
-                break;
-            }
-            removes = n;
-        }
-        // Hold, status, event, namespace, account, two roles, binding, token, status, event.
-        assert!(makes >= 11, "{fate:?}: {makes}");
-        // Status, event, token, account, namespace, hold.
-        assert!(removes >= 6, "{fate:?}: {removes}");
+        let whole = async |id: &str| assert_whole(&world, id).await;
+        let writes = kill_everywhere(&world, &TenantSpec::default(), fate, whole).await?;
+        // Hold, status, event, namespace, account, two roles, binding, token, status, event;
+        // status, event, token, account, namespace, hold. More if the token takes long.
+        assert!(writes.0 >= 11 && writes.1 >= 6, "{fate:?}: {writes:?}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn r80_the_same_holds_for_a_tenant_with_a_space() -> anyhow::Result<()> {
+    let world = World::with(Spaces::Allowed).await?;
+    let spec = TenantSpec {
+        isolation: Some(Isolation::Space),
+        ..TenantSpec::default()
+    };
+    let whole = async |id: &str| {
+        let inside = within(&world.admin, &namespace(id));
+        assert_whole_in(&world, inside, id).await
+    };
+    let writes = kill_everywhere(&world, &spec, Fate::KillAfter, whole).await?;
+    // The space and its five kinds besides.
+    assert!(writes.0 >= 17 && writes.1 >= 6, "{writes:?}");
     Ok(())
 }
 
 /// Provisions and removes a tenant while its n-th request meets this fate; says how many
 /// requests there were.
 async fn survive(world: &World, id: &str, n: u64, fate: Fate) -> anyhow::Result<u64> {
-    let chaos = Chaos::new(move |count, request| match count == n {
-        true if fate == Fate::Hang && is_watch(request.uri()) => Fate::Pass,
-        true => fate,
-        false => Fate::Pass,
-    });
-    let running = Running::new(chaos.around(&world.operator), alone());
+    let chaos = Chaos::new(move |count, _| if count == n { fate } else { Fate::Pass });
+    let hasty = Settings {
+        patience: Duration::from_secs(1),
+        ..alone()
+    };
+    let running = Running::new(chaos.around(&world.operator), hasty);
     world.create(id).await?;
     world.phase(id, Phase::Provisioned).await?;
     assert_whole(world, id).await?;
@@ -130,10 +178,6 @@ async fn survive(world: &World, id: &str, n: u64, fate: Fate) -> anyhow::Result<
     world.gone(id).await?;
     running.stop().await?;
     Ok(chaos.requests.load(Ordering::SeqCst))
-}
-
-fn is_watch(uri: &http::Uri) -> bool {
-    uri.query().is_some_and(|query| query.contains("watch="))
 }
 
 #[tokio::test]
@@ -147,17 +191,18 @@ async fn r33_r80_whatever_request_fails_in_whatever_way_a_tenant_is_made_and_rem
         Fate::Cut,
         Fate::Hang,
     ];
-    let world = World::new().await?;
-    let all = survive(&world, "calm", 0, Fate::Pass).await?;
-    for n in 1..=all {
-        // Each request meets three fates of the six, and every fate every second request.
-        for (at, fate) in fates.into_iter().enumerate() {
-            if (n as usize + at).is_multiple_of(2) {
-                let id = format!("f{n}-{at}");
-                survive(&world, &id, n, fate).await?;
-            }
+    let everywhere = fates.into_iter().enumerate().map(|(at, fate)| async move {
+        let world = World::new().await?;
+        let all = survive(&world, "calm", 0, Fate::Pass).await?;
+        assert!(all > 40, "{all} requests");
+        // Every request meets two of the six.
+        for n in (1..=all).filter(|n| (n + at as u64).is_multiple_of(3)) {
+            let survived = survive(&world, &format!("f{n}"), n, fate).await;
+            survived.with_context(|| format!("request {n}: {fate:?}"))?;
         }
-    }
+        anyhow::Ok(())
+    });
+    try_join_all(everywhere).await?;
     Ok(())
 }
 

@@ -138,7 +138,6 @@ async fn an_operator_may_be_started_before_it_is_deployed() -> anyhow::Result<()
     let server = insula_testkit::server::TestServer::start_whole().await?;
     let early = crate::world::client(&server, "system").await?;
     let running = Running::new(early, crate::world::settings("early"));
-    sleep(Duration::from_millis(50)).await;
     assert!(!running.health.is_ready() && !running.health.is_leader());
     let world = World::over(server, crate::world::Spaces::NotAllowed).await?;
     world.create("acme").await?;

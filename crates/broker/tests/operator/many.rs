@@ -1,12 +1,11 @@
 //! Many tenants at once.
 
-use std::time::Duration;
-
 use futures_util::{StreamExt, TryStreamExt, stream};
 use insula_broker::tenant::Phase;
 use kube::api::ListParams;
 use tokio::time::Instant;
 
+use crate::network::{Chaos, Fate};
 use crate::world::{World, eventually, phase_of};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,9 +30,26 @@ async fn a_hundred_tenants_at_once_are_provisioned() -> anyhow::Result<()> {
         Ok((ready.count() == COUNT).then_some(()))
     })
     .await?;
-    let took = begin.elapsed();
     // Unoptimised, beside everything else; what is promised is measured elsewhere.
-    assert!(took < Duration::from_secs(40), "{took:?}");
-    tracing::info!(?took, "a hundred tenants");
+    tracing::info!(took = ?begin.elapsed(), "a hundred tenants");
     running.stop().await
+}
+
+#[tokio::test]
+async fn one_that_is_stuck_delays_nobody() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let chaos = Chaos::new(|_, request| match request.uri().path().contains("stuck") {
+        true => Fate::Hang,
+        false => Fate::Pass,
+    });
+    let _running = world.start_as("patient", chaos.around(&world.operator));
+    for number in 0..8 {
+        world.create(&format!("stuck-{number}")).await?;
+    }
+    for number in 0..8 {
+        let id = format!("quick-{number}");
+        world.create(&id).await?;
+        world.phase(&id, Phase::Provisioned).await?;
+    }
+    Ok(())
 }

@@ -32,9 +32,12 @@ pub enum Fate {
     Hang,
 }
 
+/// What becomes of a request, by its number and by what it is.
+type Decides = dyn Fn(u64, &Request<Body>) -> Fate + Send + Sync;
+
 /// Something that decides about every request of an operator.
 pub struct Chaos {
-    fate: Box<dyn Fn(u64, &Request<Body>) -> Fate + Send + Sync>,
+    fate: Box<Decides>,
     /// How many requests there were.
     pub requests: AtomicU64,
     dead: AtomicBool,
@@ -88,7 +91,7 @@ impl Chaos {
     }
 
     async fn send(
-        &self,
+        self: &Arc<Self>,
         client: &Client,
         request: Request<Body>,
     ) -> Result<Response<Body>, BoxError> {
@@ -98,10 +101,18 @@ impl Chaos {
         let number = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
         match (self.fate)(number, &request) {
             Fate::Pass => Ok(client.send(request).await?),
-            Fate::KillBefore => self.kill().await,
+            Fate::KillBefore => {
+                self.kill();
+                std::future::pending().await
+            }
             Fate::KillAfter => {
-                client.send(request).await?;
-                self.kill().await
+                // Whoever waits for it may lose patience; it is killed all the same.
+                let (chaos, client) = (Arc::clone(self), client.clone());
+                tokio::spawn(async move {
+                    client.send(request).await.ok();
+                    chaos.kill();
+                });
+                std::future::pending().await
             }
             Fate::Refuse(code) => refuse(code),
             Fate::Lose => {
@@ -113,10 +124,9 @@ impl Chaos {
         }
     }
 
-    async fn kill(&self) -> Result<Response<Body>, BoxError> {
+    fn kill(&self) {
         self.dead.store(true, Ordering::SeqCst);
         self.killed.notify_one();
-        std::future::pending().await
     }
 }
 

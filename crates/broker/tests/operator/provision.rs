@@ -226,8 +226,36 @@ async fn r33_a_missing_right_is_named_and_the_tenant_goes_on_when_it_is_there() 
 }
 
 #[tokio::test]
+async fn r33_an_operator_that_may_not_hold_a_tenant_says_so_and_makes_nothing() -> anyhow::Result<()>
+{
+    let world = World::new().await?;
+    let home: Api<Role> = Api::namespaced(world.admin.clone(), AXON);
+    let mut role = home.get(AXON).await?;
+    for rule in role.rules.iter_mut().flatten() {
+        if rule
+            .resources
+            .iter()
+            .flatten()
+            .any(|name| name == "tenants")
+        {
+            rule.verbs
+                .retain(|verb| verb != "patch" && verb != "update");
+        }
+    }
+    home.replace(AXON, &Default::default(), &role).await?;
+    let _running = world.start();
+    world.create("acme").await?;
+    let tenant = world.phase("acme", Phase::Failed).await?;
+    assert_eq!(ready(&tenant).unwrap().1, "Forbidden");
+    let made = world.namespaces().get_opt(&namespace("acme")).await?;
+    assert!(made.is_none());
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_tenant_whose_name_leaves_no_room_is_told_so_and_can_be_deleted() -> anyhow::Result<()> {
     let world = World::new().await?;
+    world.loosen().await?;
     let _running = world.start();
     let id = "a".repeat(46);
     world.create(&id).await?;

@@ -246,7 +246,8 @@ fn server_url(text: &str) -> Result<Uri, &'static str> {
     let wrong = "a URL is https://HOST, with a port and a path perhaps";
     let url: Uri = text.parse().map_err(|_| wrong)?;
     match (url.scheme_str(), url.host()) {
-        (Some("https" | "http"), Some(host)) if !host.is_empty() => Ok(url),
+        // What stands before an @ may be a password, and would be told.
+        (Some("https" | "http"), Some(host)) if !host.is_empty() && !text.contains('@') => Ok(url),
         _ => Err(wrong),
     }
 }
@@ -268,6 +269,16 @@ fn request_timeout(text: &str) -> Result<RequestTimeout, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_is_a_url_without_a_user() {
+        for good in ["https://a", "http://a:1", "https://[::1]:6443/k8s"] {
+            server_url(good).unwrap();
+        }
+        for bad in ["", "a", "a:1", "ftp://a", "https://", "https://u:p@a"] {
+            server_url(bad).unwrap_err();
+        }
+    }
 
     #[test]
     fn a_request_takes_as_long_as_kubectls_may() {

@@ -1,0 +1,804 @@
+//! What is planned and said, without anybody to talk to.
+
+use insula_operator::retry::Class;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{NamespaceCondition, NamespaceStatus};
+use k8s_openapi::api::rbac::v1::Subject;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::jiff::Timestamp;
+use kube::Resource;
+use serde_json::{Value, json};
+
+use super::conclude::conclude;
+use super::observe::{Inside, Observed};
+use super::plan::{Going, Plan, State, plan};
+use super::problem::Problem;
+use super::remove;
+use super::wanted::Wanted;
+use crate::error::Error;
+use crate::names::{NotAnId, TENANT_LABEL, TenantId};
+use crate::tenant::{Isolation, Phase, Tenant, TenantSpec, TenantStatus};
+
+const NOW: i64 = 1_000_000;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn id() -> TenantId {
+    "acme".parse().unwrap()
+}
+
+fn tenant(spec: TenantSpec) -> Tenant {
+    let mut tenant = Tenant::new("acme", spec);
+    tenant.metadata.uid = Some("u-1".to_owned());
+    tenant.metadata.generation = Some(3);
+    tenant
+}
+
+fn with_space() -> Tenant {
+    tenant(TenantSpec {
+        isolation: Some(Isolation::Space),
+        ..TenantSpec::default()
+    })
+}
+
+fn going(mut tenant: Tenant, since: i64) -> Tenant {
+    tenant.metadata.deletion_timestamp = Some(Time(at(since)));
+    tenant
+}
+
+/// As the server would give it back.
+fn made<K: Resource>(mut object: K, uid: &str) -> K {
+    object.meta_mut().uid = Some(uid.to_owned());
+    object.meta_mut().creation_timestamp = Some(Time(at(NOW)));
+    object
+}
+
+/// Everything, as it should be.
+fn whole(wanted: Wanted<'_>) -> Observed {
+    let mut token = made(wanted.token(), "token");
+    let annotations = token.metadata.annotations.get_or_insert_default();
+    annotations.insert(
+        "kubernetes.io/service-account.uid".to_owned(),
+        "account".to_owned(),
+    );
+    token.data = Some([("token".to_owned(), ByteString(b"jwt".to_vec()))].into());
+    Observed {
+        spaces_served: true,
+        space: Some(made(wanted.space(), "space")),
+        definitions: Vec::new(),
+        namespace: Some(made(wanted.namespace(), "namespace")),
+        inside: Inside {
+            account: Some(made(wanted.account(), "account")),
+            admin_role: Some(made(wanted.admin_role(), "role")),
+            admin_binding: Some(made(wanted.admin_binding(), "binding")),
+            cluster_role: Some(made(wanted.cluster_role(), "cluster")),
+            token: Some(token),
+            offering_role: None,
+            offering_binding: None,
+        },
+        offering: None,
+    }
+}
+
+/// What is planned when everything is as it should be but for this.
+fn planned(tenant: &Tenant, but: impl FnOnce(&mut Observed)) -> (State, Vec<String>) {
+    let id = id();
+    let wanted = Wanted { tenant, id: &id };
+    let mut observed = whole(wanted);
+    but(&mut observed);
+    let Plan { state, acts } = plan(wanted, &observed, at(NOW));
+    (state, acts.iter().map(ToString::to_string).collect())
+}
+
+fn removal(tenant: &Tenant, but: impl FnOnce(&mut Observed)) -> (State, Vec<String>) {
+    let id = id();
+    let wanted = Wanted { tenant, id: &id };
+    let mut observed = whole(wanted);
+    but(&mut observed);
+    let Plan { state, acts } = remove::plan(wanted, &observed, at(NOW));
+    (state, acts.iter().map(ToString::to_string).collect())
+}
+
+const NOTHING: [&str; 0] = [];
+const NAMESPACE: &str = "submariner-broker-acme";
+
+/// The namespace and what is in it are not there.
+fn no_namespace(observed: &mut Observed) {
+    observed.namespace = None;
+    observed.inside = Inside::default();
+}
+
+#[test]
+fn everything_is_made_in_an_order_in_which_nothing_waits_for_what_comes_later() {
+    let all = [
+        "create namespace submariner-broker-acme",
+        "create service account submariner-k8s-broker-admin",
+        "create role submariner-k8s-broker-admin",
+        "create role binding submariner-k8s-broker-admin",
+        "create role submariner-k8s-broker-cluster",
+        "create secret submariner-k8s-broker-admin-token",
+    ];
+    let (state, acts) = planned(&tenant(TenantSpec::default()), no_namespace);
+    assert_eq!(state, State::Provisioning);
+    assert_eq!(acts, all);
+    // It died after the namespace: the rest follows.
+    let (state, acts) = planned(&tenant(TenantSpec::default()), |observed| {
+        observed.inside = Inside::default();
+    });
+    assert_eq!(state, State::Provisioning);
+    assert_eq!(acts, all[1..]);
+}
+
+#[test]
+fn what_is_as_it_should_be_is_left_alone() {
+    for tenant in [tenant(TenantSpec::default()), with_space()] {
+        let (state, acts) = planned(&tenant, |_| {});
+        assert_eq!(
+            (state, acts.as_slice()),
+            (State::Provisioned, [].as_slice())
+        );
+    }
+}
+
+#[test]
+fn r79_each_part_is_put_right_by_itself() {
+    type But = fn(&mut Observed);
+    let table: [(But, State, &[&str]); 9] = [
+        (
+            |observed| observed.inside.account = None,
+            State::Provisioning,
+            &["create service account submariner-k8s-broker-admin"],
+        ),
+        (
+            |observed| observed.inside.cluster_role = None,
+            State::Provisioning,
+            &["create role submariner-k8s-broker-cluster"],
+        ),
+        (
+            |observed| {
+                let role = observed.inside.admin_role.as_mut().unwrap();
+                role.rules.as_mut().unwrap().pop();
+            },
+            State::Provisioned,
+            &["change role submariner-k8s-broker-admin"],
+        ),
+        (
+            |observed| {
+                let binding = observed.inside.admin_binding.as_mut().unwrap();
+                binding.role_ref.name = "cluster-admin".to_owned();
+            },
+            State::Provisioned,
+            &[
+                "delete role binding submariner-k8s-broker-admin",
+                "create role binding submariner-k8s-broker-admin",
+            ],
+        ),
+        (
+            |observed| observed.inside.token = None,
+            State::Provisioning,
+            &["create secret submariner-k8s-broker-admin-token"],
+        ),
+        (
+            |observed| {
+                let account = observed.inside.account.as_mut().unwrap();
+                account.metadata.uid = Some("another".to_owned());
+            },
+            State::Provisioning,
+            &[
+                "delete secret submariner-k8s-broker-admin-token",
+                "create secret submariner-k8s-broker-admin-token",
+            ],
+        ),
+        (
+            |observed| {
+                let token = observed.inside.token.as_mut().unwrap();
+                token.type_ = Some("Opaque".to_owned());
+            },
+            State::Provisioning,
+            &[
+                "delete secret submariner-k8s-broker-admin-token",
+                "create secret submariner-k8s-broker-admin-token",
+            ],
+        ),
+        (
+            |observed| {
+                let namespace = observed.namespace.as_mut().unwrap();
+                namespace
+                    .metadata
+                    .labels
+                    .as_mut()
+                    .unwrap()
+                    .remove(TENANT_LABEL);
+            },
+            State::Provisioned,
+            &["change namespace submariner-broker-acme"],
+        ),
+        (
+            |observed| {
+                let token = observed.inside.token.as_mut().unwrap();
+                token.metadata.labels = None;
+            },
+            State::Provisioned,
+            &["change secret submariner-k8s-broker-admin-token"],
+        ),
+    ];
+    for (number, (but, state, acts)) in table.into_iter().enumerate() {
+        let found = planned(&tenant(TenantSpec::default()), but);
+        assert_eq!(found.0, state, "{number}");
+        assert_eq!(found.1, acts, "{number}");
+    }
+}
+
+#[test]
+fn r33_r49_while_something_is_in_the_way_nothing_is_done() {
+    type But = fn(&mut Observed);
+    let name = || NAMESPACE.to_owned();
+    let here = tenant(TenantSpec::default());
+    let mut moved = with_space();
+    moved.status = Some(TenantStatus {
+        namespace: Some(name()),
+        ..TenantStatus::default()
+    });
+    let table: [(&Tenant, But, Problem); 10] = [
+        (
+            &with_space(),
+            |observed| observed.space = None,
+            Problem::NamespaceNotOurs(name()),
+        ),
+        (
+            &here,
+            |observed| observed.namespace.as_mut().unwrap().metadata.annotations = None,
+            Problem::NamespaceNotOurs(name()),
+        ),
+        (
+            &here,
+            |observed| {
+                let annotations = &mut observed.namespace.as_mut().unwrap().metadata.annotations;
+                for uid in annotations.as_mut().unwrap().values_mut() {
+                    *uid = "u-0".to_owned();
+                }
+            },
+            Problem::NamespaceNotOurs(name()),
+        ),
+        (
+            &here,
+            |observed| {
+                let metadata = &mut observed.namespace.as_mut().unwrap().metadata;
+                metadata.deletion_timestamp = Some(Time(at(NOW)));
+            },
+            Problem::NamespaceTerminating(name()),
+        ),
+        (
+            &here,
+            |observed| {
+                let token = observed.inside.token.as_mut().unwrap();
+                token.data = None;
+                token.metadata.creation_timestamp = Some(Time(at(NOW - 3)));
+            },
+            Problem::TokenPending,
+        ),
+        (
+            &here,
+            |observed| {
+                let token = observed.inside.token.as_mut().unwrap();
+                token.data = None;
+                token.metadata.creation_timestamp = Some(Time(at(NOW - 61)));
+            },
+            Problem::TokenNotMade,
+        ),
+        (&moved, |_| {}, Problem::IsolationChanged),
+        (
+            &with_space(),
+            |observed| observed.spaces_served = false,
+            Problem::SpacesNotServed,
+        ),
+        (
+            &with_space(),
+            |observed| observed.space.as_mut().unwrap().metadata.annotations = None,
+            Problem::SpaceNotOurs(name()),
+        ),
+        (
+            &with_space(),
+            |observed| {
+                let metadata = &mut observed.space.as_mut().unwrap().metadata;
+                metadata.deletion_timestamp = Some(Time(at(NOW)));
+            },
+            Problem::SpaceTerminating(name()),
+        ),
+    ];
+    for (tenant, but, problem) in table {
+        let found = planned(tenant, but);
+        assert_eq!(found.0, State::Hindered(problem));
+        assert_eq!(found.1, NOTHING);
+    }
+}
+
+#[test]
+fn a_token_that_is_there_in_a_moment_is_nothing_to_talk_about() {
+    let found = planned(&tenant(TenantSpec::default()), |observed| {
+        observed.inside.token.as_mut().unwrap().data = None;
+    });
+    assert_eq!(found.0, State::Provisioning);
+    assert_eq!(found.1, NOTHING);
+}
+
+#[test]
+fn a_space_comes_first_then_its_kinds_and_then_the_rest() {
+    let tenant = with_space();
+    let definition = |there: Option<bool>| {
+        move |observed: &mut Observed| {
+            let mut definition = CustomResourceDefinition::default();
+            definition.metadata.name = Some("brokers.submariner.io".to_owned());
+            observed.definitions = vec![(definition, there)];
+            no_namespace(observed);
+        }
+    };
+    let found = planned(&tenant, |observed| {
+        no_namespace(observed);
+        observed.space = None;
+    });
+    assert_eq!(found.0, State::Provisioning);
+    assert_eq!(found.1, ["create space submariner-broker-acme"]);
+    let found = planned(&tenant, definition(None));
+    assert_eq!(found.1, ["create definition brokers.submariner.io"]);
+    let found = planned(&tenant, definition(Some(false)));
+    assert_eq!(found.0, State::Hindered(Problem::KindsNotServed));
+    let found = planned(&tenant, definition(Some(true)));
+    assert_eq!(found.1.len(), 6);
+}
+
+#[test]
+fn those_who_manage_tenants_have_a_role_for_as_long_as_there_are_any() {
+    let tenant = tenant(TenantSpec::default());
+    let id = id();
+    let wanted = Wanted {
+        tenant: &tenant,
+        id: &id,
+    };
+    let olga = vec![subject("User", "olga")];
+    let (role, binding) = (
+        made(wanted.offering_role(), "r"),
+        made(wanted.offering_binding(&olga), "b"),
+    );
+    let found = planned(&tenant, |observed| observed.offering = Some(olga.clone()));
+    assert_eq!(found.0, State::Provisioned);
+    assert_eq!(
+        found.1,
+        ["create role axon-admin", "create role binding axon-admin"]
+    );
+    let there = |observed: &mut Observed| {
+        observed.inside.offering_role = Some(role.clone());
+        observed.inside.offering_binding = Some(binding.clone());
+    };
+    let found = planned(&tenant, |observed| {
+        there(observed);
+        observed.offering = Some(vec![subject("User", "otto")]);
+    });
+    assert_eq!(found.1, ["change role binding axon-admin"]);
+    let found = planned(&tenant, there);
+    assert_eq!(
+        found.1,
+        ["delete role binding axon-admin", "delete role axon-admin"]
+    );
+    // A role that only has that name is the tenant's own.
+    let found = planned(&tenant, |observed| {
+        there(observed);
+        observed
+            .inside
+            .offering_role
+            .as_mut()
+            .unwrap()
+            .metadata
+            .labels = None;
+        observed
+            .inside
+            .offering_binding
+            .as_mut()
+            .unwrap()
+            .metadata
+            .labels = None;
+    });
+    assert_eq!(found.1, NOTHING);
+}
+
+fn subject(kind: &str, name: &str) -> Subject {
+    Subject {
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        ..Subject::default()
+    }
+}
+
+#[test]
+fn who_may_be_named_as_an_administrator() {
+    let account = |namespace: Option<&str>| Subject {
+        namespace: namespace.map(str::to_owned),
+        ..subject("ServiceAccount", "ci")
+    };
+    let grouped = |group: &str, subject: Subject| Subject {
+        api_group: Some(group.to_owned()),
+        ..subject
+    };
+    let table = [
+        (subject("User", "jane@example.com"), Ok(())),
+        (
+            grouped("rbac.authorization.k8s.io", subject("Group", "g")),
+            Ok(()),
+        ),
+        (account(Some("ci")), Ok(())),
+        (account(Some(NAMESPACE)), Ok(())),
+        (account(None), Err("a ServiceAccount needs a namespace")),
+        (
+            account(Some("submariner-broker-other")),
+            Err("a ServiceAccount of another tenant is not allowed"),
+        ),
+        (subject("User", " "), Err("the name is empty")),
+        (
+            subject("Group", "system:masters"),
+            Err("Group \"system:masters\" is one of the system's own"),
+        ),
+        (
+            subject("Group", "system:unauthenticated"),
+            Err("Group \"system:unauthenticated\" is one of the system's own"),
+        ),
+        (
+            subject("User", "system:serviceaccount:n:a"),
+            Err("User \"system:serviceaccount:n:a\" is one of the system's own"),
+        ),
+        (
+            subject("Robot", "r"),
+            Err("\"Robot\" is not User, Group or ServiceAccount"),
+        ),
+        (
+            grouped("example.com", subject("User", "u")),
+            Err("User is not of the API group \"example.com\""),
+        ),
+    ];
+    for (subject, expected) in table {
+        let spec = TenantSpec {
+            admins: Some(vec![self::subject("User", "first"), subject.clone()]),
+            ..TenantSpec::default()
+        };
+        let found = planned(&tenant(spec), |_| {}).0;
+        let expected = match expected {
+            Ok(()) => State::Provisioned,
+            Err(why) => State::Hindered(Problem::InvalidAdmins {
+                at: 1,
+                why: why.to_owned(),
+            }),
+        };
+        assert_eq!(found, expected, "{subject:?}");
+    }
+}
+
+#[test]
+fn r47_credentials_go_before_anything_else() {
+    let all = [
+        "delete secret submariner-k8s-broker-admin-token",
+        "delete service account submariner-k8s-broker-admin",
+        "delete namespace submariner-broker-acme",
+    ];
+    let here = going(tenant(TenantSpec::default()), NOW);
+    let only_here = |observed: &mut Observed| observed.space = None;
+    let found = removal(&here, only_here);
+    assert_eq!(found.1, all);
+    assert_eq!(
+        found.0,
+        State::Deleting(Going {
+            reason: "Deleting",
+            message: "namespace submariner-broker-acme is being deleted".to_owned(),
+        })
+    );
+    let found = removal(&going(with_space(), NOW), |_| {});
+    assert_eq!(found.1[..2], all[..2]);
+    assert_eq!(found.1[2..], ["delete space submariner-broker-acme"]);
+    // Nobody keeps a credential by holding it.
+    let found = removal(&here, |observed| {
+        only_here(observed);
+        let account = observed.inside.account.as_mut().unwrap();
+        account.metadata.finalizers = Some(vec!["mine".to_owned()]);
+        let token = observed.inside.token.as_mut().unwrap();
+        token.metadata.finalizers = Some(vec!["mine".to_owned()]);
+        token.metadata.deletion_timestamp = Some(Time(at(NOW)));
+    });
+    assert_eq!(
+        found.1,
+        [
+            "change secret submariner-k8s-broker-admin-token",
+            "change service account submariner-k8s-broker-admin",
+            "delete service account submariner-k8s-broker-admin",
+            "delete namespace submariner-broker-acme",
+        ]
+    );
+}
+
+#[test]
+fn r49_what_is_not_ours_is_not_removed() {
+    let here = going(tenant(TenantSpec::default()), NOW);
+    for but in [
+        |observed: &mut Observed| {
+            observed.namespace = None;
+            observed.space = None;
+        },
+        |observed: &mut Observed| {
+            observed.namespace.as_mut().unwrap().metadata.annotations = None;
+            observed.space.as_mut().unwrap().metadata.annotations = None;
+        },
+    ] {
+        let found = removal(&here, but);
+        assert_eq!(
+            (found.0, found.1.as_slice()),
+            (State::Removed, [].as_slice())
+        );
+    }
+}
+
+#[test]
+fn r45_what_holds_a_namespace_is_said_and_that_it_takes_long() {
+    let condition = |kind: &str, status: &str, message: &str| NamespaceCondition {
+        type_: kind.to_owned(),
+        status: status.to_owned(),
+        message: Some(message.to_owned()),
+        ..NamespaceCondition::default()
+    };
+    let conditions = vec![
+        condition("NamespaceDeletionContentFailure", "False", "all is well"),
+        condition("NamespaceFinalizersRemaining", "True", "f in 1 instances."),
+        condition("NamespaceContentRemaining", "True", "configmaps. has 1"),
+    ];
+    for (since, conditions, reason, message) in [
+        (NOW - 180, None, "Deleting", "is being deleted"),
+        (
+            NOW - 181,
+            None,
+            "DeletionTakesLong",
+            "is being deleted, and it takes long",
+        ),
+        (
+            NOW,
+            Some(conditions.clone()),
+            "Deleting",
+            "is held: configmaps. has 1; f in 1 instances",
+        ),
+        (
+            NOW - 600,
+            Some(conditions.clone()),
+            "DeletionTakesLong",
+            "is held, and it takes long: configmaps. has 1; f in 1 instances",
+        ),
+    ] {
+        let found = removal(&going(tenant(TenantSpec::default()), since), |observed| {
+            observed.space = None;
+            observed.inside = Inside::default();
+            let namespace = observed.namespace.as_mut().unwrap();
+            namespace.metadata.deletion_timestamp = Some(Time(at(since)));
+            namespace.status = Some(NamespaceStatus {
+                conditions,
+                ..NamespaceStatus::default()
+            });
+        });
+        assert_eq!(found.1, NOTHING);
+        let message = format!("namespace {NAMESPACE} {message}");
+        assert_eq!(found.0, State::Deleting(Going { reason, message }));
+    }
+}
+
+fn concluded(tenant: &mut Tenant, state: &State, now: i64) -> Option<Value> {
+    let id = id();
+    let wanted = Wanted { tenant, id: &id };
+    let status = conclude(wanted, state, at(now))?;
+    tenant.status = Some(status.clone());
+    Some(serde_json::to_value(status).unwrap())
+}
+
+#[test]
+fn r28_r32_the_status_says_how_far_it_is_and_when_it_was_first_ready() {
+    let mut tenant = tenant(TenantSpec::default());
+    let condition = |status: &str, reason: &str, message: &str, since: &str| {
+        json!([{
+            "type": "Ready", "status": status, "reason": reason, "message": message,
+            "lastTransitionTime": since, "observedGeneration": 3,
+        }])
+    };
+    let places = json!({
+        "namespace": NAMESPACE, "serviceAccount": "submariner-k8s-broker-admin",
+        "tokenSecret": "submariner-k8s-broker-admin-token", "observedGeneration": 3,
+    });
+    let with = |more: Value| {
+        let mut status = places.clone();
+        status
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        Some(status)
+    };
+    let (making, made) = (
+        "what the broker needs is being made",
+        "everything that the broker needs is there",
+    );
+    assert_eq!(
+        concluded(&mut tenant, &State::Provisioning, 1),
+        with(json!({
+            "phase": "Provisioning", "message": making,
+            "conditions": condition("False", "Provisioning", making, "1970-01-01T00:00:01Z"),
+        }))
+    );
+    assert_eq!(
+        concluded(&mut tenant, &State::Provisioning, 2),
+        None,
+        "it says so already"
+    );
+    assert_eq!(
+        concluded(&mut tenant, &State::Provisioned, 3),
+        with(json!({
+            "phase": "Provisioned", "provisionedAt": "1970-01-01T00:00:03Z",
+            "conditions": condition("True", "Provisioned", made, "1970-01-01T00:00:03Z"),
+        }))
+    );
+    assert_eq!(concluded(&mut tenant, &State::Provisioned, 4), None);
+    let problem = Problem::ServerUnavailable("cannot".to_owned());
+    assert_eq!(
+        concluded(&mut tenant, &State::Hindered(problem), 5),
+        with(json!({
+            "phase": "Failed", "provisionedAt": "1970-01-01T00:00:03Z",
+            "message": "the server does not do it: cannot",
+            "conditions": condition(
+                "False", "ServerUnavailable", "the server does not do it: cannot",
+                "1970-01-01T00:00:05Z",
+            ),
+        }))
+    );
+    concluded(&mut tenant, &State::Provisioned, 6).unwrap();
+    let status = tenant.status.as_ref().unwrap();
+    assert_eq!(status.provisioned_at, Some(Time(at(3))));
+    assert_eq!(concluded(&mut tenant, &State::Removed, 7), None);
+}
+
+#[test]
+fn nobody_is_told_more_than_can_be_read() {
+    let mut tenant = tenant(TenantSpec::default());
+    let problem = Problem::Rejected("ä".repeat(100_000));
+    let status = concluded(&mut tenant, &State::Hindered(problem), 1).unwrap();
+    let message = status["message"].as_str().unwrap();
+    assert!((4000..=4096).contains(&message.len()), "{}", message.len());
+    assert_eq!(status["conditions"][0]["message"], message);
+}
+
+#[test]
+fn a_tenant_with_a_space_says_which_and_one_that_never_got_anything_says_nothing() {
+    let mut spaced = with_space();
+    let status = concluded(&mut spaced, &State::Provisioning, 1).unwrap();
+    assert_eq!(status["space"], NAMESPACE);
+    let mut failed = tenant(TenantSpec::default());
+    let problem = Problem::NamespaceNotOurs(NAMESPACE.to_owned());
+    let status = concluded(&mut failed, &State::Hindered(problem), 1).unwrap();
+    assert_eq!(status.get("namespace"), None);
+    assert_eq!(status["phase"], "Failed");
+}
+
+#[test]
+fn every_problem_has_a_reason_of_its_own_and_says_whether_it_passes() {
+    let text = || "x".to_owned();
+    let table = [
+        (
+            Problem::InvalidName(NotAnId::TooLong),
+            Phase::Failed,
+            Class::Mistaken,
+        ),
+        (
+            Problem::InvalidAdmins { at: 0, why: text() },
+            Phase::Failed,
+            Class::Mistaken,
+        ),
+        (Problem::IsolationChanged, Phase::Failed, Class::Mistaken),
+        (
+            Problem::NamespaceNotOurs(text()),
+            Phase::Failed,
+            Class::Blocked,
+        ),
+        (Problem::SpaceNotOurs(text()), Phase::Failed, Class::Blocked),
+        (Problem::SpacesNotServed, Phase::Failed, Class::Refused),
+        (
+            Problem::NamespaceTerminating(text()),
+            Phase::Provisioning,
+            Class::Blocked,
+        ),
+        (
+            Problem::SpaceTerminating(text()),
+            Phase::Provisioning,
+            Class::Blocked,
+        ),
+        (Problem::KindsNotServed, Phase::Provisioning, Class::Blocked),
+        (Problem::TokenPending, Phase::Provisioning, Class::Blocked),
+        (Problem::TokenNotMade, Phase::Failed, Class::Blocked),
+        (Problem::Forbidden(text()), Phase::Failed, Class::Refused),
+        (Problem::Rejected(text()), Phase::Failed, Class::Refused),
+        (
+            Problem::ServerUnavailable(text()),
+            Phase::Failed,
+            Class::Transient,
+        ),
+    ];
+    let mut reasons = std::collections::BTreeSet::new();
+    for (problem, phase, class) in table {
+        assert!(reasons.insert(problem.reason()), "{problem:?}");
+        assert_eq!(problem.class(), class, "{problem:?}");
+        let mut tenant = tenant(TenantSpec::default());
+        let status = concluded(&mut tenant, &State::Hindered(problem.clone()), 1).unwrap();
+        assert_eq!(status["phase"], json!(phase), "{problem:?}");
+        assert_eq!(status["conditions"][0]["reason"], problem.reason());
+    }
+}
+
+#[test]
+fn what_a_server_answers_becomes_a_problem_that_names_what_was_attempted() {
+    let answered = |code| {
+        let status = kube::core::Status {
+            code,
+            message: "no".to_owned(),
+            ..Default::default()
+        };
+        Error::when("create role r")(kube::Error::Api(status.boxed()))
+    };
+    for (code, reason, message) in [
+        (
+            403,
+            "Forbidden",
+            "the operator may not do it: cannot create role r: no",
+        ),
+        (
+            401,
+            "Forbidden",
+            "the operator may not do it: cannot create role r: no",
+        ),
+        (
+            422,
+            "Rejected",
+            "the server refuses it: cannot create role r: no",
+        ),
+        (
+            500,
+            "ServerUnavailable",
+            "the server does not do it: cannot create role r: no",
+        ),
+    ] {
+        let problem = Problem::of(&answered(code));
+        assert_eq!(
+            (problem.reason(), problem.to_string().as_str()),
+            (reason, message)
+        );
+    }
+}
+
+#[test]
+fn r81_a_secret_that_is_planned_does_not_show_itself() {
+    let tenant = tenant(TenantSpec::default());
+    let id = id();
+    let wanted = Wanted {
+        tenant: &tenant,
+        id: &id,
+    };
+    let mut observed = whole(wanted);
+    observed.inside.token.as_mut().unwrap().metadata.labels = None;
+    let plan = plan(wanted, &observed, at(NOW));
+    assert_eq!(
+        format!("{plan:?}"),
+        "Plan { state: Provisioned, acts: [change secret submariner-k8s-broker-admin-token] }"
+    );
+}
+
+#[test]
+fn nothing_without_a_uid_owns_anything() {
+    let mut nobody = tenant(TenantSpec::default());
+    nobody.metadata.uid = None;
+    let id = id();
+    let wanted = Wanted {
+        tenant: &nobody,
+        id: &id,
+    };
+    assert!(!wanted.owns(&ObjectMeta::default()));
+    assert!(!wanted.owns(&wanted.namespace().metadata));
+}
