@@ -250,7 +250,7 @@ impl Error {
                 "somebody wrote it: find out who, and delete it (`kubectl delete secret {secret}` in the broker's namespace); it is made anew"
             ),
             Self::InItsSpace { id } => format!(
-                "rights of an axon-admin end at spaces: an administrator of the system runs `subctl get tenant {id} --generate-subm`"
+                "an administrator of the system writes the file: `subctl get tenant {id} --generate_subm`"
             ),
             Self::NoBroker { .. } => "run `subctl deploy broker` first".to_owned(),
             Self::ClusterIdTaken(id) => format!(

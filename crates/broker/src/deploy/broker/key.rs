@@ -42,7 +42,7 @@ enum Replaced {
     Odd(String),
     /// It has a key.
     Keyed {
-        key: Secret,
+        key: Box<Secret>,
         /// Whether it is of the same broker, by where that is.
         is_same: bool,
         /// Of which account its token is.
@@ -133,7 +133,7 @@ impl Replaced {
                     report.warn(&format!(
                         "Reusing the IPsec PSK of {file:?}, which is of the same broker: a new one would cut off the clusters that have joined"
                     ));
-                    return Ok(Some(key));
+                    return Ok(Some(*key));
                 }
                 report.warn(&format!(
                     "{file:?} is replaced, and it is kept: it is of another broker"
@@ -167,7 +167,7 @@ fn replaced(settings: &BrokerSettings, place: &Place) -> Result<Replaced, Error>
     };
     Ok(match of(&found) {
         Some(key) => Replaced::Keyed {
-            key,
+            key: Box::new(key),
             is_same: place.is_of(&found),
             account: found.client_token.as_ref().and_then(token::account_uid),
         },
