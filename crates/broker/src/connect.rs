@@ -81,6 +81,12 @@ pub(crate) fn is_same_server(one: &http::Uri, other: &http::Uri) -> bool {
     place(one) == place(other)
 }
 
+/// Whether two URLs are of the same API: of the same server, under the same path.
+pub(crate) fn is_same_place(one: &http::Uri, other: &http::Uri) -> bool {
+    let path = |uri: &http::Uri| uri.path().trim_end_matches('/').to_owned();
+    is_same_server(one, other) && path(one) == path(other)
+}
+
 /// Whoever has the token of a file.
 pub(crate) fn user(info: &BrokerInfo) -> Result<AuthInfo, Error> {
     let token = datum(info, "token");
@@ -221,6 +227,18 @@ mod tests {
         ] {
             let (a, b) = (one.parse().unwrap(), other.parse().unwrap());
             assert_eq!(is_same_server(&a, &b), same, "{one} {other}");
+        }
+    }
+    #[test]
+    fn places_are_the_same_whatever_goes_without_saying() {
+        for (one, other, same) in [
+            ("https://h", "https://H:443/", true),
+            ("https://h/tenants/a/", "https://h:443/tenants/a", true),
+            ("https://h/tenants/a", "https://h/tenants/b", false),
+            ("https://h", "https://h:6443", false),
+        ] {
+            let (a, b) = (one.parse().unwrap(), other.parse().unwrap());
+            assert_eq!(is_same_place(&a, &b), same, "{one} {other}");
         }
     }
 }

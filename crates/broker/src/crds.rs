@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::error::Error;
+use crate::passing::Hiccups;
 use crate::report::Report;
 
 const TENANTS: &str = include_str!("../data/crds/tenants.yaml");
@@ -79,9 +80,16 @@ async fn let_go(
 ) -> Result<(), Error> {
     let deadline = Instant::now() + PATIENCE;
     let mut told = false;
+    let mut hiccups = Hiccups::default();
     loop {
-        let found = api.get_metadata_opt(name).await;
-        let found = found.map_err(Error::when(format!("read the definition of {name}")))?;
+        let found = match api.get_metadata_opt(name).await {
+            Err(error) if told && hiccups.bear(&error) => {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            found => found.map_err(Error::when(format!("read the definition of {name}")))?,
+        };
+        hiccups.end();
         if found.is_none_or(|found| found.metadata.deletion_timestamp.is_none()) {
             return Ok(());
         }
@@ -108,9 +116,16 @@ async fn wait(
 ) -> Result<(), Error> {
     let name = wanted.name_any();
     let deadline = Instant::now() + PATIENCE;
+    let mut hiccups = Hiccups::default();
     loop {
-        let found = api.get(&name).await;
-        let found = found.map_err(Error::when(format!("read the definition of {name}")))?;
+        let found = match api.get(&name).await {
+            Err(error) if hiccups.bear(&error) => {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            found => found.map_err(Error::when(format!("read the definition of {name}")))?,
+        };
+        hiccups.end();
         if is_established(&found) {
             if let Some(missing) = missing_version(&found, wanted) {
                 report.warn(&format!(

@@ -84,6 +84,23 @@ pub enum Error {
         /// The Secret that asks for it.
         secret: String,
     },
+    /// The token in a Secret says that it is another's.
+    #[error(
+        "secret {secret:?} has a token that is not of the account that it names: it is not used"
+    )]
+    WrongToken {
+        /// Which Secret.
+        secret: String,
+    },
+    /// A tenant's token is where whoever asks may not look.
+    #[error(
+        "the token of tenant {id} is in its space {}, which this user may not enter: no file is written",
+        id.namespace()
+    )]
+    InItsSpace {
+        /// Which tenant.
+        id: TenantId,
+    },
     /// What `deploy broker` makes is not there.
     #[error("the broker in namespace {namespace} is not deployed: it has no {missing}")]
     NoBroker {
@@ -102,6 +119,14 @@ pub enum Error {
         cluster_id: String,
         /// The namespace of the broker.
         namespace: String,
+    },
+    /// A cluster is in one ClusterSet, of one broker.
+    #[error("this cluster has joined as {cluster_id} already, through the broker at {server}")]
+    JoinedElsewhere {
+        /// As whom.
+        cluster_id: String,
+        /// Where the broker is.
+        server: String,
     },
     /// A server does not accept something that has secrets in it.
     #[error("cannot {attempted}: the server does not accept {}", listed(.fields))]
@@ -140,6 +165,19 @@ impl Error {
         move |source| Self::Server {
             attempted,
             source: Box::new(source),
+        }
+    }
+
+    /// The same, with where it was attempted if nobody has answered there.
+    #[must_use]
+    pub fn at(self, url: &http::Uri) -> Self {
+        match self {
+            Self::Server { attempted, source } if !matches!(*source, kube::Error::Api(_)) => {
+                let url = url.to_string();
+                let attempted = format!("{attempted} at {}", url.trim_end_matches('/'));
+                Self::Server { attempted, source }
+            }
+            other => other,
         }
     }
 
@@ -208,10 +246,19 @@ impl Error {
                 "the cluster's controller of service-account tokens makes it; is it running?"
                     .to_owned()
             }
+            Self::WrongToken { secret } => format!(
+                "somebody wrote it: find out who, and delete it (`kubectl delete secret {secret}` in the broker's namespace); it is made anew"
+            ),
+            Self::InItsSpace { id } => format!(
+                "an administrator of the system writes the file: `subctl get tenant {id} --generate_subm`"
+            ),
             Self::NoBroker { .. } => "run `subctl deploy broker` first".to_owned(),
             Self::ClusterIdTaken(id) => format!(
-                "choose another with --clusterid; if that cluster is gone, delete service account {} in the broker's namespace",
+                "choose another with --clusterid; if that cluster is gone, delete service account {} in the broker's namespace, and there `kubectl delete clusters.submariner.io,endpoints.submariner.io` what is left of it",
                 id.account()
+            ),
+            Self::JoinedElsewhere { cluster_id, .. } => format!(
+                "a cluster does not move from one ClusterSet to another: take it out of the first with `kubectl delete namespace submariner-operator` on this cluster, delete service account cluster-{cluster_id} and Cluster {cluster_id} at its broker, and join then"
             ),
             Self::JoinedAlready { .. } => {
                 "join with the same --clusterid and file, or take the cluster out of its ClusterSet first"

@@ -21,7 +21,7 @@ use k8s_openapi::api::core::v1::Secret;
 
 pub use complete::ForJoin;
 pub(crate) use encode::escaped;
-pub use save::{Saved, save, unique_name};
+pub use save::{Saved, check, save, unique_name};
 
 /// What the file is called unless somebody says otherwise.
 pub const FILE: &str = "broker-info.subm";
@@ -191,7 +191,8 @@ impl Error {
     /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::Read { .. } | Self::Write { .. } => return None,
+            Self::Read { .. } => return None,
+            Self::Write { .. } => "choose another --output-file",
             Self::TooLarge { .. } | Self::Malformed { .. } => {
                 "a broker info file is what `subctl deploy broker` or `subctl create tenant` writes"
             }

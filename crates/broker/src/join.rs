@@ -17,6 +17,8 @@ use std::time::Duration;
 
 use kube::Client;
 
+use self::admit::Known;
+use self::member::Standing;
 use crate::cidr::Cidr;
 use crate::component::{CONNECTIVITY, SERVICE_DISCOVERY};
 use crate::error::Error;
@@ -136,11 +138,9 @@ pub async fn join(
     report.begin("Gathering relevant information from Broker");
     admit::probe(broker, settings).await?;
     let identity = member::identity(joining).await?;
-    let is_member = member::is_member(joining, settings, report).await?;
-    let is_known = admit::is_ours(broker, settings, identity.as_deref()).await?;
-    if !is_member && !is_known {
-        admit::is_free(clusters, settings).await?;
-    }
+    let standing = member::standing(joining, settings).await?;
+    let known = admit::known(broker, settings, identity.as_deref()).await?;
+    may_join(broker, settings, standing, &known, report).await?;
     report.done("Gathered relevant information from Broker");
     let addresses = allocate(broker, settings, report).await?;
 
@@ -162,6 +162,38 @@ pub async fn join(
         global_cidr: addresses.global,
         clusterset_ip_cidr: addresses.clusterset.map(|given| given.cidr),
     })
+}
+
+/// Whether the cluster may have the ID: it is its own already, or nobody's. A cluster of
+/// another ClusterSet stays there.
+async fn may_join(
+    broker: &Client,
+    settings: &JoinSettings,
+    standing: Standing,
+    known: &Known,
+    report: &dyn Report,
+) -> Result<(), Error> {
+    match (standing, known) {
+        (Standing::Member, _) | (Standing::Stranger, Known::Ours(_)) => Ok(()),
+        (Standing::Stranger, known) => admit::is_free(broker, settings, known).await,
+        (Standing::Elsewhere { server, account }, known) => {
+            let is_same = match account {
+                Some(account) => known.is(&account),
+                None => matches!(known, Known::Ours(_)),
+            };
+            if !is_same {
+                return Err(Error::JoinedElsewhere {
+                    cluster_id: settings.cluster_id.to_string(),
+                    server,
+                });
+            }
+            let now = spec::without_scheme(&settings.info.url);
+            report.warn(&format!(
+                "The cluster has joined through {server}; from now on it uses {now}"
+            ));
+            Ok(())
+        }
+    }
 }
 
 async fn allocate(

@@ -21,6 +21,7 @@
 //! | [`psk`], [`component`] | what is in it |
 //! | [`cidr`], [`globalnet`] | addresses, and who has which |
 //! | [`join`] | a cluster joins a broker |
+//! | [`columns`] | what others wrote, as it is shown |
 //! | [`show`] | the brokers of a cluster, as they are shown |
 //! | [`recover`] | a file that was lost, written anew |
 //! | [`operator`] | what gives every Tenant what its broker needs |
@@ -29,6 +30,7 @@
 
 pub mod broker;
 pub mod cidr;
+pub mod columns;
 pub mod component;
 pub mod connect;
 pub mod crds;
@@ -42,6 +44,7 @@ pub mod manifests;
 pub mod mode;
 pub mod names;
 pub mod operator;
+mod passing;
 pub mod psk;
 pub mod recover;
 pub mod report;

@@ -3,6 +3,7 @@
 //! A tenant may not read definitions. But everybody may ask what the server serves.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
@@ -10,9 +11,14 @@ use kube::{Api, Client, ResourceExt};
 use crate::error::Error;
 use crate::names::TENANT_LABEL;
 
+/// Where tenants are.
+const GROUP: &str = "submariner.io/v1alpha1";
+/// How long what one server serves may be unknown to another.
+pub(crate) const PAUSE: Duration = Duration::from_millis(200);
+
 /// Groups and versions, and what a broker needs of each.
 const NEEDED: [(&str, &[&str]); 3] = [
-    ("submariner.io/v1alpha1", &["brokers"]),
+    (GROUP, &["brokers"]),
     ("submariner.io/v1", &["clusters", "endpoints"]),
     (
         "multicluster.x-k8s.io/v1alpha1",
@@ -27,8 +33,13 @@ const NEEDED: [(&str, &[&str]); 3] = [
 ///
 /// What the server answers.
 pub async fn is_axon(client: &Client, namespace: &str) -> Result<bool, Error> {
-    let served = served(client, "submariner.io/v1alpha1").await?;
-    if served.contains("tenants") {
+    let mut found = served(client, GROUP).await?;
+    if found.is_empty() {
+        // Of several servers one may not have heard yet of what another was told.
+        tokio::time::sleep(PAUSE).await;
+        found = served(client, GROUP).await?;
+    }
+    if found.contains("tenants") {
         return Ok(true);
     }
     let namespaces: Api<Namespace> = Api::all(client.clone());

@@ -74,6 +74,7 @@ pub async fn recover(
     settings.namespace.as_deref().map_or(Ok(()), show::judge)?;
     let url = settings.broker_url.as_deref().map(crate::connect::url);
     url.transpose()?;
+    info::check(&settings.output)?;
     report.begin("Retrieving Broker information");
     let known = match membership(&context.client).await {
         Ok(Some(membership)) => of_member(context, &membership, connect, settings).await?,
@@ -251,7 +252,8 @@ async fn admin_token(client: &Client, namespace: &str) -> Result<Option<Secret>,
     };
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let found = token::find_for(&secrets, &account).await?;
-    Ok(found.filter(|secret| token::of(secret).is_some()))
+    let found = found.filter(|secret| token::of(secret).is_some());
+    Ok(found.map(token::handed_out))
 }
 
 /// The Secret that is called so, if anything can be. The name is from an object, and what is

@@ -7,6 +7,8 @@
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
+use crate::names::ADMIN;
+
 const EVERYTHING: &[&str] = &[
     "create", "get", "list", "watch", "patch", "update", "delete",
 ];
@@ -154,11 +156,19 @@ pub fn axon_admin() -> Vec<PolicyRule> {
 }
 
 /// Of those who manage tenants, in a tenant's namespace: its administrator's token, to hand
-/// it out and to have it made anew.
+/// it out, and the administrator itself, to have both made anew; and who else is bound there,
+/// to say so then.
 pub fn axon_admin_of_tenant(token_secret: &str) -> Vec<PolicyRule> {
-    let mut token = rule(CORE, &["secrets"], &["get", "delete"]);
-    token.resource_names = Some(vec![token_secret.to_owned()]);
-    vec![token]
+    let only = |resource: &str, name: &str| {
+        let mut rule = rule(CORE, &[resource], &["get", "delete"]);
+        rule.resource_names = Some(vec![name.to_owned()]);
+        rule
+    };
+    vec![
+        only("secrets", token_secret),
+        only("serviceaccounts", ADMIN),
+        rule(RBAC, &["rolebindings"], &["list"]),
+    ]
 }
 
 fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {

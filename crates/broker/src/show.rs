@@ -1,9 +1,11 @@
 //! The brokers of a cluster, as they are shown.
 
-use kube::api::ListParams;
+use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::{Api, Client, ResourceExt};
+use serde_json::{Map, Value};
 
 use crate::broker::Broker;
+use crate::columns;
 use crate::error::Error;
 use crate::names::is_label;
 
@@ -17,16 +19,15 @@ pub const COLUMNS: [&str; 7] = [
     "DEFAULT GLOBALNET SIZE",
     "DEFAULT DOMAINS",
 ];
-/// What is between two columns, at least.
-const GAP: usize = 3;
+/// What is shown of a field that is not what it should be.
+const INVALID: &str = "<invalid>";
 /// How many brokers are asked for at a time.
 const PAGE: u32 = 500;
 
 /// A broker, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// What stands under each of [`COLUMNS`]. Nothing is cut off: the ID of a tenant is at
-    /// the end of its namespace.
+    /// What stands under each of [`COLUMNS`], as it was written: by others.
     pub cells: [String; 7],
 }
 
@@ -52,13 +53,21 @@ pub(crate) fn judge(namespace: &str) -> Result<(), Error> {
     }
 }
 
-pub(crate) async fn list(client: &Client, namespace: Option<&str>) -> Result<Vec<Broker>, Error> {
-    let (api, place): (Api<Broker>, _) = match namespace {
+/// The brokers, whatever they say: one that our type cannot say must not hide the others.
+pub(crate) async fn list(
+    client: &Client,
+    namespace: Option<&str>,
+) -> Result<Vec<DynamicObject>, Error> {
+    let kind = ApiResource::erase::<Broker>(&());
+    let (api, place): (Api<DynamicObject>, _) = match namespace {
         Some(name) => {
-            let api = Api::namespaced(client.clone(), name);
+            let api = Api::namespaced_with(client.clone(), name, &kind);
             (api, format!("namespace {name}"))
         }
-        None => (Api::all(client.clone()), "all namespaces".to_owned()),
+        None => {
+            let api = Api::all_with(client.clone(), &kind);
+            (api, "all namespaces".to_owned())
+        }
     };
     let (mut found, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
     loop {
@@ -85,63 +94,95 @@ pub fn table(rows: &[Row]) -> String {
     if rows.is_empty() {
         return "No brokers found\n".to_owned();
     }
-    let cells = |place: usize| rows.iter().map(move |row| row.cells[place].as_str());
-    let widths: Vec<usize> = (0..COLUMNS.len())
-        .map(|place| {
-            let cells = cells(place).chain([COLUMNS[place]]);
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0) + GAP
-        })
-        .collect();
-    let line = |cells: &[&str]| {
-        let padded = cells.iter().zip(&widths);
-        let line: String = padded
-            .map(|(cell, width)| format!("{cell:width$}"))
-            .collect();
-        format!("{}\n", line.trim_end())
-    };
-    let mut text = line(&COLUMNS);
-    for row in rows {
-        text.push_str(&line(&row.cells.each_ref().map(String::as_str)));
-    }
-    text
+    let header = COLUMNS.map(str::to_owned);
+    let rows = rows.iter().map(|row| row.cells.clone());
+    let rows: Vec<_> = std::iter::once(header).chain(rows).collect();
+    columns::table(&rows)
 }
 
-fn row(broker: &Broker) -> Row {
-    let spec = &broker.spec;
-    let globalnet = if spec.globalnet_enabled { "yes" } else { "no" };
+fn row(broker: &DynamicObject) -> Row {
+    let nothing = Value::Object(Map::new());
+    let spec = match &broker.data["spec"] {
+        Value::Null => &nothing,
+        spec => spec,
+    };
+    let field = |name: &str, show: fn(&Value) -> Option<String>| {
+        let shown = match spec.as_object() {
+            Some(fields) => show(fields.get(name).unwrap_or(&Value::Null)),
+            None => None,
+        };
+        shown.unwrap_or_else(|| INVALID.to_owned())
+    };
     Row {
         cells: [
             broker.namespace().unwrap_or_default(),
             broker.name_any(),
-            spec.components.join(", "),
-            globalnet.to_owned(),
-            spec.globalnet_cidr_range.clone(),
-            spec.default_globalnet_cluster_size.to_string(),
-            spec.default_custom_domains.join(", "),
+            field("components", words),
+            field("globalnetEnabled", answer),
+            field("globalnetCIDRRange", text),
+            field("defaultGlobalnetClusterSize", number),
+            field("defaultCustomDomains", words),
         ],
+    }
+}
+
+fn words(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => Some(String::new()),
+        Value::Array(words) => {
+            let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
+            Some(words?.join(", "))
+        }
+        _ => None,
+    }
+}
+
+fn answer(value: &Value) -> Option<String> {
+    match value {
+        Value::Bool(true) => Some("yes".to_owned()),
+        Value::Bool(false) | Value::Null => Some("no".to_owned()),
+        _ => None,
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => Some(String::new()),
+        value => value.as_str().map(str::to_owned),
+    }
+}
+
+fn number(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => Some("0".to_owned()),
+        value => Some(u32::try_from(value.as_u64()?).ok()?.to_string()),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use crate::broker::BrokerSpec;
+
+    fn broker(namespace: &str, data: Value) -> DynamicObject {
+        let kind = ApiResource::erase::<Broker>(&());
+        let broker = DynamicObject::new("submariner-broker", &kind);
+        broker.within(namespace).data(data)
+    }
 
     #[test]
-    fn nothing_is_cut_off() {
+    fn no_name_is_cut_off() {
         let namespace = format!("submariner-broker-{}", "t".repeat(45));
-        let spec = BrokerSpec {
-            components: vec!["connectivity".to_owned(), "service-discovery".to_owned()],
-            globalnet_enabled: true,
-            globalnet_cidr_range: "242.0.0.0/8".to_owned(),
-            default_globalnet_cluster_size: 65536,
-            default_custom_domains: vec!["a.example".to_owned(), "b.example".to_owned()],
-            ..BrokerSpec::default()
-        };
-        let mut broker = Broker::new("submariner-broker", spec);
-        broker.metadata.namespace = Some(namespace.clone());
-        let mut plain = Broker::new("submariner-broker", BrokerSpec::default());
-        plain.metadata.namespace = Some("n".to_owned());
+        let spec = json!({
+            "components": ["connectivity", "service-discovery"], "globalnetEnabled": true,
+            "globalnetCIDRRange": "242.0.0.0/8", "defaultGlobalnetClusterSize": 65536,
+            "defaultCustomDomains": ["a.example", "b.example"],
+        });
+        let (broker, plain) = (
+            broker(&namespace, json!({"spec": spec})),
+            broker("n", json!({"spec": {}})),
+        );
         let table = table(&[row(&broker), row(&plain)]);
         let lines: Vec<&str> = table.lines().collect();
         let gap = " ".repeat(63 - 9 + 3);
@@ -161,6 +202,36 @@ mod tests {
             lines[2].split_whitespace().collect::<Vec<_>>(),
             ["n", "submariner-broker", "no", "0"]
         );
+    }
+
+    #[test]
+    fn an_odd_broker_is_shown_as_far_as_it_can_be() {
+        let shown = |data: Value| row(&broker("n", data)).cells[2..].to_vec();
+        assert_eq!(shown(json!({})), ["", "no", "", "0", ""]);
+        assert_eq!(shown(json!({"spec": null})), ["", "no", "", "0", ""]);
+        for spec in [json!(1), json!("x"), json!([])] {
+            assert_eq!(shown(json!({"spec": spec})), [INVALID; 5]);
+        }
+        let wrong = json!({
+            "components": "x", "globalnetEnabled": "true", "globalnetCIDRRange": 1,
+            "defaultGlobalnetClusterSize": -1, "defaultCustomDomains": ["a", 1],
+        });
+        assert_eq!(shown(json!({"spec": wrong})), [INVALID; 5]);
+    }
+
+    #[test]
+    fn an_odd_broker_does_not_hide_or_imitate_another() {
+        let odd = json!({
+            "components": ["a\nsubmariner-broker-b   submariner-broker", "\u{1b}[2J"],
+            "defaultCustomDomains": ["d".repeat(66_000)],
+        });
+        let odd = row(&broker("a", json!({"spec": odd})));
+        let plain = row(&broker("b", json!({})));
+        let table = table(&[odd, plain]);
+        assert_eq!(table.lines().count(), 3, "{table}");
+        assert!(!table.contains('\u{1b}'), "{table}");
+        assert!(table.len() < 2_000, "{}", table.len());
+        assert!(table.lines().last().unwrap().starts_with("b "), "{table}");
     }
 
     #[test]

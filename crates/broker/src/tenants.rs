@@ -6,6 +6,7 @@
 
 mod credentials;
 mod delete;
+mod doors;
 mod wait;
 
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! The tokens of service accounts that are kept in Secrets.
 //!
 //! Since 1.24 Kubernetes makes none by itself: whoever wants one makes a Secret that asks
-//! for it, and waits.
+//! for it, and waits. Whoever may write Secrets can write anything into one, so a token that
+//! says it is another's is taken for none.
 
 mod claims;
 
@@ -15,6 +16,8 @@ use tokio::time::Instant;
 
 pub(crate) use self::claims::Claims;
 use crate::error::Error;
+use crate::lookup;
+use crate::passing::Hiccups;
 
 /// The type of Secrets that hold an account's token.
 pub const TYPE: &str = "kubernetes.io/service-account-token";
@@ -25,10 +28,15 @@ const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 /// Says who made a Secret.
 const CREATED_BY: (&str, &str) = ("kubernetes.io/created-by", "subctl");
 
+/// What is in such a Secret that others are given.
+const KEYS: [&str; 3] = ["ca.crt", "namespace", "token"];
+
 /// How long the server may take to fill a Secret in: it is done in a moment or not at all.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 /// The first pause between two looks.
 const PAUSE: Duration = Duration::from_millis(30);
+/// The longest.
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// A Secret that asks for the token of an account.
 pub fn request(account: &str, metadata: ObjectMeta) -> Secret {
@@ -56,6 +64,36 @@ pub fn is_for(secret: &Secret, account: &str) -> bool {
     named == Some(account) && secret.type_.as_deref() == Some(TYPE)
 }
 
+/// Whether a Secret has the token of this account of a namespace, by everything that it says:
+/// of this one among all of its name, if it is known which.
+pub fn fits(secret: &Secret, namespace: &str, account: &str, uid: Option<&str>) -> bool {
+    let named = secret.annotations().get(ACCOUNT_UID);
+    let named = named.filter(|named| !named.is_empty());
+    let said = secret.data.as_ref().and_then(|data| data.get("namespace"));
+    let claims = of(secret).and_then(Claims::of);
+    is_for(secret, account)
+        && named.is_none_or(|named| uid.is_none_or(|uid| uid == named))
+        && said.is_some_and(|said| said.0 == namespace.as_bytes())
+        && claims.is_some_and(|claims| claims.are_of(namespace, account, uid))
+}
+
+/// The UID of the account that a Secret's token is of: what the Secret says, else what the
+/// token itself does.
+pub(crate) fn account_uid(secret: &Secret) -> Option<String> {
+    let said = secret.annotations().get(ACCOUNT_UID).cloned();
+    said.or_else(|| Some(Claims::of(of(secret)?)?.uid))
+}
+
+/// What others are given of a Secret: the token and what belongs to it, and not what somebody
+/// put beside it.
+pub(crate) fn handed_out(secret: Secret) -> Secret {
+    let mut secret = secret;
+    if let Some(data) = &mut secret.data {
+        data.retain(|key, _| KEYS.contains(&key.as_str()));
+    }
+    secret
+}
+
 /// The Secret with the token of an account, made if there is none, once it has been filled
 /// in. Others are looked for by what they say, never by their name: clusters have had many
 /// habits of naming them.
@@ -69,7 +107,7 @@ pub async fn ensure(
     patience: Duration,
 ) -> Result<Secret, Error> {
     let found = find(secrets, account).await?;
-    fill(secrets, account, found, patience).await
+    fill(secrets, (account, None), found, patience).await
 }
 
 /// The same for an account that is at hand. A token of one that had its name before is not
@@ -84,7 +122,8 @@ pub async fn ensure_for(
     patience: Duration,
 ) -> Result<Secret, Error> {
     let found = find_for(secrets, account).await?;
-    fill(secrets, &account.name_any(), found, patience).await
+    let (name, uid) = (account.name_any(), account.uid());
+    fill(secrets, (&name, uid.as_deref()), found, patience).await
 }
 
 /// The Secret with the token of an account that is at hand, if there is one; one that has a
@@ -97,21 +136,28 @@ pub async fn find_for(
     secrets: &Api<Secret>,
     account: &ServiceAccount,
 ) -> Result<Option<Secret>, Error> {
-    let candidates = candidates(secrets, &account.name_any()).await?;
-    let mut candidates = candidates.into_iter();
-    Ok(candidates.find(|secret| is_its(secret, account)))
+    let (name, uid) = (account.name_any(), account.uid());
+    let candidates = candidates(secrets, &name, uid.as_deref()).await?;
+    Ok(candidates.into_iter().next())
 }
 
-/// Whether a Secret is not of another account that had the name before.
-fn is_its(secret: &Secret, account: &ServiceAccount) -> bool {
+/// Whether a Secret has, or will have, the token of an account: not of another that had the
+/// name before, nor whatever somebody put there. The server does not fill in what may not be
+/// changed.
+fn is_its(secret: &Secret, account: &str, uid: Option<&str>) -> bool {
+    if of(secret).is_some() {
+        let namespace = secret.namespace().unwrap_or_default();
+        return fits(secret, &namespace, account, uid);
+    }
     let named = secret.annotations().get(ACCOUNT_UID);
-    named.is_none_or(|named| account.uid().as_ref() == Some(named))
+    let is_named = named.is_none_or(|named| uid.is_none_or(|uid| uid == named));
+    is_for(secret, account) && is_named && secret.immutable != Some(true)
 }
 
 /// Waits for what was found to be filled in, or asks for a token.
 async fn fill(
     secrets: &Api<Secret>,
-    account: &str,
+    (account, uid): (&str, Option<&str>),
     found: Option<Secret>,
     patience: Duration,
 ) -> Result<Secret, Error> {
@@ -128,7 +174,12 @@ async fn fill(
             made.map_err(Error::when(attempted))?
         }
     };
-    wait(secrets, secret, patience).await
+    let name = secret.name_any();
+    let filled = wait(secrets, secret, patience).await?;
+    match is_its(&filled, account, uid) {
+        true => Ok(filled),
+        false => Err(Error::WrongToken { secret: name }),
+    }
 }
 
 /// The Secret with the token of an account, if there is one; one that has a token first.
@@ -137,12 +188,16 @@ async fn fill(
 ///
 /// What the server answers.
 pub async fn find(secrets: &Api<Secret>, account: &str) -> Result<Option<Secret>, Error> {
-    let candidates = candidates(secrets, account).await?;
+    let candidates = candidates(secrets, account, None).await?;
     Ok(candidates.into_iter().next())
 }
 
 /// The Secrets that are there for the token of an account; those that have one first.
-async fn candidates(secrets: &Api<Secret>, account: &str) -> Result<Vec<Secret>, Error> {
+async fn candidates(
+    secrets: &Api<Secret>,
+    account: &str,
+    uid: Option<&str>,
+) -> Result<Vec<Secret>, Error> {
     let tokens = ListParams::default().fields(&format!("type={TYPE}"));
     let listed = secrets.list(&tokens).await;
     let attempted = format!("look for the token of service account {account}");
@@ -150,43 +205,125 @@ async fn candidates(secrets: &Api<Secret>, account: &str) -> Result<Vec<Secret>,
     let mut mine: Vec<_> = listed
         .items
         .into_iter()
-        .filter(|secret| is_for(secret, account) && secret.metadata.deletion_timestamp.is_none())
+        .filter(|secret| secret.metadata.deletion_timestamp.is_none())
+        .filter(|secret| is_its(secret, account, uid))
         .collect();
     mine.sort_by_key(|secret| of(secret).is_none());
     Ok(mine)
 }
 
-/// Waits until a Secret has been filled in.
+/// Waits until a Secret has been filled in. While it is made anew there is none for a moment.
 async fn wait(secrets: &Api<Secret>, first: Secret, patience: Duration) -> Result<Secret, Error> {
     let name = first.name_any();
     let deadline = Instant::now() + patience;
-    let (mut secret, mut pause) = (first, PAUSE);
-    while of(&secret).is_none() {
+    let (mut secret, mut pause) = (Some(first), PAUSE);
+    let mut hiccups = Hiccups::default();
+    loop {
+        if let Some(filled) = secret.filter(|secret| of(secret).is_some()) {
+            return Ok(filled);
+        }
         if Instant::now() >= deadline {
             return Err(Error::NoToken { secret: name });
         }
         tokio::time::sleep(pause).await;
-        pause = pause.mul_f32(1.3);
-        let read = secrets.get(&name).await;
-        secret = read.map_err(Error::when(format!("read secret {name}")))?;
+        pause = pause.mul_f32(1.3).min(LONGEST);
+        secret = match lookup::get(secrets, &name).await {
+            Ok(found) => {
+                hiccups.end();
+                found
+            }
+            Err(error) if hiccups.bear(&error) => None,
+            Err(error) => return Err(Error::when(format!("read secret {name}"))(error)),
+        };
     }
-    Ok(secret)
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::ByteString;
+    use serde_json::json;
+
     use super::*;
+
+    /// A Secret of account `a` in namespace `n` with a token of this subject and UID.
+    fn secret(subject: &str, uid: &str, annotated: Option<&str>) -> Secret {
+        let claims = json!({
+            "sub": subject,
+            "kubernetes.io/serviceaccount/service-account.uid": uid,
+        });
+        let claims = {
+            use base64::Engine;
+            base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(claims.to_string())
+        };
+        let mut secret = request("a", ObjectMeta::default());
+        secret.metadata.namespace = Some("n".to_owned());
+        let data = [
+            ("token", format!("a.{claims}.c")),
+            ("namespace", "n".to_owned()),
+        ];
+        let data = data.map(|(key, value)| (key.to_owned(), ByteString(value.into_bytes())));
+        secret.data = Some(data.into());
+        if let Some(uid) = annotated {
+            let annotation = (ACCOUNT_UID.to_owned(), uid.to_owned());
+            secret.annotations_mut().extend([annotation]);
+        }
+        secret
+    }
 
     #[test]
     fn a_token_is_of_one_account_among_all_that_had_the_name() {
-        let mut account = ServiceAccount::default();
-        account.metadata.uid = Some("new".to_owned());
-        let mut secret = request("a", ObjectMeta::default());
-        assert!(is_its(&secret, &account), "it has not been filled in");
+        let mut unfilled = request("a", ObjectMeta::default());
+        let is_its = |secret: &Secret| is_its(secret, "a", Some("new"));
+        assert!(is_its(&unfilled), "it has not been filled in");
         for (uid, expected) in [("new", true), ("old", false)] {
             let annotation = (ACCOUNT_UID.to_owned(), uid.to_owned());
-            secret.annotations_mut().extend([annotation]);
-            assert_eq!(is_its(&secret, &account), expected, "{uid}");
+            unfilled.annotations_mut().extend([annotation]);
+            assert_eq!(is_its(&unfilled), expected, "{uid}");
         }
+        let mut stuck = request("a", ObjectMeta::default());
+        stuck.immutable = Some(true);
+        assert!(!is_its(&stuck), "nobody will fill it in");
+    }
+
+    #[test]
+    fn r37_a_secret_that_says_it_has_anothers_token_does_not_fit() {
+        let own = "system:serviceaccount:n:a";
+        let mut elsewhere = secret(own, "u", Some("u"));
+        let data = elsewhere.data.get_or_insert_default();
+        data.insert("namespace".to_owned(), ByteString(b"m".to_vec()));
+        let mut nameless = secret(own, "u", Some("u"));
+        nameless.data.get_or_insert_default().remove("namespace");
+        let mut opaque = secret(own, "u", Some("u"));
+        opaque.type_ = Some("Opaque".to_owned());
+        let mut nonsense = secret(own, "u", Some("u"));
+        let data = nonsense.data.get_or_insert_default();
+        data.insert("token".to_owned(), ByteString(b"nonsense".to_vec()));
+        for (secret, expected) in [
+            (secret(own, "u", Some("u")), true),
+            // Whoever made it did not say, but the token does.
+            (secret(own, "u", None), true),
+            (secret(own, "v", None), false),
+            (secret(own, "v", Some("u")), false),
+            (secret(own, "u", Some("v")), false),
+            (secret("system:serviceaccount:n:b", "u", Some("u")), false),
+            (secret("system:serviceaccount:m:a", "u", Some("u")), false),
+            (elsewhere, false),
+            (nameless, false),
+            (opaque, false),
+            (nonsense, false),
+        ] {
+            assert_eq!(fits(&secret, "n", "a", Some("u")), expected, "{secret:?}");
+        }
+    }
+
+    #[test]
+    fn what_somebody_put_beside_a_token_is_not_handed_out() {
+        let mut secret = secret("s", "u", None);
+        let data = secret.data.get_or_insert_default();
+        for key in ["ca.crt", "psk", "x"] {
+            data.insert(key.to_owned(), ByteString(vec![1]));
+        }
+        let data = handed_out(secret).data.unwrap();
+        assert_eq!(data.into_keys().collect::<Vec<_>>(), KEYS);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use insula_broker::columns;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -19,12 +20,11 @@ pub fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// Without what would move a terminal's cursor or change its colours: some of what is told
-/// was written by others.
+/// was written by others. Lines stay lines.
 pub fn harmless(text: &str) -> String {
     let harmless = |sign: char| match sign {
         '\n' => '\n',
-        sign if sign.is_control() => '\u{fffd}',
-        sign => sign,
+        sign => columns::harmless(sign),
     };
     text.chars().map(harmless).collect()
 }
@@ -48,25 +48,7 @@ pub fn documents(objects: &[impl Serialize]) -> Result<String, Failure> {
 
 /// Columns as wide as they need to be, three spaces apart, as in kubectl.
 pub fn table(rows: &[&[String]]) -> String {
-    let columns = rows.iter().map(|row| row.len()).max().unwrap_or_default();
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells
-            .map(|cell| cell.chars().count())
-            .max()
-            .unwrap_or_default()
-    };
-    let widths: Vec<_> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().zip(&widths);
-        let line: Vec<_> = cells
-            .map(|(cell, &width)| format!("{cell:width$}"))
-            .collect();
-        text.push_str(harmless(&line.join("   ")).trim_end());
-        text.push('\n');
-    }
-    text
+    columns::table(rows)
 }
 
 #[cfg(test)]
@@ -82,5 +64,11 @@ mod tests {
         let rows = [vec!["a\x1b]0;x\x07".to_owned(), "ä ✓".to_owned()]];
         let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
         assert_eq!(table(&rows), "a\u{fffd}]0;x\u{fffd}   ä ✓\n");
+        let document = yaml(&serde_json::json!({ "a": "\x1b[2J" })).unwrap();
+        assert!(!document.contains('\x1b'), "{document}");
+        let rows = [vec!["a\nb".to_owned(), "c".repeat(70_000)]];
+        let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
+        let shown = format!("a\u{fffd}b   {}…\n", "c".repeat(255));
+        assert_eq!(table(&rows), shown);
     }
 }

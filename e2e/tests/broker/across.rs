@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::cast::{Tenant, await_phase, tenant};
-use crate::cluster::{Cluster, Operator, TENANTS, is_kubernetes, shared};
+use crate::cluster::{Cluster, Operator, TENANTS, lacks, shared};
 use crate::content::{at, condition, names, namespace, one};
 use crate::journal::readable_files;
 use crate::person::FILE;
@@ -123,7 +123,7 @@ fn r79_what_somebody_deletes_or_changes_comes_back() {
 
 #[test]
 fn r80_the_operator_goes_on_after_an_outage_and_much_that_it_missed() {
-    if is_kubernetes() {
+    if lacks("server that starts again where it was, in this suite") {
         return;
     }
     let cluster = Cluster::with_axon(Operator::Apart).unwrap();

@@ -10,6 +10,7 @@ use insula_e2e::command::Running;
 use insula_e2e::insula::Insula;
 use insula_e2e::kube_apiserver::{KubeApiserver, TOKEN};
 use insula_e2e::kube_controller_manager::KubeControllerManager;
+use insula_testkit::peer;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
@@ -119,6 +120,14 @@ enum Server {
 /// Whether the clusters are real Kubernetes.
 pub fn is_kubernetes() -> bool {
     std::env::var(VARIABLE).is_ok_and(|cluster| cluster == "kubernetes")
+}
+
+/// Whether they are, and so have not what a test is about; says that it is skipped.
+pub fn lacks(what: &str) -> bool {
+    if is_kubernetes() {
+        peer::skipped(&format!("a Kubernetes has no {what}"));
+    }
+    is_kubernetes()
 }
 
 impl Cluster {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::api::Api;
 use crate::cast::tenant;
-use crate::cluster::{Cluster, Operator, TENANTS, is_kubernetes};
+use crate::cluster::{Cluster, Operator, TENANTS, lacks};
 use crate::content::{names, namespace};
 use crate::waiting::until;
 
@@ -44,7 +44,7 @@ fn an_operator_that_is_killed_again_and_again_loses_nothing() {
 /// long as its lease lasts: twice is what there is time for.
 #[test]
 fn a_server_with_its_operator_that_is_killed_again_and_again_loses_nothing() {
-    if is_kubernetes() {
+    if lacks("operator in its process") {
         return;
     }
     let cluster = Cluster::with_axon(Operator::Inside).unwrap();

@@ -4,31 +4,45 @@ use http::Method;
 use serde_json::json;
 
 use crate::cast::{Tenant, await_phase, await_worthless, tenant};
-use crate::cluster::{TENANTS, is_kubernetes, shared};
+use crate::cluster::{Cluster, Operator, TENANTS, is_kubernetes, lacks, shared};
 use crate::content::{KINDS, at, condition, namespace, one};
 
 #[test]
-fn spaces_are_refused_where_there_are_none() {
-    let Some(cluster) = shared() else { return };
-    if !is_kubernetes() {
+fn spaces_are_refused_where_there_are_none_or_none_may_be_made() {
+    let Some(cluster) = Cluster::bare(Operator::Inside) else {
         return;
-    }
+    };
+    let (admin, root) = (cluster.admin(), cluster.root());
+    // Nobody said --spaces.
+    admin.does("deploy axon-cp --without-deployment --no-wait");
+    let reason = if is_kubernetes() {
+        cluster.start_operator();
+        "SpacesNotServed"
+    } else {
+        "Forbidden"
+    };
     let mut wanted = tenant("no-space");
     wanted["spec"] = json!({"isolation": "Space"});
-    cluster.root().create(TENANTS, &wanted);
-    let failed = await_phase(&cluster.root(), "no-space", "Failed");
-    assert_eq!(
-        condition(&failed, "Ready").unwrap()["reason"],
-        "SpacesNotServed"
-    );
+    root.create(TENANTS, &wanted);
+    let failed = await_phase(&root, "no-space", "Failed");
+    assert_eq!(condition(&failed, "Ready").unwrap()["reason"], reason);
+    if !is_kubernetes() {
+        // What may not be looked for is not forgotten either.
+        admin.fails(
+            "delete tenant no-space --timeout 1s",
+            &["cannot read space submariner-broker-no-space"],
+        );
+        admin.does("deploy axon-cp --without-deployment --spaces");
+    }
+    admin.does("delete tenant no-space");
 }
 
 #[test]
 fn a_tenant_with_a_space_goes_the_same_way() {
-    let Some(cluster) = shared() else { return };
-    if is_kubernetes() {
+    if lacks("spaces") {
         return;
     }
+    let Some(cluster) = shared() else { return };
     let root = cluster.root();
     let tenant = Tenant::create_with(&cluster, "space", "--isolation space");
     let object = tenant.object(&root);
@@ -67,10 +81,10 @@ fn a_tenant_with_a_space_goes_the_same_way() {
 
 #[test]
 fn r4_r42_the_token_of_one_space_is_worth_nothing_in_another() {
-    let Some(cluster) = shared() else { return };
-    if is_kubernetes() {
+    if lacks("spaces") {
         return;
     }
+    let Some(cluster) = shared() else { return };
     let [own, other] = ["space-a", "space-b"].map(|id| {
         let tenant = Tenant::create_with(&cluster, id, "--isolation space");
         tenant.deploy_broker("--globalnet");

@@ -90,6 +90,41 @@ pub async fn deploy(
         at_home(client, deployment, report).await?;
     }
     report.done("The Axon control plane is deployed");
+    tell_of_rest(client, settings, report).await
+}
+
+/// Says what stays of an earlier run that asked for more: rights are withdrawn by somebody who
+/// says so.
+async fn tell_of_rest(
+    client: &Client,
+    settings: &AxonSettings,
+    report: &dyn Report,
+) -> Result<(), Error> {
+    if settings.admins.is_empty() {
+        let bindings: Api<RoleBinding> = Api::namespaced(client.clone(), AXON);
+        let found = bindings.get_opt(AXON_ADMIN).await;
+        if let Some(found) = found.map_err(Error::when(format!("read RoleBinding {AXON_ADMIN}")))? {
+            let named = found.subjects.unwrap_or_default();
+            let named: Vec<_> = named
+                .iter()
+                .map(|it| format!("{} {}", it.kind, it.name))
+                .collect();
+            report.warn(&format!(
+                "Role and RoleBinding {AXON_ADMIN} in namespace {AXON} stay, though no --axon-admin was given: {} may manage tenants. `kubectl -n {AXON} delete rolebinding,role {AXON_ADMIN}` withdraws it",
+                if named.is_empty() { "nobody".to_owned() } else { named.join(", ") }
+            ));
+        }
+    }
+    if !settings.spaces {
+        let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+        let found = bindings.get_opt(AXON_SPACES).await;
+        let attempted = format!("read ClusterRoleBinding {AXON_SPACES}");
+        if found.map_err(Error::when(attempted))?.is_some() {
+            report.warn(&format!(
+                "ClusterRole and ClusterRoleBinding {AXON_SPACES} stay, though --spaces was not given: the operator may make whole spaces. `kubectl delete clusterrolebinding,clusterrole {AXON_SPACES}` withdraws it"
+            ));
+        }
+    }
     Ok(())
 }
 

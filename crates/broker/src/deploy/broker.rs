@@ -16,6 +16,7 @@ use std::time::Duration;
 use insula_operator::part::{self, Ensured, Verdict};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{ApiResource, DynamicObject};
+use kube::core::Status;
 use kube::{Api, Client, Config};
 use serde_json::json;
 use tokio::time::Instant;
@@ -48,6 +49,9 @@ pub struct BrokerSettings {
     pub custom_domains: Vec<String>,
     /// The URL that clusters are told, if it is not the one in use.
     pub broker_url: Option<String>,
+    /// Whether clusters are to share a new key, whatever files have: those that have joined are
+    /// cut off by it.
+    pub new_psk: bool,
     /// Where the file is written.
     pub output: PathBuf,
     /// How long the cluster may take to make a token.
@@ -101,7 +105,7 @@ pub async fn deploy(
 pub struct Prepared {
     /// Where, and as whom.
     pub place: Place,
-    psk: (Secret, Psk),
+    psk: key::Choice,
 }
 
 impl Prepared {
@@ -116,10 +120,11 @@ impl Prepared {
         report: &dyn Report,
     ) -> Result<Self, Error> {
         judge(settings)?;
+        info::check(&settings.output)?;
         let given = settings.info_from.as_deref().map(BrokerInfo::read);
         let given = given.transpose()?;
         let place = Place::find(context, settings, given.as_ref(), report)?;
-        let psk = key::choose(settings, given.as_ref(), &place, report)?;
+        let psk = key::look(settings, given.as_ref(), &place)?;
         Ok(Self { place, psk })
     }
 
@@ -135,7 +140,9 @@ impl Prepared {
         report: &dyn Report,
     ) -> Result<Deployed, Error> {
         let namespace = self.place.namespace.as_str();
-        let mode = match mode::is_axon(client, namespace).await? {
+        let asked = mode::is_axon(client, namespace).await;
+        // The first request of all: whoever is not there is told with their address.
+        let mode = match asked.map_err(|error| error.at(&self.place.config.cluster_url))? {
             true => Mode::Axon,
             false => Mode::Classic,
         };
@@ -144,13 +151,14 @@ impl Prepared {
         if mode == Mode::Axon {
             verify_kinds(client).await?;
         }
+        let psk = self.psk.settle(client, namespace, settings, report).await?;
         let secret = set_up(client, namespace, mode, settings, report).await?;
         if mode == Mode::Classic {
             install_kinds(client, report).await?;
         }
         put_broker(client, namespace, settings, report).await?;
         networks::ensure(client, namespace, settings, report).await?;
-        write(&self.place, mode, settings, secret, self.psk, report)
+        write(&self.place, mode, settings, secret, psk, report)
     }
 }
 
@@ -190,7 +198,12 @@ async fn set_up(
 
 /// Tenants may not install kinds: somebody else has to have done it.
 async fn verify_kinds(client: &Client) -> Result<(), Error> {
-    let missing = mode::missing_kinds(client).await?;
+    let mut missing = mode::missing_kinds(client).await?;
+    if !missing.is_empty() {
+        // Of several servers one may not have heard yet of what another was told.
+        tokio::time::sleep(mode::PAUSE).await;
+        missing = mode::missing_kinds(client).await?;
+    }
     match missing.is_empty() {
         true => Ok(()),
         false => Err(Error::NoKinds(missing)),
@@ -216,6 +229,8 @@ async fn install_kinds(client: &Client, report: &dyn Report) -> Result<(), Error
 
 /// How long a server may take to serve what it said that it serves.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a kind that is served may not be known to all servers.
+const SETTLING: Duration = Duration::from_secs(2);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -246,16 +261,16 @@ async fn put_broker(
         .within(namespace)
         .data(spec);
     let brokers = Api::namespaced_with(client.clone(), namespace, &kind);
-    // One that somebody else made may say what our type cannot.
-    let ensured = part::ensure_by(&brokers, &wanted, |wanted, found: &DynamicObject| {
-        if found.data["spec"] == wanted.data["spec"] {
-            return Verdict::Right;
+    let deadline = Instant::now() + SETTLING;
+    let ensured = loop {
+        match part::ensure_by(&brokers, &wanted, judge_broker).await {
+            // The kind was defined a moment ago, and one of several servers may not have
+            // heard of it yet.
+            Err(kube::Error::Api(status)) if is_page(&status) && Instant::now() < deadline => {}
+            ensured => break ensured,
         }
-        let mut replacement = found.clone();
-        replacement.data["spec"] = wanted.data["spec"].clone();
-        Verdict::Replace(Box::new(replacement))
-    });
-    let ensured = ensured.await;
+        tokio::time::sleep(PAUSE).await;
+    };
     let attempted = format!("put the broker into namespace {namespace}");
     report.done(match ensured.map_err(Error::when(attempted))? {
         Ensured::Kept => "The broker is as it should be",
@@ -263,6 +278,22 @@ async fn put_broker(
         Ensured::Replaced => "Changed the broker",
     });
     Ok(())
+}
+
+/// One that somebody else made may say what our type cannot.
+fn judge_broker(wanted: &DynamicObject, found: &DynamicObject) -> Verdict<DynamicObject> {
+    if found.data["spec"] == wanted.data["spec"] {
+        return Verdict::Right;
+    }
+    let mut replacement = found.clone();
+    replacement.data["spec"] = wanted.data["spec"].clone();
+    Verdict::Replace(Box::new(replacement))
+}
+
+/// Whether what is not there is not an object but the whole kind.
+fn is_page(status: &Status) -> bool {
+    let named = status.details.as_ref().map(|details| details.name.as_str());
+    status.code == 404 && named.is_none_or(str::is_empty)
 }
 
 fn spec(settings: &BrokerSettings) -> BrokerSpec {
@@ -292,7 +323,7 @@ fn write(
     report.begin(&format!("Saving broker info to file {file:?}"));
     let info = BrokerInfo {
         url: place.told_url.clone(),
-        client_token: Some(secret),
+        client_token: Some(token::handed_out(secret)),
         ipsec_psk: Some(key),
         components: settings.components.clone(),
         custom_domains: settings.custom_domains.clone(),

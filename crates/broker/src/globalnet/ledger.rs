@@ -95,6 +95,33 @@ impl Ledger {
         entry.global_cidr.first().map(String::as_str)
     }
 
+    /// Whether what a cluster is to be told of this ledger can be: the addresses that it has,
+    /// or, if it has none, everybody's. `name` is of the ConfigMap, for the message.
+    ///
+    /// # Errors
+    ///
+    /// If something else than addresses stands there.
+    pub fn judge(&self, cluster: &str, name: &str) -> Result<(), Error> {
+        let is_new = self.of(cluster).is_none();
+        let concerned = |entry: &&Entry| is_new || entry.cluster_id == cluster;
+        for entry in self.clusters.iter().filter(concerned) {
+            for range in &entry.global_cidr {
+                let read = range.parse::<Cidr>().map_err(|it| it.to_string());
+                // Only of its own it matters what sort of addresses they are.
+                let judged = read.and_then(|range| match is_new {
+                    true => Ok(()),
+                    false => super::usable(&range),
+                });
+                let wrong = |problem| {
+                    let cluster = &entry.cluster_id;
+                    super::unreadable(name, &format!("of cluster {cluster:?}: {problem}"))
+                };
+                judged.map_err(wrong)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Gives a cluster addresses out of a range; the ones that it has, if it has any.
     ///
     /// # Errors

@@ -252,6 +252,34 @@ fn a_ledger_that_is_wrong_is_never_taken_for_empty() {
         told(read.give("a", &range, &Wish::Size(4))),
         "the broker has wrong addresses for cluster \"b\": \"?\" is no range of addresses such as 242.0.0.0/8"
     );
+    let judge = |ledger: &Ledger, cluster| told(ledger.judge(cluster, "m"));
+    assert_eq!(
+        judge(&read, "a"),
+        "the ConfigMap m of the broker cannot be used: of cluster \"b\": \"?\" is no range of addresses such as 242.0.0.0/8"
+    );
     let deep = "[".repeat(1 << 20);
     assert!(Ledger::read(&map(&[("clusterinfo", &deep)])).is_err());
+}
+
+#[test]
+fn what_a_cluster_has_is_addresses_before_it_is_told_so() {
+    let before = "the ConfigMap m of the broker cannot be used: of cluster \"a\": ";
+    for (range, problem) in [
+        ("?", "\"?\" is no range of addresses such as 242.0.0.0/8"),
+        ("127.0.0.0/8", "127.0.0.0/8 can't be in loopback range"),
+        ("fd00::/64", "fd00::/64 is not of IPv4"),
+        (
+            "242.0.0.0/16\n",
+            "\"242.0.0.0/16\\n\" is no range of addresses such as 242.0.0.0/8",
+        ),
+    ] {
+        let entry = |cluster: &str, range: &str| Entry {
+            cluster_id: cluster.to_owned(),
+            global_cidr: vec![range.to_owned()],
+        };
+        let clusters = vec![entry("b", "242.1.0.0/16"), entry("a", range)];
+        let ledger = Ledger { clusters };
+        assert_eq!(told(ledger.judge("a", "m")), format!("{before}{problem}"));
+        ledger.judge("b", "m").unwrap();
+    }
 }

@@ -20,12 +20,39 @@ pub struct Saved {
 
 /// For its owner only: there are secrets in it.
 const MODE: u32 = 0o600;
+/// What files begin with that are not whole yet.
+const PREFIX: &str = ".broker-info-";
 /// How many backups of one second are told apart.
 const BACKUPS: usize = 1000;
 
 /// A name for a tenant's file that no other has.
 pub fn unique_name(id: &TenantId, now: &Zoned) -> String {
     format!("broker-info-{id}-{}.subm", timestamp(now))
+}
+
+/// Whether a file can be written there, as far as that can be known before there is anything
+/// to write.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn check(path: &Path) -> Result<(), Error> {
+    let failed = |source| Error::Write {
+        attempted: "write",
+        path: path.to_owned(),
+        source,
+    };
+    if path.is_dir() {
+        return Err(failed(io::Error::other("it is a folder")));
+    }
+    let folder = folder(path);
+    if !folder.metadata().map_err(failed)?.is_dir() {
+        let wrong = "what it is to be in is no folder";
+        return Err(failed(io::Error::other(wrong)));
+    }
+    // It is gone with this line.
+    let tried = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder);
+    tried.map(drop).map_err(failed)
 }
 
 /// Writes a file. One that is there is kept under another name. Whatever fails, whenever the
@@ -46,10 +73,7 @@ pub(super) fn save_at(path: &Path, info: &BrokerInfo, now: &Zoned) -> Result<Sav
             source,
         }
     };
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let folder = folder(path);
     let mut written = write(folder, info.encode().as_bytes()).map_err(failed("write"))?;
     let backup = loop {
         let backup = keep(path, now).map_err(failed("back up"))?;
@@ -67,6 +91,13 @@ pub(super) fn save_at(path: &Path, info: &BrokerInfo, now: &Zoned) -> Result<Sav
     Ok(Saved { backup })
 }
 
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
 /// Gives what was written its name, in place of the old one only if that was kept.
 fn name(written: NamedTempFile, path: &Path, backup: Option<&Path>) -> Result<(), PersistError> {
     let Some(backup) = backup else {
@@ -81,7 +112,7 @@ fn name(written: NamedTempFile, path: &Path, backup: Option<&Path>) -> Result<()
 /// A file without a name of its own yet, on the disk.
 fn write(folder: &Path, text: &[u8]) -> io::Result<NamedTempFile> {
     let mut file = tempfile::Builder::new()
-        .prefix(".broker-info-")
+        .prefix(PREFIX)
         .permissions(Permissions::from_mode(MODE))
         .tempfile_in(folder)?;
     file.write_all(text)?;

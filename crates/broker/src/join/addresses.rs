@@ -147,6 +147,7 @@ async fn give(
             return Ok(None);
         };
         let mut ledger = Ledger::read(&found)?;
+        ledger.judge(settings.cluster_id.as_str(), name)?;
         let given = ledger.give(settings.cluster_id.as_str(), &terms.range, &terms.wish)?;
         if given.had {
             return Ok(Some((given, terms)));

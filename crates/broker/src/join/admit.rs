@@ -1,14 +1,15 @@
 //! What the broker has of a member: an account, its rights and its token.
 
 use insula_operator::part;
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 
-use super::{ClusterId, JoinClients, JoinSettings, NAMESPACE};
+use super::{ClusterId, JoinSettings};
 use crate::error::Error;
+use crate::globalnet::{CLUSTERSET_IP_INFO, GLOBALNET_INFO, Ledger};
 use crate::manifests::{self, account_subject, plain};
 use crate::{lookup, names, token};
 
@@ -20,7 +21,7 @@ const TRIES: usize = 8;
 
 /// Whether the broker is there and lets us in. A broker without the kind has no clusters.
 pub(super) async fn probe(broker: &Client, settings: &JoinSettings) -> Result<(), Error> {
-    let listed = clusters(broker, &settings.info.namespace)
+    let listed = objects(broker, &settings.info.namespace, "Cluster", "clusters")
         .list(&ListParams::default().limit(1))
         .await;
     match listed {
@@ -33,27 +34,87 @@ pub(super) async fn probe(broker: &Client, settings: &JoinSettings) -> Result<()
     }
 }
 
-/// Whether nobody else has the ID, by the account, which says whose it is.
-pub(super) async fn is_ours(
-    broker: &Client,
-    settings: &JoinSettings,
-    identity: Option<&str>,
-) -> Result<bool, Error> {
-    let (id, namespace) = (&settings.cluster_id, &settings.info.namespace);
-    match find(&accounts(broker, namespace), id).await? {
-        Some(account) => belongs(&account, id, identity),
-        None => Ok(false),
+/// Whose account there is of that ID; it must not be known to be another cluster's.
+pub(super) enum Known {
+    /// Nobody's.
+    Nobodys,
+    /// This cluster's.
+    Ours(ServiceAccount),
+    /// It does not say, as those of other programs.
+    Unmarked(ServiceAccount),
+}
+
+impl Known {
+    /// Whether it is the account that somebody has the UID of.
+    pub(super) fn is(&self, uid: &str) -> bool {
+        match self {
+            Self::Nobodys => false,
+            Self::Ours(account) | Self::Unmarked(account) => {
+                account.metadata.uid.as_deref() == Some(uid)
+            }
+        }
     }
 }
 
-/// Whether nobody else has the ID, by what clusters say of themselves.
-pub(super) async fn is_free(both: &JoinClients, settings: &JoinSettings) -> Result<(), Error> {
+/// Whose account there is of that ID.
+pub(super) async fn known(
+    broker: &Client,
+    settings: &JoinSettings,
+    identity: Option<&str>,
+) -> Result<Known, Error> {
     let (id, namespace) = (&settings.cluster_id, &settings.info.namespace);
-    let known = has(&clusters(&both.broker, namespace), id).await?;
-    match known && !has(&clusters(&both.joining, NAMESPACE), id).await? {
+    Ok(match find(&accounts(broker, namespace), id).await? {
+        None => Known::Nobodys,
+        Some(account) => match belongs(&account, id, identity)? {
+            true => Known::Ours(account),
+            false => Known::Unmarked(account),
+        },
+    })
+}
+
+/// Whether nobody else has the ID, by what clusters say of themselves. Addresses that were
+/// given to it alone may be of an earlier try; beside an account that does not say whose it
+/// is they are somebody's.
+pub(super) async fn is_free(
+    broker: &Client,
+    settings: &JoinSettings,
+    known: &Known,
+) -> Result<(), Error> {
+    let (id, namespace) = (&settings.cluster_id, &settings.info.namespace);
+    let is_taken = has(&objects(broker, namespace, "Cluster", "clusters"), id).await?
+        || has_endpoint(broker, settings).await?
+        || (matches!(known, Known::Unmarked(_)) && has_addresses(broker, settings).await?);
+    match is_taken {
         true => Err(Error::ClusterIdTaken(id.clone())),
         false => Ok(()),
     }
+}
+
+/// Whether the broker knows how to reach a cluster of that ID.
+async fn has_endpoint(broker: &Client, settings: &JoinSettings) -> Result<bool, Error> {
+    let (id, namespace) = (&settings.cluster_id, &settings.info.namespace);
+    let endpoints = objects(broker, namespace, "Endpoint", "endpoints");
+    let listed = match endpoints.list(&ListParams::default()).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(false),
+        listed => listed.map_err(Error::when(format!("look for endpoints of cluster {id}")))?,
+    };
+    let mut endpoints = listed.items.iter();
+    Ok(endpoints.any(|endpoint| endpoint.data["spec"]["cluster_id"] == id.as_str()))
+}
+
+/// Whether a cluster of that ID has addresses.
+async fn has_addresses(broker: &Client, settings: &JoinSettings) -> Result<bool, Error> {
+    let (id, namespace) = (&settings.cluster_id, &settings.info.namespace);
+    let maps: Api<ConfigMap> = Api::namespaced(broker.clone(), namespace);
+    for name in [GLOBALNET_INFO, CLUSTERSET_IP_INFO] {
+        let found = maps.get_opt(name).await;
+        let found = found.map_err(Error::when(format!("read ConfigMap {name}")))?;
+        let ledger = found.as_ref().map(Ledger::read).transpose()?;
+        if ledger.is_some_and(|ledger| ledger.of(id.as_str()).is_some()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Makes the cluster a member, and hands out its token's Secret.
@@ -157,9 +218,9 @@ async fn find(
 }
 
 /// What clusters say of themselves.
-fn clusters(client: &Client, namespace: &str) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk("submariner.io", "v1", "Cluster");
-    let kind = ApiResource::from_gvk_with_plural(&kind, "clusters");
+fn objects(client: &Client, namespace: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("submariner.io", "v1", kind);
+    let kind = ApiResource::from_gvk_with_plural(&kind, plural);
     Api::namespaced_with(client.clone(), namespace, &kind)
 }
 

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use super::{Addresses, JoinSettings, spec};
 use crate::error::Error;
 use crate::manifests::{self, plain};
-use crate::report::Report;
-use crate::{lookup, names};
+use crate::token::{self, Claims};
+use crate::{connect, lookup, names};
 
 /// Where Submariner's operator looks.
 pub const NAMESPACE: &str = "submariner-operator";
@@ -72,15 +72,27 @@ pub(crate) async fn membership(joining: &Client) -> Result<Option<Membership>, E
     Ok(None)
 }
 
-/// Whether the cluster is in this ClusterSet already, under this name; it must not be in
-/// another, nor under another.
-pub(super) async fn is_member(
-    joining: &Client,
-    settings: &JoinSettings,
-    report: &dyn Report,
-) -> Result<bool, Error> {
+/// How a cluster stands to a ClusterSet.
+pub(super) enum Standing {
+    /// It is in none.
+    Stranger,
+    /// It is in this one, by server, namespace and ID.
+    Member,
+    /// It is in one of the same namespace and under the same ID, through another server: which
+    /// may be another address of the same, or another broker.
+    Elsewhere {
+        /// Which.
+        server: String,
+        /// The UID of the account that it has there, if that is known.
+        account: Option<String>,
+    },
+}
+
+/// How the cluster stands to this ClusterSet; it must not be in one of another namespace, nor
+/// under another name.
+pub(super) async fn standing(joining: &Client, settings: &JoinSettings) -> Result<Standing, Error> {
     let Some(membership) = membership(joining).await? else {
-        return Ok(false);
+        return Ok(Standing::Stranger);
     };
     let (id, namespace) = (settings.cluster_id.as_str(), &settings.info.namespace);
     let as_whom = membership.says("clusterID").unwrap_or(id);
@@ -93,16 +105,35 @@ pub(super) async fn is_member(
             namespace: whose.to_owned(),
         });
     }
-    let server = spec::without_scheme(&settings.info.url);
-    let moved = membership
-        .says("brokerK8sApiServer")
-        .filter(|old| *old != server);
-    if let Some(old) = moved {
-        report.warn(&format!(
-            "The cluster has joined through {old}; from now on it uses {server}"
-        ));
+    match membership.says("brokerK8sApiServer") {
+        // It does not say, and so it does not say otherwise.
+        None => Ok(Standing::Member),
+        Some(server) if is_same(server, &settings.info.url) => Ok(Standing::Member),
+        Some(server) => Ok(Standing::Elsewhere {
+            server: server.to_owned(),
+            account: own_account(joining, &membership).await?,
+        }),
     }
-    Ok(true)
+}
+
+/// Whether two texts name the same server, whatever goes without saying.
+fn is_same(one: &str, other: &str) -> bool {
+    match (connect::url(one), connect::url(other)) {
+        (Ok(one), Ok(other)) => connect::is_same_place(&one, &other),
+        _ => spec::without_scheme(one) == spec::without_scheme(other),
+    }
+}
+
+/// The UID of the account that the cluster has at its broker, as its token says.
+async fn own_account(joining: &Client, membership: &Membership) -> Result<Option<String>, Error> {
+    if let Some(token) = membership.says("brokerK8sApiServerToken") {
+        return Ok(Claims::of(token.as_bytes()).map(|claims| claims.uid));
+    }
+    let secrets: Api<Secret> = Api::namespaced(joining.clone(), NAMESPACE);
+    let found = secrets.get_opt(BROKER_SECRET).await;
+    let found = found.map_err(Error::when(format!("read Secret {BROKER_SECRET}")))?;
+    let claims = found.as_ref().and_then(token::of).and_then(Claims::of);
+    Ok(claims.map(|claims| claims.uid))
 }
 
 /// Makes sure that there is a namespace for the operator.
@@ -132,7 +163,7 @@ pub(super) async fn store(
     addresses: &Addresses,
 ) -> Result<(), Error> {
     let secrets: Api<Secret> = Api::namespaced(joining.clone(), NAMESPACE);
-    let token = account.data.clone().unwrap_or_default();
+    let token = token::handed_out(account.clone()).data.unwrap_or_default();
     keep(&secrets, BROKER_SECRET, token).await?;
     if let Some(psk) = settings.info.psk() {
         let psk = ByteString(psk.to_vec());

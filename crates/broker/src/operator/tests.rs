@@ -144,6 +144,20 @@ fn everything_is_made_in_an_order_in_which_nothing_waits_for_what_comes_later() 
     let (state, acts) = planned(&tenant(TenantSpec::default()), no_namespace);
     assert_eq!(state, State::Provisioning);
     assert_eq!(acts, all);
+    // Whoever manages the tenant may read its token as soon as there is one: a tenant that
+    // has it is Provisioned, also if the operator died just then.
+    let (_, acts) = planned(&tenant(TenantSpec::default()), |observed| {
+        no_namespace(observed);
+        observed.offering = Some(vec![subject("User", "olga")]);
+    });
+    assert_eq!(
+        acts[5..],
+        [
+            "create role axon-admin",
+            "create role binding axon-admin",
+            "create secret submariner-k8s-broker-admin-token",
+        ]
+    );
     // It died after the namespace: the rest follows.
     let (state, acts) = planned(&tenant(TenantSpec::default()), |observed| {
         observed.inside = Inside::default();

@@ -4,27 +4,40 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use insula_operator::spaces;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{DeleteParams, ObjectMeta, Preconditions};
-use kube::{Api, ResourceExt};
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 
-use super::Tenants;
-use super::wait::{Wait, is_passing, must_be_provisioned};
+use super::wait::{Wait, must_be_provisioned};
+use super::{Tenants, doors};
 use crate::error::Error;
 use crate::info::BrokerInfo;
 use crate::names::{ADMIN, ADMIN_TOKEN, TenantId};
+use crate::passing::is_passing;
 use crate::report::{Report, Silent};
 use crate::tenant::Tenant;
 use crate::token;
 
-/// Where a tenant's token is.
+/// Where a tenant's administrator and its token are.
 struct Place {
     id: TenantId,
     namespace: String,
-    name: String,
-    in_space: bool,
-    secrets: Api<Secret>,
+    client: Client,
+    is_space: bool,
 }
+
+/// What was there before it was to be made anew.
+#[derive(Default)]
+struct Before {
+    account: Option<String>,
+    secret: Option<String>,
+}
+
+/// What is written where the token is, and does not belong there.
+const NOT_ITS_OWN: &str =
+    "what is there is not the token of its administrator; the operator makes it anew in a moment";
 
 impl Tenants {
     /// The broker-info file of a tenant that is provisioned, as far as it can be known
@@ -33,12 +46,13 @@ impl Tenants {
     ///
     /// # Errors
     ///
-    /// [`Error::NotProvisioned`]; [`Error::TimedOut`] if there is no token; what the server
-    /// answers.
+    /// [`Error::NotProvisioned`]; [`Error::TimedOut`] if there is no token, or what is there
+    /// is not the administrator's; [`Error::InItsSpace`]; what the server answers.
     pub async fn info(&self, tenant: &Tenant, url: &str) -> Result<BrokerInfo, Error> {
         let place = self.place(tenant)?;
-        let secret = place.filled(None, token::PATIENCE, &Silent);
-        let secret = secret.await?;
+        let secret = place
+            .filled(&Before::default(), token::PATIENCE, &Silent)
+            .await?;
         Ok(BrokerInfo {
             url: within(url, tenant),
             client_token: Some(bare(secret)),
@@ -49,8 +63,9 @@ impl Tenants {
         })
     }
 
-    /// Has the operator make another token for a tenant's administrator. The one before it,
-    /// and every file with it, is worth nothing from then on.
+    /// Has the operator make a tenant's administrator anew, with another token. Every token
+    /// of the one before is worth nothing from then on: the one in files, and others that
+    /// somebody may have had made of it. Who else has rights at the broker is told.
     ///
     /// # Errors
     ///
@@ -63,20 +78,15 @@ impl Tenants {
         report: &dyn Report,
     ) -> Result<(), Error> {
         let place = self.place(tenant)?;
-        let old = place.filled(None, timeout.min(token::PATIENCE), report);
-        let old = old.await?;
-        let only_this = DeleteParams::default().preconditions(Preconditions {
-            uid: old.uid(),
-            resource_version: None,
-        });
-        match place.secrets.delete(&place.name, &only_this).await {
-            Ok(_) => {}
-            // Somebody else was faster: it is another one already, or none.
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
-            Err(error) => return Err(place.refused("delete", error)),
-        }
-        place.filled(old.uid(), timeout, report).await?;
+        let before = Before {
+            account: place.take_away::<ServiceAccount>(ADMIN).await?,
+            // Whatever it is: the operator makes it as it should be.
+            secret: place.take_away::<Secret>(ADMIN_TOKEN).await?,
+        };
+        place.filled(&before, timeout, report).await?;
         report.done(&format!("Tenant {} has another token", place.id));
+        let bindings = Api::namespaced(place.client.clone(), &place.namespace);
+        doors::tell(&bindings, tenant, &place.namespace, report).await;
         Ok(())
     }
 
@@ -103,68 +113,108 @@ impl Tenants {
         };
         Ok(Place {
             id,
-            name: ADMIN_TOKEN.to_owned(),
-            in_space: status.space.is_some(),
-            secrets: Api::namespaced(client, &namespace),
             namespace,
+            client,
+            is_space: status.space.is_some(),
         })
     }
 }
 
 impl Place {
-    /// The Secret once it has a token, and is not the old one.
+    /// Deletes an object that is there, and no other that comes after it. Says which it was.
+    async fn take_away<K>(&self, name: &str) -> Result<Option<String>, Error>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+        K: Clone + std::fmt::Debug + DeserializeOwned,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), &self.namespace);
+        let failed = |error| self.told(error, "take away");
+        let Some(found) = api.get_opt(name).await.map_err(failed)? else {
+            return Ok(None);
+        };
+        let only_this = DeleteParams::default().preconditions(Preconditions {
+            uid: found.uid(),
+            resource_version: None,
+        });
+        match api.delete(name, &only_this).await {
+            Ok(_) => {}
+            // Somebody else was faster: it is another one already, or none.
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
+            Err(error) => return Err(failed(error)),
+        }
+        Ok(found.uid())
+    }
+
+    /// The Secret once it has the administrator's token, and neither is the one before.
     async fn filled(
         &self,
-        old: Option<String>,
+        before: &Before,
         timeout: Duration,
         report: &dyn Report,
     ) -> Result<Secret, Error> {
         let what = format!("Waiting for a token of tenant {}", self.id);
         let mut wait = Wait::at_most(timeout);
         loop {
-            match self.secrets.get_opt(&self.name).await {
-                Ok(Some(secret)) if self.is_good(&secret) && is_other(&secret, old.as_deref()) => {
-                    return Ok(secret);
+            let why = match self.look(before).await {
+                Ok(Found::Good(secret)) => return Ok(*secret),
+                Ok(Found::Nothing) => "",
+                Ok(Found::Other) => NOT_ITS_OWN,
+                Err(error) if is_passing(&error) => "",
+                Err(error) => return Err(self.told(error, "read")),
+            };
+            wait.pause(&what, why, report).await?;
+        }
+    }
+
+    async fn look(&self, before: &Before) -> Result<Found, kube::Error> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        let Some(secret) = secrets.get_opt(ADMIN_TOKEN).await? else {
+            return Ok(Found::Nothing);
+        };
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &self.namespace);
+        let Some(account) = accounts.get_opt(ADMIN).await? else {
+            return Ok(Found::Nothing);
+        };
+        let is_new = account.uid() != before.account && secret.uid() != before.secret;
+        let is_going = secret.metadata.deletion_timestamp.is_some();
+        if is_going || !is_new || (token::of(&secret).is_none() && token::is_for(&secret, ADMIN)) {
+            return Ok(Found::Nothing);
+        }
+        let uid = account.uid();
+        Ok(
+            match token::fits(&secret, &self.namespace, ADMIN, uid.as_deref()) {
+                true => Found::Good(Box::new(secret)),
+                false => Found::Other,
+            },
+        )
+    }
+
+    /// What the server's refusal means.
+    fn told(&self, error: kube::Error, attempted: &str) -> Error {
+        match &error {
+            kube::Error::Api(status) if status.is_forbidden() && self.is_space => {
+                Error::InItsSpace {
+                    id: self.id.clone(),
                 }
-                Ok(_) => {}
-                Err(error) if is_passing(&error) => {}
-                Err(error) => return Err(self.refused("read", error)),
             }
-            wait.pause(&what, "", report).await?;
+            _ => Error::when(format!("{attempted} the token of tenant {}", self.id))(error),
         }
-    }
-
-    /// Roles of a space are for its own people: of others only those get in whom the system
-    /// lets into every space.
-    fn refused(&self, verb: &str, error: kube::Error) -> Error {
-        let is_forbidden = matches!(&error, kube::Error::Api(status) if status.code == 403);
-        let refused = Error::when(format!("{verb} the token of tenant {}", self.id))(error);
-        match is_forbidden && self.in_space {
-            false => refused,
-            true => Error::invalid_with_hint(
-                refused.to_string(),
-                format!(
-                    "an administrator of the system writes the file: `subctl get tenant {} --generate_subm`",
-                    self.id
-                ),
-            ),
-        }
-    }
-
-    /// Whether it has the token of the administrator, and of nobody else.
-    fn is_good(&self, secret: &Secret) -> bool {
-        token::is_for(secret, ADMIN)
-            && token::of(secret).is_some()
-            && secret.metadata.deletion_timestamp.is_none()
     }
 }
 
-fn is_other(secret: &Secret, old: Option<&str>) -> bool {
-    old.is_none_or(|old| secret.metadata.uid.as_deref() != Some(old))
+/// What is where a tenant's token should be.
+enum Found {
+    /// Its administrator's.
+    Good(Box<Secret>),
+    /// Nothing yet, or what was there before.
+    Nothing,
+    /// Something else.
+    Other,
 }
 
 /// Without what only the server is interested in.
 fn bare(secret: Secret) -> Secret {
+    let secret = token::handed_out(secret);
     let annotations = secret.metadata.annotations.unwrap_or_default();
     let said = annotations
         .into_iter()

@@ -5,10 +5,11 @@ use std::time::Duration;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Preconditions};
 
-use super::wait::{Wait, is_passing};
+use super::wait::Wait;
 use super::{Tenants, is_missing, message};
 use crate::error::Error;
 use crate::names::TenantId;
+use crate::passing::is_passing;
 use crate::report::Report;
 
 /// Deletes it, and waits until it is gone.

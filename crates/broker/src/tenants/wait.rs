@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::{Tenants, is_missing, message, phase};
 use crate::error::Error;
 use crate::names::TenantId;
+use crate::passing::is_passing;
 use crate::report::Report;
 use crate::tenant::{Phase, Tenant};
 
@@ -137,16 +138,6 @@ pub fn must_be_provisioned(tenant: &Tenant) -> Result<TenantId, Error> {
             id,
             phase: phase.to_owned(),
         }),
-    }
-}
-
-/// Whether whoever waits may hope that it goes over: the server could not be reached, or is
-/// busy. What it refuses it refuses again.
-pub fn is_passing(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => status.code == 429 || status.code >= 500,
-        kube::Error::HyperError(_) | kube::Error::Service(_) => true,
-        _ => false,
     }
 }
 

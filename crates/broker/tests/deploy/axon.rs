@@ -124,6 +124,29 @@ async fn r16_r17_what_was_not_asked_for_is_not_made() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn what_an_earlier_run_gave_stays_and_is_said_with_what_withdraws_it() -> anyhow::Result<()> {
+    let server = TestServer::start_whole().await?;
+    let admin = client(&server, "system")?;
+    axon::deploy(&admin, &everything(), &Silent).await?;
+    let told = Told::default();
+    axon::deploy(&admin, &settings(), &told).await?;
+    let subjects = everything().admins;
+    let named: Vec<_> = subjects
+        .iter()
+        .map(|it| format!("{} {}", it.kind, it.name))
+        .collect();
+    let said = [
+        format!(
+            "Role and RoleBinding axon-admin in namespace axon-operator stay, though no --axon-admin was given: {} may manage tenants. `kubectl -n axon-operator delete rolebinding,role axon-admin` withdraws it",
+            named.join(", ")
+        ),
+        "ClusterRole and ClusterRoleBinding axon-operator-spaces stay, though --spaces was not given: the operator may make whole spaces. `kubectl delete clusterrolebinding,clusterrole axon-operator-spaces` withdraws it".to_owned(),
+    ];
+    assert_eq!(told.warnings(), said);
+    Ok(())
+}
+
+#[tokio::test]
 async fn r18_a_second_run_changes_nothing() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let admin = client(&server, "system")?;

@@ -1,7 +1,7 @@
 //! `deploy broker`.
 
 mod classic;
-mod fixture;
+pub(crate) mod fixture;
 mod key;
 mod networks;
 mod place;

@@ -2,4 +2,5 @@
 
 mod axon;
 mod broker;
+mod hiccups;
 mod scene;

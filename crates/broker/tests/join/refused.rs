@@ -32,7 +32,7 @@ async fn an_id_that_another_cluster_has_is_refused() -> anyhow::Result<()> {
     );
     assert_eq!(
         hint,
-        "choose another with --clusterid; if that cluster is gone, delete service account cluster-east in the broker's namespace"
+        "choose another with --clusterid; if that cluster is gone, delete service account cluster-east in the broker's namespace, and there `kubectl delete clusters.submariner.io,endpoints.submariner.io` what is left of it"
     );
     assert!(is_untouched(&second.joining).await?);
     join(&second, &settings(&info, "west"), &Silent).await?;
@@ -62,8 +62,24 @@ async fn an_id_that_a_cluster_of_another_program_has_is_refused() -> anyhow::Res
         "cluster ID not unique: another cluster of this ClusterSet is called east"
     );
     assert!(is_untouched(&both.joining).await?);
-    // Once that cluster has gone, its account is taken over.
+    // The same by the addresses that it has.
     clusters.delete("east", &Default::default()).await?;
+    let maps: Api<ConfigMap> = Api::namespaced(stage.system()?, "n");
+    let ledger = async |text: &str| {
+        let patch = json!({"data": {"clusterinfo": text}});
+        let patch = kube::api::Patch::Merge(patch);
+        maps.patch("submariner-globalnet-info", &Default::default(), &patch)
+            .await
+    };
+    ledger(r#"[{"cluster_id":"east","global_cidr":["242.7.0.0/16"]}]"#).await?;
+    let (refused, _) = told(join(&both, &settings(&info, "east"), &Silent).await);
+    assert_eq!(
+        refused,
+        "cluster ID not unique: another cluster of this ClusterSet is called east"
+    );
+    assert!(is_untouched(&both.joining).await?);
+    // Once that cluster has gone, its account is taken over.
+    ledger("[]").await?;
     join(&both, &settings(&info, "east"), &Silent).await?;
     Ok(())
 }
@@ -122,6 +138,85 @@ async fn r8_a_cluster_is_in_one_clusterset_under_one_name() -> anyhow::Result<()
     for map in maps.list(&ListParams::default()).await?.items {
         assert!(!map.data.unwrap_or_default().contains_key("clusterinfo"));
     }
+    Ok(())
+}
+
+/// Makes the cluster say that its broker is elsewhere.
+async fn lead(joining: &Client, server: &str, token: Option<&str>) -> anyhow::Result<()> {
+    let kind = GroupVersionKind::gvk("submariner.io", "v1alpha1", "Submariner");
+    let kind = ApiResource::from_gvk_with_plural(&kind, "submariners");
+    let objects: Api<DynamicObject> = Api::namespaced_with(joining.clone(), NAMESPACE, &kind);
+    let mut spec = json!({"brokerK8sApiServer": server});
+    if let Some(token) = token {
+        spec["brokerK8sApiServerToken"] = token.into();
+    }
+    let patch = kube::api::Patch::Merge(json!({ "spec": spec }));
+    objects
+        .patch("submariner", &Default::default(), &patch)
+        .await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r8_a_cluster_does_not_move_to_the_broker_of_another_server() -> anyhow::Result<()> {
+    let stage = Stage::start().await?;
+    let info = stage.deploy("n", Wanted::default()).await?;
+    let both = stage.both(&info, "c0").await?;
+    let settings = settings(&info, "east");
+    join(&both, &settings, &Silent).await?;
+    // The same broker under another address: its account is the one of the cluster's token.
+    lead(&both.joining, "other.example:6443", None).await?;
+    let moved = Told::default();
+    join(&both, &settings, &moved).await?;
+    let address = stage.server.address();
+    assert_eq!(
+        moved.warnings(),
+        [format!(
+            "The cluster has joined through other.example:6443; from now on it uses {address}"
+        )]
+    );
+    // Another broker, whose namespace and ID are the same: the token is of an account there.
+    let token = "e30.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6bjpjbHVzdGVyLWVhc3QiLCJrdWJlcm5ldGVzLmlvL3NlcnZpY2VhY2NvdW50L3NlcnZpY2UtYWNjb3VudC51aWQiOiJvZi1hbm90aGVyIn0.c2ln";
+    lead(&both.joining, "other.example:6443", Some(token)).await?;
+    let (refused, hint) = told(join(&both, &settings, &Silent).await);
+    assert_eq!(
+        refused,
+        "this cluster has joined as east already, through the broker at other.example:6443"
+    );
+    assert_eq!(
+        hint,
+        "a cluster does not move from one ClusterSet to another: take it out of the first with `kubectl delete namespace submariner-operator` on this cluster, delete service account cluster-east and Cluster east at its broker, and join then"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r8_a_member_of_another_brokers_clusterset_takes_nobodys_id() -> anyhow::Result<()> {
+    let stage = Stage::start().await?;
+    let info = stage.deploy("n", Wanted::default()).await?;
+    let both = stage.both(&info, "c0").await?;
+    let settings = settings(&info, "east");
+    join(&both, &settings, &Silent).await?;
+    // A cluster of another program that is a member elsewhere, by all that its object says
+    // but the server.
+    let other = stage.both(&info, "c1").await?;
+    let submariner = object(&both.joining, SUBMARINER, NAMESPACE, "submariner").await?;
+    let mut copied = submariner.unwrap()["spec"].clone();
+    copied["brokerK8sApiServer"] = "other.example".into();
+    copied["brokerK8sApiServerToken"] = "of.that.broker".into();
+    join(&other, &super::stage::settings(&info, "west"), &Silent).await?;
+    let kind = GroupVersionKind::gvk("submariner.io", "v1alpha1", "Submariner");
+    let kind = ApiResource::from_gvk_with_plural(&kind, "submariners");
+    let objects: Api<DynamicObject> = Api::namespaced_with(other.joining.clone(), NAMESPACE, &kind);
+    let patch = kube::api::Patch::Merge(json!({ "spec": copied }));
+    objects
+        .patch("submariner", &Default::default(), &patch)
+        .await?;
+    let (refused, _) = told(join(&other, &settings, &Silent).await);
+    assert_eq!(
+        refused,
+        "cluster ID not unique: another cluster of this ClusterSet is called east"
+    );
     Ok(())
 }
 

@@ -53,3 +53,41 @@ async fn a_cluster_without_the_kind_has_no_brokers() -> anyhow::Result<()> {
     assert_eq!(table(&brokers(&other, None).await?), "No brokers found\n");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_odd_broker_of_one_tenant_does_not_hide_those_of_others() -> anyhow::Result<()> {
+    let stage = Stage::start().await?;
+    for namespace in ["submariner-broker-a", "submariner-broker-b"] {
+        stage.deploy(namespace, Wanted::default()).await?;
+    }
+    let kind = kube::core::ApiResource::erase::<insula_broker::broker::Broker>(&());
+    let brokers: kube::Api<kube::core::DynamicObject> =
+        kube::Api::namespaced_with(stage.system()?, "submariner-broker-a", &kind);
+    for spec in [
+        serde_json::json!({"defaultGlobalnetClusterSize": -1}),
+        serde_json::json!({"defaultCustomDomains": ["d".repeat(66_000)]}),
+        serde_json::json!({"components": ["a\u{1b}[2J\nb"]}),
+        serde_json::json!("nonsense"),
+        serde_json::Value::Null,
+    ] {
+        let mut odd = brokers.get("submariner-broker").await?;
+        odd.data = serde_json::json!({ "spec": spec });
+        brokers
+            .replace("submariner-broker", &Default::default(), &odd)
+            .await?;
+        let rows = brokers_of(&stage).await?;
+        assert_eq!(rows.len(), 2, "{spec}");
+        let shown = table(&rows);
+        assert_eq!(shown.lines().count(), 3, "{shown}");
+        assert!(!shown.contains('\u{1b}') && shown.len() < 2_000, "{shown}");
+        assert!(
+            shown.contains("\nsubmariner-broker-b   submariner-broker   connectivity"),
+            "{shown}"
+        );
+    }
+    Ok(())
+}
+
+async fn brokers_of(stage: &Stage) -> anyhow::Result<Vec<insula_broker::show::Row>> {
+    Ok(brokers(&stage.system()?, None).await?)
+}

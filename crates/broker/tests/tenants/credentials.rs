@@ -108,52 +108,116 @@ async fn a_status_that_leads_elsewhere_hands_out_nothing() {
     }
 }
 
-#[tokio::test]
-async fn a_secret_of_another_account_is_not_handed_out() {
-    let scene = Scene::start().await;
-    let tenant = provisioned(&scene, "acme").await;
+/// What is where the token should be, and is not it.
+async fn impostor(scene: &Scene, secret: serde_json::Value) {
     let secrets = scene.secrets(&id("acme"));
     secrets
         .delete(ADMIN_TOKEN, &Default::default())
         .await
         .unwrap();
-    let impostor = json!({
-        "metadata": { "name": ADMIN_TOKEN }, "type": "Opaque",
-        "stringData": { "token": "somebody's", "namespace": "x" },
-    });
-    let impostor = serde_json::from_value(impostor).unwrap();
-    secrets
-        .create(&Default::default(), &impostor)
-        .await
-        .unwrap();
-    let told = Told::default();
-    let brief = std::time::Duration::from_secs(1);
-    let refused = scene.tenants.rotate(&tenant, brief, &told);
-    // Rotation waits for a good one first, and then gives up, changing nothing.
-    let refused = tokio::time::timeout(LONG, refused).await.unwrap();
-    assert_eq!(
-        refused.unwrap_err().to_string(),
-        "waiting for a token of tenant acme takes longer than 1s"
-    );
-    let still = secrets.get(ADMIN_TOKEN).await.unwrap();
-    assert_eq!(still.type_.as_deref(), Some("Opaque"));
+    let secret = serde_json::from_value(secret).unwrap();
+    secrets.create(&Default::default(), &secret).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_rotated_token_is_another_and_the_one_before_is_worth_nothing() {
+async fn r37_a_secret_of_another_account_is_not_handed_out() {
+    let scene = Scene::start().await;
+    let tenant = provisioned(&scene, "acme").await;
+    provisioned(&scene, "victim").await;
+    let theirs = scene.secrets(&id("victim")).get(ADMIN_TOKEN).await.unwrap();
+    let theirs = str::from_utf8(token::of(&theirs).unwrap())
+        .unwrap()
+        .to_owned();
+    let own = scene.accounts(&id("acme")).get(ADMIN).await.unwrap();
+    // It says of itself that it is right, and has what the server would not overwrite.
+    let secret = json!({
+        "metadata": { "name": ADMIN_TOKEN, "annotations": {
+            "kubernetes.io/service-account.name": ADMIN,
+            "kubernetes.io/service-account.uid": own.uid(),
+        } },
+        "type": "kubernetes.io/service-account-token", "immutable": true,
+        "stringData": { "token": theirs, "namespace": "submariner-broker-acme" },
+    });
+    impostor(&scene, secret).await;
+    let refused = scene.tenants.info(&tenant, "https://a").await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "waiting for a token of tenant acme: what is there is not the token of its administrator; the operator makes it anew in a moment takes longer than 15s"
+    );
+    assert!(!refused.to_string().contains(&theirs));
+}
+
+#[tokio::test]
+async fn what_somebody_put_beside_the_token_is_not_in_the_file() {
+    let scene = Scene::start().await;
+    let tenant = provisioned(&scene, "acme").await;
+    let patch = json!({ "data": { "psk": "eA==" } });
+    let patch = kube::api::Patch::Merge(patch);
+    let secrets = scene.secrets(&id("acme"));
+    secrets
+        .patch(ADMIN_TOKEN, &Default::default(), &patch)
+        .await
+        .unwrap();
+    let info = scene.tenants.info(&tenant, "https://a").await.unwrap();
+    let data = info.client_token.unwrap().data.unwrap();
+    let keys: Vec<_> = data.into_keys().collect();
+    assert_eq!(keys, ["ca.crt", "namespace", "token"]);
+}
+
+/// Makes anew what rotation takes away, as the operator does.
+async fn remake(scene: &Scene, told: &Told) {
+    told.wait_for("• Waiting for a token of tenant acme").await;
+    scene.make_account(&id("acme")).await;
+    scene.make_token(&id("acme")).await;
+}
+
+#[tokio::test]
+async fn rotation_takes_away_whatever_is_in_the_place_of_the_token() {
+    let scene = Scene::start().await;
+    let (tenant, told) = (provisioned(&scene, "acme").await, Told::default());
+    let other = json!({ "metadata": { "name": ADMIN_TOKEN }, "type": "Opaque" });
+    impostor(&scene, other).await;
+    let rotating = scene.tenants.rotate(&tenant, LONG, &told);
+    let (rotated, ()) = tokio::join!(rotating, remake(&scene, &told));
+    rotated.unwrap();
+    let made = scene.secrets(&id("acme")).get(ADMIN_TOKEN).await.unwrap();
+    assert!(token::is_for(&made, ADMIN));
+}
+
+#[tokio::test]
+async fn rotation_evicts_whoever_had_another_token_made_of_the_same_account() {
     let scene = Scene::start().await;
     let (acme, told) = (id("acme"), Told::default());
     let tenant = provisioned(&scene, "acme").await;
     let before = scene.tenants.info(&tenant, "https://a").await.unwrap();
     let before = before.client_token.unwrap();
     let before = token::of(&before).unwrap();
-    assert!(holder(&scene, before).await.is_ok());
-    let rotating = scene.tenants.rotate(&tenant, LONG, &told);
-    let operator = async {
-        told.wait_for("• Waiting for a token of tenant acme").await;
-        scene.make_token(&acme).await;
+    // With the right to make Secrets, a thief has made a second one.
+    let second = token::request(
+        ADMIN,
+        kube::api::ObjectMeta {
+            name: Some("second".to_owned()),
+            ..Default::default()
+        },
+    );
+    let secrets = scene.secrets(&acme);
+    secrets.create(&Default::default(), &second).await.unwrap();
+    let stolen = async {
+        loop {
+            let secret = secrets.get("second").await.unwrap();
+            if let Some(token) = token::of(&secret) {
+                return token.to_vec();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
     };
-    let (rotated, ()) = tokio::join!(rotating, operator);
+    let stolen = tokio::time::timeout(LONG, stolen).await.unwrap();
+    assert!(holder(&scene, before).await.is_ok());
+    assert!(holder(&scene, &stolen).await.is_ok());
+    let old = scene.accounts(&acme).get(ADMIN).await.unwrap();
+
+    let rotating = scene.tenants.rotate(&tenant, LONG, &told);
+    let (rotated, ()) = tokio::join!(rotating, remake(&scene, &told));
     rotated.unwrap();
     assert_eq!(
         told.all().last().map(String::as_str),
@@ -162,12 +226,52 @@ async fn a_rotated_token_is_another_and_the_one_before_is_worth_nothing() {
     let after = scene.tenants.info(&tenant, "https://a").await.unwrap();
     let after = after.client_token.unwrap();
     let after = token::of(&after).unwrap();
-    assert_eq!(
-        holder(&scene, before).await,
-        Err(401),
-        "the old one is known to nobody"
-    );
     assert!(holder(&scene, after).await.is_ok());
+    let new = scene.accounts(&acme).get(ADMIN).await.unwrap();
+    assert_ne!(new.uid(), old.uid());
+    for gone in [before, stolen.as_slice()] {
+        assert_eq!(holder(&scene, gone).await, Err(401), "known to nobody");
+    }
+}
+
+#[tokio::test]
+async fn rotation_says_who_else_has_rights_there() {
+    let scene = Scene::start().await;
+    let tenant = provisioned(&scene, "acme").await;
+    let bindings: Api<k8s_openapi::api::rbac::v1::RoleBinding> =
+        Api::namespaced(scene.client.clone(), "submariner-broker-acme");
+    for (name, role, account) in [
+        ("door", ADMIN, "thief"),
+        ("east", "submariner-k8s-broker-cluster", "cluster-east"),
+    ] {
+        let binding = json!({
+            "metadata": { "name": name },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role },
+            "subjects": [{ "kind": "ServiceAccount", "name": account,
+                "namespace": "submariner-broker-acme" }],
+        });
+        let binding = serde_json::from_value(binding).unwrap();
+        bindings
+            .create(&Default::default(), &binding)
+            .await
+            .unwrap();
+    }
+    let told = Told::default();
+    let rotating = scene.tenants.rotate(&tenant, LONG, &told);
+    let (rotated, ()) = tokio::join!(rotating, remake(&scene, &told));
+    rotated.unwrap();
+    let warned: Vec<_> = told
+        .all()
+        .into_iter()
+        .filter(|line| line.starts_with('⚠'))
+        .collect();
+    assert_eq!(
+        warned,
+        [
+            "⚠ RoleBinding door gives ServiceAccount submariner-broker-acme/thief the Role submariner-k8s-broker-admin: if nobody of yours did that, delete it (`kubectl -n submariner-broker-acme delete rolebinding NAME`)",
+            "⚠ Clusters that have joined can read the new token too: cluster-east. The account of one that should not goes with `kubectl -n submariner-broker-acme delete serviceaccount NAME`; then have another token made",
+        ]
+    );
 }
 
 #[tokio::test]

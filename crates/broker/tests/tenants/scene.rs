@@ -69,15 +69,7 @@ impl Scene {
             .create(&PostParams::default(), &made)
             .await
             .unwrap();
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &id.namespace());
-        let account = ServiceAccount {
-            metadata: named(ADMIN),
-            ..ServiceAccount::default()
-        };
-        accounts
-            .create(&PostParams::default(), &account)
-            .await
-            .unwrap();
+        self.make_account(id).await;
         self.make_token(id).await;
         self.say(
             id,
@@ -87,6 +79,22 @@ impl Scene {
             }),
         )
         .await;
+    }
+
+    pub async fn make_account(&self, id: &TenantId) {
+        let account = ServiceAccount {
+            metadata: named(ADMIN),
+            ..ServiceAccount::default()
+        };
+        let made = self
+            .accounts(id)
+            .create(&PostParams::default(), &account)
+            .await;
+        made.unwrap();
+    }
+
+    pub fn accounts(&self, id: &TenantId) -> Api<ServiceAccount> {
+        Api::namespaced(self.client.clone(), &id.namespace())
     }
 
     pub async fn make_token(&self, id: &TenantId) {

@@ -31,20 +31,11 @@ impl FileArgs {
     /// Whether the file can be put there, as far as that can be known before there is anything
     /// to write.
     pub fn check(&self) -> Result<(), Failure> {
-        let folder = match self.output_file.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
+        let checked = match self.unique_file {
+            false => info::check(&self.output_file),
+            true => info::check(&self.output_file.with_file_name(info::FILE)),
         };
-        let attempted = format!("cannot write {}", self.output_file.display());
-        let wrong = |why: &str| Failure::new(&attempted, why).hint("choose another --output-file");
-        if self.output_file.is_dir() && !self.unique_file {
-            return Err(wrong("it is a folder"));
-        }
-        match folder.metadata() {
-            Ok(found) if found.is_dir() => Ok(()),
-            Ok(_) => Err(wrong("what it is to be in is no folder")),
-            Err(error) => Err(wrong(&error.to_string())),
-        }
+        Ok(checked.map_err(insula_broker::Error::from)?)
     }
 
     /// The server as the tenant reaches it. Nobody else reaches this machine's own address.

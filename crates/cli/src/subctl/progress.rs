@@ -64,7 +64,8 @@ impl Progress {
             Sign::Begun => "  ...",
             _ => "\n",
         };
-        let what = harmless(what);
+        // A step has a line. What others wrote must not look like another step.
+        let what = harmless(what).replace('\n', " ");
         match self.style {
             Style::Plain => format!(" {mark} {what}{}\n", end.trim_end()),
             // The line is begun anew, whatever stood in it.
@@ -118,7 +119,7 @@ mod tests {
             under_way: Mutex::default(),
         };
         let signs = [Sign::Begun, Sign::Good, Sign::Bad, Sign::Odd];
-        let what = "it \x1b[2J goes";
+        let what = "it \x1b[2J\ngoes";
         signs.map(|sign| progress.line(sign, what)).concat()
     }
 

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::names::AXON;
+use crate::passing::Hiccups;
 use crate::report::Report;
 
 /// Between two looks.
@@ -31,15 +32,21 @@ pub async fn wait_for_operator(
     let leases: Api<Lease> = Api::namespaced(client.clone(), AXON);
     let deadline = Instant::now() + timeout;
     let mut first: Option<LeaseSpec> = None;
+    let mut hiccups = Hiccups::default();
     loop {
-        let lease = leases.get_opt(AXON).await;
-        let lease = lease.map_err(Error::when(format!("read lease {AXON}")))?;
-        let spec = lease.and_then(|lease| lease.spec).unwrap_or_default();
-        if let Some(holder) = holder(&spec, first.as_ref(), Timestamp::now()) {
-            report.done(&format!("The Axon operator is running ({holder})"));
-            return Ok(());
+        match leases.get_opt(AXON).await {
+            Ok(lease) => {
+                hiccups.end();
+                let spec = lease.and_then(|lease| lease.spec).unwrap_or_default();
+                if let Some(holder) = holder(&spec, first.as_ref(), Timestamp::now()) {
+                    report.done(&format!("The Axon operator is running ({holder})"));
+                    return Ok(());
+                }
+                first.get_or_insert(spec);
+            }
+            Err(error) if hiccups.bear(&error) => {}
+            Err(error) => return Err(Error::when(format!("read lease {AXON}"))(error)),
         }
-        first.get_or_insert(spec);
         if Instant::now() >= deadline {
             return Err(Error::NoOperator {
                 after: timeout,

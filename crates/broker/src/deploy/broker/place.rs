@@ -1,20 +1,18 @@
 //! Where a broker is deployed, and as whom: what the file says, then what was asked for, then
 //! what is usual; and the kube context where the file says nothing. Piece by piece.
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Uri;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{Api, Client, Config, ResourceExt};
-use serde_json::Value;
 
 use super::{BrokerSettings, Mode};
-use crate::connect::{self, is_same_server};
+use crate::connect::{self, is_same_place, is_same_server};
 use crate::deploy::rights::{self, Right};
 use crate::error::Error;
 use crate::info::BrokerInfo;
 use crate::names::{ADMIN, DEFAULT_NAMESPACE};
 use crate::report::Report;
+use crate::token;
 
 /// Where a broker is deployed, and as whom.
 #[derive(Clone)]
@@ -78,7 +76,7 @@ impl Place {
             config,
             user,
             context,
-            account: given.and_then(account),
+            account: given.and_then(|given| token::account_uid(given.client_token.as_ref()?)),
         })
     }
 
@@ -91,12 +89,15 @@ impl Place {
         connected(self.config.clone())
     }
 
-    /// Whether a file is of the same broker.
+    /// Whether a file is of the same broker, by where it says that is.
     pub(super) fn is_of(&self, info: &BrokerInfo) -> bool {
         let namespace = info.namespace().ok().flatten();
-        let url = connect::url(&info.url).map(|url| written(&url));
-        let ours = [self.told_url.clone(), written(&self.config.cluster_url)];
-        namespace.as_ref() == Some(&self.namespace) && url.is_ok_and(|url| ours.contains(&url))
+        let (Ok(url), Ok(told)) = (connect::url(&info.url), connect::url(&self.told_url)) else {
+            return false;
+        };
+        let ours = [&told, &self.config.cluster_url];
+        let is_there = ours.into_iter().any(|ours| is_same_place(ours, &url));
+        namespace.as_ref() == Some(&self.namespace) && is_there
     }
 
     /// A client of the kube context, if the file's user is an administrator of a broker of
@@ -136,21 +137,6 @@ impl Place {
         let found = accounts.get(ADMIN).await.ok()?;
         (found.uid().is_some() && found.uid() == self.account).then_some(client)
     }
-}
-
-/// The UID of the account that a file's token is of: what its Secret says, else what the
-/// token itself does.
-fn account(info: &BrokerInfo) -> Option<String> {
-    let said = info.client_token.as_ref()?.annotations();
-    if let Some(uid) = said.get("kubernetes.io/service-account.uid") {
-        return Some(uid.clone());
-    }
-    let token = std::str::from_utf8(connect::datum(info, "token")?).ok()?;
-    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
-    let claims: Value = serde_json::from_slice(&claims).ok()?;
-    let bound = &claims["kubernetes.io"]["serviceaccount"]["uid"];
-    let legacy = &claims["kubernetes.io/serviceaccount/service-account.uid"];
-    bound.as_str().or(legacy.as_str()).map(str::to_owned)
 }
 
 /// As it stands in files.
@@ -215,18 +201,16 @@ fn without_url(
 }
 
 /// The context's user at the URL of a file. Whoever wrote the file gets no credential of the
-/// context by it: the server is the context's, or proves to be of the context's own CA.
+/// context by it: the server is the context's own. Another that shows a certificate of the
+/// same CA is another all the same, of which one CA may have many.
 fn without_user(context: Config, url: &Uri) -> Result<Config, Error> {
-    let same = is_same_server(&context.cluster_url, url);
-    let proves = !context.accept_invalid_certs
-        && (context.root_cert.is_some() || context.root_cert_file.is_some());
-    if !same && !proves {
+    if !is_same_server(&context.cluster_url, url) {
         return Err(Error::invalid_with_hint(
             format!(
                 "the broker info file names {url} and no user: the credential of the kube context, which is of {}, is not sent there",
                 context.cluster_url
             ),
-            "use a kube context of that server, with its CA",
+            "use a kube context of that server",
         ));
     }
     let mut config = context;

@@ -67,6 +67,7 @@ impl Scene {
             clusterset_ip: None,
             custom_domains: Vec::new(),
             broker_url: None,
+            new_psk: false,
             output: self.path("broker-info.subm"),
             token_patience: Duration::from_secs(20),
         }

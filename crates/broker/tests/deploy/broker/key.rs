@@ -112,3 +112,111 @@ async fn r54_a_given_file_that_cannot_be_read_ends_it_before_anything_is_touched
     assert_eq!(std::fs::read_dir(scene.folder.path())?.count(), 0);
     Ok(())
 }
+
+#[tokio::test]
+async fn r76_the_same_broker_is_known_by_its_account_whatever_its_url() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    let first = scene.deploy(&scene.settings(), &Silent).await?;
+    let key = psk(&first.file)?;
+    // As clusters reach it, which is not as we do.
+    let mut info = BrokerInfo::read(&first.file)?;
+    info.url = "https://broker.example:6443".to_owned();
+    std::fs::write(&first.file, info.encode())?;
+    let second = scene.deploy(&scene.settings(), &Silent).await?;
+    assert_eq!((second.psk, psk(&second.file)?), (Psk::Kept, key));
+    Ok(())
+}
+
+#[tokio::test]
+async fn r69_no_new_key_is_made_for_clusters_that_have_joined_with_another() -> anyhow::Result<()> {
+    for sign in ["Cluster", "ledger"] {
+        let scene = Scene::empty().await?;
+        let first = scene.deploy(&scene.settings(), &Silent).await?;
+        let namespace = first.namespace.as_str();
+        let key = psk(&first.file)?;
+        let away = scene.path("away.subm");
+        std::fs::rename(&first.file, &away)?;
+        // Nobody has joined: then nobody is cut off.
+        let second = scene.deploy(&scene.settings(), &Silent).await?;
+        assert_eq!(second.psk, Psk::Generated);
+        std::fs::remove_file(&second.file)?;
+        match sign {
+            "Cluster" => {
+                let spec = serde_json::json!({
+                    "cluster_id": "east", "cluster_cidr": [], "service_cidr": [],
+                    "global_cidr": [],
+                });
+                let cluster = serde_json::json!({
+                    "apiVersion": "submariner.io/v1", "kind": "Cluster",
+                    "metadata": {"name": "east", "namespace": namespace}, "spec": spec,
+                });
+                scene.put("clusters", cluster).await?;
+            }
+            _ => {
+                let place = ("configmaps", namespace, "submariner-clustersetip-info");
+                let entry = r#"[{"cluster_id":"east","global_cidr":["243.0.0.0/20"]}]"#;
+                let edit = |map: &mut serde_json::Value| map["data"]["clusterinfo"] = entry.into();
+                scene.edit(place, edit).await?;
+            }
+        }
+        let refused = scene.deploy(&scene.settings(), &Silent).await.unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "clusters have joined this broker with an IPsec PSK that is not known here, and a new one would cut them off: east"
+        );
+        assert_eq!(
+            refused.hint().as_deref(),
+            Some(
+                "give the file that they joined with as --broker-info-from, or `subctl recover-broker-info` from one of them; --new-psk makes a new one all the same"
+            )
+        );
+        assert!(!scene.settings().output.exists());
+        let settings = BrokerSettings {
+            info_from: Some(away),
+            ..scene.settings()
+        };
+        let third = scene.deploy(&settings, &Silent).await?;
+        assert_eq!((third.psk, psk(&third.file)?), (Psk::Given, key.clone()));
+        let settings = BrokerSettings {
+            new_psk: true,
+            ..settings
+        };
+        let told = Told::default();
+        let fourth = scene.deploy(&settings, &told).await?;
+        assert_eq!(fourth.psk, Psk::Generated);
+        assert_ne!(psk(&fourth.file)?, key);
+        let warned = told.warnings();
+        let said =
+            "A new IPsec PSK cuts off the clusters that have joined, until they join again: east";
+        assert!(warned.iter().any(|line| line == said), "{warned:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn nothing_is_deployed_if_the_file_cannot_be_written() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    std::fs::write(scene.path("file"), "")?;
+    for (output, why) in [
+        ("file/x.subm", "what it is to be in is no folder"),
+        ("none/x.subm", "No such file or directory (os error 2)"),
+    ] {
+        let settings = BrokerSettings {
+            output: scene.path(output),
+            ..scene.settings()
+        };
+        let refused = scene.deploy(&settings, &Silent).await.unwrap_err();
+        let path = scene.path(output);
+        assert_eq!(refused.to_string(), format!("cannot write {path:?}: {why}"));
+        assert_eq!(
+            refused.hint().as_deref(),
+            Some("choose another --output-file")
+        );
+    }
+    let keys = scene.server.keys().await?;
+    assert!(
+        !keys.iter().any(|key| key.contains("submariner")),
+        "{keys:?}"
+    );
+    Ok(())
+}

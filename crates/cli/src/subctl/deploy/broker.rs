@@ -45,6 +45,10 @@ pub struct Args {
     #[arg(long, value_name = "URL", value_parser = flag::broker_url)]
     broker_url: Option<String>,
 
+    /// Make a new IPsec PSK, whatever files have: clusters that have joined are cut off until they join again
+    #[arg(long)]
+    new_psk: bool,
+
     /// Where to write the broker-info file; one that is there is kept under another name
     #[arg(long, value_name = "FILE", default_value = info::FILE)]
     output_file: PathBuf,
@@ -153,6 +157,7 @@ impl Args {
             clusterset_ip: Some(clusterset_ip),
             custom_domains: self.custom_domains,
             broker_url: self.broker_url,
+            new_psk: self.new_psk,
             output: self.output_file,
             token_patience: token::PATIENCE,
         })

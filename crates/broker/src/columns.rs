@@ -1,0 +1,93 @@
+//! What others wrote, in columns on a terminal.
+//!
+//! Whoever writes an object decides what is in it, and somebody with more rights looks at it:
+//! nothing there may steer the terminal, look like a line of its own, or push everything else
+//! out of sight.
+
+/// As much as is shown of one thing. Names of namespaces and objects are shorter.
+const LONGEST: usize = 256;
+/// What is between two columns, at least.
+const GAP: usize = 3;
+
+/// Columns as wide as they need to be, three spaces apart, as in kubectl.
+pub fn table<R: AsRef<[String]>>(rows: &[R]) -> String {
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.as_ref().iter().map(|text| cell(text)).collect())
+        .collect();
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            line.push_str(cell);
+            // By hand: what the formatter pads has bounds of its own.
+            let rest = width.saturating_sub(cell.chars().count()) + GAP;
+            line.extend(std::iter::repeat_n(' ', rest));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A text on one line, and no longer than anybody reads.
+pub fn cell(text: &str) -> String {
+    let mut signs = text.chars();
+    let mut cell: String = signs.by_ref().take(LONGEST).map(harmless).collect();
+    if signs.next().is_some() {
+        cell.pop();
+        cell.push('\u{2026}');
+    }
+    cell
+}
+
+/// A sign, unless it would move a cursor, change colours, end the line, or turn the direction
+/// of what follows.
+pub fn harmless(sign: char) -> char {
+    match sign {
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        '\u{2028}' | '\u{2029}' => '\u{fffd}',
+        sign if sign.is_control() => '\u{fffd}',
+        sign => sign,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_they_need_to_be() {
+        let rows = [["a", "bb", ""], ["ccc", "\u{e4}", "d"]];
+        let rows = rows.map(|row| row.map(str::to_owned));
+        assert_eq!(table(&rows), "a     bb\nccc   \u{e4}    d\n");
+        assert_eq!(table::<[String; 0]>(&[]), "");
+    }
+
+    #[test]
+    fn a_cell_is_one_short_line_that_steers_nothing() {
+        for (text, shown) in [
+            ("a\x1b[31mb", "a\u{fffd}[31mb".to_owned()),
+            ("a\r\nb\tc", "a\u{fffd}\u{fffd}b\u{fffd}c".to_owned()),
+            ("\u{202e}a\u{9b}", "\u{fffd}a\u{fffd}".to_owned()),
+            (&"x".repeat(256), "x".repeat(256)),
+            (&"x".repeat(257), format!("{}\u{2026}", "x".repeat(255))),
+        ] {
+            assert_eq!(cell(text), shown);
+        }
+    }
+
+    #[test]
+    fn no_text_is_too_long_to_be_shown() {
+        let rows = [["\u{1F600}".repeat(70_000), "b".to_owned()]];
+        let shown = table(&rows);
+        assert_eq!(shown.chars().count(), 256 + 3 + 1 + 1);
+        assert!(shown.ends_with("\u{2026}   b\n"), "{shown}");
+    }
+}

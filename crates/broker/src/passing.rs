@@ -1,0 +1,81 @@
+//! Trouble that goes over by itself.
+
+use std::time::Duration;
+
+use kube::Error;
+use tokio::time::Instant;
+
+/// How long trouble may last for whoever waits for something else: servers change over in
+/// less, and who is cut off for good is to be told soon.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Trouble while something is waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Hiccups {
+    since: Option<Instant>,
+}
+
+impl Hiccups {
+    /// Whether to look again in spite of this.
+    pub(crate) fn bear(&mut self, error: &Error) -> bool {
+        self.bear_at(error, Instant::now())
+    }
+
+    fn bear_at(&mut self, error: &Error, now: Instant) -> bool {
+        let since = *self.since.get_or_insert(now);
+        is_passing(error) && now.saturating_duration_since(since) < PATIENCE
+    }
+
+    /// The server has answered.
+    pub(crate) fn end(&mut self) {
+        self.since = None;
+    }
+}
+
+/// Whether whoever waits may hope that it goes over: the server could not be reached, or is
+/// busy. What it refuses it refuses again.
+pub(crate) fn is_passing(error: &Error) -> bool {
+    match error {
+        Error::Api(status) => status.code == 429 || status.code >= 500,
+        Error::HyperError(_) | Error::Service(_) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn answered(code: u16) -> Error {
+        let status = Status::failure("no", "Reason").with_code(code);
+        Error::Api(Box::new(status))
+    }
+
+    #[test]
+    fn what_passes_is_borne_for_a_while_after_the_last_answer() {
+        let (mut hiccups, first) = (Hiccups::default(), Instant::now());
+        assert!(hiccups.bear_at(&answered(503), first));
+        let reset = Error::Service("reset".into());
+        assert!(hiccups.bear_at(&reset, first + PATIENCE / 2));
+        let late = first + PATIENCE;
+        assert!(!hiccups.bear_at(&reset, late), "it has lasted too long");
+        hiccups.end();
+        assert!(hiccups.bear_at(&answered(429), late));
+        assert!(!hiccups.bear_at(&answered(403), late));
+    }
+
+    #[test]
+    fn what_is_refused_is_refused_again() {
+        for (code, passes) in [
+            (429, true),
+            (500, true),
+            (504, true),
+            (403, false),
+            (404, false),
+        ] {
+            assert_eq!(is_passing(&answered(code)), passes, "{code}");
+        }
+    }
+}

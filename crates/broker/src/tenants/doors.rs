@@ -1,0 +1,187 @@
+//! Who else has rights at a tenant's broker. Whoever had its administrator's token may have
+//! given them to somebody, and another token does not take them away.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::rbac::v1::{RoleBinding, Subject};
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+
+use crate::names::{ADMIN, AXON_ADMIN, CLUSTER};
+use crate::report::Report;
+use crate::tenant::Tenant;
+
+/// What accounts of clusters begin with.
+const MEMBER: &str = "cluster-";
+
+/// Who has rights at a broker.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Doors {
+    /// Nobody knows why: what grants it, and to whom.
+    odd: BTreeSet<String>,
+    /// The accounts of clusters that have joined.
+    members: BTreeSet<String>,
+}
+
+/// Says who else has rights there.
+pub(super) async fn tell(
+    bindings: &Api<RoleBinding>,
+    tenant: &Tenant,
+    namespace: &str,
+    report: &dyn Report,
+) {
+    let listed = match bindings.list(&ListParams::default()).await {
+        Ok(listed) => listed.items,
+        Err(_) => {
+            report.warn(&format!(
+                "Who else has rights in namespace {namespace} could not be looked at: `kubectl -n {namespace} get rolebindings -o wide` shows it to those who may"
+            ));
+            return;
+        }
+    };
+    let doors = find(&listed, tenant, namespace);
+    for odd in &doors.odd {
+        report.warn(&format!(
+            "{odd}: if nobody of yours did that, delete it (`kubectl -n {namespace} delete rolebinding NAME`)"
+        ));
+    }
+    if !doors.members.is_empty() {
+        let members: Vec<_> = doors.members.iter().map(String::as_str).collect();
+        report.warn(&format!(
+            "Clusters that have joined can read the new token too: {}. The account of one that should not goes with `kubectl -n {namespace} delete serviceaccount NAME`; then have another token made",
+            members.join(", ")
+        ));
+    }
+}
+
+fn find(bindings: &[RoleBinding], tenant: &Tenant, namespace: &str) -> Doors {
+    let mut doors = Doors::default();
+    let named: Vec<_> = tenant.spec.admins.iter().flatten().map(who).collect();
+    for binding in bindings {
+        let role = binding.role_ref.name.as_str();
+        let is_role = binding.role_ref.kind == "Role";
+        for subject in binding.subjects.iter().flatten() {
+            let own = subject.kind == "ServiceAccount"
+                && subject
+                    .namespace
+                    .as_deref()
+                    .is_none_or(|said| said == namespace);
+            let who = who(subject);
+            let is_known = match (is_role, role) {
+                (true, ADMIN) => (own && subject.name == ADMIN) || named.contains(&who),
+                // The operator looks after that binding.
+                (true, AXON_ADMIN) => binding.name_any() == AXON_ADMIN,
+                (true, CLUSTER) if own && subject.name.starts_with(MEMBER) => {
+                    doors.members.insert(subject.name.clone());
+                    true
+                }
+                _ => false,
+            };
+            if !is_known {
+                let (name, kind) = (binding.name_any(), &binding.role_ref.kind);
+                doors
+                    .odd
+                    .insert(format!("RoleBinding {name} gives {who} the {kind} {role}"));
+            }
+        }
+    }
+    doors
+}
+
+/// A subject as it is told, and compared.
+fn who(subject: &Subject) -> String {
+    let Subject {
+        kind,
+        name,
+        namespace,
+        ..
+    } = subject;
+    match namespace.as_deref().filter(|_| kind == "ServiceAccount") {
+        Some(namespace) => format!("{kind} {namespace}/{name}"),
+        None => format!("{kind} {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::tenant::TenantSpec;
+
+    fn binding(name: &str, role: Value, subject: Value) -> RoleBinding {
+        let binding = json!({
+            "metadata": {"name": name}, "roleRef": role, "subjects": [subject],
+        });
+        serde_json::from_value(binding).unwrap()
+    }
+
+    fn role(name: &str) -> Value {
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name})
+    }
+
+    fn account(name: &str, namespace: &str) -> Value {
+        json!({"kind": "ServiceAccount", "name": name, "namespace": namespace})
+    }
+
+    #[test]
+    fn whoever_is_bound_and_nobody_knows_why_is_a_door() {
+        let jane = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"});
+        let eve = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "eve"});
+        let wide =
+            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ADMIN});
+        let spec = TenantSpec {
+            admins: Some(vec![serde_json::from_value(jane.clone()).unwrap()]),
+            ..TenantSpec::default()
+        };
+        let tenant = Tenant::new("acme", spec);
+        for (binding, odd) in [
+            (binding("b", role(ADMIN), account(ADMIN, "n")), None),
+            (binding("b", role(ADMIN), jane.clone()), None),
+            (binding(AXON_ADMIN, role(AXON_ADMIN), eve.clone()), None),
+            (
+                binding("b", role(ADMIN), eve.clone()),
+                Some("RoleBinding b gives User eve the Role submariner-k8s-broker-admin"),
+            ),
+            (
+                binding("b", role(ADMIN), account("door", "n")),
+                Some(
+                    "RoleBinding b gives ServiceAccount n/door the Role submariner-k8s-broker-admin",
+                ),
+            ),
+            (
+                binding("b", role(ADMIN), account(ADMIN, "m")),
+                Some(
+                    "RoleBinding b gives ServiceAccount m/submariner-k8s-broker-admin the Role submariner-k8s-broker-admin",
+                ),
+            ),
+            (
+                binding("b", role(AXON_ADMIN), eve.clone()),
+                Some("RoleBinding b gives User eve the Role axon-admin"),
+            ),
+            (
+                binding("b", role("copy"), eve.clone()),
+                Some("RoleBinding b gives User eve the Role copy"),
+            ),
+            (
+                binding("b", role(CLUSTER), eve.clone()),
+                Some("RoleBinding b gives User eve the Role submariner-k8s-broker-cluster"),
+            ),
+            (
+                binding("b", wide, account(ADMIN, "n")),
+                Some(
+                    "RoleBinding b gives ServiceAccount n/submariner-k8s-broker-admin the ClusterRole submariner-k8s-broker-admin",
+                ),
+            ),
+        ] {
+            let doors = find(std::slice::from_ref(&binding), &tenant, "n");
+            let found: Vec<_> = doors.odd.iter().map(String::as_str).collect();
+            assert_eq!(found, odd.into_iter().collect::<Vec<_>>());
+            assert!(doors.members.is_empty());
+        }
+        let member = binding("b", role(CLUSTER), account("cluster-east", "n"));
+        let doors = find(&[member], &tenant, "n");
+        assert!(doors.odd.is_empty());
+        assert_eq!(doors.members, ["cluster-east".to_owned()].into());
+    }
+}
