@@ -292,7 +292,7 @@ async fn r80_whoever_touches_or_deletes_parts_as_fast_as_they_can_costs_others_n
     world.phase("acme", Phase::Provisioned).await?;
     let touched = Arc::new(AtomicU64::new(0));
     // A tenant that is ready costs some thirty requests, a look at one a dozen.
-    const BOUND: u64 = 250;
+    const BOUND: u64 = 150;
 
     let (count, secrets) = (Arc::clone(&touched), world.inside::<Secret>("acme"));
     let touch = move || {
@@ -312,9 +312,10 @@ async fn r80_whoever_touches_or_deletes_parts_as_fast_as_they_can_costs_others_n
     };
     let (requests, took) = pestered(&world, &chaos, "first", touch).await?;
     let times = touched.load(Ordering::SeqCst);
+    println!("{requests} requests for {times} touches, another tenant after {took:?}");
     assert!(times > 30, "touched only {times} times");
     assert!(requests < BOUND, "{requests} requests for {times} touches");
-    assert!(took < Duration::from_secs(3), "the other took {took:?}");
+    assert!(took < Duration::from_secs(2), "the other took {took:?}");
 
     let secrets = world.inside::<Secret>("acme");
     let delete = move || {
@@ -327,8 +328,9 @@ async fn r80_whoever_touches_or_deletes_parts_as_fast_as_they_can_costs_others_n
         }
     };
     let (requests, took) = pestered(&world, &chaos, "second", delete).await?;
+    println!("{requests} requests for deletions, another tenant after {took:?}");
     assert!(requests < BOUND, "{requests} requests");
-    assert!(took < Duration::from_secs(3), "the other took {took:?}");
+    assert!(took < Duration::from_secs(2), "the other took {took:?}");
     world.phase("acme", Phase::Provisioned).await?;
 
     let events: Api<Event> = Api::namespaced(world.admin.clone(), "axon-operator");
@@ -461,7 +463,9 @@ async fn lists_are_read_in_small_pages_where_they_are_not_streamed() -> anyhow::
     let lists = lists.lock().expect("no panic").clone();
     assert!(lists.len() >= 4, "{lists:?}");
     assert!(
-        lists.iter().all(|list| list.contains("limit=50")),
+        lists
+            .iter()
+            .all(|list| list.split(['?', '&']).any(|one| one == "limit=50")),
         "{lists:?}"
     );
     Ok(())
