@@ -312,7 +312,6 @@ async fn r80_whoever_touches_or_deletes_parts_as_fast_as_they_can_costs_others_n
     };
     let (requests, took) = pestered(&world, &chaos, "first", touch).await?;
     let times = touched.load(Ordering::SeqCst);
-    println!("{requests} requests for {times} touches, another tenant after {took:?}");
     assert!(times > 30, "touched only {times} times");
     assert!(requests < BOUND, "{requests} requests for {times} touches");
     assert!(took < Duration::from_secs(2), "the other took {took:?}");
@@ -328,7 +327,6 @@ async fn r80_whoever_touches_or_deletes_parts_as_fast_as_they_can_costs_others_n
         }
     };
     let (requests, took) = pestered(&world, &chaos, "second", delete).await?;
-    println!("{requests} requests for deletions, another tenant after {took:?}");
     assert!(requests < BOUND, "{requests} requests");
     assert!(took < Duration::from_secs(2), "the other took {took:?}");
     world.phase("acme", Phase::Provisioned).await?;
