@@ -138,6 +138,7 @@ async fn wait(
             return Err(Error::TimedOut {
                 what: format!("the server's beginning to serve {name}"),
                 after: PATIENCE,
+                why: Some("it is not Established".to_owned()),
             });
         }
         tokio::time::sleep(PAUSE).await;

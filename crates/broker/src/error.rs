@@ -50,12 +50,14 @@ pub enum Error {
     #[error("the cluster does not serve {}", .0.join(", "))]
     NoKinds(Vec<String>),
     /// It takes too long.
-    #[error("{what} takes longer than {}", seconds(*after))]
+    #[error("{what} takes longer than {}{}", seconds(*after), follows(why))]
     TimedOut {
         /// What was waited for.
         what: String,
         /// How long.
         after: Duration,
+        /// What holds it, if whoever does it says so.
+        why: Option<String>,
     },
     /// Whoever asks may not do what has to be done. Nothing was written.
     #[error("rights are missing:{}", in_lines(.0))]
@@ -224,7 +226,10 @@ impl Error {
             Self::NoKinds(_) => {
                 "ask the offering admin, who installs them with `subctl deploy axon-cp`".to_owned()
             }
-            Self::TimedOut { .. } => {
+            Self::TimedOut { why: Some(_), .. } => {
+                "mend what it says and it goes on by itself; --timeout waits longer".to_owned()
+            }
+            Self::TimedOut { why: None, .. } => {
                 format!(
                     "is the operator running? `kubectl -n {AXON} get leases {AXON}` says who is; --timeout waits longer"
                 )
@@ -336,6 +341,11 @@ fn in_lines(items: &[String]) -> String {
 /// Whether somebody was refused because of what they grant, not because of what they write.
 fn is_escalation(message: &str) -> bool {
     message.contains("not currently held")
+}
+
+/// What comes after a colon, if there is something.
+fn follows(why: &Option<String>) -> String {
+    why.as_ref().map_or(String::new(), |why| format!(": {why}"))
 }
 
 fn seconds(duration: Duration) -> String {

@@ -49,8 +49,9 @@ impl Wait {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(Error::TimedOut {
-                what: uncapitalised(&said),
+                what: uncapitalised(what),
                 after: self.timeout,
+                why: (!why.is_empty()).then(|| why.to_owned()),
             });
         }
         if said != self.told {

@@ -142,7 +142,7 @@ async fn r37_a_secret_of_another_account_is_not_handed_out() {
     let refused = scene.tenants.info(&tenant, "https://a").await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "waiting for a token of tenant acme: what is there is not the token of its administrator; the operator makes it anew in a moment takes longer than 15s"
+        "waiting for a token of tenant acme takes longer than 15s: what is there is not the token of its administrator; the operator makes it anew in a moment"
     );
     assert!(!refused.to_string().contains(&theirs));
 }

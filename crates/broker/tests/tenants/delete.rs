@@ -68,7 +68,7 @@ async fn r45_a_deletion_that_takes_too_long_says_what_holds_it_and_goes_on() {
     let late = scene.tenants.delete(&acme, patience, &Silent);
     assert_eq!(
         late.await.unwrap_err().to_string(),
-        "deleting tenant acme: 1 object has a finalizer takes longer than 1s"
+        "deleting tenant acme takes longer than 1s: 1 object has a finalizer"
     );
     // Whoever asks again waits for the same deletion.
     let told = Told::default();
