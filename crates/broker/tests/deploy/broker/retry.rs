@@ -12,34 +12,42 @@ const ENOUGH: usize = 200;
 
 #[tokio::test]
 async fn r76_a_first_run_that_is_cut_anywhere_is_finished_by_the_next() -> anyhow::Result<()> {
-    for fault in [Fault::Before, Fault::After] {
-        let scene = Scene::empty().await?;
-        let mut cut = 0;
-        for at in 1..ENOUGH {
-            let settings = BrokerSettings {
-                namespace: Some(format!("n{at}")),
-                output: scene.path(&format!("{at}.subm")),
-                ..scene.settings()
-            };
-            let (first, _) = scene.deploy_disturbed(&settings, Some(fault(at))).await?;
-            if first.is_ok() {
-                break;
-            }
-            cut += 1;
-            assert!(!settings.output.exists(), "{:?}", fault(at));
-            scene.deploy(&settings, &Silent).await?;
-            let info = BrokerInfo::read(&settings.output)?;
-            info.for_join(&settings.output)?;
+    first_runs_cut(Fault::Before).await
+}
+
+#[tokio::test]
+async fn r76_a_first_run_whose_answers_are_lost_is_finished_by_the_next() -> anyhow::Result<()> {
+    first_runs_cut(Fault::After).await
+}
+
+/// Runs that are cut at one request after the other, each followed by one that is not.
+async fn first_runs_cut(fault: fn(usize) -> Fault) -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    let mut cut = 0;
+    for at in 1..ENOUGH {
+        let settings = BrokerSettings {
+            namespace: Some(format!("n{at}")),
+            output: scene.path(&format!("{at}.subm")),
+            ..scene.settings()
+        };
+        let (first, _) = scene.deploy_disturbed(&settings, Some(fault(at))).await?;
+        if first.is_ok() {
+            break;
         }
-        // One of each, and nothing more.
-        let all = inventory(&scene.admin).await?;
-        for at in 1..=cut {
-            let inside = all.keys().filter(|key| key.contains(&format!(" n{at}/")));
-            let inside: Vec<_> = inside.collect();
-            assert_eq!(inside.len(), 10, "{:?}: {inside:?}", fault(at));
-        }
-        assert!(cut > 20, "{cut}");
+        cut += 1;
+        assert!(!settings.output.exists(), "{:?}", fault(at));
+        scene.deploy(&settings, &Silent).await?;
+        let info = BrokerInfo::read(&settings.output)?;
+        info.for_join(&settings.output)?;
     }
+    // One of each, and nothing more.
+    let all = inventory(&scene.admin).await?;
+    for at in 1..=cut {
+        let inside = all.keys().filter(|key| key.contains(&format!(" n{at}/")));
+        let inside: Vec<_> = inside.collect();
+        assert_eq!(inside.len(), 10, "{:?}: {inside:?}", fault(at));
+    }
+    assert!(cut > 20, "{cut}");
     Ok(())
 }
 
