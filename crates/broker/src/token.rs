@@ -67,14 +67,22 @@ pub fn is_for(secret: &Secret, account: &str) -> bool {
 /// Whether a Secret has the token of this account of a namespace, by everything that it says:
 /// of this one among all of its name, if it is known which.
 pub fn fits(secret: &Secret, namespace: &str, account: &str, uid: Option<&str>) -> bool {
-    let named = secret.annotations().get(ACCOUNT_UID);
-    let named = named.filter(|named| !named.is_empty());
     let said = secret.data.as_ref().and_then(|data| data.get("namespace"));
     let claims = of(secret).and_then(Claims::of);
     is_for(secret, account)
-        && named.is_none_or(|named| uid.is_none_or(|uid| uid == named))
+        && may_be_of(secret, uid)
         && said.is_some_and(|said| said.0 == namespace.as_bytes())
-        && claims.is_some_and(|claims| claims.are_of(namespace, account, uid))
+        && claims.is_some_and(|claims| {
+            claims.are_of(namespace, account, uid) && claims.may_be_in(&secret.name_any())
+        })
+}
+
+/// Whether a Secret does not say that it is for another account, of those of that name. One
+/// that has not been filled in says nothing.
+fn may_be_of(secret: &Secret, uid: Option<&str>) -> bool {
+    let named = secret.annotations().get(ACCOUNT_UID);
+    let named = named.filter(|named| !named.is_empty());
+    named.is_none_or(|named| uid.is_none_or(|uid| uid == named))
 }
 
 /// The UID of the account that a Secret's token is of: what the Secret says, else what the
@@ -144,14 +152,12 @@ pub async fn find_for(
 /// Whether a Secret has, or will have, the token of an account: not of another that had the
 /// name before, nor whatever somebody put there. The server does not fill in what may not be
 /// changed.
-fn is_its(secret: &Secret, account: &str, uid: Option<&str>) -> bool {
+pub(crate) fn is_its(secret: &Secret, account: &str, uid: Option<&str>) -> bool {
     if of(secret).is_some() {
         let namespace = secret.namespace().unwrap_or_default();
         return fits(secret, &namespace, account, uid);
     }
-    let named = secret.annotations().get(ACCOUNT_UID);
-    let is_named = named.is_none_or(|named| uid.is_none_or(|uid| uid == named));
-    is_for(secret, account) && is_named && secret.immutable != Some(true)
+    is_for(secret, account) && may_be_of(secret, uid) && secret.immutable != Some(true)
 }
 
 /// Waits for what was found to be filled in, or asks for a token.
@@ -250,6 +256,7 @@ mod tests {
         let claims = json!({
             "sub": subject,
             "kubernetes.io/serviceaccount/service-account.uid": uid,
+            "kubernetes.io/serviceaccount/secret.name": "s",
         });
         let claims = {
             use base64::Engine;
@@ -257,6 +264,7 @@ mod tests {
         };
         let mut secret = request("a", ObjectMeta::default());
         secret.metadata.namespace = Some("n".to_owned());
+        secret.metadata.name = Some("s".to_owned());
         let data = [
             ("token", format!("a.{claims}.c")),
             ("namespace", "n".to_owned()),
@@ -293,6 +301,9 @@ mod tests {
         data.insert("namespace".to_owned(), ByteString(b"m".to_vec()));
         let mut nameless = secret(own, "u", Some("u"));
         nameless.data.get_or_insert_default().remove("namespace");
+        // It ends with the Secret that it was made for.
+        let mut borrowed = secret(own, "u", Some("u"));
+        borrowed.metadata.name = Some("t".to_owned());
         let mut opaque = secret(own, "u", Some("u"));
         opaque.type_ = Some("Opaque".to_owned());
         let mut nonsense = secret(own, "u", Some("u"));
@@ -309,6 +320,7 @@ mod tests {
             (secret("system:serviceaccount:m:a", "u", Some("u")), false),
             (elsewhere, false),
             (nameless, false),
+            (borrowed, false),
             (opaque, false),
             (nonsense, false),
         ] {

@@ -6,6 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::observe::Ground;
 use super::plan::State;
 use super::wanted::Wanted;
+use crate::columns;
 use crate::names::{ADMIN, ADMIN_TOKEN};
 use crate::tenant::{Phase, TenantStatus};
 
@@ -45,12 +46,7 @@ pub(super) fn conclude(wanted: Wanted<'_>, state: &State, now: Timestamp) -> Opt
 /// what changes how the rest is shown.
 fn harmless(message: &str) -> String {
     let cut = &message[..message.floor_char_boundary(LONGEST)];
-    let plain = |sign: char| match sign {
-        '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => ' ',
-        sign if sign.is_control() => ' ',
-        sign => sign,
-    };
-    cut.chars().map(plain).collect()
+    cut.chars().map(columns::harmless).collect()
 }
 
 /// Where everything is.

@@ -8,7 +8,7 @@ use super::object::{Act, Object, delete, is_going, release, remake, settle};
 use super::observe::{Ground, Inside, Observed};
 use super::problem::Problem;
 use super::wanted::Wanted;
-use crate::names::{ADMIN, ADMIN_TOKEN, MANAGED_BY};
+use crate::names::{ADMIN, MANAGED_BY};
 use crate::token;
 
 /// What is to be done, and how the tenant is until then.
@@ -41,8 +41,6 @@ pub(super) struct Going {
     pub message: String,
 }
 
-/// Says for which account, of those of its name, a Secret has the token.
-const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 /// How long the server usually takes to make a token; times are in whole seconds.
 const TOKEN_SOON: SignedDuration = SignedDuration::from_secs(2);
 /// How long it may take before something must be wrong.
@@ -88,9 +86,9 @@ fn plan_namespace(wanted: Wanted<'_>, observed: &Observed, now: Timestamp) -> Pl
         };
     }
     match is_usable(&observed.inside) {
-        true if acts.is_empty() => finish(wanted, &observed.inside, now),
+        true if acts.is_empty() => finish(&observed.inside, now),
         true => Plan {
-            state: match token_is_there(wanted, &observed.inside) {
+            state: match token_is_there(&observed.inside) {
                 true => State::Provisioned,
                 false => State::Provisioning,
             },
@@ -182,37 +180,18 @@ fn everything(wanted: Wanted<'_>, observed: &Observed) -> Vec<Act> {
 fn settle_token(wanted: Wanted<'_>, inside: &Inside) -> Vec<Act> {
     let token = wanted.token();
     match &inside.token {
-        Some(found) if !is_right(wanted, found, inside) => remake(token, found),
+        Some(found) if !is_right(found, inside) => remake(token, found),
         found => settle(token, found.as_ref()),
     }
 }
 
-fn is_right(wanted: Wanted<'_>, secret: &Secret, inside: &Inside) -> bool {
-    let of = secret.annotations().get(ACCOUNT_UID);
+fn is_right(secret: &Secret, inside: &Inside) -> bool {
     let account = inside
         .account
         .as_ref()
         .filter(|account| !is_going(*account));
     let uid = account.and_then(|account| account.metadata.uid.as_deref());
-    let same = of.is_none() || uid.is_none() || of.map(String::as_str) == uid;
-    let filled = match token::of(secret) {
-        Some(token) => is_of_account(wanted, secret, token, uid),
-        // Into what nobody may change no token is put.
-        None => secret.immutable != Some(true),
-    };
-    token::is_for(secret, ADMIN) && same && filled
-}
-
-/// Whether what is in the Secret says that it is the account's token and nobody else's. The
-/// tenant's administrator may write anything there.
-fn is_of_account(wanted: Wanted<'_>, secret: &Secret, token: &[u8], uid: Option<&str>) -> bool {
-    let namespace = wanted.id.namespace();
-    let said = secret.data.as_ref().and_then(|data| data.get("namespace"));
-    let claims = token::Claims::of(token);
-    said.is_some_and(|said| said.0 == namespace.as_bytes())
-        && claims.is_some_and(|claims| {
-            claims.are_of(&namespace, ADMIN, uid) && claims.may_be_in(ADMIN_TOKEN)
-        })
+    token::is_its(secret, ADMIN, uid)
 }
 
 /// What lets those who manage tenants hand out this one's token; what is left of it when
@@ -280,14 +259,14 @@ fn is_usable(inside: &Inside) -> bool {
     parts.iter().all(|there| *there)
 }
 
-fn token_is_there(wanted: Wanted<'_>, inside: &Inside) -> bool {
+fn token_is_there(inside: &Inside) -> bool {
     let secret = inside.token.as_ref();
-    secret.is_some_and(|secret| token::of(secret).is_some() && is_right(wanted, secret, inside))
+    secret.is_some_and(|secret| token::of(secret).is_some() && is_right(secret, inside))
 }
 
 /// Everything is there; the token may not have been made yet.
-fn finish(wanted: Wanted<'_>, inside: &Inside, now: Timestamp) -> Plan {
-    if token_is_there(wanted, inside) {
+fn finish(inside: &Inside, now: Timestamp) -> Plan {
+    if token_is_there(inside) {
         return Plan {
             state: State::Provisioned,
             acts: Vec::new(),

@@ -889,7 +889,7 @@ fn what_others_say_cannot_change_how_the_rest_is_shown() {
     let status = concluded(&mut tenant, &State::Hindered(problem), 1).unwrap();
     assert_eq!(
         status["message"],
-        "the server refuses it: a [2Jb  c d e f ä"
+        "the server refuses it: a\u{fffd}[2Jb\u{fffd}\u{fffd}c\u{fffd}d\u{fffd}e\u{fffd}f\u{fffd}ä"
     );
 }
 
