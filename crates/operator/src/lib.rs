@@ -13,6 +13,7 @@
 //! | [`retry`] | whether and when something is tried again |
 //! | [`part`] | whether an object is as it should be, and what to do if not |
 //! | [`condition`] | what is so, since when, and why |
+//! | [`depends`] | who depends on what |
 //! | [`health`] | how an operator says how it is |
 //! | [`deadline`] | clients whose requests are answered in time or not at all |
 //! | [`agent`] | who asks |
@@ -22,6 +23,7 @@
 pub mod agent;
 pub mod condition;
 pub mod deadline;
+pub mod depends;
 pub mod health;
 pub mod lease;
 pub mod part;

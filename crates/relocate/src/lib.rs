@@ -1,0 +1,1 @@
+//! Clusters of Cluster API, moved from one API server to another.

@@ -1,0 +1,72 @@
+//! `VSphereClusterIdentity`: an account that some namespaces may use.
+
+use insula_identity::allowed::AllowedNamespaces;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use serde::{Deserialize, Serialize};
+
+/// An account, who may use it, and where.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "infrastructure.cluster.x-k8s.io",
+    version = "v1beta2",
+    kind = "VSphereClusterIdentity",
+    plural = "vsphereclusteridentities",
+    status = "VSphereClusterIdentityStatus",
+    schema = "disabled",
+    derive = "PartialEq",
+    derive = "Default"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct VSphereClusterIdentitySpec {
+    /// A Secret in the operator's namespace.
+    pub secret_name: String,
+    /// Which namespaces may use it: none if missing, all if empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_namespaces: Option<AllowedNamespaces>,
+    /// Which servers it may be sent to; if missing, those that the operator or the Secret's
+    /// key `server` name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_servers: Option<Vec<AllowedServer>>,
+}
+
+/// A vCenter, and whom to believe there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AllowedServer {
+    /// Its host, or host and port.
+    pub address: String,
+    /// The fingerprint of its certificate, which counts in place of the cluster's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thumbprint: Option<String>,
+    /// Believe whoever answers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub insecure_skip_verify: bool,
+}
+
+/// How an identity is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VSphereClusterIdentityStatus {
+    /// Whether it is fit for use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
+    /// How many clusters and zones use it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<i64>,
+    /// Some of them, by kind, namespace and name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub used_by: Vec<String>,
+    /// What is so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// Whose credentials a cluster uses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VSphereIdentityReference {
+    /// `VSphereClusterIdentity` or `Secret`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+}

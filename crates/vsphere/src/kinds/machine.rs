@@ -1,0 +1,70 @@
+//! `VSphereMachine`: a machine of a cluster, as Cluster API sees it.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use serde::{Deserialize, Serialize};
+
+use super::{Initialization, NetworkStatus, VirtualMachineSpec};
+
+/// A machine.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "infrastructure.cluster.x-k8s.io",
+    version = "v1beta2",
+    kind = "VSphereMachine",
+    plural = "vspheremachines",
+    namespaced,
+    status = "VSphereMachineStatus",
+    schema = "disabled",
+    derive = "PartialEq",
+    derive = "Default"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct VSphereMachineSpec {
+    /// What its virtual machine is to be.
+    #[serde(flatten)]
+    pub machine: VirtualMachineSpec,
+    /// `vsphere://` and the BIOS UUID.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "providerID")]
+    pub provider_id: Option<String>,
+    /// The zone it is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_domain: Option<String>,
+    /// How its virtual machine is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub naming: Option<Naming>,
+}
+
+/// How a virtual machine is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Naming {
+    /// With `{{ .cluster.name }}`, `{{ .machine.name }}` and `{{ .random }}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+}
+
+/// How a machine is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VSphereMachineStatus {
+    /// The same as `initialization.provisioned`, for who knows contract v1beta1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initialization: Option<Initialization>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<MachineAddress>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub network: Vec<NetworkStatus>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// An address of a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineAddress {
+    /// `InternalIP`, `ExternalIP`, `InternalDNS`, `Hostname`…
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub address: String,
+}
