@@ -66,11 +66,7 @@ pub(super) fn is_held<K: Resource>(object: &K, finalizer: &str) -> bool {
 }
 
 /// Writes some of the metadata of an object that is as it was seen.
-pub(super) async fn metadata<K>(
-    api: &Api<K>,
-    object: &K,
-    fields: Value,
-) -> Result<K, kube::Error>
+pub(super) async fn metadata<K>(api: &Api<K>, object: &K, fields: Value) -> Result<K, kube::Error>
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {

@@ -103,11 +103,17 @@ mod tests {
                 Some(("True", "Ready", "")),
             ),
             (
-                &[(VCENTER, true, "fine"), ("FailureDomainsReady", false, "one is not")],
+                &[
+                    (VCENTER, true, "fine"),
+                    ("FailureDomainsReady", false, "one is not"),
+                ],
                 Some(("False", "NotReady", "* FailureDomainsReady: one is not")),
             ),
             (
-                &[("FailureDomainsReady", false, ""), (VCENTER, false, "no answer")],
+                &[
+                    ("FailureDomainsReady", false, ""),
+                    (VCENTER, false, "no answer"),
+                ],
                 Some((
                     "False",
                     "NotReady",
@@ -129,7 +135,11 @@ mod tests {
             let ready = find(&conditions, READY);
             let ready = ready.map(|told| {
                 assert_eq!(told.observed_generation, Some(3));
-                (told.status.as_str(), told.reason.as_str(), told.message.as_str())
+                (
+                    told.status.as_str(),
+                    told.reason.as_str(),
+                    told.message.as_str(),
+                )
             });
             assert_eq!(ready, *expected, "{said:?}");
         }

@@ -28,21 +28,60 @@ pub struct Static {
 /// What an object was looked at with: a change of it calls for work on the object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Dependency {
-    Identity { space: Option<Arc<str>>, name: String },
-    Namespace { space: Option<Arc<str>>, name: String },
-    Secret { space: Option<Arc<str>>, namespace: String, name: String },
+    Identity {
+        space: Option<Arc<str>>,
+        name: String,
+    },
+    Namespace {
+        space: Option<Arc<str>>,
+        name: String,
+    },
+    Secret {
+        space: Option<Arc<str>>,
+        namespace: String,
+        name: String,
+    },
     /// A Cluster of Cluster API.
-    Owner { space: Option<Arc<str>>, namespace: String, name: String },
-    VSphereCluster { space: Option<Arc<str>>, namespace: String, name: String },
-    VSphereMachine { space: Option<Arc<str>>, namespace: String, name: String },
-    VSphereVM { space: Option<Arc<str>>, namespace: String, name: String },
+    Owner {
+        space: Option<Arc<str>>,
+        namespace: String,
+        name: String,
+    },
+    VSphereCluster {
+        space: Option<Arc<str>>,
+        namespace: String,
+        name: String,
+    },
+    VSphereMachine {
+        space: Option<Arc<str>>,
+        namespace: String,
+        name: String,
+    },
+    VSphereVM {
+        space: Option<Arc<str>>,
+        namespace: String,
+        name: String,
+    },
     /// A Machine of Cluster API.
-    Machine { space: Option<Arc<str>>, namespace: String, name: String },
+    Machine {
+        space: Option<Arc<str>>,
+        namespace: String,
+        name: String,
+    },
     /// Any machine or virtual machine of a Cluster of Cluster API that goes.
-    Members { space: Option<Arc<str>>, namespace: String, cluster: String },
+    Members {
+        space: Option<Arc<str>>,
+        namespace: String,
+        cluster: String,
+    },
     /// Any zone of the space.
-    Zones { space: Option<Arc<str>> },
-    FailureDomain { space: Option<Arc<str>>, name: String },
+    Zones {
+        space: Option<Arc<str>>,
+    },
+    FailureDomain {
+        space: Option<Arc<str>>,
+        name: String,
+    },
     Static,
 }
 

@@ -89,10 +89,12 @@ pub(super) async fn of_vm(
     };
     let server = question.endpoint.clone();
     let access = resolve(context, key, question, trust, depends).await?;
-    Ok(access.and_then(|access| match is_home || is_bound(&access.credential) {
-        true => Ok(access),
-        false => Err(not_home(&server)),
-    }))
+    Ok(
+        access.and_then(|access| match is_home || is_bound(&access.credential) {
+            true => Ok(access),
+            false => Err(not_home(&server)),
+        }),
+    )
 }
 
 /// Whose credentials a zone is looked at with: those of the identity that it names, or the
@@ -105,7 +107,9 @@ pub(super) async fn of_zone(
 ) -> Result<Result<Access, Refusal>, kube::Error> {
     let asked = of_reference(zone.spec.identity_ref.as_ref()).and_then(|own| {
         if let Some(Reference::Secret(_)) = own {
-            return Err(mistaken("a zone is in no namespace: it can use identities only"));
+            return Err(mistaken(
+                "a zone is in no namespace: it can use identities only",
+            ));
         }
         let wishes = Wishes {
             own,
@@ -113,7 +117,13 @@ pub(super) async fn of_zone(
             ..Wishes::default()
         };
         let endpoint = endpoint(&zone.spec.server)?;
-        Ok(question(context, None, wishes, endpoint, Claimant::default()))
+        Ok(question(
+            context,
+            None,
+            wishes,
+            endpoint,
+            Claimant::default(),
+        ))
     });
     match asked {
         Ok(question) => resolve(context, key, question, Trust::Verified, depends).await,
@@ -213,7 +223,11 @@ fn pinned(thumbprint: Option<&str>) -> Result<Trust, Refusal> {
 
 /// A fingerprint in one way of writing: pairs in upper case, with colons.
 fn fingerprint(text: &str) -> Option<String> {
-    let digits: Vec<char> = text.trim().chars().filter(|letter| *letter != ':').collect();
+    let digits: Vec<char> = text
+        .trim()
+        .chars()
+        .filter(|letter| *letter != ':')
+        .collect();
     let is_whole = matches!(digits.len(), 40 | 64);
     if !is_whole || !digits.iter().all(char::is_ascii_hexdigit) {
         return None;
@@ -259,7 +273,12 @@ async fn resolve(
         depends: Mutex::default(),
     };
     let decided = decide::resolve(&question, &reads).await;
-    depends.append(&mut reads.depends.into_inner().unwrap_or_else(PoisonError::into_inner));
+    depends.append(
+        &mut reads
+            .depends
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner),
+    );
     Ok(decided?.map(|credential| {
         let session = session::Key {
             space: key.space.clone(),

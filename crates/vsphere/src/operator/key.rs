@@ -86,7 +86,12 @@ impl FromStr for Key {
         let space = words.next().and_then(given).map(Arc::from);
         let namespace = words.next().and_then(given);
         let name = words.next().ok_or(())?.to_owned();
-        Ok(Self { kind, space, namespace, name })
+        Ok(Self {
+            kind,
+            space,
+            namespace,
+            name,
+        })
     }
 }
 
