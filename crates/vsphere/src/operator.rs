@@ -5,6 +5,7 @@ mod commit;
 mod condition;
 mod context;
 mod event;
+mod given;
 mod identify;
 mod identity;
 mod key;
@@ -18,6 +19,7 @@ mod watch;
 mod zone;
 
 pub use context::Static;
+pub use given::Given;
 pub use run::{Settings, run};
 
 /// As which program it introduces itself.
