@@ -21,7 +21,7 @@ use tracing::{debug, info};
 
 use self::conclude::{Domains, Found, VCenter, conclude};
 use super::claim::claim;
-use super::condition::{VCENTER, find, reason};
+use super::condition::{VCENTER, find};
 use super::context::{Context, Dependency};
 use super::identify::{self, Access, claimant_of};
 use super::key::Key;

@@ -10,7 +10,7 @@ use insula_operator::event::Told;
 use insula_operator::retry::Outcome;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
-use kube::{Api, ResourceExt};
+use kube::Api;
 use tracing::info;
 
 use self::conclude::{AVAILABLE, State, conclude};

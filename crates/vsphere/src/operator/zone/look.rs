@@ -33,15 +33,15 @@ pub(super) async fn look(
         (Place::ResourcePool, constraint.resource_pool.as_deref()),
         (Place::Folder, constraint.folder.as_deref()),
     ];
-    found.constraint = missing(session, &datacenter, named).await?;
-    let networks = topology.networks.iter();
-    let networks = networks.map(|network| (Place::Network, Some(network.as_str())));
-    let named = [
+    found.constraint = missing(session, &datacenter, &named).await?;
+    let mut named = vec![
         (Place::ComputeCluster, topology.compute_cluster.as_deref()),
         (Place::Datastore, topology.datastore.as_deref()),
     ];
-    let named = named.into_iter().chain(networks);
-    found.domain = missing(session, &datacenter, named).await?;
+    for network in &topology.networks {
+        named.push((Place::Network, Some(network)));
+    }
+    found.domain = missing(session, &datacenter, &named).await?;
     Ok(found)
 }
 
@@ -49,13 +49,13 @@ pub(super) async fn look(
 async fn missing(
     session: &Session,
     datacenter: &Object,
-    named: impl IntoIterator<Item = (Place, Option<&str>)>,
+    named: &[(Place, Option<&str>)],
 ) -> Result<Option<String>, Error> {
     for (what, name) in named {
         let Some(name) = name.and_then(text) else {
             continue;
         };
-        match session.locate(what, datacenter, Some(name)).await {
+        match session.locate(*what, datacenter, Some(name)).await {
             Ok(_) => {}
             Err(NotLocated::Error(error)) => return Err(error),
             Err(missing) => return Ok(Some(missing.to_string())),
