@@ -5,10 +5,12 @@ mod commit;
 mod condition;
 mod context;
 mod event;
+mod family;
 mod identify;
 mod identity;
 mod key;
 mod machine;
+mod pace;
 mod paused;
 mod run;
 mod secret;
@@ -18,6 +20,7 @@ mod watch;
 mod zone;
 
 pub use context::Static;
+pub use pace::Pace;
 pub use run::{Settings, run};
 
 /// As which program it introduces itself.
