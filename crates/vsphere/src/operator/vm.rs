@@ -36,7 +36,7 @@ use super::key::Key;
 use super::paused::paused;
 use crate::kinds::{VSphereCluster, VSphereMachine, VSphereVM};
 use crate::names::{CLUSTER_LABEL, GROUP, VM_FINALIZER};
-use crate::vcenter::{self, Object, Session, Task, VCenters};
+use crate::vcenter::{Error, Object, Session, Task, VCenters};
 
 /// How many steps are made without a pause: a task that is over at once, its BIOS UUID, what
 /// it is told, and its start.
@@ -107,7 +107,7 @@ struct Work<'a> {
 /// What came in between.
 enum Trouble {
     Server(kube::Error),
-    VCenter(vcenter::Error),
+    VCenter(Error),
     Say(Say),
 }
 
@@ -117,8 +117,8 @@ impl From<kube::Error> for Trouble {
     }
 }
 
-impl From<vcenter::Error> for Trouble {
-    fn from(error: vcenter::Error) -> Self {
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
         Self::VCenter(error)
     }
 }
@@ -306,10 +306,11 @@ impl Work<'_> {
                 return Ok(None);
             }
             Act::Begin => {
-                self.begin();
+                self.begin(seen);
                 return Ok(None);
             }
             Act::Pause => {
+                self.was_not_made(seen);
                 self.telling().pauses(seen.now + pace.again);
                 self.commit().await?;
                 return Ok(Some(Outcome::Waits(pace.again)));
@@ -342,7 +343,7 @@ impl Work<'_> {
     /// What is done to one that goes is said before: a task that fails from then on matters.
     async fn commit_then(
         &mut self,
-        task: impl Future<Output = Result<Object, vcenter::Error>>,
+        task: impl Future<Output = Result<Object, Error>>,
     ) -> Result<Object, Trouble> {
         self.commit().await?;
         Ok(task.await?)
@@ -360,13 +361,24 @@ impl Work<'_> {
         }
     }
 
-    /// A task failed, and did nothing.
-    fn begin(&mut self) {
+    /// A task failed, and what it was for is begun again.
+    fn begin(&mut self, seen: &Seen) {
+        self.was_not_made(seen);
         let mut telling = self.telling();
         let status = telling.status();
         status.task_ref = None;
         status.retry_after = None;
-        if status.vm_ref.is_none() {
+    }
+
+    /// A clone that failed was not made. One whose name is taken may be: by the one before,
+    /// of which nothing was heard.
+    fn was_not_made(&mut self, seen: &Seen) {
+        let mut telling = self.telling();
+        let status = telling.status();
+        if let Some(Task::Failed { fault, .. }) = &seen.task
+            && fault != "DuplicateName"
+            && status.vm_ref.is_none()
+        {
             status.clone_mode = None;
         }
     }
@@ -376,11 +388,15 @@ impl Work<'_> {
     async fn clone(&mut self, session: &Session) -> Result<Object, Trouble> {
         let start = self.start().await?;
         let prepared = prepare(session, &self.vm, &start).await?;
-        self.telling().status().clone_mode = Some(prepared.mode.to_owned());
+        let mode = Some(prepared.mode.to_owned());
+        let before = std::mem::replace(&mut self.telling().status().clone_mode, mode);
         self.commit().await?;
-        let task = session
-            .clone_vm(&prepared.template, &prepared.clone)
-            .await?;
+        let started = session.clone_vm(&prepared.template, &prepared.clone).await;
+        if let Err(Error::Fault { .. } | Error::NotAuthenticated | Error::Gone(_)) = &started {
+            self.telling().status().clone_mode = before;
+            self.commit().await?;
+        }
+        let task = started?;
         info!(vm = %self.key, task = task.id, mode = prepared.mode, "is being cloned");
         Ok(task)
     }
@@ -483,22 +499,22 @@ impl Work<'_> {
             Trouble::VCenter(error) => error,
         };
         match &error {
-            vcenter::Error::NotAuthenticated => held.is_dead(),
+            Error::NotAuthenticated => held.is_dead(),
             // Something changed while we looked: we look again.
-            vcenter::Error::Gone(_) => {}
-            vcenter::Error::Fault { fault, .. } if passes(fault) => {}
-            vcenter::Error::Fault { .. } => {
+            Error::Gone(_) => {}
+            Error::Fault { fault, .. } if passes(fault) => {}
+            Error::Fault { .. } => {
                 self.telling()
                     .hindered(&Say::new("TaskFailed", error.to_string()));
                 self.commit().await?;
                 return Ok(Outcome::Waits(again));
             }
-            vcenter::Error::Unreachable(_) => {
+            Error::Unreachable(_) => {
                 held.did_not_answer();
                 self.refuse(reason(Reason::Unreachable), error.to_string())
                     .await?;
             }
-            vcenter::Error::Unexpected { .. } => {
+            Error::Unexpected { .. } => {
                 self.refuse(reason(Reason::Unreachable), error.to_string())
                     .await?;
             }
@@ -535,7 +551,7 @@ async fn describe(
     session: &Session,
     vm: &Object,
     metadata: String,
-) -> Result<Object, vcenter::Error> {
+) -> Result<Object, Error> {
     let encoding = format!("{}.encoding", metadata::KEY);
     let extra = [
         (metadata::KEY.to_owned(), metadata),

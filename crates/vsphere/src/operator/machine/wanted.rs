@@ -185,3 +185,6 @@ pub(super) fn changes(machine: &VSphereMachine, vm: &VSphereVM) -> Option<serde_
     }
     (!changes.is_empty()).then(|| changes.into())
 }
+
+#[cfg(test)]
+mod tests;

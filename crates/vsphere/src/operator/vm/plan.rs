@@ -292,3 +292,6 @@ pub(super) fn is_ours(vm: &VSphereVM, machine: &Machine) -> bool {
     let told = machine.metadata.as_deref().and_then(metadata::owner_of);
     machine.name == vm.name_any() && told.is_none_or(|owner| owner == metadata::owner(vm))
 }
+
+#[cfg(test)]
+mod tests;

@@ -136,3 +136,6 @@ fn condition<'a>(vm: &'a VSphereVM, kind: &str) -> Option<&'a Condition> {
     let conditions = &vm.status.as_ref()?.conditions;
     conditions.iter().find(|condition| condition.type_ == kind)
 }
+
+#[cfg(test)]
+mod tests;
