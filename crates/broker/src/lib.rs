@@ -47,7 +47,6 @@ pub mod operator;
 mod passing;
 pub mod psk;
 pub mod recover;
-pub mod report;
 pub mod roles;
 pub mod show;
 pub mod tenant;
@@ -55,3 +54,4 @@ pub mod tenants;
 pub mod token;
 
 pub use error::Error;
+pub use insula_operator::report;

@@ -18,6 +18,7 @@
 //! | [`health`] | how an operator says how it is |
 //! | [`deadline`] | clients whose requests are answered in time or not at all |
 //! | [`agent`] | who asks |
+//! | [`report`] | how whoever asked for something is told how it goes |
 //! | [`spaces`] | clients for one space of an Insula, over the connections of another |
 //! | [`stop`] | the word that work is to end |
 
@@ -30,6 +31,7 @@ pub mod health;
 pub mod lease;
 pub mod part;
 pub mod queue;
+pub mod report;
 pub mod retry;
 pub mod run;
 pub mod spaces;

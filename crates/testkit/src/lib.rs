@@ -1,5 +1,6 @@
 //! What Insula's tests stand on, and the product never does.
 //!
+//! [`capi`] has Cluster API's own kinds.
 //! [`disk`] is a disk in memory under real, unmodified code: it records what the code
 //! asks of it, fails on request, and says what could be left after a power cut.
 //! [`etcd`] starts a real etcd where one is installed, and [`peer`] says where that is.
@@ -8,6 +9,7 @@
 //! [`vcenter`] is a vCenter with accounts, machines and a log, which fails as it is told.
 //! [`webhook`] is a webhook that answers as it is told.
 
+pub mod capi;
 pub mod disk;
 pub mod etcd;
 pub mod oidc;

@@ -1,0 +1,233 @@
+//! An object of the source, made at the target.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, ObjectMeta, PostParams, TypeMeta};
+use serde_json::Value;
+
+use crate::end::End;
+use crate::error::Error;
+use crate::kind::Kind;
+use crate::names::{DELETED_FOR_MOVE, ORIGIN};
+use crate::plan::Node;
+
+/// The UIDs at the target of what was copied, by those at the source.
+pub type Uids = BTreeMap<String, String>;
+
+/// An object that is at both ends.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// What it is called at the target.
+    pub uid: String,
+    /// As what it was copied.
+    pub version: String,
+    /// Owners that are not at the target, and are not named there.
+    pub dropped: Vec<String>,
+    /// Whether it was there before, made by somebody else and not like the one at the source.
+    pub differs: bool,
+}
+
+/// How often somebody else may be faster.
+pub const TRIES: u32 = 20;
+
+/// What may be done where there is something already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// It becomes like the source's, if it is a copy of it; it is in the way otherwise.
+    Update,
+    /// It stays as it is.
+    Leave,
+}
+
+/// Makes an object at the target as it is at the source now. `None` if it is not there.
+pub async fn copy(
+    ends: (&End, &End),
+    node: &Node,
+    kind: &Kind,
+    uids: &Uids,
+    existing: Existing,
+) -> Result<Option<Copied>, Error> {
+    let namespace = node.namespace.as_deref();
+    let source = ends.0.api(kind, namespace);
+    let target = ends.1.api(kind, namespace);
+    for _ in 0..TRIES {
+        let attempted = format!("read {node} at the source");
+        let fresh = source.get_opt(&node.name).await;
+        let fresh = fresh.map_err(Error::when(attempted))?;
+        let same = |fresh: &DynamicObject| fresh.uid().as_deref() == Some(node.uid.as_str());
+        let Some(fresh) = fresh.filter(same) else {
+            return Ok(None);
+        };
+        let version = fresh.resource_version().unwrap_or_default();
+        let (wanted, dropped) = rewritten(fresh, kind, uids);
+        let made = put(&target, node, &wanted, existing).await?;
+        if let Some((uid, differs)) = made {
+            return Ok(Some(Copied {
+                uid,
+                version,
+                dropped,
+                differs,
+            }));
+        }
+    }
+    let what = node.to_string();
+    Err(Error::Restless { what })
+}
+
+/// The UID of what is there then, and whether that is somebody else's and different. `None`
+/// if somebody was faster.
+async fn put(
+    target: &Api<DynamicObject>,
+    node: &Node,
+    wanted: &DynamicObject,
+    existing: Existing,
+) -> Result<Option<(String, bool)>, Error> {
+    let attempted = || format!("create {node} at the target");
+    match target.create(&PostParams::default(), wanted).await {
+        Ok(made) => return Ok(made.uid().map(|uid| (uid, false))),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+        Err(error) => return Err(Error::when(attempted())(error)),
+    }
+    let there = target.get_opt(&node.name).await;
+    let Some(there) = there.map_err(Error::when(attempted()))? else {
+        return Ok(None);
+    };
+    let uid = there.uid().unwrap_or_default();
+    let ours = there.annotations().get(ORIGIN) == Some(&node.uid);
+    match existing {
+        Existing::Leave => {
+            let differs = !ours && content(&there) != content(wanted);
+            return Ok(Some((uid, differs)));
+        }
+        Existing::Update if !ours => return Err(Error::Taken(vec![node.to_string()])),
+        Existing::Update if alike(&there, wanted) => return Ok(Some((uid, false))),
+        Existing::Update => {}
+    }
+    let mut newer = wanted.clone();
+    newer.metadata.resource_version = there.resource_version();
+    newer.metadata.uid = Some(uid.clone());
+    newer.metadata.finalizers = Some(finalizers(&there, wanted));
+    match target
+        .replace(&node.name, &PostParams::default(), &newer)
+        .await
+    {
+        Ok(_) => Ok(Some((uid, false))),
+        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(None),
+        Err(error) => Err(Error::when(format!("update {node} at the target"))(error)),
+    }
+}
+
+/// An object as it is made at the target, and the owners that it had but does not have
+/// there. An owner that is not there would have it collected as nobody's.
+fn rewritten(object: DynamicObject, kind: &Kind, uids: &Uids) -> (DynamicObject, Vec<String>) {
+    let DynamicObject { metadata, data, .. } = object;
+    let (mut owners, mut dropped) = (Vec::new(), Vec::new());
+    for owner in metadata.owner_references.into_iter().flatten() {
+        match uids.get(&owner.uid) {
+            Some(uid) => owners.push(OwnerReference {
+                uid: uid.clone(),
+                ..owner
+            }),
+            None => dropped.push(format!("{} {}", owner.kind, owner.name)),
+        }
+    }
+    let mut annotations = metadata.annotations.unwrap_or_default();
+    annotations.remove(DELETED_FOR_MOVE);
+    annotations.insert(ORIGIN.to_owned(), metadata.uid.unwrap_or_default());
+    let metadata = ObjectMeta {
+        name: metadata.name,
+        namespace: metadata.namespace,
+        labels: metadata.labels,
+        annotations: Some(annotations),
+        finalizers: metadata.finalizers,
+        owner_references: (!owners.is_empty()).then_some(owners),
+        ..ObjectMeta::default()
+    };
+    let types = TypeMeta {
+        api_version: kind.resource.api_version.clone(),
+        kind: kind.resource.kind.clone(),
+    };
+    let copied = DynamicObject {
+        types: Some(types),
+        metadata,
+        data: without_status(data),
+    };
+    (copied, dropped)
+}
+
+/// Whether a copy is as it should be.
+fn alike(there: &DynamicObject, wanted: &DynamicObject) -> bool {
+    there.labels() == wanted.labels()
+        && there.annotations() == wanted.annotations()
+        && there.finalizers() == finalizers(there, wanted)
+        && there.owner_references() == wanted.owner_references()
+        && content(there) == content(wanted)
+}
+
+/// What left the source half has no finalizers there any more, but its copy keeps them.
+fn finalizers(there: &DynamicObject, wanted: &DynamicObject) -> Vec<String> {
+    let mut all = there.finalizers().to_vec();
+    let more = wanted.finalizers().iter();
+    all.extend(
+        more.filter(|one| !there.finalizers().contains(one))
+            .cloned(),
+    );
+    all
+}
+
+fn content(object: &DynamicObject) -> Value {
+    without_status(object.data.clone())
+}
+
+fn without_status(mut data: Value) -> Value {
+    if let Some(fields) = data.as_object_mut() {
+        fields.remove("status");
+    }
+    data
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object(text: Value) -> DynamicObject {
+        serde_json::from_value(text).expect("an object")
+    }
+
+    #[test]
+    fn a_copy_has_what_users_and_controllers_wrote_and_nothing_of_the_server() {
+        let source = object(json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": {
+                "name": "s", "namespace": "a", "uid": "u1", "resourceVersion": "7",
+                "generation": 3, "creationTimestamp": "2026-01-01T00:00:00Z",
+                "generateName": "s-", "labels": {"l": "1"}, "finalizers": ["f"],
+                "annotations": {"x": "y", DELETED_FOR_MOVE: ""},
+                "managedFields": [{"manager": "m"}],
+                "ownerReferences": [
+                    {"apiVersion": "a/v1", "kind": "Moved", "name": "m", "uid": "o1", "controller": true},
+                    {"apiVersion": "b/v1", "kind": "Sealed", "name": "s", "uid": "o2"},
+                ],
+            },
+            "data": {"k": "dg=="}, "status": {"x": 1},
+        }));
+        let uids = Uids::from([("o1".to_owned(), "n1".to_owned())]);
+        let (copied, dropped) = rewritten(source, &Kind::secrets(), &uids);
+        assert_eq!(dropped, ["Sealed s"]);
+        let expected = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": {
+                "name": "s", "namespace": "a", "labels": {"l": "1"}, "finalizers": ["f"],
+                "annotations": {"x": "y", ORIGIN: "u1"},
+                "ownerReferences": [
+                    {"apiVersion": "a/v1", "kind": "Moved", "name": "m", "uid": "n1", "controller": true},
+                ],
+            },
+            "data": {"k": "dg=="},
+        });
+        assert_eq!(serde_json::to_value(copied).expect("JSON"), expected);
+    }
+}

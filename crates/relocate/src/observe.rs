@@ -1,0 +1,162 @@
+//! What there is at the source.
+
+use std::collections::BTreeSet;
+
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams, ObjectMeta};
+use serde_json::Value;
+
+use crate::end::End;
+use crate::error::Error;
+use crate::kind::Kind;
+use crate::names::{MOVE, MOVE_HIERARCHY};
+use crate::plan::{Named, Node};
+use crate::settings::{Identities, Settings};
+
+/// What there is, and what it is like.
+#[derive(Default)]
+pub struct Found {
+    /// What decides where it goes.
+    pub nodes: Vec<Node>,
+    /// The same, with all that matters besides.
+    pub objects: Vec<Object>,
+    /// The identities that are named, but are not there.
+    pub missing: Vec<Named>,
+}
+
+/// An object at the source. Of Secrets and config maps there is only the metadata: most of
+/// them are none of ours.
+pub struct Object {
+    /// What it is.
+    pub kind: Kind,
+    /// All of it, but for Secrets and config maps.
+    pub content: DynamicObject,
+}
+
+impl Found {
+    fn add(&mut self, kind: &Kind, content: DynamicObject) {
+        self.nodes.push(node(kind, &content));
+        let kind = kind.clone();
+        self.objects.push(Object { kind, content });
+    }
+}
+
+/// What there is in the namespace, and the identities that it names.
+pub async fn observe(source: &End, settings: &Settings) -> Result<Found, Error> {
+    let mut found = Found::default();
+    for kind in source.kinds.iter().filter(|kind| kind.namespaced) {
+        let api = source.api(kind, Some(&settings.namespace));
+        let attempted = format!("list {} at the source", kind.resource.plural);
+        let list = api.list(&ListParams::default()).await;
+        for object in list.map_err(Error::when(attempted))? {
+            found.add(kind, object);
+        }
+    }
+    for kind in [Kind::secrets(), Kind::config_maps()] {
+        for metadata in metadata(source, &kind, &settings.namespace).await? {
+            found.add(&kind, bare(metadata));
+        }
+    }
+    if settings.identities == Identities::Carry {
+        identities(source, settings, &mut found).await?;
+    }
+    Ok(found)
+}
+
+/// Nothing is read of any identity that nobody here names.
+async fn identities(source: &End, settings: &Settings, found: &mut Found) -> Result<(), Error> {
+    let named = found.nodes.iter().filter_map(|node| {
+        let named = node.identity.clone()?;
+        Some((node.group.clone(), named))
+    });
+    let named: BTreeSet<(String, Named)> = named.collect();
+    let mut uids = BTreeSet::new();
+    let mut secrets = BTreeSet::new();
+    for (group, named) in named {
+        let is_it = |kind: &&Kind| {
+            !kind.namespaced && kind.resource.group == group && kind.resource.kind == named.kind
+        };
+        // Whatever else is named is in the namespace, and moves because it is owned.
+        let Some(kind) = source.kinds.iter().find(is_it) else {
+            continue;
+        };
+        let attempted = format!("read {} {} at the source", named.kind, named.name);
+        let identity = source.api(kind, None).get_opt(&named.name).await;
+        let Some(identity) = identity.map_err(Error::when(attempted))? else {
+            found.missing.push(named);
+            continue;
+        };
+        uids.extend(identity.uid());
+        secrets.extend(secret_of(&identity));
+        found.add(kind, identity);
+    }
+    if uids.is_empty() {
+        return Ok(());
+    }
+    let kind = Kind::secrets();
+    for namespace in &settings.provider_namespaces {
+        if *namespace == settings.namespace {
+            continue;
+        }
+        for metadata in metadata(source, &kind, namespace).await? {
+            let owners = metadata.owner_references.iter().flatten();
+            let mut owners = owners.map(|owner| &owner.uid);
+            let named = || {
+                metadata
+                    .name
+                    .as_ref()
+                    .is_some_and(|name| secrets.contains(name))
+            };
+            if owners.any(|uid| uids.contains(uid)) || named() {
+                found.add(&kind, bare(metadata));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn metadata(source: &End, kind: &Kind, namespace: &str) -> Result<Vec<ObjectMeta>, Error> {
+    let api = source.api(kind, Some(namespace));
+    let plural = &kind.resource.plural;
+    let attempted = format!("list {plural} of namespace {namespace} at the source");
+    let list = api.list_metadata(&ListParams::default()).await;
+    let list = list.map_err(Error::when(attempted))?;
+    Ok(list.items.into_iter().map(|item| item.metadata).collect())
+}
+
+fn bare(metadata: ObjectMeta) -> DynamicObject {
+    DynamicObject {
+        types: None,
+        metadata,
+        data: Value::Null,
+    }
+}
+
+fn node(kind: &Kind, object: &DynamicObject) -> Node {
+    let spec = &object.data["spec"];
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let reference = &spec["identityRef"];
+    let identity = text(&reference["kind"]).zip(text(&reference["name"]));
+    let class = &spec["topology"];
+    let labels = object.labels();
+    let owners = object.owner_references().iter();
+    Node {
+        group: kind.resource.group.clone(),
+        kind: kind.resource.kind.clone(),
+        namespace: object.metadata.namespace.clone(),
+        name: object.name_any(),
+        uid: object.uid().unwrap_or_default(),
+        owners: owners.map(|owner| owner.uid.clone()).collect(),
+        root: kind.root || labels.contains_key(MOVE) || labels.contains_key(MOVE_HIERARCHY),
+        identity: identity.map(|(kind, name)| Named { kind, name }),
+        // The second is what contract v1beta1 has.
+        class: text(&class["classRef"]["name"]).or_else(|| text(&class["class"])),
+        secret: (!kind.namespaced).then(|| secret_of(object)).flatten(),
+    }
+}
+
+fn secret_of(identity: &DynamicObject) -> Option<String> {
+    identity.data["spec"]["secretName"]
+        .as_str()
+        .map(str::to_owned)
+}

@@ -1,0 +1,49 @@
+//! Cluster API's own kinds, as small as tests can do with.
+
+use serde_json::{Value, json};
+
+/// The group of these kinds.
+pub const GROUP: &str = "cluster.x-k8s.io";
+
+/// The definition of `clusters.cluster.x-k8s.io`.
+pub fn clusters() -> Value {
+    definition("clusters", "Cluster")
+}
+
+/// The definition of `machines.cluster.x-k8s.io`.
+pub fn machines() -> Value {
+    definition("machines", "Machine")
+}
+
+/// All of them.
+pub fn definitions() -> [Value; 2] {
+    [clusters(), machines()]
+}
+
+/// One namespaced kind of which nothing is checked. Every tenant has it too.
+fn definition(plural: &str, kind: &str) -> Value {
+    let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let schema = json!({"type": "object", "properties": {"spec": anything, "status": anything}});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": format!("{plural}.{GROUP}"),
+            "labels": {
+                "cluster.x-k8s.io/provider": "cluster-api",
+                "cluster.x-k8s.io/v1beta2": "v1beta2",
+            },
+            "annotations": {"multi-tenancy.k8s.io/published": "true"},
+        },
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {"plural": plural, "kind": kind, "categories": ["cluster-api"]},
+            "versions": [{
+                "name": "v1beta2", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema},
+                "subresources": {"status": {}},
+            }],
+        },
+    })
+}
