@@ -37,9 +37,16 @@ impl Line {
     }
 
     /// Whoever found out found nobody: the pauses grow. Says when they are over.
-    pub fn fails(&mut self, error: LoginError, pauses: (Duration, Duration), now: Instant) -> Instant {
+    pub fn fails(
+        &mut self,
+        error: LoginError,
+        pauses: (Duration, Duration),
+        now: Instant,
+    ) -> Instant {
         let (first, longest) = pauses;
-        let pause = first.saturating_mul(1 << self.failures.min(16)).min(longest);
+        let pause = first
+            .saturating_mul(1 << self.failures.min(16))
+            .min(longest);
         self.failures = self.failures.saturating_add(1);
         self.proven = false;
         let until = now + pause;

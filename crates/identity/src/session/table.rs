@@ -34,9 +34,18 @@ pub(super) struct Table<S> {
 
 /// Something to be done.
 pub(super) enum Act<S> {
-    LogIn { attempt: Attempt, credential: Credential },
-    Check { attempt: Attempt, session: Arc<S> },
-    LogOut { key: Arc<Key>, session: Arc<S> },
+    LogIn {
+        attempt: Attempt,
+        credential: Credential,
+    },
+    Check {
+        attempt: Attempt,
+        session: Arc<S>,
+    },
+    LogOut {
+        key: Arc<Key>,
+        session: Arc<S>,
+    },
 }
 
 /// A login or a check that is under way.
@@ -50,9 +59,16 @@ pub(super) struct Attempt {
 
 /// What whoever asks is told.
 pub(super) enum Answer<S> {
-    Use { key: Arc<Key>, id: u64, session: Arc<S> },
+    Use {
+        key: Arc<Key>,
+        id: u64,
+        session: Arc<S>,
+    },
     Wait,
-    Failed { error: LoginError, again_in: Duration },
+    Failed {
+        error: LoginError,
+        again_in: Duration,
+    },
 }
 
 /// A way to an endpoint.
@@ -105,7 +121,12 @@ impl Key {
 
     fn account(&self) -> Account {
         let (source, endpoint) = (self.source.clone(), self.endpoint.clone());
-        (self.space.clone(), source, endpoint, self.fingerprint.clone())
+        (
+            self.space.clone(),
+            source,
+            endpoint,
+            self.fingerprint.clone(),
+        )
     }
 }
 
@@ -145,7 +166,10 @@ impl<S> Table<S> {
             let message = "sessions are not opened any more".to_owned();
             let reason = Reason::Unreachable;
             let again_in = self.settings.unreachable_for.1;
-            return Answer::Failed { error: LoginError { reason, message }, again_in };
+            return Answer::Failed {
+                error: LoginError { reason, message },
+                again_in,
+            };
         }
         self.forget(now);
         let called = self.arrive(asker);
@@ -192,7 +216,9 @@ impl<S> Table<S> {
         };
         match &outcome {
             Ok(()) => self.counts.opened += 1,
-            Err(error) if error.reason == Reason::InvalidCredentials => self.refuse(key, error, now),
+            Err(error) if error.reason == Reason::InvalidCredentials => {
+                self.refuse(key, error, now)
+            }
             Err(_) => self.counts.failed += 1,
         }
         self.conclude(attempt, outcome, now);
@@ -330,16 +356,34 @@ impl<S> Table<S> {
     /// All figures, in the text form of Prometheus.
     pub fn metrics(&self) -> String {
         let open = self.entries.values().filter(|entry| {
-            matches!(entry.phase, Phase::Open(_) | Phase::Checking(_) | Phase::Closing)
+            matches!(
+                entry.phase,
+                Phase::Open(_) | Phase::Checking(_) | Phase::Closing
+            )
         });
         let waits = self.askers.values().filter(|asker| asker.waits.is_some());
         let paused = self.lines.values().filter(|line| line.pause.is_some());
         let counts = &self.counts;
         let mut text = String::new();
         for (name, kind, help, lines) in [
-            ("sessions_open", "gauge", "Sessions that are open.", vec![("", open.count() as u64)]),
-            ("sessions_waiting", "gauge", "Objects that wait for a session.", vec![("", waits.count() as u64)]),
-            ("session_endpoints_failing", "gauge", "Endpoints that do not answer.", vec![("", paused.count() as u64)]),
+            (
+                "sessions_open",
+                "gauge",
+                "Sessions that are open.",
+                vec![("", open.count() as u64)],
+            ),
+            (
+                "sessions_waiting",
+                "gauge",
+                "Objects that wait for a session.",
+                vec![("", waits.count() as u64)],
+            ),
+            (
+                "session_endpoints_failing",
+                "gauge",
+                "Endpoints that do not answer.",
+                vec![("", paused.count() as u64)],
+            ),
             (
                 "session_logins_total",
                 "counter",
@@ -350,11 +394,24 @@ impl<S> Table<S> {
                     ("{result=\"failed\"}", counts.failed),
                 ],
             ),
-            ("session_checks_total", "counter", "Sessions that were checked before use.", vec![("", counts.checks)]),
-            ("session_logouts_total", "counter", "Sessions that were closed.", vec![("", counts.closed)]),
+            (
+                "session_checks_total",
+                "counter",
+                "Sessions that were checked before use.",
+                vec![("", counts.checks)],
+            ),
+            (
+                "session_logouts_total",
+                "counter",
+                "Sessions that were closed.",
+                vec![("", counts.closed)],
+            ),
         ] {
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "# HELP insula_{name} {help}\n# TYPE insula_{name} {kind}");
+            let _ = writeln!(
+                text,
+                "# HELP insula_{name} {help}\n# TYPE insula_{name} {kind}"
+            );
             for (label, value) in lines {
                 let _ = writeln!(text, "insula_{name}{label} {value}");
             }
@@ -405,7 +462,11 @@ impl<S> Table<S> {
             Phase::Open(_) => None,
             _ => self.refused.get(&key.account()),
         };
-        let pauses = [entry.pause.as_ref(), line.and_then(|line| line.pause.as_ref()), refused];
+        let pauses = [
+            entry.pause.as_ref(),
+            line.and_then(|line| line.pause.as_ref()),
+            refused,
+        ];
         let pauses = pauses.into_iter().flatten();
         let active = pauses.filter(|pause| pause.until > now);
         active.max_by_key(|pause| pause.until).cloned()
@@ -438,7 +499,11 @@ impl<S> Table<S> {
 
     /// Begins a login, or a check if there is a session.
     fn attempt(&mut self, key: &Arc<Key>, credential: &Credential, probe: bool, now: Instant) {
-        let attempt = Attempt { key: Arc::clone(key), since: now, probe };
+        let attempt = Attempt {
+            key: Arc::clone(key),
+            since: now,
+            probe,
+        };
         if let Some(line) = self.lines.get_mut(&key.way()) {
             line.probing |= probe;
         }
@@ -454,7 +519,10 @@ impl<S> Table<S> {
             }
             _ => {
                 let credential = credential.clone();
-                self.acts.push(Act::LogIn { attempt, credential });
+                self.acts.push(Act::LogIn {
+                    attempt,
+                    credential,
+                });
             }
         }
     }
@@ -517,7 +585,13 @@ impl<S> Table<S> {
         if until > now {
             let message = "the session ended as soon as it was opened".to_owned();
             let reason = Reason::Unreachable;
-            self.pause(key, Pause { error: LoginError { reason, message }, until });
+            self.pause(
+                key,
+                Pause {
+                    error: LoginError { reason, message },
+                    until,
+                },
+            );
         }
     }
 
@@ -593,7 +667,12 @@ impl<S> Table<S> {
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.askers.insert(Arc::clone(asker));
         }
-        let known = Asker { key: Arc::clone(&key), waits: None, wake: None, called: None };
+        let known = Asker {
+            key: Arc::clone(&key),
+            waits: None,
+            wake: None,
+            called: None,
+        };
         self.askers.insert(Arc::clone(asker), known);
         key
     }
@@ -614,13 +693,18 @@ impl<S> Table<S> {
         called: Option<&(Endpoint, u64)>,
     ) {
         let number = match called {
-            Some((endpoint, number)) if place == Place::Seat && *endpoint == key.endpoint => *number,
+            Some((endpoint, number)) if place == Place::Seat && *endpoint == key.endpoint => {
+                *number
+            }
             _ => self.number(),
         };
         let crowd = match place {
             Place::Entry => self.entries.get_mut(key).map(|entry| &mut entry.waiting),
             Place::Line => self.lines.get_mut(&key.way()).map(|line| &mut line.waiting),
-            Place::Seat => self.seats.get_mut(&key.endpoint).map(|seats| &mut seats.waiting),
+            Place::Seat => self
+                .seats
+                .get_mut(&key.endpoint)
+                .map(|seats| &mut seats.waiting),
         };
         if let Some(crowd) = crowd {
             crowd.join(number, asker);
@@ -705,7 +789,11 @@ impl<S> Table<S> {
         if self.closed || entry.askers.is_empty() {
             self.shut(key);
         }
-        if self.entries.get(key).is_some_and(|entry| entry.is_void(now)) {
+        if self
+            .entries
+            .get(key)
+            .is_some_and(|entry| entry.is_void(now))
+        {
             self.entries.remove(key);
             if let Some(line) = self.lines.get_mut(&key.way()) {
                 line.keys = line.keys.saturating_sub(1);
@@ -728,7 +816,10 @@ impl<S> Table<S> {
         match std::mem::replace(&mut entry.phase, Phase::Closing) {
             Phase::Open(open) if open.held == 0 => {
                 let key = Arc::clone(key);
-                self.acts.push(Act::LogOut { key, session: open.session });
+                self.acts.push(Act::LogOut {
+                    key,
+                    session: open.session,
+                });
             }
             other => entry.phase = other,
         }
@@ -749,7 +840,11 @@ impl<S> Table<S> {
                 Stale::Entry(key) => self.settle(&key, now),
                 Stale::Line(way) => self.settle_line(&way, now),
                 Stale::Account(account) => {
-                    if self.refused.get(&account).is_some_and(|pause| pause.until <= now) {
+                    if self
+                        .refused
+                        .get(&account)
+                        .is_some_and(|pause| pause.until <= now)
+                    {
                         self.refused.remove(&account);
                     }
                 }
