@@ -21,7 +21,7 @@ mod zone;
 
 pub use context::Static;
 pub use pace::Pace;
-pub use run::{Settings, run};
+pub use run::{Settings, run, sessions};
 
 /// As which program it introduces itself.
 pub const AGENT: &str = concat!("insula-vsphere/", env!("CARGO_PKG_VERSION"));

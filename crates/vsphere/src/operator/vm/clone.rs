@@ -330,11 +330,10 @@ mod tests {
 
     #[test]
     fn only_a_whole_clone_has_a_disk_of_its_own_size() {
+        let mut disk = Disk::default();
+        disk.key = 2000;
         let source = Machine {
-            disks: vec![Disk {
-                key: 2000,
-                ..Disk::default()
-            }],
+            disks: vec![disk],
             ..Machine::default()
         };
         for (gib, mode, expected) in [
