@@ -1,5 +1,6 @@
 //! What brings the kinds to be in vCenters. Read `run` first, then the `reconcile` of each.
 
+mod claim;
 mod cluster;
 mod commit;
 mod condition;
