@@ -312,9 +312,10 @@ impl<C: Connector> Sessions<C> {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-            let quiet = table.is_quiet();
-            drop(table);
+            let quiet = {
+                let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+                table.is_quiet()
+            };
             if quiet {
                 return;
             }
