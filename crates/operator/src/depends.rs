@@ -59,6 +59,30 @@ impl<D: Clone + Ord + Hash> Depends<D> {
         Changed { added, removed }
     }
 
+    /// An object depends on this too: said before it is looked at, so that no change of it
+    /// is missed.
+    pub fn add(&self, object: &Arc<str>, on: &D) {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = table.on.entry(Arc::clone(object)).or_default();
+        if known.insert(on.clone()) {
+            let users = table.by.entry(on.clone()).or_default();
+            users.insert(Arc::clone(object));
+        }
+    }
+
+    /// What an object depends on.
+    pub fn of(&self, object: &str) -> BTreeSet<D> {
+        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.on.get(object).cloned().unwrap_or_default()
+    }
+
+    /// Forgets everything, and says who depended on something.
+    pub fn clear(&self) -> Vec<Arc<str>> {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.by.clear();
+        table.on.drain().map(|(object, _)| object).collect()
+    }
+
     /// Who depends on this.
     pub fn on(&self, what: &D) -> Vec<Arc<str>> {
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,5 +116,19 @@ mod tests {
         depends.set(&b, BTreeSet::new());
         let table = depends.0.lock().unwrap();
         assert!(table.on.is_empty() && table.by.is_empty());
+    }
+
+    #[test]
+    fn what_is_added_before_it_is_looked_at_stays_until_it_is_not_named_any_more() {
+        let depends = Depends::default();
+        let cluster: Arc<str> = "cluster".into();
+        depends.add(&cluster, &"identity");
+        assert_eq!(depends.on(&"identity"), [Arc::clone(&cluster)]);
+        let changed = depends.set(&cluster, BTreeSet::from(["secret"]));
+        assert_eq!(changed.added, ["secret"]);
+        assert_eq!(changed.removed, ["identity"]);
+        assert_eq!(depends.of("cluster"), BTreeSet::from(["secret"]));
+        assert_eq!(depends.clear(), [cluster]);
+        assert_eq!(depends.on(&"secret"), Vec::<Arc<str>>::new());
     }
 }

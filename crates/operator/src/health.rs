@@ -4,8 +4,8 @@
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,6 +32,16 @@ pub struct Health {
     counts: [AtomicU64; RESULTS.len()],
     /// Of all work, in nanoseconds.
     spent: AtomicU64,
+    further: OnceLock<Figures>,
+}
+
+/// What an operator says beside what all say.
+struct Figures(Box<dyn Fn() -> String + Send + Sync>);
+
+impl std::fmt::Debug for Figures {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Figures")
+    }
 }
 
 /// What work can end with, as it is counted.
@@ -63,6 +73,12 @@ impl Health {
     /// Whether it is its turn.
     pub fn is_leader(&self) -> bool {
         self.leader.load(Ordering::Relaxed)
+    }
+
+    /// Figures that an operator has beside those that all have. Who sets them first has the
+    /// word.
+    pub fn also(&self, figures: impl Fn() -> String + Send + Sync + 'static) {
+        self.further.get_or_init(|| Figures(Box::new(figures)));
     }
 
     /// How many objects there are, wait, and are worked on.
@@ -139,6 +155,9 @@ impl Health {
             "Whether it is this one's turn to work.",
         );
         line(&mut text, "leader", u8::from(self.is_leader()));
+        if let Some(Figures(further)) = self.further.get() {
+            text.push_str(&further());
+        }
         text
     }
 

@@ -14,6 +14,7 @@
 //! | [`part`] | whether an object is as it should be, and what to do if not |
 //! | [`condition`] | what is so, since when, and why |
 //! | [`depends`] | who depends on what |
+//! | [`event`] | what is told beside, and not too much of it |
 //! | [`health`] | how an operator says how it is |
 //! | [`deadline`] | clients whose requests are answered in time or not at all |
 //! | [`agent`] | who asks |
@@ -25,6 +26,7 @@ pub mod agent;
 pub mod condition;
 pub mod deadline;
 pub mod depends;
+pub mod event;
 pub mod health;
 pub mod lease;
 pub mod part;

@@ -57,6 +57,73 @@ where
     follow(api, Config::default(), lists).flat_map(move |event| stream::iter(known.hear(event)))
 }
 
+/// How an object is known in the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Under which name.
+    pub name: Arc<str>,
+    /// Whether it is one that is worked on.
+    pub is_ours: bool,
+    /// What changes with it beside what somebody wants of the object.
+    pub mark: u64,
+}
+
+/// What is new about an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It is another, wants something else, or is said to be otherwise.
+    Changed,
+    /// Something was written to it.
+    Written,
+    /// It is gone.
+    Gone,
+}
+
+/// The objects of one kind of several that are worked on in one queue: `see` says how it
+/// knows each, and `also` whom else it concerns. What happened in between two watches may
+/// concern anybody.
+pub fn keyed<K>(
+    api: Api<K>,
+    config: Config,
+    lists: Lists,
+    see: impl Fn(&K) -> Seen + Send,
+    also: impl Fn(&K, News) -> Vec<Trigger> + Send,
+) -> impl Stream<Item = Trigger>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let mut known = Known::default();
+    follow(api, config, lists).flat_map(move |event| {
+        stream::iter(match event {
+            Event::Init => {
+                known.listed.clear();
+                Vec::new()
+            }
+            Event::InitApply(object) => known.list_seen(see(&object), &object),
+            Event::InitDone => {
+                let mut triggers = known.listed_all();
+                triggers.push(Trigger::All);
+                triggers
+            }
+            Event::Apply(object) => {
+                let trigger = known.meet(see(&object), &object);
+                let news = match trigger {
+                    Some(Trigger::Changed(_)) => News::Changed,
+                    _ => News::Written,
+                };
+                let mut triggers = also(&object, news);
+                triggers.extend(trigger);
+                triggers
+            }
+            Event::Delete(object) => {
+                let mut triggers = also(&object, News::Gone);
+                triggers.extend(known.lose(&see(&object).name));
+                triggers
+            }
+        })
+    })
+}
+
 /// What belongs to objects: `whose` says to which. When what happened in between is not
 /// known, as after a watch that was taken up anew, any may have been touched.
 pub fn parts<K>(
@@ -155,6 +222,7 @@ struct Face {
     uid: Option<String>,
     generation: Option<i64>,
     deleting: bool,
+    mark: u64,
 }
 
 impl Known {
@@ -188,6 +256,33 @@ impl Known {
         }
     }
 
+    /// One of a list, if it is worked on.
+    fn list_seen<K: Resource>(&mut self, seen: Seen, object: &K) -> Vec<Trigger> {
+        if !seen.is_ours {
+            return Vec::new();
+        }
+        let face = face(object, seen.mark);
+        let trigger = self.trigger(&seen.name, &face);
+        self.listed.insert(seen.name, face);
+        vec![trigger]
+    }
+
+    /// One that is new or was written to; one that is not worked on any more has gone.
+    fn meet<K: Resource>(&mut self, seen: Seen, object: &K) -> Option<Trigger> {
+        if !seen.is_ours {
+            return self.lose(&seen.name);
+        }
+        let face = face(object, seen.mark);
+        let trigger = self.trigger(&seen.name, &face);
+        self.objects.insert(seen.name, face);
+        Some(trigger)
+    }
+
+    fn lose(&mut self, name: &Arc<str>) -> Option<Trigger> {
+        let lost = self.objects.remove(name);
+        lost.map(|_| Trigger::Touched(Arc::clone(name)))
+    }
+
     /// A list is over: what is not in it has gone.
     fn listed_all(&mut self) -> Vec<Trigger> {
         let listed = std::mem::take(&mut self.listed);
@@ -207,13 +302,17 @@ impl Known {
 }
 
 fn seen<K: ResourceExt>(object: &K) -> (Arc<str>, Face) {
+    (object.name_any().into(), face(object, 0))
+}
+
+fn face<K: Resource>(object: &K, mark: u64) -> Face {
     let metadata = object.meta();
-    let face = Face {
+    Face {
         uid: metadata.uid.clone(),
         generation: metadata.generation,
         deleting: metadata.deletion_timestamp.is_some(),
-    };
-    (object.name_any().into(), face)
+        mark,
+    }
 }
 
 #[cfg(test)]
@@ -322,5 +421,35 @@ mod tests {
         assert_eq!(first, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
         pauses.reset();
         assert_eq!(pauses.next(), Some(FIRST));
+    }
+
+    #[test]
+    fn what_is_not_worked_on_any_more_is_forgotten_and_new_when_it_is_again() {
+        let mut known = Known::default();
+        let object = secret("a", "1", 1);
+        let as_seen = |is_ours, mark| Seen {
+            name: "Secret a".into(),
+            is_ours,
+            mark,
+        };
+        let name: Arc<str> = "Secret a".into();
+        let (changed, touched) = (
+            Some(Trigger::Changed(name.clone())),
+            Some(Trigger::Touched(name.clone())),
+        );
+        for (seen, expected) in [
+            (as_seen(false, 0), None),
+            (as_seen(true, 0), changed.clone()),
+            (as_seen(true, 0), touched.clone()),
+            (as_seen(true, 1), changed.clone()),
+            (as_seen(false, 1), touched),
+            (as_seen(false, 1), None),
+            (as_seen(true, 1), changed),
+        ] {
+            let told = format!("{seen:?}");
+            assert_eq!(known.meet(seen, &object), expected, "{told}");
+        }
+        assert!(known.lose(&name).is_some());
+        assert!(known.objects.is_empty());
     }
 }

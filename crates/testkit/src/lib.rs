@@ -6,6 +6,7 @@
 //! [`etcd`] starts a real etcd where one is installed, and [`peer`] says where that is.
 //! [`oidc`] is an OpenID Connect provider that can misbehave.
 //! [`server`] is a whole API server in the test's own process.
+//! [`vcenter`] is a vCenter with accounts, machines and a log, which fails as it is told.
 //! [`webhook`] is a webhook that answers as it is told.
 
 pub mod capi;
@@ -14,4 +15,5 @@ pub mod etcd;
 pub mod oidc;
 pub mod peer;
 pub mod server;
+pub mod vcenter;
 pub mod webhook;

@@ -79,7 +79,11 @@ pub struct MachineSpec {
     pub infrastructure_ref: Option<ContractReference>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_domain: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none", rename = "providerID")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        rename = "providerID"
+    )]
     pub provider_id: Option<String>,
 }
 

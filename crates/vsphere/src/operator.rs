@@ -2,14 +2,18 @@
 
 mod cluster;
 mod commit;
+mod condition;
 mod context;
+mod event;
 mod identify;
 mod identity;
 mod key;
 mod machine;
+mod paused;
 mod run;
 mod secret;
 mod vm;
+mod wake;
 mod watch;
 mod zone;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::stream::BoxStream;
 use insula_operator::deadline;
+use insula_operator::event::Ration;
 use insula_operator::health::Health;
 use insula_operator::lease::{Candidate, Times};
 use insula_operator::queue::Trigger;
@@ -16,7 +17,6 @@ use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, Client};
 use tracing::debug;
 
-use super::event::Ration;
 use super::problem::Problem;
 use super::reconcile::reconcile;
 use super::watch;

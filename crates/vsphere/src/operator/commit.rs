@@ -1,1 +1,135 @@
-//! commit
+//! Writing what was concluded: only what differs, and only if nobody else wrote meanwhile.
+
+use std::fmt::Debug;
+
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+/// Writes what differs in the status, if anything does, and says whether it did.
+///
+/// # Errors
+///
+/// If the server does not take it, as when the object is not as it was seen any more.
+pub(super) async fn status<K>(api: &Api<K>, before: &K, after: &K) -> Result<bool, kube::Error>
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let told = |object: &K| -> Result<Value, kube::Error> {
+        let object = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
+        Ok(object.get("status").cloned().unwrap_or_else(|| json!({})))
+    };
+    let Some(status) = difference(&told(before)?, &told(after)?) else {
+        return Ok(false);
+    };
+    let patch = json!({"metadata": as_seen(before), "status": status});
+    let parameters = PatchParams::default();
+    api.patch_status(&before.name_any(), &parameters, &Patch::Merge(patch))
+        .await?;
+    Ok(true)
+}
+
+/// Puts a finalizer on an object, so that it does not go before we have cleaned up.
+pub(super) async fn hold<K>(api: &Api<K>, object: &K, finalizer: &str) -> Result<K, kube::Error>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
+    if is_held(object, finalizer) {
+        return Ok(object.clone());
+    }
+    let mut finalizers = object.finalizers().to_vec();
+    finalizers.push(finalizer.to_owned());
+    metadata(api, object, json!({"finalizers": finalizers})).await
+}
+
+/// Takes it off again; an object that is gone meanwhile needs no more.
+pub(super) async fn let_go<K>(api: &Api<K>, object: &K, finalizer: &str) -> Result<(), kube::Error>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
+    if !is_held(object, finalizer) {
+        return Ok(());
+    }
+    let mut finalizers = object.finalizers().to_vec();
+    finalizers.retain(|held| held != finalizer);
+    match metadata(api, object, json!({"finalizers": finalizers})).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        done => done.map(drop),
+    }
+}
+
+/// Whether an object has this finalizer.
+pub(super) fn is_held<K: Resource>(object: &K, finalizer: &str) -> bool {
+    object.finalizers().iter().any(|held| held == finalizer)
+}
+
+/// Writes some of the metadata of an object that is as it was seen.
+pub(super) async fn metadata<K>(api: &Api<K>, object: &K, fields: Value) -> Result<K, kube::Error>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
+    let mut metadata = as_seen(object);
+    if let (Value::Object(all), Value::Object(fields)) = (&mut metadata, fields) {
+        all.extend(fields);
+    }
+    let patch = Patch::Merge(json!({"metadata": metadata}));
+    api.patch(&object.name_any(), &PatchParams::default(), &patch)
+        .await
+}
+
+/// What makes a server refuse to write to anything else.
+fn as_seen<K: Resource>(object: &K) -> Value {
+    json!({"uid": object.uid(), "resourceVersion": object.resource_version()})
+}
+
+/// What a merge patch has to say to make the one of the other; none if they are the same.
+/// Lists are written as a whole. It goes as deep as our own types do.
+fn difference(before: &Value, after: &Value) -> Option<Value> {
+    if before == after {
+        return None;
+    }
+    let (Value::Object(before), Value::Object(after)) = (before, after) else {
+        return Some(after.clone());
+    };
+    let mut patch = Map::new();
+    for (name, value) in after {
+        let change = match before.get(name) {
+            Some(there) => difference(there, value),
+            None => Some(value.clone()),
+        };
+        patch.extend(change.map(|change| (name.clone(), change)));
+    }
+    let gone = before.keys().filter(|name| !after.contains_key(*name));
+    patch.extend(gone.map(|name| (name.clone(), Value::Null)));
+    Some(Value::Object(patch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_written() {
+        for (before, after, expected) in [
+            (json!({}), json!({}), None),
+            (json!({"a": 1}), json!({"a": 1}), None),
+            (json!({}), json!({"a": 1}), Some(json!({"a": 1}))),
+            (json!({"a": 1}), json!({}), Some(json!({"a": null}))),
+            (
+                json!({"a": {"b": 1, "c": 2}, "d": 3}),
+                json!({"a": {"b": 1, "c": 4}, "d": 3}),
+                Some(json!({"a": {"c": 4}})),
+            ),
+            (
+                json!({"list": [1, 2]}),
+                json!({"list": [2]}),
+                Some(json!({"list": [2]})),
+            ),
+            (json!({"a": {}}), json!({"a": 1}), Some(json!({"a": 1}))),
+        ] {
+            assert_eq!(difference(&before, &after), expected, "{before} {after}");
+        }
+    }
+}

@@ -1,1 +1,439 @@
-//! identify
+//! Whose credentials an object gets: what is asked, and reading what has to be known.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use insula_identity::claim::Claimant;
+use insula_identity::credential::{Credential, Hidden, Source};
+use insula_identity::decide::{self, Ground, Identity, Known, Need, Question, Refusal};
+use insula_identity::endpoint::{Bound, Endpoint, Trust};
+use insula_identity::reason::Reason;
+use insula_identity::reference::{Reference, Wishes};
+use insula_identity::session;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::{Api, Resource, ResourceExt};
+
+use super::condition::find;
+use super::context::{Context, Dependency};
+use super::key::Key;
+use crate::kinds::{
+    AllowedServer, VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone,
+    VSphereIdentityReference, VSphereVM,
+};
+use crate::names::{API_VERSION, CLAIMANTS, PORT, SECRET_FINALIZER};
+
+/// What must be in a Secret.
+pub(super) const REQUIRED: &[&str] = &["username", "password"];
+/// Where a Secret may say which servers it may be sent to.
+const SERVER: &str = "server";
+
+/// What an object was granted, and the session that it is for.
+#[derive(Debug)]
+pub(super) struct Access {
+    pub credential: Credential,
+    pub session: session::Key,
+}
+
+/// Whose credentials a cluster gets.
+pub(super) async fn of_cluster(
+    context: &Context,
+    key: &Key,
+    cluster: &VSphereCluster,
+    depends: &mut BTreeSet<Dependency>,
+) -> Result<Result<Access, Refusal>, kube::Error> {
+    let asked = of_reference(cluster.spec.identity_ref.as_ref()).and_then(|own| {
+        let wishes = Wishes {
+            own,
+            operator: true,
+            ..Wishes::default()
+        };
+        let endpoint = endpoint(&cluster.spec.server)?;
+        let place = key.namespace.clone();
+        let question = question(context, place, wishes, endpoint, claimant_of(cluster));
+        Ok((question, pinned(cluster.spec.thumbprint.as_deref())?))
+    });
+    match asked {
+        Ok((question, trust)) => resolve(context, key, question, trust, depends).await,
+        Err(refusal) => Ok(Err(refusal)),
+    }
+}
+
+/// Whose credentials a virtual machine of a cluster gets.
+pub(super) async fn of_vm(
+    context: &Context,
+    key: &Key,
+    vm: &VSphereVM,
+    cluster: &VSphereCluster,
+    depends: &mut BTreeSet<Dependency>,
+) -> Result<Result<Access, Refusal>, kube::Error> {
+    let asked = of_reference(cluster.spec.identity_ref.as_ref()).and_then(|parent| {
+        let told = format!("VSphereCluster {}/{}", key.place(), cluster.name_any());
+        let wishes = Wishes {
+            parent: parent.map(|reference| (told, reference)),
+            operator: true,
+            ..Wishes::default()
+        };
+        let (of_vm, of_cluster) = (given(&vm.spec.machine.server), &cluster.spec.server);
+        let home = endpoint(of_cluster)?;
+        let endpoint = endpoint(of_vm.unwrap_or(of_cluster))?;
+        let is_home = endpoint == home;
+        let inherited = given(&cluster.spec.thumbprint).filter(|_| is_home);
+        let trust = pinned(given(&vm.spec.machine.thumbprint).or(inherited))?;
+        let place = key.namespace.clone();
+        let question = question(context, place, wishes, endpoint, claimant_of(cluster));
+        Ok((question, trust, is_home))
+    });
+    let (question, trust, is_home) = match asked {
+        Ok(asked) => asked,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let server = question.endpoint.clone();
+    let access = resolve(context, key, question, trust, depends).await?;
+    Ok(
+        access.and_then(|access| match is_home || is_bound(&access.credential) {
+            true => Ok(access),
+            false => Err(not_home(&server)),
+        }),
+    )
+}
+
+/// Whose credentials a zone is looked at with: those of the identity that it names, or the
+/// operator's. Never anybody else's.
+pub(super) async fn of_zone(
+    context: &Context,
+    key: &Key,
+    zone: &VSphereDeploymentZone,
+    depends: &mut BTreeSet<Dependency>,
+) -> Result<Result<Access, Refusal>, kube::Error> {
+    let asked = of_reference(zone.spec.identity_ref.as_ref()).and_then(|own| {
+        if let Some(Reference::Secret(_)) = own {
+            return Err(mistaken(
+                "a zone is in no namespace: it can use identities only",
+            ));
+        }
+        let wishes = Wishes {
+            own,
+            operator: true,
+            ..Wishes::default()
+        };
+        let endpoint = endpoint(&zone.spec.server)?;
+        Ok(question(
+            context,
+            None,
+            wishes,
+            endpoint,
+            Claimant::default(),
+        ))
+    });
+    match asked {
+        Ok(question) => resolve(context, key, question, Trust::Verified, depends).await,
+        Err(refusal) => Ok(Err(refusal)),
+    }
+}
+
+/// Who holds the Secret that a cluster names.
+pub(super) fn claimant_of(cluster: &VSphereCluster) -> Claimant {
+    claimant("VSphereCluster", cluster)
+}
+
+/// Who holds the Secret of an identity.
+pub(super) fn claimant_of_identity(identity: &VSphereClusterIdentity) -> Claimant {
+    claimant("VSphereClusterIdentity", identity)
+}
+
+/// The endpoint of a server, as users write it.
+pub(super) fn endpoint(server: &str) -> Result<Endpoint, Refusal> {
+    Endpoint::parse(server, PORT).map_err(|error| Refusal {
+        reason: Reason::EndpointNotAllowed,
+        message: format!("spec.server: {error}"),
+        hint: None,
+    })
+}
+
+fn claimant(kind: &str, object: &impl Resource) -> Claimant {
+    Claimant {
+        api_version: API_VERSION.to_owned(),
+        kind: kind.to_owned(),
+        name: object.name_any(),
+        uid: object.uid().unwrap_or_default(),
+        kinds: CLAIMANTS,
+        finalizer: SECRET_FINALIZER,
+    }
+}
+
+fn question(
+    context: &Context,
+    namespace: Option<String>,
+    wishes: Wishes,
+    endpoint: Endpoint,
+    claimant: Claimant,
+) -> Question {
+    Question {
+        namespace,
+        wishes,
+        endpoint,
+        required: REQUIRED,
+        optional: &[SERVER],
+        claimant,
+        identity_kind: "VSphereClusterIdentity",
+        endpoint_key: Some(SERVER),
+        default_port: PORT,
+        default_bound: context.default_bound.clone(),
+    }
+}
+
+/// What an object says. A definition lets no other kind through, but it may be another's.
+fn of_reference(
+    reference: Option<&VSphereIdentityReference>,
+) -> Result<Option<Reference>, Refusal> {
+    let Some(reference) = reference else {
+        return Ok(None);
+    };
+    let name = reference.name.clone();
+    match reference.kind.as_str() {
+        "Secret" => Ok(Some(Reference::Secret(name))),
+        "VSphereClusterIdentity" => Ok(Some(Reference::Identity(name))),
+        _ => Err(mistaken("kind must be VSphereClusterIdentity or Secret")),
+    }
+}
+
+fn mistaken(why: &str) -> Refusal {
+    Refusal {
+        reason: Reason::IdentityNotFound,
+        message: format!("spec.identityRef: {why}"),
+        hint: None,
+    }
+}
+
+/// Text that is there and says something.
+fn given(text: &Option<String>) -> Option<&str> {
+    text.as_deref().filter(|text| !text.is_empty())
+}
+
+fn pinned(thumbprint: Option<&str>) -> Result<Trust, Refusal> {
+    let Some(text) = thumbprint.filter(|text| !text.is_empty()) else {
+        return Ok(Trust::Verified);
+    };
+    fingerprint(text).map(Trust::Pinned).ok_or_else(|| Refusal {
+        reason: Reason::CertificateNotTrusted,
+        message: "spec.thumbprint is no SHA-1 and no SHA-256 fingerprint".to_owned(),
+        hint: Some("write 20 or 32 pairs of hexadecimal digits, with colons".to_owned()),
+    })
+}
+
+/// A fingerprint in one way of writing: pairs in upper case, with colons.
+fn fingerprint(text: &str) -> Option<String> {
+    let digits: Vec<char> = text
+        .trim()
+        .chars()
+        .filter(|letter| *letter != ':')
+        .collect();
+    let is_whole = matches!(digits.len(), 40 | 64);
+    if !is_whole || !digits.iter().all(char::is_ascii_hexdigit) {
+        return None;
+    }
+    let pairs = digits.chunks(2).map(|pair| {
+        let pair: String = pair.iter().collect();
+        pair.to_ascii_uppercase()
+    });
+    Some(pairs.collect::<Vec<_>>().join(":"))
+}
+
+/// Whether its owner said where it may be sent. A Secret of the namespace that does not say
+/// goes where its cluster is, which its owner wrote too, and nowhere else.
+fn is_bound(credential: &Credential) -> bool {
+    match credential.source {
+        Source::Secret { .. } => credential.content.contains_key(SERVER),
+        Source::Identity { .. } | Source::Operator => true,
+    }
+}
+
+fn not_home(server: &Endpoint) -> Refusal {
+    Refusal {
+        reason: Reason::EndpointNotAllowed,
+        message: format!(
+            "{}:{} is not the server of the cluster, whose Secret is for that one only",
+            server.host(),
+            server.port()
+        ),
+        hint: Some("name both servers under the key server of the Secret".to_owned()),
+    }
+}
+
+async fn resolve(
+    context: &Context,
+    key: &Key,
+    question: Question,
+    trust: Trust,
+    depends: &mut BTreeSet<Dependency>,
+) -> Result<Result<Access, Refusal>, kube::Error> {
+    let reads = Reads {
+        context,
+        key,
+        depends: Mutex::default(),
+    };
+    let decided = decide::resolve(&question, &reads).await;
+    depends.append(
+        &mut reads
+            .depends
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner),
+    );
+    Ok(decided?.map(|credential| {
+        let session = session::Key {
+            space: key.space.clone(),
+            source: credential.source.clone(),
+            endpoint: question.endpoint,
+            // Whoever owns the credential knows better than whoever uses it.
+            trust: credential.trust.clone().unwrap_or(trust),
+            fingerprint: credential.fingerprint.clone(),
+        };
+        Access {
+            credential,
+            session,
+        }
+    }))
+}
+
+/// Reads what has to be known, in the space of whoever asks, and notes what it was.
+struct Reads<'a> {
+    context: &'a Context,
+    key: &'a Key,
+    depends: Mutex<BTreeSet<Dependency>>,
+}
+
+impl Reads<'_> {
+    fn note(&self, on: Dependency) {
+        let mut depends = self.depends.lock().unwrap_or_else(PoisonError::into_inner);
+        self.context.note(self.key, &mut depends, on);
+    }
+
+    fn space(&self) -> Option<Arc<str>> {
+        self.key.space.clone()
+    }
+
+    fn client(&self) -> kube::Client {
+        self.context.client(self.key.space.as_deref())
+    }
+
+    async fn identity(&self, name: String) -> Result<Option<Identity>, kube::Error> {
+        let identities: Api<VSphereClusterIdentity> = Api::all(self.client());
+        self.note(Dependency::Identity {
+            space: self.space(),
+            name: name.clone(),
+        });
+        let found = identities.get_opt(&name).await?;
+        Ok(found.map(|found| as_identity(&found, &self.context.home)))
+    }
+
+    async fn namespace(&self, name: String) -> Result<Option<Labels>, kube::Error> {
+        let namespaces: Api<Namespace> = Api::all(self.client());
+        self.note(Dependency::Namespace {
+            space: self.space(),
+            name: name.clone(),
+        });
+        let found = namespaces.get_metadata_opt(&name).await?;
+        Ok(found.map(|found| found.labels().clone()))
+    }
+
+    async fn secret(
+        &self,
+        namespace: String,
+        name: String,
+    ) -> Result<Option<decide::Secret>, kube::Error> {
+        let secrets: Api<Secret> = Api::namespaced(self.client(), &namespace);
+        self.note(Dependency::Secret {
+            space: self.space(),
+            namespace,
+            name: name.clone(),
+        });
+        Ok(secrets.get_opt(&name).await?.map(as_secret))
+    }
+
+    /// What the operator was given is for its own space, and for those that were named.
+    fn operator(&self) -> Option<decide::Static> {
+        self.note(Dependency::Static);
+        let is_for = |space: &str| self.context.given_for.contains(space);
+        if !self.key.space.as_deref().is_none_or(is_for) {
+            return None;
+        }
+        let given = self.context.given.borrow();
+        given.as_ref().map(|given| decide::Static {
+            data: given.data.clone(),
+            bound: given.bound.clone(),
+        })
+    }
+}
+
+type Labels = BTreeMap<String, String>;
+
+impl Ground for Reads<'_> {
+    type Error = kube::Error;
+
+    async fn learn(&self, need: Need, known: &mut Known) -> Result<(), kube::Error> {
+        match need {
+            Need::Identity(name) => known.identity = Some(self.identity(name).await?),
+            Need::Namespace(name) => known.namespace = Some(self.namespace(name).await?),
+            Need::Secret { namespace, name } => {
+                known.secret = Some(self.secret(namespace, name).await?);
+            }
+            Need::Operator => known.operator = Some(self.operator()),
+        }
+        Ok(())
+    }
+}
+
+/// An identity as the decision needs it. One that is being deleted and held by who uses it is
+/// still good for them: they could not clean up otherwise.
+fn as_identity(found: &VSphereClusterIdentity, home: &str) -> Identity {
+    let status = found.status.clone().unwrap_or_default();
+    let available = find(&status.conditions, "Available");
+    let held = available.is_some_and(|told| told.reason == "Deleting");
+    let trouble = available.filter(|told| told.status != "True" && !held);
+    Identity {
+        uid: found.uid().unwrap_or_default(),
+        ready: status.ready == Some(true) || held,
+        trouble: trouble.map(|told| match told.message.as_str() {
+            "" => told.reason.clone(),
+            message => message.to_owned(),
+        }),
+        allowed: found.spec.allowed_namespaces.clone(),
+        secret_namespace: home.to_owned(),
+        secret_name: found.spec.secret_name.clone(),
+        bound: bound(found.spec.allowed_servers.as_deref()),
+    }
+}
+
+/// Where an identity says that it may be sent. What cannot be read allows nothing.
+fn bound(servers: Option<&[AllowedServer]>) -> Bound {
+    let Some(servers) = servers else {
+        return Bound::Nowhere;
+    };
+    let only = servers.iter().filter_map(|server| {
+        let endpoint = Endpoint::parse(&server.address, PORT).ok()?;
+        let trust = match (given(&server.thumbprint), server.insecure_skip_verify) {
+            (Some(text), _) => Some(Trust::Pinned(fingerprint(text)?)),
+            (None, true) => Some(Trust::Anybody),
+            (None, false) => None,
+        };
+        Some((endpoint, trust))
+    });
+    Bound::Only(only.collect())
+}
+
+/// A Secret as the decision needs it. One that is being deleted and that we hold is there for
+/// as long as it is used; what is no text is not there.
+fn as_secret(found: Secret) -> decide::Secret {
+    let is_held = super::commit::is_held(&found, SECRET_FINALIZER);
+    let data = found.data.unwrap_or_default().into_iter();
+    let texts = data.filter_map(|(name, value)| {
+        let text = String::from_utf8(value.0).ok()?;
+        Some((name, Hidden::new(text)))
+    });
+    decide::Secret {
+        uid: found.metadata.uid.unwrap_or_default(),
+        deleting: found.metadata.deletion_timestamp.is_some() && !is_held,
+        data: texts.collect(),
+        owners: found.metadata.owner_references.unwrap_or_default(),
+    }
+}

@@ -1,16 +1,31 @@
 //! The operator's life: how it is started.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::stream::BoxStream;
 use insula_identity::endpoint::Bound;
+use insula_identity::session::{self, Sessions};
+use insula_operator::deadline;
+use insula_operator::depends::Depends;
+use insula_operator::event::Ration;
 use insula_operator::health::Health;
-use insula_operator::lease::Times;
-use kube::Client;
+use insula_operator::lease::{Candidate, Times};
+use insula_operator::queue::Trigger;
+use insula_operator::retry::{Class, Outcome};
+use insula_operator::run::{self, Work};
+use kube::api::{ListParams, PartialObjectMeta};
+use kube::{Api, Client};
 use tokio::sync::watch;
+use tracing::debug;
 
-use super::context::Static;
+use super::context::{Context, Static};
+use super::key::{Key, Kind};
+use super::{cluster, identity, secret, zone};
+use crate::kinds::{VSphereCluster, VSphereClusterIdentity};
+use crate::names;
+use crate::vcenter::VCenters;
 
 /// How the operator works.
 #[derive(Clone, Debug)]
@@ -25,6 +40,8 @@ pub struct Settings {
     pub patience: Duration,
     /// How long a request to a vCenter may take.
     pub vcenter_patience: Duration,
+    /// How sessions are kept.
+    pub sessions: session::Settings,
     /// Whether it works in all tenants' spaces of an Insula too.
     pub tenants: bool,
     pub namespaces: BTreeSet<String>,
@@ -37,13 +54,125 @@ pub struct Settings {
     pub default_bound: Bound,
     /// Authorities to believe beside the machine's, as DER.
     pub roots: Vec<Vec<u8>>,
+    /// How long an object is left alone that is as it should be.
+    pub resync: Duration,
+    /// How it says how it is.
     pub health: Arc<Health>,
+}
+
+impl Settings {
+    /// As it works if nothing else is said.
+    pub fn new(identity: impl Into<String>, given: watch::Receiver<Option<Static>>) -> Self {
+        let vcenter_patience = Duration::from_secs(15);
+        Self {
+            identity: identity.into(),
+            leader_elect: true,
+            times: Times::default(),
+            concurrency: 32,
+            patience: Duration::from_secs(20),
+            vcenter_patience,
+            sessions: sessions(vcenter_patience),
+            tenants: false,
+            namespaces: BTreeSet::new(),
+            watch_filter: None,
+            home: names::NAMESPACE.to_owned(),
+            given,
+            given_for: BTreeSet::new(),
+            default_bound: Bound::Nowhere,
+            roots: Vec::new(),
+            resync: Duration::from_secs(600),
+            health: Arc::default(),
+        }
+    }
+}
+
+/// How sessions are kept if nothing else is said. Accounts are locked after a handful of
+/// wrong passwords, and forgiven after some minutes; vCenters end idle sessions after half an
+/// hour, and old ones after a day.
+pub fn sessions(patience: Duration) -> session::Settings {
+    session::Settings {
+        patience,
+        check_after: Duration::from_secs(60),
+        lifetime: Duration::from_secs(8 * 3600),
+        refused_for: Duration::from_secs(180),
+        unreachable_for: (Duration::from_secs(1), Duration::from_secs(60)),
+        at_once: 8,
+    }
 }
 
 /// Runs the operator until it is told to stop; what is being done then is finished, and all
 /// sessions are closed.
 pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = ()>) {
-    drop((client, settings));
-    stop.await;
-    todo!()
+    let client = deadline::within(&client, settings.patience);
+    let instance = format!("{}_{}", settings.identity, uuid::Uuid::new_v4());
+    let candidate = settings.leader_elect.then(|| {
+        let (home, times) = (&settings.home, settings.times);
+        Candidate::new(client.clone(), home, names::LEASE, &instance, times)
+    });
+    let vcenters = VCenters::new(settings.vcenter_patience, settings.roots);
+    let sessions = Sessions::new(vcenters, settings.sessions);
+    let figures = Arc::clone(&sessions);
+    settings.health.also(move || figures.metrics());
+    let context = Arc::new(Context {
+        client,
+        tenants: settings.tenants,
+        namespaces: settings.namespaces,
+        watch_filter: settings.watch_filter,
+        home: settings.home,
+        sessions: Arc::clone(&sessions),
+        depends: Depends::default(),
+        using: Mutex::default(),
+        given: settings.given,
+        given_for: settings.given_for,
+        default_bound: settings.default_bound,
+        resync: settings.resync,
+        instance,
+        ration: Ration::default(),
+        wakes: Arc::default(),
+    });
+    let how = run::Settings {
+        candidate,
+        concurrency: settings.concurrency.max(1),
+        // A few requests to a vCenter may be part of it.
+        patience: settings.patience + settings.vcenter_patience * 4,
+    };
+    run::run(context, how, settings.health, stop).await;
+    sessions.close().await;
+}
+
+impl Work for Context {
+    async fn is_served(&self) -> Result<(), String> {
+        let one = ListParams::default().limit(1);
+        let identities: Api<PartialObjectMeta<VSphereClusterIdentity>> =
+            Api::all(self.client.clone());
+        let listed = identities.list(&one).await.map(drop);
+        listed.map_err(|error| format!("list identities: {error}"))?;
+        let clusters: Api<PartialObjectMeta<VSphereCluster>> = match self.namespaces.first() {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        };
+        let listed = clusters.list(&one).await.map(drop);
+        listed.map_err(|error| format!("list clusters: {error}"))
+    }
+
+    async fn triggers(self: Arc<Self>) -> BoxStream<'static, Trigger> {
+        super::watch::triggers(self).await
+    }
+
+    async fn reconcile(&self, name: &str, failures: u32) -> Outcome {
+        let Ok(key) = name.parse::<Key>() else {
+            return Outcome::Gone;
+        };
+        let done = match key.kind {
+            Kind::Identity => identity::reconcile(self, &key, failures).await,
+            Kind::Cluster => cluster::reconcile(self, &key, failures).await,
+            Kind::Zone => zone::reconcile(self, &key, failures).await,
+            Kind::Secret => secret::reconcile(self, &key, failures).await,
+            Kind::Machine | Kind::Vm => Ok(Outcome::Gone),
+        };
+        done.unwrap_or_else(|error| {
+            debug!(%key, %error, "is tried again");
+            Outcome::Failed(Class::of(&error))
+        })
+    }
 }

@@ -1,1 +1,452 @@
-//! watch
+//! What calls for work.
+//!
+//! Of everything but identities only metadata is watched, and nothing of it is kept but who
+//! has changed. Whose an object is says the path that the server gives it, never the object.
+
+use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt, stream};
+use insula_operator::queue::Trigger;
+use insula_operator::spaces::within;
+use insula_operator::watch::{Lists, News, Seen, keyed};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+use kube::api::{ObjectMeta, PartialObjectMeta};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+use super::commit::is_held;
+use super::condition::find;
+use super::context::{Context, Dependency, Static};
+use super::key::{Key, Kind};
+use crate::capi;
+use crate::kinds::{
+    VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone, VSphereFailureDomain,
+    VSphereMachine, VSphereVM,
+};
+use crate::names::{CLUSTER_LABEL, SECRET_FINALIZER, WATCH_LABEL};
+
+type Triggers = BoxStream<'static, Trigger>;
+type Space = Option<Arc<str>>;
+
+/// Everything that calls for work, for as long as it is listened to. Who stops listening has
+/// stopped working, and uses no session any more.
+pub(super) async fn triggers(context: Arc<Context>) -> Triggers {
+    let lists = Lists::of(&context.client).await;
+    let watches = Watches {
+        client: match context.tenants {
+            true => within(&context.client, "all"),
+            false => context.client.clone(),
+        },
+        context: Arc::clone(&context),
+        lists,
+    };
+    let mut all = watches.of_our_kinds();
+    all.extend(watches.of_what_they_depend_on());
+    all.push(touched(context.sessions.wakes()));
+    all.push(touched(Arc::clone(&context.wakes).hear()));
+    all.push(of_given(&context));
+    let turn = Turn(context);
+    let all = stream::select_all(all).inspect(move |_| {
+        // It lives as long as somebody listens.
+        let _ = &turn;
+    });
+    all.boxed()
+}
+
+/// The time in which it is this one's turn to work.
+struct Turn(Arc<Context>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.forget_all();
+    }
+}
+
+fn touched(names: impl Stream<Item = Arc<str>> + Send + 'static) -> Triggers {
+    names.map(Trigger::Touched).boxed()
+}
+
+/// Changes of what the operator was given.
+fn of_given(context: &Arc<Context>) -> Triggers {
+    let mut given: watch::Receiver<Option<Static>> = context.given.clone();
+    given.mark_unchanged();
+    let context = Arc::clone(context);
+    stream::unfold((given, context), |(mut given, context)| async {
+        if given.changed().await.is_err() {
+            // Nobody is left who could change it.
+            return None;
+        }
+        let users = who(&context, &Dependency::Static);
+        Some((stream::iter(users), (given, context)))
+    })
+    .flatten()
+    .boxed()
+}
+
+struct Watches {
+    client: Client,
+    context: Arc<Context>,
+    lists: Lists,
+}
+
+impl Watches {
+    fn of_our_kinds(&self) -> Vec<Triggers> {
+        let mut all = vec![self.identities(), self.zones()];
+        all.extend(self.namespaced::<VSphereCluster>(Kind::Cluster, cluster));
+        all.extend(self.namespaced::<VSphereMachine>(Kind::Machine, machine));
+        all.extend(self.namespaced::<VSphereVM>(Kind::Vm, vm));
+        all.extend(self.secrets());
+        all
+    }
+
+    fn of_what_they_depend_on(&self) -> Vec<Triggers> {
+        let mut all = vec![
+            self.cluster_scoped::<Namespace>(|space, name| Dependency::Namespace { space, name }),
+            self.cluster_scoped::<VSphereFailureDomain>(|space, name| Dependency::FailureDomain {
+                space,
+                name,
+            }),
+        ];
+        all.extend(self.others::<capi::Cluster>(|space, namespace, name| {
+            let (space, name) = (space.clone(), name.to_owned());
+            Dependency::Owner {
+                space,
+                namespace,
+                name,
+            }
+        }));
+        all.extend(self.others::<capi::Machine>(|space, namespace, name| {
+            let (space, name) = (space.clone(), name.to_owned());
+            Dependency::Machine {
+                space,
+                namespace,
+                name,
+            }
+        }));
+        all
+    }
+
+    /// Identities are read as a whole: who uses one is concerned by whether it is fit for
+    /// use, and not by how many use it.
+    fn identities(&self) -> Triggers {
+        let (context, filtered) = (Arc::clone(&self.context), Arc::clone(&self.context));
+        let api: Api<VSphereClusterIdentity> = Api::all(self.client.clone());
+        let see = move |identity: &VSphereClusterIdentity| Seen {
+            name: scoped_key(&filtered, Kind::Identity, identity.meta()).text(),
+            is_ours: is_ours(&filtered, identity.meta()),
+            mark: mark(identity),
+        };
+        let also = move |identity: &VSphereClusterIdentity, news| {
+            let key = scoped_key(&context, Kind::Identity, identity.meta());
+            match news {
+                News::Written if is_ours(&context, identity.meta()) => Vec::new(),
+                _ => who(
+                    &context,
+                    &Dependency::Identity {
+                        space: key.space,
+                        name: key.name,
+                    },
+                ),
+            }
+        };
+        keyed(api, Config::default(), self.lists, see, also).boxed()
+    }
+
+    fn zones(&self) -> Triggers {
+        let (context, filtered) = (Arc::clone(&self.context), Arc::clone(&self.context));
+        let api: Api<PartialObjectMeta<VSphereDeploymentZone>> = Api::all(self.client.clone());
+        let see = move |zone: &PartialObjectMeta<_>| Seen {
+            name: scoped_key(&filtered, Kind::Zone, &zone.metadata).text(),
+            is_ours: is_ours(&filtered, &zone.metadata),
+            mark: 0,
+        };
+        let also = move |zone: &PartialObjectMeta<_>, _| {
+            let space = space_of(&context, &zone.metadata);
+            who(&context, &Dependency::Zones { space })
+        };
+        keyed(api, Config::default(), self.lists, see, also).boxed()
+    }
+
+    /// Kinds of ours that are in namespaces.
+    fn namespaced<K>(
+        &self,
+        kind: Kind,
+        also: fn(&Context, &Key, &ObjectMeta, News) -> Vec<Trigger>,
+    ) -> Vec<Triggers>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let config = match &self.context.watch_filter {
+            Some(value) => Config::default().labels(&format!("{WATCH_LABEL}={value}")),
+            None => Config::default(),
+        };
+        let watch = |api: Api<PartialObjectMeta<K>>| {
+            let (context, filtered) = (Arc::clone(&self.context), Arc::clone(&self.context));
+            let see = move |object: &PartialObjectMeta<K>| Seen {
+                name: placed_key(&filtered, kind, &object.metadata).text(),
+                is_ours: is_within(&filtered, &object.metadata),
+                mark: 0,
+            };
+            let also = move |object: &PartialObjectMeta<K>, news| {
+                let key = placed_key(&context, kind, &object.metadata);
+                also(&context, &key, &object.metadata, news)
+            };
+            keyed(api, config.clone(), self.lists, see, also).boxed()
+        };
+        self.places(&[]).into_iter().map(watch).collect()
+    }
+
+    /// Secrets: those that we hold are worked on, all concern who was looked at with them.
+    fn secrets(&self) -> Vec<Triggers> {
+        let watch = |api: Api<PartialObjectMeta<Secret>>| {
+            let (context, filtered) = (Arc::clone(&self.context), Arc::clone(&self.context));
+            let see = move |secret: &PartialObjectMeta<Secret>| Seen {
+                name: placed_key(&filtered, Kind::Secret, &secret.metadata).text(),
+                is_ours: is_held(secret, SECRET_FINALIZER),
+                mark: 0,
+            };
+            let also = move |secret: &PartialObjectMeta<Secret>, _| {
+                let key = placed_key(&context, Kind::Secret, &secret.metadata);
+                let on = Dependency::Secret {
+                    namespace: key.place().to_owned(),
+                    space: key.space,
+                    name: key.name,
+                };
+                who(&context, &on)
+            };
+            keyed(api, Config::default(), self.lists, see, also).boxed()
+        };
+        let home = [self.context.home.as_str()];
+        self.places(&home).into_iter().map(watch).collect()
+    }
+
+    /// Something of others that is in no namespace.
+    fn cluster_scoped<K>(&self, on: fn(Space, String) -> Dependency) -> Triggers
+    where
+        K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
+        K: Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let api: Api<PartialObjectMeta<K>> = Api::all(self.client.clone());
+        let context = Arc::clone(&self.context);
+        let concerned = move |metadata: &ObjectMeta| {
+            let space = space_of(&context, metadata);
+            who(
+                &context,
+                &on(space, metadata.name.clone().unwrap_or_default()),
+            )
+        };
+        self.parts(api, concerned)
+    }
+
+    /// Something of others that is in namespaces. Kinds that are not there disturb nobody:
+    /// the watch is taken up when they are.
+    fn others<K>(&self, on: fn(&Space, String, &str) -> Dependency) -> Vec<Triggers>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let watch = |api: Api<PartialObjectMeta<K>>| {
+            let context = Arc::clone(&self.context);
+            let concerned = move |metadata: &ObjectMeta| {
+                let space = space_of(&context, metadata);
+                let namespace = metadata.namespace.clone().unwrap_or_default();
+                let name = metadata.name.as_deref().unwrap_or_default();
+                who(&context, &on(&space, namespace, name))
+            };
+            self.parts(api, concerned)
+        };
+        self.places(&[]).into_iter().map(watch).collect()
+    }
+
+    fn parts<K>(
+        &self,
+        api: Api<PartialObjectMeta<K>>,
+        concerned: impl Fn(&ObjectMeta) -> Vec<Trigger> + Send + 'static,
+    ) -> Triggers
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let see = |_: &PartialObjectMeta<K>| Seen {
+            name: Arc::from(""),
+            is_ours: false,
+            mark: 0,
+        };
+        let also = move |part: &PartialObjectMeta<K>, _| concerned(&part.metadata);
+        keyed(api, Config::default(), self.lists, see, also).boxed()
+    }
+
+    /// Where to watch what is in namespaces: in each of those that were named and these, or
+    /// everywhere. Over all spaces there is one watch, which others are left out of.
+    fn places<K>(&self, beside: &[&str]) -> Vec<Api<K>>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        let named = &self.context.namespaces;
+        if named.is_empty() || self.context.tenants {
+            return vec![Api::all(self.client.clone())];
+        }
+        let further = beside.iter().filter(|place| !named.contains(**place));
+        let places = named.iter().map(String::as_str).chain(further.copied());
+        places
+            .map(|place| Api::namespaced(self.client.clone(), place))
+            .collect()
+    }
+}
+
+/// Who was looked at with this.
+fn who(context: &Context, on: &Dependency) -> Vec<Trigger> {
+    let names = context.depends.on(on).into_iter();
+    names.map(Trigger::Touched).collect()
+}
+
+/// Whom a cluster concerns: its machines, and Secrets that it holds or held.
+fn cluster(context: &Context, key: &Key, _: &ObjectMeta, _: News) -> Vec<Trigger> {
+    let on = Dependency::VSphereCluster {
+        space: key.space.clone(),
+        namespace: key.place().to_owned(),
+        name: key.name.clone(),
+    };
+    who(context, &on)
+}
+
+/// Whom a machine concerns: who was looked at with it, and its cluster when it goes.
+fn machine(context: &Context, key: &Key, metadata: &ObjectMeta, news: News) -> Vec<Trigger> {
+    let on = Dependency::VSphereMachine {
+        space: key.space.clone(),
+        namespace: key.place().to_owned(),
+        name: key.name.clone(),
+    };
+    let mut concerned = who(context, &on);
+    concerned.extend(leaves(context, key, metadata, news));
+    concerned
+}
+
+/// Whom a virtual machine concerns: the same.
+fn vm(context: &Context, key: &Key, metadata: &ObjectMeta, news: News) -> Vec<Trigger> {
+    let on = Dependency::VSphereVM {
+        space: key.space.clone(),
+        namespace: key.place().to_owned(),
+        name: key.name.clone(),
+    };
+    let mut concerned = who(context, &on);
+    concerned.extend(leaves(context, key, metadata, news));
+    concerned
+}
+
+fn leaves(context: &Context, key: &Key, metadata: &ObjectMeta, news: News) -> Vec<Trigger> {
+    let labels = metadata.labels.as_ref();
+    match labels.and_then(|labels| labels.get(CLUSTER_LABEL)) {
+        Some(cluster) if news == News::Gone => {
+            let on = Dependency::Members {
+                space: key.space.clone(),
+                namespace: key.place().to_owned(),
+                cluster: cluster.clone(),
+            };
+            who(context, &on)
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What changes when an identity is fit for use, or not any more, or for another reason.
+fn mark(identity: &VSphereClusterIdentity) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    if let Some(status) = &identity.status {
+        status.ready.hash(&mut hasher);
+        let available = find(&status.conditions, "Available");
+        let told = available.map(|told| (&told.status, &told.reason, &told.message));
+        told.hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+fn scoped_key(context: &Context, kind: Kind, metadata: &ObjectMeta) -> Key {
+    let name = metadata.name.as_deref().unwrap_or_default();
+    Key::cluster_scoped(kind, space_of(context, metadata), name)
+}
+
+fn placed_key(context: &Context, kind: Kind, metadata: &ObjectMeta) -> Key {
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let name = metadata.name.as_deref().unwrap_or_default();
+    Key::namespaced(kind, space_of(context, metadata), namespace, name)
+}
+
+/// Whether it is in a namespace that is watched.
+fn is_within(context: &Context, metadata: &ObjectMeta) -> bool {
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    context.namespaces.is_empty() || context.namespaces.contains(namespace)
+}
+
+/// Whether it is for this one of several operators.
+fn is_ours(context: &Context, metadata: &ObjectMeta) -> bool {
+    let Some(wanted) = &context.watch_filter else {
+        return true;
+    };
+    let labels = metadata.labels.as_ref();
+    labels.and_then(|labels| labels.get(WATCH_LABEL)) == Some(wanted)
+}
+
+/// Whose an object is.
+fn space_of(context: &Context, metadata: &ObjectMeta) -> Space {
+    match context.tenants {
+        true => space_in(metadata.self_link.as_deref().unwrap_or_default()),
+        false => None,
+    }
+}
+
+/// The space that a path leads into: only what follows the version counts.
+fn space_in(link: &str) -> Space {
+    let mut segments = link.split('/').skip(1);
+    let after = match segments.next()? {
+        "api" => 1,
+        "apis" => 2,
+        _ => return None,
+    };
+    let mut segments = segments.skip(after);
+    match (segments.next(), segments.next()) {
+        (Some("tenants"), Some(space)) => Some(space.into()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_an_object_is_says_its_path_and_nothing_that_it_is_called() {
+        for (link, expected) in [
+            ("/api/v1/tenants/acme/namespaces/a/secrets/s", Some("acme")),
+            ("/api/v1/namespaces/tenants/secrets/acme", None),
+            ("/api/v1/namespaces/tenants", None),
+            ("/apis/g/v1/tenants/acme/namespaces/a/k/n", Some("acme")),
+            ("/apis/g/v1/tenants/acme/k/n", Some("acme")),
+            ("/apis/g/v1/namespaces/a/tenants/acme", None),
+            ("/apis/tenants/acme/k/n", None),
+            ("", None),
+            ("/", None),
+            ("tenants/acme", None),
+        ] {
+            assert_eq!(space_in(link).as_deref(), expected, "{link}");
+        }
+    }
+
+    #[test]
+    fn how_many_use_an_identity_is_no_news_to_those_who_do() {
+        let mut identity = VSphereClusterIdentity::default();
+        let status = identity.status.get_or_insert_default();
+        status.ready = Some(true);
+        let before = mark(&identity);
+        identity.status.get_or_insert_default().users = Some(5);
+        assert_eq!(mark(&identity), before);
+        identity.status.get_or_insert_default().ready = Some(false);
+        assert_ne!(mark(&identity), before);
+    }
+}

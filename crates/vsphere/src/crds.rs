@@ -1,0 +1,304 @@
+//! The definitions of the kinds.
+//!
+//! They are data, in `data/crds`. What several of them have in common is in `data/parts`, and
+//! what would be the same rule again and again is a word there:
+//!
+//! | word | becomes |
+//! |---|---|
+//! | `x-part: NAME` | that part; what stands beside it is put over it |
+//! | `x-settled: [PATH]` | for each a rule that it stays as it was made |
+//! | `x-once: [NAME]` | for each a rule that it stays once it is set |
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt;
+use serde_json::{Map, Value, json};
+
+const KINDS: [&str; 8] = [
+    include_str!("../data/crds/vsphereclusteridentities.yaml"),
+    include_str!("../data/crds/vsphereclusters.yaml"),
+    include_str!("../data/crds/vsphereclustertemplates.yaml"),
+    include_str!("../data/crds/vspheremachines.yaml"),
+    include_str!("../data/crds/vspheremachinetemplates.yaml"),
+    include_str!("../data/crds/vspherevms.yaml"),
+    include_str!("../data/crds/vspheredeploymentzones.yaml"),
+    include_str!("../data/crds/vspherefailuredomains.yaml"),
+];
+
+const PARTS: [(&str, &str); 14] = [
+    ("cards", include_str!("../data/parts/cards.yaml")),
+    (
+        "clusterspec",
+        include_str!("../data/parts/clusterspec.yaml"),
+    ),
+    ("conditions", include_str!("../data/parts/conditions.yaml")),
+    ("device", include_str!("../data/parts/device.yaml")),
+    ("domain", include_str!("../data/parts/domain.yaml")),
+    (
+        "initialization",
+        include_str!("../data/parts/initialization.yaml"),
+    ),
+    (
+        "machinespec",
+        include_str!("../data/parts/machinespec.yaml"),
+    ),
+    ("overrides", include_str!("../data/parts/overrides.yaml")),
+    ("pools", include_str!("../data/parts/pools.yaml")),
+    ("routes", include_str!("../data/parts/routes.yaml")),
+    ("selector", include_str!("../data/parts/selector.yaml")),
+    ("template", include_str!("../data/parts/template.yaml")),
+    (
+        "virtualmachine",
+        include_str!("../data/parts/virtualmachine.yaml"),
+    ),
+    ("words", include_str!("../data/parts/words.yaml")),
+];
+
+/// Serves a definition in every tenant's space of an Insula. Nothing else knows it.
+const PUBLISHED: (&str, &str) = ("multi-tenancy.k8s.io/published", "true");
+
+/// All of them, identities first.
+pub fn all() -> Vec<CustomResourceDefinition> {
+    KINDS.iter().map(|text| definition(text)).collect()
+}
+
+/// The same, for every tenant of an Insula too.
+pub fn published() -> Vec<CustomResourceDefinition> {
+    let mut all = all();
+    for definition in &mut all {
+        let published = (PUBLISHED.0.to_owned(), PUBLISHED.1.to_owned());
+        definition.annotations_mut().extend([published]);
+    }
+    all
+}
+
+fn definition(text: &str) -> CustomResourceDefinition {
+    let whole = put_together(read(text));
+    serde_json::from_value(whole)
+        .expect("the texts are the program's own, and a test reads them all")
+}
+
+fn read(text: &str) -> Value {
+    let read = serde_saphyr::from_str(text);
+    read.expect("the texts are the program's own, and a test reads them all")
+}
+
+/// Puts parts where they are named and rules where they are asked for.
+fn put_together(value: Value) -> Value {
+    match value {
+        Value::Object(mut members) => {
+            while let Some(name) = members.remove("x-part") {
+                members = over(part(&name), members);
+            }
+            let settled = members
+                .remove("x-settled")
+                .map(|paths| rules(&paths, settled));
+            let once = members.remove("x-once").map(|paths| rules(&paths, once));
+            let rules: Vec<_> = settled.into_iter().chain(once).flatten().collect();
+            if !rules.is_empty() {
+                members.insert("x-kubernetes-validations".to_owned(), rules.into());
+            }
+            let whole = members.into_iter();
+            whole
+                .map(|(key, value)| (key, put_together(value)))
+                .collect()
+        }
+        Value::Array(elements) => elements.into_iter().map(put_together).collect(),
+        other => other,
+    }
+}
+
+fn part(name: &Value) -> Map<String, Value> {
+    let found = PARTS.iter().find(|(of, _)| name == of);
+    let (_, text) =
+        found.expect("parts are named by the program's own texts, and a test reads them all");
+    match read(text) {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
+}
+
+/// One over the other: what both have is from the upper, objects are put over objects.
+fn over(mut below: Map<String, Value>, upper: Map<String, Value>) -> Map<String, Value> {
+    for (key, value) in upper {
+        let value = match (below.remove(&key), value) {
+            (Some(Value::Object(one)), Value::Object(other)) => over(one, other).into(),
+            (_, value) => value,
+        };
+        below.insert(key, value);
+    }
+    below
+}
+
+fn rules(paths: &Value, rule: fn(&str) -> Value) -> Vec<Value> {
+    let paths = paths.as_array().into_iter().flatten();
+    paths.filter_map(Value::as_str).map(rule).collect()
+}
+
+fn settled(path: &str) -> Value {
+    json!({
+        "rule": format!(
+            "has(self.{path}) == has(oldSelf.{path}) && (!has(self.{path}) || self.{path} == oldSelf.{path})"
+        ),
+        "message": format!("{path} cannot be changed"),
+    })
+}
+
+fn once(name: &str) -> Value {
+    json!({
+        "rule": format!(
+            "!has(oldSelf.{name}) || oldSelf.{name} == '' || (has(self.{name}) && self.{name} == oldSelf.{name})"
+        ),
+        "message": format!("{name} cannot be changed once it is set"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What holds for everything in a schema, by path.
+    fn each(path: &str, value: &Value, told: &mut impl FnMut(&str, &Value)) {
+        told(path, value);
+        match value {
+            Value::Object(members) => members
+                .iter()
+                .for_each(|(key, value)| each(&format!("{path}.{key}"), value, told)),
+            Value::Array(elements) => elements.iter().for_each(|value| each(path, value, told)),
+            _ => {}
+        }
+    }
+
+    fn schemas() -> Vec<(String, Value)> {
+        let schema = |definition: &CustomResourceDefinition| {
+            let schema = definition.spec.versions[0].schema.clone().unwrap();
+            let schema = serde_json::to_value(schema.open_api_v3_schema).unwrap();
+            (definition.spec.names.kind.clone(), schema)
+        };
+        all().iter().map(schema).collect()
+    }
+
+    #[test]
+    fn a1_these_kinds_are_defined() {
+        let told: Vec<_> = all()
+            .iter()
+            .map(|definition| {
+                let [version] = definition.spec.versions.as_slice() else {
+                    panic!("{}: one version is served", definition.name_any());
+                };
+                assert!(version.served && version.storage && version.name == "v1beta2");
+                let names = &definition.spec.names;
+                let group = "infrastructure.cluster.x-k8s.io";
+                assert_eq!(definition.name_any(), format!("{}.{group}", names.plural));
+                assert_eq!(names.list_kind, Some(format!("{}List", names.kind)));
+                assert_eq!(names.categories, Some(vec!["cluster-api".to_owned()]));
+                let columns = version.additional_printer_columns.iter().flatten();
+                let columns: Vec<_> = columns.map(|column| column.name.as_str()).collect();
+                let status = version.subresources.is_some();
+                let (scope, columns) = (&definition.spec.scope, columns.join(", "));
+                format!(
+                    "{} {} {scope} status={status}: {columns}",
+                    names.kind, names.plural
+                )
+            })
+            .collect();
+        let expected = [
+            "VSphereClusterIdentity vsphereclusteridentities Cluster status=true: Ready, Reason, Users, Secret, Age",
+            "VSphereCluster vsphereclusters Namespaced status=true: Cluster, Server, ControlPlane Endpoint, Identity, Paused, Provisioned, Reason, Age",
+            "VSphereClusterTemplate vsphereclustertemplates Namespaced status=false: Server, Age",
+            "VSphereMachine vspheremachines Namespaced status=true: Cluster, Machine, ProviderID, Paused, Provisioned, Reason, Age",
+            "VSphereMachineTemplate vspheremachinetemplates Namespaced status=false: Template, Age",
+            "VSphereVM vspherevms Namespaced status=true: Cluster, Server, Ready, Address, VCenter, Reason, Age",
+            "VSphereDeploymentZone vspheredeploymentzones Cluster status=true: Server, Failure Domain, Ready, Reason, Age",
+            "VSphereFailureDomain vspherefailuredomains Cluster status=false: Region, Zone, Datacenter, Age",
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn m1_every_kind_is_carried_along_and_identities_with_what_they_own() {
+        for definition in all() {
+            let name = definition.name_any();
+            let label = |key: &str| definition.labels().get(key).map(String::as_str);
+            assert_eq!(label("cluster.x-k8s.io/v1beta2"), Some("v1beta2"), "{name}");
+            assert_eq!(
+                label("cluster.x-k8s.io/v1beta1"),
+                None,
+                "{name}: it is not served"
+            );
+            let provider = label("cluster.x-k8s.io/provider");
+            assert_eq!(provider, Some("infrastructure-vsphere"), "{name}");
+            assert_eq!(label("clusterctl.cluster.x-k8s.io"), Some(""), "{name}");
+            let hierarchy = label("clusterctl.cluster.x-k8s.io/move-hierarchy");
+            let identity = definition.spec.names.kind == "VSphereClusterIdentity";
+            assert_eq!(hierarchy, identity.then_some(""), "{name}");
+        }
+    }
+
+    #[test]
+    fn o01_no_reference_has_a_namespace() {
+        for (kind, schema) in schemas() {
+            each(&kind, &schema, &mut |path, _| {
+                let last = path.rsplit('.').next().unwrap().to_lowercase();
+                assert!(!last.ends_with("namespace"), "{path}");
+            });
+        }
+    }
+
+    #[test]
+    fn whatever_strangers_write_is_bounded() {
+        for (kind, schema) in schemas() {
+            each(&kind, &schema, &mut |path, value| {
+                let root = path.matches('.').count() <= 2;
+                let has = |key: &str| value.get(key).is_some();
+                match value["type"].as_str() {
+                    Some("string") if !root => assert!(
+                        has("maxLength") || has("enum") || value["format"] == "date-time",
+                        "{path}"
+                    ),
+                    Some("array") => assert!(has("maxItems"), "{path}"),
+                    Some("object") if has("additionalProperties") => {
+                        assert!(has("maxProperties"), "{path}");
+                    }
+                    _ => {}
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_of_the_words_that_texts_are_shortened_with() {
+        for text in KINDS {
+            each("", &put_together(read(text)), &mut |path, _| {
+                let last = path.rsplit('.').next().unwrap();
+                assert!(
+                    !last.starts_with("x-") || last.starts_with("x-kubernetes-"),
+                    "{path}"
+                );
+            });
+        }
+    }
+
+    #[test]
+    fn every_field_of_a_machine_is_settled_or_may_be_changed_on_purpose() {
+        let common = "bootstrapRef guestSoftPowerOffTimeoutSeconds network powerOffMode thumbprint";
+        for (kind, changeable) in [("VSphereMachine", "providerID"), ("VSphereVM", "")] {
+            let schema = schemas().into_iter().find(|(of, _)| of == kind).unwrap().1;
+            let spec = &schema["properties"]["spec"];
+            let rules = spec["x-kubernetes-validations"].to_string();
+            for field in spec["properties"].as_object().unwrap().keys() {
+                let ruled = rules.contains(&format!("\"{field} cannot be changed"));
+                let named = |list: &str| list.split(' ').any(|word| word == field);
+                assert!(
+                    ruled != (named(common) || named(changeable)),
+                    "{kind}: {field}"
+                );
+            }
+            for path in ["network.routes", "network.preferredAPIServerCidr"] {
+                assert!(
+                    rules.contains(&format!("\"{path} cannot be changed\"")),
+                    "{path}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What is put on a cluster, as data.
+
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use serde_json::{Value, json};
+
+use crate::names::{ACCOUNT, NAMESPACE};
+use crate::policy::{self, Reach};
+use crate::{crds, roles};
+
+/// The name of what belongs to the operator alone.
+const MANAGER: &str = "capv-manager";
+/// The Secret with credentials for clusters that name no identity. It may be missing.
+pub const CREDENTIALS: &str = "capv-manager-bootstrap-credentials";
+/// Where the operator finds them.
+pub const CREDENTIALS_FILE: &str = "/etc/capv/credentials.yaml";
+
+const NAME: (&str, &str) = ("app.kubernetes.io/name", "insula-vsphere");
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// Where the operator says how it is.
+const HEALTH: u16 = 8080;
+
+/// How the operator is to be deployed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The image that it runs from; without one somebody else runs it.
+    pub image: Option<String>,
+    /// Whether it works in all tenants' spaces of an Insula too.
+    pub tenants: bool,
+}
+
+/// Everything that is put there, in the order in which it is.
+pub fn manifests(settings: &Settings) -> Vec<Value> {
+    let reach = match settings.tenants {
+        true => Reach::Tenants,
+        false => Reach::Space,
+    };
+    let definitions = match settings.tenants {
+        true => crds::published(),
+        false => crds::all(),
+    };
+    let mut objects = vec![namespace()];
+    objects.extend(definitions.iter().map(definition));
+    objects.extend(policy::policies(reach));
+    objects.extend(for_people());
+    objects.extend(for_operator());
+    if let Some(image) = &settings.image {
+        objects.push(deployment(image, settings.tenants));
+    }
+    objects
+}
+
+/// What a tenant's space needs beside: kinds and policies are there, and the operator is the
+/// system's.
+pub fn of_tenant() -> Vec<Value> {
+    let mut objects = vec![namespace()];
+    objects.extend(for_people());
+    objects
+}
+
+fn namespace() -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": ours(NAMESPACE)})
+}
+
+fn definition(
+    definition: &k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+) -> Value {
+    // Every key of an object of Kubernetes is a text, which is all that JSON asks for.
+    serde_json::to_value(definition).unwrap_or_default()
+}
+
+/// The roles that people are given. Whoever may edit, or view, in a namespace may do so with
+/// our kinds: that is not more than they may do with what else is there.
+fn for_people() -> Vec<Value> {
+    vec![
+        cluster_role(roles::PROVIDER, roles::provider(), None),
+        cluster_role(roles::MANAGER, roles::manager(), None),
+        cluster_role(roles::WORKLOAD, roles::workload(), Some("edit")),
+        cluster_role(roles::VIEWER, roles::viewer(), Some("view")),
+    ]
+}
+
+fn for_operator() -> Vec<Value> {
+    let subjects = json!([{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}]);
+    let bound = |kind: &str| json!({"apiGroup": RBAC, "kind": kind, "name": MANAGER});
+    let here = |name: &str| {
+        let mut metadata = ours(name);
+        metadata["namespace"] = NAMESPACE.into();
+        metadata
+    };
+    let version = format!("{RBAC}/v1");
+    vec![
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": here(ACCOUNT)}),
+        cluster_role(MANAGER, roles::operator(), None),
+        json!({"apiVersion": version, "kind": "ClusterRoleBinding", "metadata": ours(MANAGER),
+            "roleRef": bound("ClusterRole"), "subjects": subjects}),
+        json!({"apiVersion": version, "kind": "Role", "metadata": here(MANAGER),
+            "rules": roles::operator_at_home()}),
+        json!({"apiVersion": version, "kind": "RoleBinding", "metadata": here(MANAGER),
+            "roleRef": bound("Role"), "subjects": subjects}),
+    ]
+}
+
+fn cluster_role(name: &str, rules: Vec<PolicyRule>, part_of: Option<&str>) -> Value {
+    let mut metadata = ours(name);
+    if let Some(part_of) = part_of {
+        metadata["labels"][format!("{RBAC}/aggregate-to-{part_of}")] = "true".into();
+    }
+    json!({
+        "apiVersion": format!("{RBAC}/v1"),
+        "kind": "ClusterRole",
+        "metadata": metadata,
+        "rules": rules,
+    })
+}
+
+/// The operator's. One is at work at a time: the lease sees to it, also while a new one takes
+/// over from an old one.
+fn deployment(image: &str, tenants: bool) -> Value {
+    let labels = json!({ NAME.0: NAME.1 });
+    let mut metadata = ours("capv-controller-manager");
+    metadata["namespace"] = NAMESPACE.into();
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "serviceAccountName": ACCOUNT,
+                    "securityContext": {
+                        "runAsNonRoot": true,
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "containers": [container(image, tenants)],
+                    // A Secret that comes later is seen too.
+                    "volumes": [{
+                        "name": "credentials",
+                        "secret": {"secretName": CREDENTIALS, "optional": true},
+                    }],
+                },
+            },
+        },
+    })
+}
+
+fn container(image: &str, tenants: bool) -> Value {
+    let probe = |path: &str| json!({"httpGet": {"path": path, "port": "health"}});
+    let mut arguments = vec![
+        "operator".to_owned(),
+        "vsphere".to_owned(),
+        "--leader-elect".to_owned(),
+    ];
+    arguments.extend(["--health-addr".to_owned(), format!("0.0.0.0:{HEALTH}")]);
+    if tenants {
+        arguments.push("--tenants".to_owned());
+    }
+    json!({
+        "name": "manager",
+        "image": image,
+        "args": arguments,
+        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "ports": [{"name": "health", "containerPort": HEALTH}],
+        "livenessProbe": probe("/livez"),
+        "readinessProbe": probe("/readyz"),
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "resources": {
+            "requests": {"cpu": "50m", "memory": "96Mi"},
+            "limits": {"memory": "256Mi"},
+        },
+        // The folder and not the file: only so does a change of the Secret reach it.
+        "volumeMounts": [{"name": "credentials", "mountPath": "/etc/capv", "readOnly": true}],
+    })
+}
+
+fn ours(name: &str) -> Value {
+    json!({"name": name, "labels": {NAME.0: NAME.1}})
+}

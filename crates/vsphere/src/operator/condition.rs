@@ -1,0 +1,154 @@
+//! What is said of objects in their conditions.
+
+use insula_identity::reason::Reason;
+use insula_operator::condition::{self, Said};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
+
+/// Whether the vCenter can be used.
+pub(super) const VCENTER: &str = "VCenterAvailable";
+/// Everything together.
+pub(super) const READY: &str = "Ready";
+
+/// How a reason is told in conditions and Events: in the words of this provider.
+pub(super) fn reason(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Unreachable => "VCenterUnreachable",
+        Reason::EndpointNotAllowed => "ServerNotAllowed",
+        other => other.as_str(),
+    }
+}
+
+/// What is said of one object, at one time.
+pub(super) struct Saying<'a> {
+    /// Among these.
+    pub conditions: &'a mut Vec<Condition>,
+    /// Of the generation that was looked at.
+    pub generation: Option<i64>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+impl Saying<'_> {
+    /// It is so.
+    pub fn yes(&mut self, kind: &str, reason: &str, message: impl Into<String>) {
+        self.say(kind, true, reason, message.into());
+    }
+
+    /// It is not so.
+    pub fn no(&mut self, kind: &str, reason: &str, message: impl Into<String>) {
+        self.say(kind, false, reason, message.into());
+    }
+
+    /// There is nothing to say about it.
+    pub fn nothing(&mut self, kind: &str) {
+        self.conditions.retain(|condition| condition.type_ != kind);
+    }
+
+    /// Everything together: what is not so of these, in this order. What was not said does
+    /// not count, but nothing is said of the whole before the first was.
+    pub fn summary(&mut self, kinds: &[&str]) {
+        let said = |kind: &&str| find(self.conditions, kind);
+        if kinds.first().and_then(said).is_none() {
+            return;
+        }
+        let told: Vec<_> = kinds.iter().filter_map(said).collect();
+        let issues: Vec<_> = told.iter().filter(|told| told.status != "True").collect();
+        let lines: Vec<_> = issues.iter().map(|told| line(told)).collect();
+        match lines.is_empty() {
+            true => self.yes(READY, "Ready", ""),
+            false => self.no(READY, "NotReady", lines.join("\n")),
+        }
+    }
+
+    fn say(&mut self, kind: &str, is: bool, reason: &str, message: String) {
+        let said = Said {
+            kind,
+            is,
+            reason,
+            message,
+            generation: self.generation,
+        };
+        condition::set(self.conditions, said, self.now);
+    }
+}
+
+/// The condition of that type.
+pub(super) fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == kind)
+}
+
+/// One line about a condition that is not so.
+fn line(told: &Condition) -> String {
+    let text = match told.message.as_str() {
+        "" => &told.reason,
+        message => message,
+    };
+    format!("* {}: {text}", told.type_)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_has_a_line_for_everything_that_is_not_so_in_order() {
+        const KINDS: &[&str] = &[VCENTER, "FailureDomainsReady"];
+        let table: &[(&[(&str, bool, &str)], Option<(&str, &str, &str)>)] = &[
+            (&[], None),
+            (&[("FailureDomainsReady", false, "no")], None),
+            (&[(VCENTER, true, "")], Some(("True", "Ready", ""))),
+            (
+                &[(VCENTER, true, "fine"), ("FailureDomainsReady", true, "")],
+                Some(("True", "Ready", "")),
+            ),
+            (
+                &[
+                    (VCENTER, true, "fine"),
+                    ("FailureDomainsReady", false, "one is not"),
+                ],
+                Some(("False", "NotReady", "* FailureDomainsReady: one is not")),
+            ),
+            (
+                &[
+                    ("FailureDomainsReady", false, ""),
+                    (VCENTER, false, "no answer"),
+                ],
+                Some((
+                    "False",
+                    "NotReady",
+                    "* VCenterAvailable: no answer\n* FailureDomainsReady: Why",
+                )),
+            ),
+        ];
+        for (said, expected) in table {
+            let mut conditions = Vec::new();
+            let mut saying = Saying {
+                conditions: &mut conditions,
+                generation: Some(3),
+                now: Timestamp::UNIX_EPOCH,
+            };
+            for (kind, is, message) in *said {
+                saying.say(kind, *is, "Why", (*message).to_owned());
+            }
+            saying.summary(KINDS);
+            let ready = find(&conditions, READY);
+            let ready = ready.map(|told| {
+                assert_eq!(told.observed_generation, Some(3));
+                (
+                    told.status.as_str(),
+                    told.reason.as_str(),
+                    told.message.as_str(),
+                )
+            });
+            assert_eq!(ready, *expected, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn reasons_are_told_in_the_words_of_this_provider() {
+        assert_eq!(reason(Reason::Unreachable), "VCenterUnreachable");
+        assert_eq!(reason(Reason::EndpointNotAllowed), "ServerNotAllowed");
+        assert_eq!(reason(Reason::NamespaceNotAllowed), "NamespaceNotAllowed");
+    }
+}

@@ -1,0 +1,84 @@
+//! Whether an object is paused: then nothing is done to it, and it is not let go either.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
+use kube::{Resource, ResourceExt};
+
+use insula_operator::condition::{self, Said};
+
+use crate::capi;
+use crate::names::PAUSED;
+
+/// The condition that says it.
+pub(super) const CONDITION: &str = "Paused";
+
+/// Why an object is paused, as the condition says it; none if it is not.
+pub(super) fn paused(
+    cluster: Option<&capi::Cluster>,
+    object: &impl Resource,
+    kind: &str,
+) -> Option<String> {
+    let by_cluster = cluster.is_some_and(|cluster| cluster.spec.paused == Some(true));
+    let by_annotation = object.annotations().contains_key(PAUSED);
+    let mut reasons = Vec::new();
+    if by_cluster {
+        reasons.push("Cluster spec.paused is set to true".to_owned());
+    }
+    if by_annotation {
+        reasons.push(format!("{kind} has the {PAUSED} annotation"));
+    }
+    (!reasons.is_empty()).then(|| reasons.join(", "))
+}
+
+/// Says it among the conditions of an object.
+pub(super) fn say(
+    conditions: &mut Vec<Condition>,
+    why: Option<&str>,
+    generation: Option<i64>,
+    now: Timestamp,
+) {
+    let said = Said {
+        kind: CONDITION,
+        is: why.is_some(),
+        reason: if why.is_some() { "Paused" } else { "NotPaused" },
+        message: why.unwrap_or_default().to_owned(),
+        generation,
+    };
+    condition::set(conditions, said, now);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::VSphereCluster;
+
+    #[test]
+    fn it_is_paused_by_its_cluster_or_by_itself_and_says_by_which() {
+        let cluster = |paused| {
+            let mut cluster = capi::Cluster::default();
+            cluster.spec.paused = paused;
+            cluster
+        };
+        let by_cluster = "Cluster spec.paused is set to true";
+        let by_itself = "VSphereCluster has the cluster.x-k8s.io/paused annotation";
+        let both = format!("{by_cluster}, {by_itself}");
+        for (of_cluster, of_itself, expected) in [
+            (None, None, None),
+            (Some(None), None, None),
+            (Some(Some(false)), None, None),
+            (Some(Some(true)), None, Some(by_cluster)),
+            (None, Some(""), Some(by_itself)),
+            (Some(None), Some("false"), Some(by_itself)),
+            (Some(Some(true)), Some("true"), Some(both.as_str())),
+        ] {
+            let mut object = VSphereCluster::default();
+            if let Some(value) = of_itself {
+                let annotations = object.annotations_mut();
+                annotations.insert(PAUSED.to_owned(), value.to_owned());
+            }
+            let cluster = of_cluster.map(cluster);
+            let why = paused(cluster.as_ref(), &object, "VSphereCluster");
+            assert_eq!(why.as_deref(), expected);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Who may what.
+//!
+//! Three roles for people, as there are three sorts of them: who owns the vCenters, who runs
+//! the management cluster, and who runs clusters on it. The last is given in a namespace, with
+//! a RoleBinding, and knows identities by name only.
+
+use k8s_openapi::api::rbac::v1::PolicyRule;
+
+use crate::names::{CAPI, GROUP};
+
+/// Of who owns the vCenters.
+pub const PROVIDER: &str = "capv-infrastructure-provider";
+/// Of who runs the management cluster.
+pub const MANAGER: &str = "capv-management-cluster-operator";
+/// Of who runs clusters, in a namespace.
+pub const WORKLOAD: &str = "capv-workload-cluster-operator";
+/// Of who looks.
+pub const VIEWER: &str = "capv-viewer";
+
+const CORE: &str = "";
+
+const READ: &[&str] = &["get", "list", "watch"];
+const EVERYTHING: &[&str] = &[
+    "get", "list", "watch", "create", "update", "patch", "delete",
+];
+
+const IDENTITIES: &str = "vsphereclusteridentities";
+const PLACES: &[&str] = &["vspheredeploymentzones", "vspherefailuredomains"];
+/// What users write to have a cluster.
+const CLUSTERS: &[&str] = &[
+    "vsphereclusters",
+    "vsphereclustertemplates",
+    "vspheremachines",
+    "vspheremachinetemplates",
+];
+const MACHINES: &[&str] = &["vspherevms"];
+/// What users write of Cluster API for it.
+const OF_CAPI: &[&str] = &["clusters", "machines", "machinesets", "machinedeployments"];
+
+/// Of who owns the vCenters: accounts, places, clusters.
+pub fn provider() -> Vec<PolicyRule> {
+    let mut rules = vec![rule(GROUP, PLACES, EVERYTHING)];
+    rules.extend(manager());
+    rules
+}
+
+/// Of who runs the management cluster: accounts and clusters.
+pub fn manager() -> Vec<PolicyRule> {
+    let mut rules = vec![rule(GROUP, &[IDENTITIES], EVERYTHING)];
+    rules.extend(workload());
+    rules
+}
+
+/// Of who runs clusters. What is cluster-scoped is not theirs to write. The virtual machines
+/// are the operator's to write, from their machines.
+pub fn workload() -> Vec<PolicyRule> {
+    vec![
+        rule(GROUP, CLUSTERS, EVERYTHING),
+        rule(GROUP, MACHINES, READ),
+        rule(CAPI, OF_CAPI, EVERYTHING),
+        rule(CORE, &["secrets"], EVERYTHING),
+    ]
+}
+
+/// Of who looks: our kinds, and nothing that a Secret holds.
+pub fn viewer() -> Vec<PolicyRule> {
+    let all = [&[IDENTITIES], PLACES, CLUSTERS, MACHINES].concat();
+    vec![rule(GROUP, &all, READ)]
+}
+
+/// Of the operator, everywhere: exactly what it does.
+pub fn operator() -> Vec<PolicyRule> {
+    let worked_on = [
+        IDENTITIES,
+        "vsphereclusters",
+        "vspheremachines",
+        "vspheredeploymentzones",
+    ];
+    let status: Vec<_> = worked_on
+        .iter()
+        .chain(MACHINES)
+        .map(|of| format!("{of}/status"))
+        .collect();
+    let status: Vec<_> = status.iter().map(String::as_str).collect();
+    let finalizers: Vec<_> = worked_on
+        .iter()
+        .chain(MACHINES)
+        .map(|of| format!("{of}/finalizers"))
+        .collect();
+    let finalizers: Vec<_> = finalizers.iter().map(String::as_str).collect();
+    vec![
+        rule(
+            GROUP,
+            &worked_on,
+            &["get", "list", "watch", "update", "patch"],
+        ),
+        rule(GROUP, MACHINES, EVERYTHING),
+        rule(GROUP, &["vspherefailuredomains"], READ),
+        rule(GROUP, &status, &["get", "update", "patch"]),
+        rule(GROUP, &finalizers, &["update"]),
+        rule(CAPI, &["clusters", "machines"], READ),
+        // Secrets that are named, wherever that is, are claimed, and deleted with their owner.
+        rule(
+            CORE,
+            &["secrets"],
+            &["get", "list", "watch", "update", "patch", "delete"],
+        ),
+        rule(CORE, &["namespaces"], READ),
+        rule(CORE, &["events"], &["create", "patch"]),
+        rule("events.k8s.io", &["events"], &["create", "patch"]),
+    ]
+}
+
+/// Of the operator, in its own namespace: whose turn it is.
+pub fn operator_at_home() -> Vec<PolicyRule> {
+    vec![rule(
+        "coordination.k8s.io",
+        &["leases"],
+        &["get", "create", "update"],
+    )]
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
+    let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+    PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(owned(resources)),
+        verbs: owned(verbs),
+        ..PolicyRule::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rights as words: verb and resource.
+    fn rights(rules: &[PolicyRule]) -> Vec<String> {
+        let mut rights = Vec::new();
+        for rule in rules {
+            let groups = rule.api_groups.clone().unwrap_or_default();
+            for resource in rule.resources.iter().flatten() {
+                for verb in &rule.verbs {
+                    rights.push(format!("{verb} {resource}.{}", groups.join(",")));
+                }
+            }
+        }
+        rights
+    }
+
+    #[test]
+    fn nobody_may_escalate_bind_or_use_stars() {
+        for rules in [
+            provider(),
+            manager(),
+            workload(),
+            viewer(),
+            operator(),
+            operator_at_home(),
+        ] {
+            for right in rights(&rules) {
+                let forbidden = ["escalate", "bind", "impersonate", "*", "deletecollection"];
+                assert!(
+                    !forbidden.iter().any(|word| right.contains(word)),
+                    "{right}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn s2_who_looks_sees_no_secret_and_who_runs_clusters_writes_no_identity() {
+        assert!(
+            !rights(&viewer())
+                .iter()
+                .any(|right| right.contains("secrets"))
+        );
+        let about_identities = |right: &String| right.contains(IDENTITIES);
+        assert!(!rights(&workload()).iter().any(about_identities));
+        let looking: Vec<_> = rights(&viewer())
+            .into_iter()
+            .filter(about_identities)
+            .collect();
+        assert_eq!(looking.len(), READ.len(), "{looking:?}");
+    }
+
+    #[test]
+    fn cr4_the_operator_has_the_rights_that_it_uses_and_no_others_on_secrets() {
+        let on = |what: &str| -> Vec<String> {
+            let all = rights(&operator()).into_iter();
+            let verbs = all.filter_map(|right| {
+                let (verb, of) = right.split_once(' ')?;
+                (of == what).then(|| verb.to_owned())
+            });
+            verbs.collect()
+        };
+        assert_eq!(
+            on("secrets."),
+            ["get", "list", "watch", "update", "patch", "delete"]
+        );
+        assert_eq!(on("namespaces."), READ);
+        assert_eq!(on("clusters.cluster.x-k8s.io"), READ);
+        assert_eq!(
+            on(&format!("{IDENTITIES}.{GROUP}")),
+            ["get", "list", "watch", "update", "patch"]
+        );
+    }
+}

@@ -1,0 +1,225 @@
+//! Calls of methods, with the cookies of one login.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderValue, SET_COOKIE};
+
+use super::element::{Answer, Element, Fault};
+use super::text::Text;
+use super::wire::{Failure, Letter, Received, Wire};
+use super::{Error, Object};
+
+/// How long the words of a vCenter may be that are passed on.
+const WORDS: usize = 1000;
+/// How many cookies a vCenter may set, and how long each may be.
+const COOKIES: usize = 8;
+const COOKIE: usize = 4096;
+/// What does no harm if it is asked twice.
+const READS: &[&str] = &[
+    "RetrieveServiceContent",
+    "RetrievePropertiesEx",
+    "FindByInventoryPath",
+    "FindByUuid",
+    "Logout",
+];
+
+/// Calls methods of one vCenter.
+pub(super) struct Caller {
+    wire: Wire,
+    patience: Duration,
+    /// The version of the protocol that is spoken, as a header says it.
+    action: HeaderValue,
+    /// They are what a session is known by, and are never shown.
+    cookies: Mutex<BTreeMap<String, String>>,
+}
+
+/// Why a method did not answer as it should.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Broken {
+    Failure(Failure),
+    Fault(Fault),
+    /// It was not asked: a text has a character that XML does not have.
+    Unsayable,
+}
+
+impl Caller {
+    /// Speaks as the oldest vCenter that is served, until it is known how old this one is.
+    pub(super) fn new(wire: Wire, patience: Duration) -> Self {
+        let action = HeaderValue::from_static("urn:vim25/6.0");
+        Self {
+            wire,
+            patience,
+            action,
+            cookies: Mutex::default(),
+        }
+    }
+
+    /// Speaks this version from now on. Nothing changes if it is none.
+    pub(super) fn speak(&mut self, version: &str) {
+        let sane = version.len() < 32 && version.starts_with(|first: char| first.is_ascii_digit());
+        let sane = sane
+            && version
+                .chars()
+                .all(|part| part.is_ascii_digit() || part == '.');
+        if let (true, Ok(action)) = (sane, HeaderValue::from_str(&format!("urn:vim25/{version}"))) {
+            self.action = action;
+        }
+    }
+
+    pub(super) fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    pub(super) fn has_cookie(&self) -> bool {
+        !self.lock().is_empty()
+    }
+
+    /// Calls a method, and says what went wrong as those who use a session want to know it.
+    pub(super) async fn call(
+        &self,
+        method: &'static str,
+        this: &Object,
+        inside: impl FnOnce(&mut Text),
+    ) -> Result<Element, Error> {
+        let answer = self.ask(method, this, self.patience, inside).await;
+        answer.map_err(|broken| broken.into_error(method, this))
+    }
+
+    /// Calls a method that starts a task.
+    pub(super) async fn start(
+        &self,
+        method: &'static str,
+        this: &Object,
+        inside: impl FnOnce(&mut Text),
+    ) -> Result<Object, Error> {
+        let answer = self.call(method, this, inside).await?;
+        answer.object("returnval").ok_or_else(|| Error::Unexpected {
+            method,
+            why: "it names no task".to_owned(),
+        })
+    }
+
+    /// Calls a method, with a patience of its own.
+    pub(super) async fn ask(
+        &self,
+        method: &'static str,
+        this: &Object,
+        patience: Duration,
+        inside: impl FnOnce(&mut Text),
+    ) -> Result<Element, Broken> {
+        let body = Text::call(method, this, inside).map_err(|_| Broken::Unsayable)?;
+        let letter = Letter {
+            action: self.action.clone(),
+            cookie: self.cookie(),
+            body: Bytes::from(body),
+            repeatable: READS.contains(&method),
+        };
+        let received = self
+            .wire
+            .send(letter, patience)
+            .await
+            .map_err(Broken::Failure)?;
+        self.remember(&received.headers);
+        understand(method, &received)
+    }
+
+    fn cookie(&self) -> Option<HeaderValue> {
+        let cookies = self.lock();
+        let pairs: Vec<String> = cookies
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let mut value = HeaderValue::from_str(&pairs.join("; ")).ok()?;
+        value.set_sensitive(true);
+        (!pairs.is_empty()).then_some(value)
+    }
+
+    fn remember(&self, headers: &HeaderMap) {
+        let mut cookies = self.lock();
+        for set in headers.get_all(SET_COOKIE) {
+            let Some((name, value)) = set.to_str().ok().and_then(pair) else {
+                continue;
+            };
+            let known = cookies.contains_key(name);
+            if known || (cookies.len() < COOKIES && name.len() + value.len() < COOKIE) {
+                cookies.insert(name.to_owned(), value.to_owned());
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
+        self.cookies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Broken {
+    pub(super) fn into_error(self, method: &'static str, this: &Object) -> Error {
+        match self {
+            Self::Failure(Failure::NotTrusted(why)) => {
+                Error::Unreachable(format!("its certificate is not trusted: {why}"))
+            }
+            Self::Failure(Failure::Unreachable(why)) => Error::Unreachable(why),
+            Self::Failure(Failure::Odd(why)) => Error::Unexpected { method, why },
+            Self::Fault(fault) => fault_error(method, this, &fault),
+            // The same for whoever asked: asking again does not help, another text does.
+            Self::Unsayable => Error::Fault {
+                method,
+                fault: "InvalidArgument".to_owned(),
+                message: "a text has a character that cannot be sent".to_owned(),
+            },
+        }
+    }
+}
+
+/// What a fault means, wherever it was met.
+pub(super) fn fault_error(method: &'static str, this: &Object, fault: &Fault) -> Error {
+    match fault.kind.as_str() {
+        "NotAuthenticated" => Error::NotAuthenticated,
+        "ManagedObjectNotFound" => {
+            let gone = fault.detail.object("obj");
+            Error::Gone(shorten(&gone.as_ref().unwrap_or(this).to_string()))
+        }
+        kind => Error::Fault {
+            method,
+            fault: shorten(kind),
+            message: shorten(&fault.message),
+        },
+    }
+}
+
+/// A text that is not longer than what is passed on.
+pub(super) fn shorten(text: &str) -> String {
+    match text.char_indices().nth(WORDS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn understand(method: &str, received: &Received) -> Result<Element, Broken> {
+    let odd = |why: String| Err(Broken::Failure(Failure::Odd(why)));
+    match received.status.as_u16() {
+        200 | 500 => {}
+        // It is nobody's business where a vCenter wants to have a password sent to.
+        status @ 300..400 => return odd(format!("it sends us elsewhere (HTTP {status})")),
+        status @ (429 | 502..=504) => {
+            let why = format!("it has no time (HTTP {status})");
+            return Err(Broken::Failure(Failure::Unreachable(why)));
+        }
+        status => return odd(format!("it answers HTTP {status}")),
+    }
+    match Answer::read(method, &received.body) {
+        Ok(Answer::Response(response)) => Ok(response),
+        Ok(Answer::Fault(fault)) => Err(Broken::Fault(fault)),
+        Err(why) => odd(why),
+    }
+}
+
+/// The name and the value of a cookie, without how long and where it is for.
+fn pair(set: &str) -> Option<(&str, &str)> {
+    let (name, value) = set.split(';').next()?.split_once('=')?;
+    let name = name.trim();
+    (!name.is_empty()).then_some((name, value.trim()))
+}

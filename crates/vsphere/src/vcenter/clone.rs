@@ -1,0 +1,332 @@
+//! New virtual machines out of templates.
+
+use insula_identity::credential::Hidden;
+
+use super::machine::Disk;
+use super::properties::{Found, Step, Wanted};
+use super::text::Text;
+use super::{Error, Object, Session};
+
+/// The first key of cards that do not exist yet: below all that a vCenter gives.
+const FIRST_CARD: i32 = -100;
+const KIB_IN_GIB: i64 = 1 << 20;
+
+/// What a clone is to be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Clone {
+    /// Its name in the inventory.
+    pub name: String,
+    /// The UID of its VSphereVM: a clone is found by it before its BIOS UUID is known.
+    pub instance_uuid: String,
+    /// Where it is in the inventory; beside its template if nothing is said.
+    pub folder: Option<Object>,
+    /// What it lives on.
+    pub pool: Option<Object>,
+    /// Where its files are.
+    pub datastore: Option<Object>,
+    /// The snapshot that a linked clone stands on.
+    pub snapshot: Option<Object>,
+    /// Its size.
+    pub hardware: Hardware,
+    /// Keys and values for the guest. Values are secret: they hold what a machine starts with.
+    pub extra: Vec<(String, Hidden)>,
+    /// Cards of the template are removed, these are added.
+    pub cards: Vec<Card>,
+    /// Cards (by key) that the template has.
+    pub cards_of_template: Vec<i32>,
+    /// The key of a disk of the template, and how many GiB it is to have. A disk that is
+    /// larger stays as it is: none can shrink.
+    pub first_disk: Option<(i32, i64)>,
+}
+
+/// The size of a virtual machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hardware {
+    /// How many processors.
+    pub cpus: i32,
+    /// How many of them are cores of one; the vCenter's choice if nothing is said.
+    pub cores_per_socket: Option<i32>,
+    /// How much memory.
+    pub memory_mib: i64,
+}
+
+/// A network card that is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// The network that it is plugged into.
+    pub network: Object,
+    /// Its address; the vCenter's choice if nothing is said.
+    pub mac: Option<String>,
+}
+
+/// What a card is plugged into, as a card says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Backing {
+    Network {
+        name: String,
+        network: Object,
+    },
+    Port {
+        switch_uuid: String,
+        portgroup_key: String,
+    },
+    Opaque {
+        id: String,
+        kind: String,
+    },
+}
+
+impl Session {
+    /// Starts to clone a template. The clone does not run.
+    pub async fn clone_vm(&self, template: &Object, clone: &Clone) -> Result<Object, Error> {
+        let folder = match &clone.folder {
+            Some(folder) => folder.clone(),
+            None => self.folder_of(template).await?,
+        };
+        let disks = self.disks(template).await?;
+        let mut backings = Vec::new();
+        for card in &clone.cards {
+            backings.push(self.backing(&card.network).await?);
+        }
+        let started = self.caller().start(CLONE, template, |text| {
+            text.object("folder", &folder).leaf("name", &clone.name);
+            text.element("spec", |spec| write(spec, clone, &disks, &backings));
+        });
+        started.await
+    }
+
+    async fn folder_of(&self, template: &Object) -> Result<Object, Error> {
+        let found = self.retrieve_one(template, &["parent"]).await?;
+        let folder = found.and_then(|found| found.object("parent"));
+        folder.ok_or_else(|| Error::Unexpected {
+            method: CLONE,
+            why: "its template is in no folder".to_owned(),
+        })
+    }
+
+    async fn backing(&self, network: &Object) -> Result<Backing, Error> {
+        let wanted = [
+            Wanted {
+                kind: "Network",
+                paths: &["name"],
+            },
+            Wanted {
+                kind: "OpaqueNetwork",
+                paths: &["summary"],
+            },
+            Wanted {
+                kind: "DistributedVirtualPortgroup",
+                paths: &["key"],
+            },
+            Wanted {
+                kind: "DistributedVirtualSwitch",
+                paths: &["uuid"],
+            },
+            Wanted {
+                kind: "VmwareDistributedVirtualSwitch",
+                paths: &["uuid"],
+            },
+        ];
+        let wanted: Vec<_> = wanted
+            .into_iter()
+            .filter(|of| of.applies(&network.kind))
+            .collect();
+        let step = (network.kind == PORTGROUP).then_some(Step {
+            kind: PORTGROUP,
+            path: "config.distributedVirtualSwitch",
+        });
+        let found = self
+            .retrieve(std::slice::from_ref(network), &wanted, step)
+            .await?;
+        read_backing(network, &found).ok_or_else(|| Error::Unexpected {
+            method: "RetrievePropertiesEx",
+            why: format!("it does not say how to plug a card into {network}"),
+        })
+    }
+}
+
+impl Wanted<'_> {
+    /// A portgroup is asked for with its switch, everything else alone.
+    fn applies(&self, kind: &str) -> bool {
+        self.kind == kind || (kind == PORTGROUP && self.kind.ends_with("VirtualSwitch"))
+    }
+}
+
+const CLONE: &str = "CloneVM_Task";
+const PORTGROUP: &str = "DistributedVirtualPortgroup";
+
+fn read_backing(network: &Object, found: &[Found]) -> Option<Backing> {
+    let itself = found.iter().find(|found| found.object == *network)?;
+    match network.kind.as_str() {
+        PORTGROUP => {
+            let switch = found.iter().find_map(|found| found.text("uuid"));
+            Some(Backing::Port {
+                switch_uuid: switch?.to_owned(),
+                portgroup_key: itself.text("key")?.to_owned(),
+            })
+        }
+        "OpaqueNetwork" => {
+            let summary = itself.get("summary")?;
+            Some(Backing::Opaque {
+                id: summary.text("opaqueNetworkId")?.to_owned(),
+                kind: summary.text("opaqueNetworkType")?.to_owned(),
+            })
+        }
+        _ => {
+            let name = itself.text("name")?.to_owned();
+            Some(Backing::Network {
+                name,
+                network: network.clone(),
+            })
+        }
+    }
+}
+
+/// In the order of the schema, which a vCenter insists on.
+fn write(spec: &mut Text, clone: &Clone, disks: &[Disk], backings: &[Backing]) {
+    let linked = clone.snapshot.is_some();
+    spec.element("location", |location| {
+        location.maybe("datastore", clone.datastore.as_ref());
+        location.leaf("diskMoveType", if linked { CHILD } else { CONSOLIDATE });
+        location.maybe("pool", clone.pool.as_ref());
+        for disk in disks {
+            write_locator(location, disk, clone.datastore.as_ref(), linked);
+        }
+    });
+    spec.plain("template", false);
+    spec.element("config", |config| {
+        write_config(config, clone, disks, backings)
+    });
+    spec.plain("powerOn", false);
+    spec.maybe("snapshot", clone.snapshot.as_ref());
+}
+
+const CONSOLIDATE: &str = "moveAllDiskBackingsAndConsolidate";
+const DISALLOW_SHARING: &str = "moveAllDiskBackingsAndDisallowSharing";
+const CHILD: &str = "createNewChildDiskBacking";
+
+fn write_locator(location: &mut Text, disk: &Disk, datastore: Option<&Object>, linked: bool) {
+    // A locator without a datastore is none; then the disk goes where the machine goes.
+    let Some(datastore) = datastore.or(disk.datastore.as_ref()) else {
+        return;
+    };
+    location.element("disk", |locator| {
+        locator
+            .plain("diskId", disk.key)
+            .object("datastore", datastore);
+        locator.leaf(
+            "diskMoveType",
+            if linked { CHILD } else { DISALLOW_SHARING },
+        );
+    });
+}
+
+fn write_config(config: &mut Text, clone: &Clone, disks: &[Disk], backings: &[Backing]) {
+    config.leaf("instanceUuid", &clone.instance_uuid);
+    config.element("flags", |flags| {
+        // The guest sees the UUIDs of its disks: what mounts volumes finds them by it.
+        flags.plain("diskUuidEnabled", true);
+    });
+    config.plain("numCPUs", clone.hardware.cpus);
+    if let Some(cores) = clone.hardware.cores_per_socket {
+        config.plain("numCoresPerSocket", cores);
+    }
+    config.plain("memoryMB", clone.hardware.memory_mib);
+    if let Some((key, gib)) = clone.first_disk {
+        let disk = disks.iter().find(|disk| disk.key == key);
+        disk.into_iter()
+            .for_each(|disk| write_growth(config, disk, gib));
+    }
+    for key in &clone.cards_of_template {
+        change(config, "remove", "VirtualEthernetCard", |card| {
+            card.plain("key", key);
+        });
+    }
+    for ((card, backing), number) in clone.cards.iter().zip(backings).zip(0..) {
+        write_card(config, FIRST_CARD - number, card, backing);
+    }
+    for (key, value) in &clone.extra {
+        config.option("extraConfig", key, value.reveal());
+    }
+    config.plain("vAppConfigRemoved", true);
+}
+
+fn change(config: &mut Text, operation: &str, kind: &str, device: impl FnOnce(&mut Text)) {
+    config.element("deviceChange", |change| {
+        change
+            .leaf("operation", operation)
+            .typed("device", kind, device);
+    });
+}
+
+fn write_growth(config: &mut Text, disk: &Disk, gib: i64) {
+    let kib = gib.saturating_mul(KIB_IN_GIB);
+    if kib <= disk.kib {
+        return;
+    }
+    change(config, "edit", "VirtualDisk", |device| {
+        device.plain("key", disk.key);
+        if let (Some(file), Some(mode)) = (&disk.file, &disk.mode) {
+            device.typed("backing", "VirtualDiskFlatVer2BackingInfo", |backing| {
+                backing.leaf("fileName", file).leaf("diskMode", mode);
+            });
+        }
+        if let Some(controller) = disk.controller {
+            device.plain("controllerKey", controller);
+        }
+        if let Some(unit) = disk.unit {
+            device.plain("unitNumber", unit);
+        }
+        device.plain("capacityInKB", kib);
+    });
+}
+
+fn write_card(config: &mut Text, key: i32, card: &Card, backing: &Backing) {
+    change(config, "add", "VirtualVmxnet3", |device| {
+        device.plain("key", key);
+        write_backing(device, backing);
+        device.element("connectable", |connectable| {
+            connectable.plain("startConnected", true);
+            connectable.plain("allowGuestControl", true);
+            connectable.plain("connected", true);
+        });
+        match &card.mac {
+            Some(mac) => device.leaf("addressType", "manual").leaf("macAddress", mac),
+            None => device.leaf("addressType", "generated"),
+        };
+        device.plain("wakeOnLanEnabled", true);
+    });
+}
+
+fn write_backing(device: &mut Text, backing: &Backing) {
+    match backing {
+        Backing::Network { name, network } => device.typed(
+            "backing",
+            "VirtualEthernetCardNetworkBackingInfo",
+            |backing| {
+                backing.leaf("deviceName", name).object("network", network);
+            },
+        ),
+        Backing::Port {
+            switch_uuid,
+            portgroup_key,
+        } => {
+            let kind = "VirtualEthernetCardDistributedVirtualPortBackingInfo";
+            device.typed("backing", kind, |backing| {
+                backing.element("port", |port| {
+                    port.leaf("switchUuid", switch_uuid)
+                        .leaf("portgroupKey", portgroup_key);
+                });
+            })
+        }
+        Backing::Opaque { id, kind } => device.typed(
+            "backing",
+            "VirtualEthernetCardOpaqueNetworkBackingInfo",
+            |backing| {
+                backing
+                    .leaf("opaqueNetworkId", id)
+                    .leaf("opaqueNetworkType", kind);
+            },
+        ),
+    };
+}

@@ -1,0 +1,364 @@
+//! What is received: XML that is read into a tree of bounded depth.
+
+use roxmltree::{Document, Node, ParsingOptions};
+
+use super::Object;
+
+const ENVELOPE: &str = "http://schemas.xmlsoap.org/soap/envelope/";
+const INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
+const VIM: &str = "urn:vim25";
+
+/// How deep an answer may be. A snapshot tree is as deep as it has snapshots, of which a
+/// vCenter allows 32 in a row; everything else is flat.
+const DEPTH: usize = 100;
+/// How many elements, attributes and texts an answer may have.
+const NODES: u32 = 1_000_000;
+
+/// An element: of what type it is, its text or what is in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Element {
+    name: String,
+    /// `xsi:type` without its prefix.
+    kind: String,
+    /// The attribute `type`, which says what a reference refers to.
+    refers_to: String,
+    text: String,
+    children: Vec<Element>,
+}
+
+/// What a vCenter answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The element that has the method's name.
+    Response(Element),
+    /// It refuses.
+    Fault(Fault),
+}
+
+/// A refusal: its type, its words, and what it is about.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) kind: String,
+    pub(super) message: String,
+    pub(super) detail: Element,
+}
+
+impl Answer {
+    /// Reads the answer to a method.
+    pub(super) fn read(method: &str, text: &str) -> Result<Self, String> {
+        // Neither is a definition of a document type ever needed, nor is one safe.
+        let options = ParsingOptions {
+            allow_dtd: false,
+            nodes_limit: NODES,
+            ..Default::default()
+        };
+        // Where it is wrong, and not what is there: that may be what must not be shown.
+        let document = Document::parse_with_options(text, options)
+            .map_err(|error| format!("it is no XML (at {})", error.pos()))?;
+        let envelope = document.root_element();
+        if !envelope.has_tag_name((ENVELOPE, "Envelope")) {
+            return Err("it is no SOAP envelope".to_owned());
+        }
+        let body = child(envelope, ENVELOPE, "Body").ok_or("it has no body")?;
+        if let Some(fault) = child(body, ENVELOPE, "Fault") {
+            return Ok(Self::Fault(Fault::from(Element::copy(fault, DEPTH)?)));
+        }
+        let name = format!("{method}Response");
+        let response = child(body, VIM, &name).ok_or("it answers something else")?;
+        Ok(Self::Response(Element::copy(response, DEPTH)?))
+    }
+}
+
+impl Element {
+    /// The text of what is at this path of names below; nothing if there is none.
+    pub(super) fn text(&self, path: &str) -> Option<&str> {
+        Some(&self.at(path)?.text)
+    }
+
+    /// The text of this.
+    pub(super) fn own_text(&self) -> &str {
+        &self.text
+    }
+
+    /// A number below.
+    pub(super) fn number<N: std::str::FromStr>(&self, path: &str) -> Option<N> {
+        self.text(path)?.trim().parse().ok()
+    }
+
+    /// Whether it is said below that something is so.
+    pub(super) fn is_true(&self, path: &str) -> bool {
+        matches!(self.text(path).map(str::trim), Some("true" | "1"))
+    }
+
+    /// What is at this path of names below.
+    pub(super) fn at(&self, path: &str) -> Option<&Self> {
+        let mut place = self;
+        for name in path.split('/') {
+            place = place.all(name).next()?;
+        }
+        Some(place)
+    }
+
+    /// All of this name that are right below.
+    pub(super) fn all<'a, 'name>(
+        &'a self,
+        name: &'name str,
+    ) -> impl Iterator<Item = &'a Self> + use<'a, 'name> {
+        self.children.iter().filter(move |child| child.name == name)
+    }
+
+    /// All that is right below.
+    pub(super) fn children(&self) -> &[Self] {
+        &self.children
+    }
+
+    /// Of what type it says that it is.
+    pub(super) fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// What this refers to.
+    pub(super) fn as_object(&self) -> Option<Object> {
+        let id = self.text.trim();
+        let refers = !self.refers_to.is_empty() && !id.is_empty();
+        refers.then(|| Object {
+            kind: self.refers_to.clone(),
+            id: id.to_owned(),
+        })
+    }
+
+    /// What is referred to below.
+    pub(super) fn object(&self, path: &str) -> Option<Object> {
+        self.at(path)?.as_object()
+    }
+
+    fn copy(node: Node<'_, '_>, depth: usize) -> Result<Self, String> {
+        let Some(depth) = depth.checked_sub(1) else {
+            return Err("it is too deep".to_owned());
+        };
+        let children = node.children().filter(Node::is_element);
+        let children: Result<Vec<Self>, _> = children.map(|node| Self::copy(node, depth)).collect();
+        let kind = node.attribute((INSTANCE, "type")).unwrap_or_default();
+        let kind = kind.rsplit(':').next().unwrap_or_default().trim();
+        let text = node
+            .children()
+            .filter(Node::is_text)
+            .filter_map(|text| text.text());
+        Ok(Self {
+            name: node.tag_name().name().to_owned(),
+            kind: kind.to_owned(),
+            refers_to: node.attribute("type").unwrap_or_default().to_owned(),
+            text: text.collect(),
+            children: children?,
+        })
+    }
+}
+
+impl Fault {
+    fn from(fault: Element) -> Self {
+        let message = fault
+            .text("faultstring")
+            .unwrap_or_default()
+            .trim()
+            .to_owned();
+        let code = fault.text("faultcode").unwrap_or_default();
+        let code = code
+            .rsplit(':')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_owned();
+        let detail = fault
+            .at("detail")
+            .and_then(|detail| detail.children.first())
+            .cloned();
+        let detail = detail.unwrap_or_default();
+        let kind = match (detail.kind.as_str(), detail.name.as_str()) {
+            ("", "") => code,
+            ("", name) => name.strip_suffix("Fault").unwrap_or(name).to_owned(),
+            (kind, _) => kind.to_owned(),
+        };
+        Self {
+            kind,
+            message,
+            detail,
+        }
+    }
+}
+
+fn child<'a, 'input>(
+    of: Node<'a, 'input>,
+    namespace: &'static str,
+    name: &str,
+) -> Option<Node<'a, 'input>> {
+    of.children().find(|node| {
+        node.tag_name().namespace() == Some(namespace) && node.tag_name().name() == name
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn envelope(body: &str) -> String {
+        format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\
+             <e:Envelope xmlns:e=\"http://schemas.xmlsoap.org/soap/envelope/\">\
+             <e:Body>{body}</e:Body></e:Envelope>"
+        )
+    }
+
+    fn response(inside: &str) -> Element {
+        let text = envelope(&format!(
+            "<XResponse xmlns=\"urn:vim25\">{inside}</XResponse>"
+        ));
+        match Answer::read("X", &text) {
+            Ok(Answer::Response(response)) => response,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_type_of_an_element_is_known_by_its_namespace_and_not_by_its_prefix() {
+        let spellings = [
+            "xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"UserSession\"",
+            "xmlns:_XMLSchema-instance=\"http://www.w3.org/2001/XMLSchema-instance\" \
+             _XMLSchema-instance:type=\"UserSession\"",
+            "xmlns:i=\"http://www.w3.org/2001/XMLSchema-instance\" xmlns:v=\"urn:vim25\" \
+             i:type=\"v:UserSession\"",
+        ];
+        for spelling in spellings {
+            let read = response(&format!("<returnval {spelling}><key>k</key></returnval>"));
+            assert_eq!(
+                read.at("returnval").expect("returnval").kind(),
+                "UserSession"
+            );
+            assert_eq!(read.text("returnval/key"), Some("k"));
+        }
+        let other = response("<returnval xmlns:xsi=\"urn:other\" xsi:type=\"UserSession\"/>");
+        assert_eq!(other.at("returnval").expect("returnval").kind(), "");
+    }
+
+    #[test]
+    fn a_reference_has_a_type_and_an_id() {
+        let read =
+            response("<returnval type=\"Task\"> task-1 </returnval><b>1</b><c type=\"\">1</c>");
+        let task = Object {
+            kind: "Task".to_owned(),
+            id: "task-1".to_owned(),
+        };
+        assert_eq!(read.object("returnval"), Some(task));
+        assert_eq!(read.object("b"), None);
+        assert_eq!(read.object("c"), None);
+        assert_eq!(read.object("d"), None);
+    }
+
+    #[test]
+    fn texts_are_read_whole() {
+        let read = response("<a>1 &lt; 2 <!-- no -->&amp; <![CDATA[<b>]]>&#10;</a>");
+        assert_eq!(read.text("a"), Some("1 < 2 & <b>\n"));
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_missing() {
+        let read = response("<a> 12 </a><b>1x</b><c/><d>99999999999999999999</d><e>true</e>");
+        assert_eq!(read.number::<i32>("a"), Some(12));
+        for path in ["b", "c", "d", "none", "a/b"] {
+            assert_eq!(read.number::<i64>(path), None, "{path}");
+        }
+        assert!(read.is_true("e"));
+        assert!(!read.is_true("a"));
+    }
+
+    #[test]
+    fn a_fault_is_known_by_its_type_then_by_its_name_then_by_its_code() {
+        let i = "xmlns:i=\"http://www.w3.org/2001/XMLSchema-instance\"";
+        let table = [
+            (
+                format!("<detail><InvalidLoginFault {i} i:type=\"InvalidLogin\"/></detail>"),
+                "InvalidLogin",
+            ),
+            (
+                "<detail><InvalidLoginFault/></detail>".to_owned(),
+                "InvalidLogin",
+            ),
+            ("<detail><Odd/></detail>".to_owned(), "Odd"),
+            ("<detail/>".to_owned(), "ServerFaultCode"),
+            (String::new(), "ServerFaultCode"),
+        ];
+        for (detail, expected) in table {
+            let text = envelope(&format!(
+                "<e:Fault><faultcode>ServerFaultCode</faultcode>\
+                 <faultstring> no </faultstring>{detail}</e:Fault>"
+            ));
+            let Ok(Answer::Fault(fault)) = Answer::read("Login", &text) else {
+                panic!("{text}");
+            };
+            assert_eq!(
+                (fault.kind.as_str(), fault.message.as_str()),
+                (expected, "no")
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_told_apart() {
+        let deep = format!("{}{}", "<a>".repeat(200), "</a>".repeat(200));
+        let very_deep = format!("{}{}", "<a>".repeat(200_000), "</a>".repeat(200_000));
+        let vim = |inside: &str| {
+            envelope(&format!(
+                "<XResponse xmlns=\"urn:vim25\">{inside}</XResponse>"
+            ))
+        };
+        let table = [
+            (vim(&deep), "it is too deep"),
+            (vim(&very_deep), "it is too deep"),
+            (
+                envelope("<XResponse xmlns=\"urn:vim26\"/>"),
+                "it answers something else",
+            ),
+            (envelope("<XResponse/>"), "it answers something else"),
+            (
+                envelope("<YResponse xmlns=\"urn:vim25\"/>"),
+                "it answers something else",
+            ),
+            (envelope(""), "it answers something else"),
+            ("<html/>".to_owned(), "it is no SOAP envelope"),
+            (
+                "<Envelope xmlns=\"urn:x\"/>".to_owned(),
+                "it is no SOAP envelope",
+            ),
+            (
+                "<Envelope xmlns=\"http://schemas.xmlsoap.org/soap/envelope/\"/>".to_owned(),
+                "it has no body",
+            ),
+        ];
+        for (text, why) in table {
+            assert_eq!(Answer::read("X", &text), Err(why.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_xml_or_defines_entities_is_refused() {
+        let laughs = "<!DOCTYPE a [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;&a;\">]>";
+        let outside = "<!DOCTYPE a SYSTEM \"file:///etc/passwd\">";
+        let table = [
+            String::new(),
+            "no".to_owned(),
+            "<a".to_owned(),
+            "<a></b>".to_owned(),
+            format!("{laughs}<a>&b;</a>"),
+            format!("{outside}<a/>"),
+            envelope("&unknown;"),
+            envelope("<XResponse xmlns=\"urn:vim25\">"),
+            envelope("<x:XResponse/>"),
+        ];
+        for text in table {
+            let read = Answer::read("X", &text);
+            assert!(
+                matches!(&read, Err(why) if why.starts_with("it is no XML (at ")),
+                "{read:?}"
+            );
+        }
+    }
+}

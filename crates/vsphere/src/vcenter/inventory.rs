@@ -1,0 +1,425 @@
+//! Where things are, as people write it.
+
+use super::properties::{Found, Wanted};
+use super::{Error, Object, Session};
+
+/// How deep an inventory may be, and how many objects of it are looked at.
+const DEEPEST: usize = 64;
+const MOST: usize = 100_000;
+/// How often something is looked for again that went away while it was looked at.
+const ATTEMPTS: usize = 3;
+/// How many of those that may be meant are named.
+const NAMED: usize = 5;
+
+/// What is looked for in a datacenter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A folder of virtual machines.
+    Folder,
+    /// A resource pool.
+    ResourcePool,
+    /// A datastore.
+    Datastore,
+    /// A network of any sort.
+    Network,
+    /// A cluster of hosts.
+    ComputeCluster,
+    /// A virtual machine or a template.
+    VirtualMachine,
+}
+
+/// Why something was not found in an inventory.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotLocated {
+    /// There is nothing that could be meant.
+    #[error("there is no {what} {text:?}")]
+    Missing {
+        /// What was looked for.
+        what: &'static str,
+        /// As it was written.
+        text: String,
+    },
+    /// There are several.
+    #[error("{what} {text:?} may be any of {found}")]
+    Ambiguous {
+        /// What was looked for.
+        what: &'static str,
+        /// As it was written.
+        text: String,
+        /// Some that it may be.
+        found: String,
+    },
+    /// The vCenter did not say.
+    #[error(transparent)]
+    Error(#[from] Error),
+}
+
+impl Place {
+    const fn what(self) -> &'static str {
+        match self {
+            Self::Folder => "folder",
+            Self::ResourcePool => "resource pool",
+            Self::Datastore => "datastore",
+            Self::Network => "network",
+            Self::ComputeCluster => "compute cluster",
+            Self::VirtualMachine => "virtual machine",
+        }
+    }
+
+    /// The folder of a datacenter that has all of these: its property and its name.
+    const fn base(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Folder | Self::VirtualMachine => ("vmFolder", "vm"),
+            Self::ResourcePool | Self::ComputeCluster => ("hostFolder", "host"),
+            Self::Datastore => ("datastoreFolder", "datastore"),
+            Self::Network => ("networkFolder", "network"),
+        }
+    }
+
+    const fn kinds(self) -> &'static [&'static str] {
+        match self {
+            Self::Folder => &["Folder"],
+            Self::ResourcePool => &["ResourcePool", "VirtualApp"],
+            Self::Datastore => &["Datastore"],
+            Self::Network => &["Network", "DistributedVirtualPortgroup", "OpaqueNetwork"],
+            Self::ComputeCluster => &["ClusterComputeResource"],
+            Self::VirtualMachine => &["VirtualMachine"],
+        }
+    }
+}
+
+/// What a text is looked up as.
+struct Search<'a> {
+    what: &'static str,
+    kinds: &'static [&'static str],
+    text: Option<&'a str>,
+}
+
+/// Something that was come across.
+struct Seen {
+    object: Object,
+    name: String,
+    depth: usize,
+}
+
+impl Session {
+    /// What stands for a folder, pool, datastore, network, cluster or virtual machine of a
+    /// datacenter that is written as people do: a path from the root, a path below the
+    /// datacenter's folder of such things, a name that is unique there, a type with an ID, or
+    /// nothing (or `*`) for the only one. A virtual machine may also be written as its
+    /// instance UUID, and for a folder nothing means the one of all virtual machines.
+    pub async fn locate(
+        &self,
+        what: Place,
+        within: &Object,
+        text: Option<&str>,
+    ) -> Result<Object, NotLocated> {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            match self.locate_once(what, within, text).await {
+                Err(NotLocated::Error(Error::Gone(gone)))
+                    if attempts < ATTEMPTS && gone != within.to_string() => {}
+                located => return located,
+            }
+        }
+    }
+
+    /// A datacenter: a path from the root, a unique name, a type with an ID, or nothing (or
+    /// `*`) for the only one.
+    pub async fn datacenter(&self, text: Option<&str>) -> Result<Object, NotLocated> {
+        let search = Search::new("datacenter", &["Datacenter"], text);
+        if let Some(found) = self.named(&search).await? {
+            return Ok(found);
+        }
+        let root = self.services().root_folder.clone();
+        if let Some(text) = search.text
+            && let Some(found) = self
+                .at(&search, &format!("/{}", text.trim_matches('/')))
+                .await?
+        {
+            return Ok(found);
+        }
+        let seen = self.below(root, search.kinds).await?;
+        search.choose(seen)
+    }
+
+    async fn locate_once(
+        &self,
+        what: Place,
+        within: &Object,
+        text: Option<&str>,
+    ) -> Result<Object, NotLocated> {
+        let search = Search::new(what.what(), what.kinds(), text);
+        if let Some(found) = self.named(&search).await? {
+            return Ok(found);
+        }
+        if let (Place::VirtualMachine, Some(text)) = (what, search.text)
+            && uuid::Uuid::try_parse(text).is_ok()
+            && let Some(found) = self.find_vm_by_instance_uuid(text).await?
+        {
+            return Ok(found);
+        }
+        if let Some(path) = search.text.filter(|text| text.starts_with('/')) {
+            let found = self.at(&search, path.trim_end_matches('/')).await?;
+            return found.ok_or_else(|| search.missing());
+        }
+        let (path, base) = self.base(what, within).await?;
+        let Some(text) = search.text else {
+            return match what {
+                Place::Folder => Ok(base),
+                Place::ResourcePool => search.choose(self.root_pools(base).await?),
+                _ => search.choose(self.below(base, search.kinds).await?),
+            };
+        };
+        if let Some(found) = self
+            .at(&search, &format!("{path}/{}", text.trim_matches('/')))
+            .await?
+        {
+            return Ok(found);
+        }
+        if text.contains('/') {
+            return Err(search.missing());
+        }
+        search.choose(self.below(base, search.kinds).await?)
+    }
+
+    /// The object that is written as its type and its ID.
+    async fn named(&self, search: &Search<'_>) -> Result<Option<Object>, NotLocated> {
+        let object = search.text.and_then(|text| text.parse::<Object>().ok());
+        let Some(object) = object.filter(|object| search.kinds.contains(&object.kind.as_str()))
+        else {
+            return Ok(None);
+        };
+        match self.retrieve_one(&object, &["name"]).await {
+            Ok(Some(_)) => Ok(Some(object)),
+            Ok(None) | Err(Error::Gone(_)) => Err(search.missing()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What is at a path, if it is of a kind that is looked for. The path of a host or a
+    /// cluster stands for the pool of all that it has.
+    async fn at(&self, search: &Search<'_>, path: &str) -> Result<Option<Object>, Error> {
+        let Some(found) = self.find_by_path(path).await? else {
+            return Ok(None);
+        };
+        if search.kinds.contains(&found.kind.as_str()) {
+            return Ok(Some(found));
+        }
+        if search.kinds.contains(&"ResourcePool") && found.kind.ends_with("ComputeResource") {
+            let pool = self.retrieve_one(&found, &["resourcePool"]).await?;
+            return Ok(pool.and_then(|found| found.object("resourcePool")));
+        }
+        Ok(None)
+    }
+
+    /// The folder of a datacenter where something is, and its path.
+    async fn base(&self, what: Place, datacenter: &Object) -> Result<(String, Object), Error> {
+        let (property, last) = what.base();
+        let mut path = format!("/{last}");
+        let mut base = None;
+        let mut place = datacenter.clone();
+        for _ in 0..DEEPEST {
+            let paths: &[&str] = if base.is_none() {
+                &["name", "parent", property]
+            } else {
+                &["name", "parent"]
+            };
+            let found = self.retrieve_one(&place, paths).await?;
+            let found = found.ok_or_else(|| Error::Gone(place.to_string()))?;
+            let base = match &base {
+                Some(base) => base,
+                None => base.insert(found.object(property).ok_or_else(|| no_folder(property))?),
+            };
+            path = format!("/{}{path}", found.text("name").unwrap_or_default());
+            match found.object("parent") {
+                Some(parent) if parent != self.services().root_folder => place = parent,
+                _ => return Ok((path, base.clone())),
+            }
+        }
+        Err(too_large())
+    }
+
+    async fn root_pools(&self, hosts: Object) -> Result<Vec<Seen>, Error> {
+        let mut seen = self.below(hosts, Place::ResourcePool.kinds()).await?;
+        // The pools below hosts and clusters, and not those within pools.
+        let roots = seen.iter().map(|seen| seen.depth).min();
+        seen.retain(|seen| Some(seen.depth) == roots || seen.name == "Resources");
+        Ok(seen)
+    }
+
+    /// All of these kinds below a folder, level by level.
+    async fn below(&self, folder: Object, kinds: &[&str]) -> Result<Vec<Seen>, Error> {
+        let mut level = vec![folder];
+        let mut seen = Vec::new();
+        let mut looked_at = 0;
+        for depth in 0..DEEPEST {
+            looked_at += level.len();
+            if level.is_empty() {
+                return Ok(seen);
+            }
+            if looked_at > MOST {
+                break;
+            }
+            let found = self.retrieve(&level, &wanted(&level), None).await?;
+            if depth > 0 {
+                let matching = found
+                    .iter()
+                    .filter(|found| kinds.contains(&found.object.kind.as_str()));
+                seen.extend(matching.map(|found| Seen::of(found, depth)));
+            }
+            level = found
+                .iter()
+                .flat_map(children)
+                .filter(|child| leads(child, kinds))
+                .collect();
+        }
+        Err(too_large())
+    }
+}
+
+impl<'a> Search<'a> {
+    fn new(what: &'static str, kinds: &'static [&'static str], text: Option<&'a str>) -> Self {
+        let text = text.filter(|text| !text.is_empty() && *text != "*");
+        Self { what, kinds, text }
+    }
+
+    fn choose(&self, seen: Vec<Seen>) -> Result<Object, NotLocated> {
+        let meant = |name: &str| self.text.is_none_or(|text| plain(text) == plain(name));
+        let mut found: Vec<_> = seen.into_iter().filter(|seen| meant(&seen.name)).collect();
+        match found.len() {
+            0 => Err(self.missing()),
+            1 => Ok(found.swap_remove(0).object),
+            _ => Err(self.ambiguous(&found)),
+        }
+    }
+
+    fn missing(&self) -> NotLocated {
+        NotLocated::Missing {
+            what: self.what,
+            text: self.written(),
+        }
+    }
+
+    fn ambiguous(&self, found: &[Seen]) -> NotLocated {
+        let names = found.iter().take(NAMED);
+        let names = names.map(|seen| format!("{:?} ({})", seen.name, seen.object));
+        let mut names: Vec<_> = names.collect();
+        if found.len() > NAMED {
+            names.push(format!("{} more", found.len() - NAMED));
+        }
+        NotLocated::Ambiguous {
+            what: self.what,
+            text: self.written(),
+            found: names.join(", "),
+        }
+    }
+
+    fn written(&self) -> String {
+        self.text.unwrap_or("*").to_owned()
+    }
+}
+
+impl Seen {
+    fn of(found: &Found, depth: usize) -> Self {
+        let name = found.text("name").unwrap_or_default().to_owned();
+        Self {
+            object: found.object.clone(),
+            name,
+            depth,
+        }
+    }
+}
+
+/// The property that has what is right below an object of a kind.
+fn way_down(kind: &str) -> Option<&'static str> {
+    match kind {
+        "Folder" | "StoragePod" => Some("childEntity"),
+        "ComputeResource" | "ClusterComputeResource" | "ResourcePool" | "VirtualApp" => {
+            Some("resourcePool")
+        }
+        _ => None,
+    }
+}
+
+fn wanted(level: &[Object]) -> Vec<Wanted<'_>> {
+    let mut kinds: Vec<&str> = level.iter().map(|object| object.kind.as_str()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let wanted = kinds.into_iter().map(|kind| Wanted {
+        kind,
+        paths: paths(kind),
+    });
+    wanted.collect()
+}
+
+fn paths(kind: &str) -> &'static [&'static str] {
+    match way_down(kind) {
+        Some("childEntity") => &["name", "childEntity"],
+        Some(_) => &["name", "resourcePool"],
+        None => &["name"],
+    }
+}
+
+fn children(found: &Found) -> Vec<Object> {
+    let Some(value) = way_down(&found.object.kind).and_then(|path| found.get(path)) else {
+        return Vec::new();
+    };
+    // One of them, or a list.
+    match value.as_object() {
+        Some(child) => vec![child],
+        None => value
+            .children()
+            .iter()
+            .filter_map(|child| child.as_object())
+            .collect(),
+    }
+}
+
+/// Whether something is looked for, or has below it what is.
+fn leads(object: &Object, kinds: &[&str]) -> bool {
+    let kind = object.kind.as_str();
+    let through = match kind {
+        "Folder" => true,
+        "StoragePod" => kinds.contains(&"Datastore"),
+        _ => kinds.contains(&"ResourcePool") && way_down(kind).is_some(),
+    };
+    through || kinds.contains(&kind)
+}
+
+/// A name without what a vCenter writes for characters that a path cannot have.
+fn plain(name: &str) -> String {
+    let mut plain = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(at) = rest.find('%') {
+        plain.push_str(&rest[..at]);
+        let code = rest.get(at + 1..at + 3).map(str::to_ascii_lowercase);
+        let (character, length) = match code.as_deref() {
+            Some("2f") => ('/', 3),
+            Some("5c") => ('\\', 3),
+            Some("25") => ('%', 3),
+            _ => ('%', 1),
+        };
+        plain.push(character);
+        rest = &rest[at + length..];
+    }
+    plain.push_str(rest);
+    plain
+}
+
+fn no_folder(property: &str) -> Error {
+    let why = format!("a datacenter has no {property}");
+    Error::Unexpected {
+        method: "RetrievePropertiesEx",
+        why,
+    }
+}
+
+fn too_large() -> Error {
+    let why = "the inventory does not end".to_owned();
+    Error::Unexpected {
+        method: "RetrievePropertiesEx",
+        why,
+    }
+}

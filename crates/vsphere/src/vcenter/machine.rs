@@ -1,0 +1,246 @@
+//! What is known of a virtual machine.
+
+use super::element::Element;
+use super::properties::{Found, Step, Wanted};
+use super::{Error, Object, Session};
+
+/// What is known of a virtual machine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Machine {
+    /// Its name in the inventory.
+    pub name: String,
+    /// As it knows itself.
+    pub bios_uuid: Option<String>,
+    /// As the vCenter knows it.
+    pub instance_uuid: Option<String>,
+    /// Whether it is marked as a template.
+    pub is_template: bool,
+    /// Whether it runs.
+    pub powered_on: bool,
+    /// Where it runs.
+    pub host: Option<Object>,
+    /// The name of that.
+    pub host_name: Option<String>,
+    /// What its guest calls itself.
+    pub guest_host_name: Option<String>,
+    /// Whether VMware Tools run, so that it can be asked to shut down.
+    pub tools_running: bool,
+    /// Cards in order of their keys.
+    pub cards: Vec<MachineCard>,
+    /// Disks in order of their keys.
+    pub disks: Vec<Disk>,
+    /// `guestinfo.metadata`, as it is set.
+    pub metadata: Option<String>,
+    /// The snapshot that it stands on.
+    pub current_snapshot: Option<Object>,
+    /// All snapshots.
+    pub snapshots: Vec<Snapshot>,
+}
+
+/// A network card of a virtual machine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MachineCard {
+    /// By which it is known within the machine.
+    pub key: i32,
+    /// Its address.
+    pub mac: String,
+    /// The name of its network.
+    pub network: Option<String>,
+    /// Whether it is plugged in.
+    pub connected: bool,
+    /// What the guest says that it is reached by.
+    pub addresses: Vec<String>,
+}
+
+/// A disk of a virtual machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    /// By which it is known within the machine.
+    pub key: i32,
+    /// Its size in KiB.
+    pub kib: i64,
+    /// Where it is.
+    pub datastore: Option<Object>,
+    /// Its file there.
+    pub(super) file: Option<String>,
+    /// How it is written to.
+    pub(super) mode: Option<String>,
+    /// What it is plugged into, and where.
+    pub(super) controller: Option<i32>,
+    pub(super) unit: Option<i32>,
+}
+
+/// A snapshot of a virtual machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Its name, which need not be unique.
+    pub name: String,
+    /// Itself.
+    pub object: Object,
+}
+
+impl Session {
+    /// What is known of a virtual machine.
+    pub async fn machine(&self, vm: &Object) -> Result<Machine, Error> {
+        let wanted = [
+            Wanted {
+                kind: "VirtualMachine",
+                paths: PATHS,
+            },
+            Wanted {
+                kind: "HostSystem",
+                paths: &["name"],
+            },
+        ];
+        let step = Step {
+            kind: "VirtualMachine",
+            path: "runtime.host",
+        };
+        let found = self
+            .retrieve(std::slice::from_ref(vm), &wanted, Some(step))
+            .await?;
+        let of = |object: &Object| found.iter().find(|found| found.object == *object);
+        let itself = of(vm).ok_or_else(|| Error::Gone(vm.to_string()))?;
+        let mut machine = read(itself);
+        let host = machine.host.as_ref().and_then(of);
+        machine.host_name = host.and_then(|host| host.text("name")).map(str::to_owned);
+        Ok(machine)
+    }
+
+    /// The disks of a virtual machine.
+    pub(super) async fn disks(&self, vm: &Object) -> Result<Vec<Disk>, Error> {
+        let found = self.retrieve_one(vm, &[DEVICES]).await?;
+        let found = found.ok_or_else(|| Error::Gone(vm.to_string()))?;
+        Ok(disks(found.list(DEVICES)))
+    }
+}
+
+const DEVICES: &str = "config.hardware.device";
+const PATHS: &[&str] = &[
+    "name",
+    "config.uuid",
+    "config.instanceUuid",
+    "config.template",
+    "config.extraConfig",
+    DEVICES,
+    "runtime.powerState",
+    "runtime.host",
+    "guest.hostName",
+    "guest.toolsRunningStatus",
+    "guest.net",
+    "snapshot.currentSnapshot",
+    "snapshot.rootSnapshotList",
+];
+
+fn read(found: &Found) -> Machine {
+    let text = |path: &str| {
+        let text = found
+            .text(path)
+            .map(str::trim)
+            .filter(|text| !text.is_empty());
+        text.map(str::to_owned)
+    };
+    let is = |path: &str, value: &str| found.text(path).is_some_and(|text| text.trim() == value);
+    Machine {
+        name: text("name").unwrap_or_default(),
+        bios_uuid: text("config.uuid"),
+        instance_uuid: text("config.instanceUuid"),
+        is_template: is("config.template", "true"),
+        powered_on: is("runtime.powerState", "poweredOn"),
+        host: found.object("runtime.host"),
+        host_name: None,
+        guest_host_name: text("guest.hostName"),
+        tools_running: is("guest.toolsRunningStatus", "guestToolsRunning"),
+        cards: cards(found.list(DEVICES), found.list("guest.net")),
+        disks: disks(found.list(DEVICES)),
+        metadata: extra(found.list("config.extraConfig"), "guestinfo.metadata"),
+        current_snapshot: found.object("snapshot.currentSnapshot"),
+        snapshots: snapshots(found.list("snapshot.rootSnapshotList")),
+    }
+}
+
+fn extra(options: &[Element], key: &str) -> Option<String> {
+    let found = options
+        .iter()
+        .find(|option| option.text("key") == Some(key))?;
+    Some(found.text("value")?.to_owned())
+}
+
+fn cards(devices: &[Element], seen: &[Element]) -> Vec<MachineCard> {
+    // There are many types of cards, and an address is what they have in common.
+    let is_card = |device: &&Element| {
+        device
+            .at("macAddress")
+            .or(device.at("addressType"))
+            .is_some()
+    };
+    let mut cards: Vec<_> = devices
+        .iter()
+        .filter(is_card)
+        .map(|card| read_card(card, seen))
+        .collect();
+    cards.sort_by_key(|card| card.key);
+    cards
+}
+
+/// What the guest has seen is the card's if it has the card's key. A guest has more: those
+/// that containers use have none.
+fn read_card(card: &Element, seen: &[Element]) -> MachineCard {
+    let key = card.number("key").unwrap_or_default();
+    let seen = seen
+        .iter()
+        .find(|seen| seen.number("deviceConfigId") == Some(key));
+    let network = seen.and_then(|seen| seen.text("network"));
+    let network = network.or_else(|| card.text("backing/deviceName"));
+    let connected = seen.unwrap_or(card);
+    let connected = connected.is_true("connected") || card.is_true("connectable/connected");
+    let addresses = seen.into_iter().flat_map(|seen| seen.all("ipAddress"));
+    MachineCard {
+        key,
+        mac: card
+            .text("macAddress")
+            .unwrap_or_default()
+            .trim()
+            .to_owned(),
+        network: network.filter(|name| !name.is_empty()).map(str::to_owned),
+        connected,
+        addresses: addresses
+            .map(|address| address.own_text().trim().to_owned())
+            .collect(),
+    }
+}
+
+fn disks(devices: &[Element]) -> Vec<Disk> {
+    let disks = devices
+        .iter()
+        .filter(|device| device.kind() == "VirtualDisk");
+    let mut disks: Vec<_> = disks.filter_map(read_disk).collect();
+    disks.sort_by_key(|disk| disk.key);
+    disks
+}
+
+fn read_disk(disk: &Element) -> Option<Disk> {
+    let text = |path: &str| disk.text(path).map(str::to_owned);
+    Some(Disk {
+        key: disk.number("key")?,
+        kib: disk.number("capacityInKB").unwrap_or_default(),
+        datastore: disk.object("backing/datastore"),
+        file: text("backing/fileName"),
+        mode: text("backing/diskMode"),
+        controller: disk.number("controllerKey"),
+        unit: disk.number("unitNumber"),
+    })
+}
+
+fn snapshots(roots: &[Element]) -> Vec<Snapshot> {
+    let mut left: Vec<&Element> = roots.iter().collect();
+    let mut found = Vec::new();
+    while let Some(tree) = left.pop() {
+        left.extend(tree.all("childSnapshotList"));
+        if let Some(object) = tree.object("snapshot") {
+            let name = tree.text("name").unwrap_or_default().to_owned();
+            found.push(Snapshot { name, object });
+        }
+    }
+    found
+}

@@ -1,0 +1,97 @@
+//! What a vCenter does in its own time.
+
+use super::call::shorten;
+use super::element::Element;
+use super::properties::Found;
+use super::{Error, Object, Session};
+
+/// How far a task is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// It waits for its turn, or runs.
+    Running,
+    /// It is done, and this came of it.
+    Done(Option<Object>),
+    /// It is over without success, for a reason: the type of a fault (`InvalidPowerState`,
+    /// `DuplicateName`), and the words of the vCenter.
+    Failed {
+        /// The type of the fault.
+        fault: String,
+        /// In the vCenter's own words.
+        message: String,
+    },
+    /// A vCenter forgets tasks after a while.
+    Unknown,
+}
+
+impl Session {
+    /// How far a task is.
+    pub async fn task(&self, task: &Object) -> Result<Task, Error> {
+        let paths = &["info.state", "info.error", "info.result"];
+        match self.retrieve_one(task, paths).await {
+            Ok(Some(found)) => read(&found),
+            Ok(None) | Err(Error::Gone(_)) => Ok(Task::Unknown),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Starts a virtual machine.
+    pub async fn power_on(&self, vm: &Object) -> Result<Object, Error> {
+        self.caller().start("PowerOnVM_Task", vm, |_| ()).await
+    }
+
+    /// Stops a virtual machine as if its power were cut.
+    pub async fn power_off(&self, vm: &Object) -> Result<Object, Error> {
+        self.caller().start("PowerOffVM_Task", vm, |_| ()).await
+    }
+
+    /// Asks what runs in a virtual machine to end. There is no task to wait for.
+    pub async fn shut_down_guest(&self, vm: &Object) -> Result<(), Error> {
+        self.caller()
+            .call("ShutdownGuest", vm, |_| ())
+            .await
+            .map(|_| ())
+    }
+
+    /// Destroys a virtual machine and its disks. It must not run.
+    pub async fn destroy(&self, vm: &Object) -> Result<Object, Error> {
+        self.caller().start("Destroy_Task", vm, |_| ()).await
+    }
+
+    /// Sets keys and values for the guest, beside those that there are.
+    pub async fn set_extra(
+        &self,
+        vm: &Object,
+        extra: &[(String, String)],
+    ) -> Result<Object, Error> {
+        let reconfigure = self.caller().start("ReconfigVM_Task", vm, |text| {
+            text.element("spec", |spec| {
+                for (key, value) in extra {
+                    spec.option("extraConfig", key, value);
+                }
+            });
+        });
+        reconfigure.await
+    }
+}
+
+fn read(found: &Found) -> Result<Task, Error> {
+    match found.text("info.state").map(str::trim) {
+        Some("queued" | "running") => Ok(Task::Running),
+        Some("success") => Ok(Task::Done(found.object("info.result"))),
+        Some("error") => Ok(failed(found.get("info.error"))),
+        _ => Err(Error::Unexpected {
+            method: "RetrievePropertiesEx",
+            why: "a task has no state".to_owned(),
+        }),
+    }
+}
+
+fn failed(error: Option<&Element>) -> Task {
+    let fault = error.and_then(|error| error.at("fault")).map(Element::kind);
+    let message = error.and_then(|error| error.text("localizedMessage"));
+    Task::Failed {
+        fault: shorten(fault.unwrap_or_default()),
+        message: shorten(message.unwrap_or_default().trim()),
+    }
+}

@@ -1,0 +1,228 @@
+//! What is sent: XML that is built in the order of the schema, with every text escaped.
+
+use super::Object;
+
+/// A request that is being written.
+#[derive(Default)]
+pub(super) struct Text {
+    written: String,
+    /// Something was to be written that XML has no way to say.
+    unsayable: bool,
+}
+
+/// A text has a character that XML does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unsayable;
+
+impl Text {
+    /// An element with what `inside` writes.
+    pub(super) fn element(&mut self, name: &str, inside: impl FnOnce(&mut Self)) -> &mut Self {
+        self.open(name, &[], inside)
+    }
+
+    /// An element of a type that its place does not imply.
+    pub(super) fn typed(
+        &mut self,
+        name: &str,
+        kind: &str,
+        inside: impl FnOnce(&mut Self),
+    ) -> &mut Self {
+        self.open(name, &[("xsi:type", kind)], inside)
+    }
+
+    /// An element with a text.
+    pub(super) fn leaf(&mut self, name: &str, text: impl AsRef<str>) -> &mut Self {
+        self.open(name, &[], |out| out.escape(text.as_ref()))
+    }
+
+    /// An element with a number or a truth value, which need no escaping.
+    pub(super) fn plain(&mut self, name: &str, value: impl ToString) -> &mut Self {
+        self.leaf(name, value.to_string())
+    }
+
+    /// An element that points to something.
+    pub(super) fn object(&mut self, name: &str, object: &Object) -> &mut Self {
+        self.open(name, &[("type", &object.kind)], |out| {
+            out.escape(&object.id)
+        })
+    }
+
+    /// The same, if there is something to point to.
+    pub(super) fn maybe(&mut self, name: &str, object: Option<&Object>) -> &mut Self {
+        match object {
+            Some(object) => self.object(name, object),
+            None => self,
+        }
+    }
+
+    /// A key and a text, as an `OptionValue`.
+    pub(super) fn option(&mut self, name: &str, key: &str, value: &str) -> &mut Self {
+        self.typed(name, "OptionValue", |option| {
+            option.leaf("key", key);
+            option.open("value", &[("xsi:type", "xsd:string")], |out| {
+                out.escape(value)
+            });
+        })
+    }
+
+    /// The request that calls `method` of `this`.
+    pub(super) fn call(
+        method: &str,
+        this: &Object,
+        inside: impl FnOnce(&mut Self),
+    ) -> Result<String, Unsayable> {
+        let mut out = Self::default();
+        out.written.push_str(HEAD);
+        out.open(method, &[("xmlns", "urn:vim25")], |out| {
+            out.object("_this", this);
+            inside(out);
+        });
+        out.written.push_str(TAIL);
+        if out.unsayable {
+            Err(Unsayable)
+        } else {
+            Ok(out.written)
+        }
+    }
+
+    fn open(
+        &mut self,
+        name: &str,
+        attributes: &[(&str, &str)],
+        inside: impl FnOnce(&mut Self),
+    ) -> &mut Self {
+        self.written.push('<');
+        self.written.push_str(name);
+        for (attribute, value) in attributes {
+            self.written.push(' ');
+            self.written.push_str(attribute);
+            self.written.push_str("=\"");
+            self.escape(value);
+            self.written.push('"');
+        }
+        self.written.push('>');
+        inside(self);
+        self.written.push_str("</");
+        self.written.push_str(name);
+        self.written.push('>');
+        self
+    }
+
+    /// White space other than blanks is written by number: a reader would make blanks of it
+    /// in an attribute, and one line break of the two characters that Windows has for it.
+    fn escape(&mut self, text: &str) {
+        for character in text.chars() {
+            match character {
+                '&' => self.written.push_str("&amp;"),
+                '<' => self.written.push_str("&lt;"),
+                '>' => self.written.push_str("&gt;"),
+                '"' => self.written.push_str("&#34;"),
+                '\'' => self.written.push_str("&#39;"),
+                '\t' => self.written.push_str("&#9;"),
+                '\n' => self.written.push_str("&#10;"),
+                '\r' => self.written.push_str("&#13;"),
+                '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => self.unsayable = true,
+                other => self.written.push(other),
+            }
+        }
+    }
+}
+
+const HEAD: &str = concat!(
+    r#"<?xml version="1.0" encoding="UTF-8"?>"#,
+    r#"<soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/""#,
+    r#" xmlns:xsd="http://www.w3.org/2001/XMLSchema""#,
+    r#" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"><soapenv:Body>"#,
+);
+const TAIL: &str = "</soapenv:Body></soapenv:Envelope>";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn this() -> Object {
+        Object {
+            kind: "VirtualMachine".to_owned(),
+            id: "vm-1".to_owned(),
+        }
+    }
+
+    fn body(written: &str) -> &str {
+        written
+            .strip_prefix(HEAD)
+            .expect("head")
+            .strip_suffix(TAIL)
+            .expect("tail")
+    }
+
+    #[test]
+    fn a_call_is_an_element_of_the_vim_namespace_with_its_object_first() {
+        let written = Text::call("Do_Task", &this(), |out| {
+            out.leaf("name", "a").plain("on", true).maybe("none", None);
+            out.element("spec", |spec| {
+                spec.option("extraConfig", "k", "v");
+            });
+        });
+        assert_eq!(
+            body(&written.expect("sayable")),
+            "<Do_Task xmlns=\"urn:vim25\"><_this type=\"VirtualMachine\">vm-1</_this>\
+             <name>a</name><on>true</on><spec><extraConfig xsi:type=\"OptionValue\"><key>k</key>\
+             <value xsi:type=\"xsd:string\">v</value></extraConfig></spec></Do_Task>"
+        );
+    }
+
+    #[test]
+    fn whatever_a_text_has_it_stays_text() {
+        let table = [
+            ("a&b", "a&amp;b"),
+            (
+                "</password><x a=\"1\">",
+                "&lt;/password&gt;&lt;x a=&#34;1&#34;&gt;",
+            ),
+            ("]]>", "]]&gt;"),
+            ("it's", "it&#39;s"),
+            ("&amp;", "&amp;amp;"),
+            ("a\r\n\tb", "a&#13;&#10;&#9;b"),
+            ("größe 🦀", "größe 🦀"),
+            ("", ""),
+        ];
+        for (text, expected) in table {
+            let written = Text::call("X", &this(), |out| {
+                out.leaf("t", text);
+            });
+            let written = written.expect("sayable");
+            assert!(
+                written.contains(&format!("<t>{expected}</t>")),
+                "{text:?}: {written}"
+            );
+            let document = roxmltree::Document::parse(&written).expect("XML");
+            let read = document
+                .descendants()
+                .find(|node| node.has_tag_name(("urn:vim25", "t")));
+            assert_eq!(read.expect("t").text().unwrap_or_default(), text);
+        }
+    }
+
+    #[test]
+    fn attributes_are_escaped_too() {
+        let odd = Object {
+            kind: "A\" b=\"\n".to_owned(),
+            id: "<1>".to_owned(),
+        };
+        let written = Text::call("X", &odd, |_| ()).expect("sayable");
+        assert_eq!(
+            body(&written),
+            "<X xmlns=\"urn:vim25\"><_this type=\"A&#34; b=&#34;&#10;\">&lt;1&gt;</_this></X>"
+        );
+    }
+
+    #[test]
+    fn what_xml_cannot_say_is_not_sent_otherwise() {
+        for text in ["a\0b", "\u{1b}[0m", "\u{ffff}", "\u{fffe}"] {
+            let written = Text::call("X", &this(), |out| {
+                out.leaf("t", text);
+            });
+            assert_eq!(written, Err(Unsayable), "{text:?}");
+        }
+    }
+}

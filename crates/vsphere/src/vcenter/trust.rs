@@ -1,0 +1,238 @@
+//! Whom to believe at the other end of a connection.
+
+use std::fmt;
+use std::sync::Arc;
+
+use insula_identity::endpoint::Trust;
+use ring::digest::{Algorithm, SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring as provider};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore,
+    SignatureScheme,
+};
+
+/// Those who vouch for certificates.
+#[derive(Clone)]
+pub(super) struct Authorities {
+    provider: Arc<CryptoProvider>,
+    /// None if there is not a single root: then nobody vouches for anything.
+    verifier: Option<Arc<WebPkiServerVerifier>>,
+}
+
+impl Authorities {
+    /// The machine's, and these, in DER.
+    pub(super) fn new(further: Vec<Vec<u8>>) -> Self {
+        let mut roots = RootCertStore::empty();
+        // Some may be unreadable; what is needed is missed when it is used.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        roots.add_parsable_certificates(further.into_iter().map(CertificateDer::from));
+        Self::of(roots)
+    }
+
+    fn of(roots: RootCertStore) -> Self {
+        let provider = Arc::new(provider::default_provider());
+        let roots = Arc::new(roots);
+        let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
+        Self {
+            provider,
+            verifier: built.ok(),
+        }
+    }
+
+    /// How a connection is made to whoever is to be believed.
+    ///
+    /// Each has a configuration of its own: what is remembered of an earlier handshake is
+    /// never used with another trust.
+    pub(super) fn config(&self, trust: &Trust) -> Result<Arc<ClientConfig>, Error> {
+        let judge = Judge {
+            authorities: self.clone(),
+            trust: trust.clone(),
+        };
+        let config = ClientConfig::builder_with_provider(self.provider.clone())
+            .with_safe_default_protocol_versions()?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(judge))
+            .with_no_client_auth();
+        Ok(Arc::new(config))
+    }
+
+    fn vouch(
+        &self,
+        shown: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let Some(verifier) = &self.verifier else {
+            return Err(Error::InvalidCertificate(CertificateError::UnknownIssuer));
+        };
+        verifier.verify_server_cert(shown, between, name, ocsp, now)
+    }
+}
+
+/// A certificate that is not believed, and what a user needs to know to pin it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) struct NotTrusted {
+    why: String,
+    sha1: String,
+    sha256: String,
+    expected: Option<String>,
+}
+
+impl NotTrusted {
+    /// What is behind a failed handshake, if it is this.
+    pub(super) fn behind(error: &std::io::Error) -> Option<Self> {
+        let error = error.get_ref()?.downcast_ref::<Error>()?;
+        let Error::InvalidCertificate(CertificateError::Other(OtherError(other))) = error else {
+            return None;
+        };
+        other.downcast_ref::<Self>().cloned()
+    }
+}
+
+impl fmt::Display for NotTrusted {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            why,
+            sha1,
+            sha256,
+            expected,
+        } = self;
+        write!(
+            out,
+            "{why}; its fingerprints are {sha1} (SHA-1) and {sha256} (SHA-256)"
+        )?;
+        match expected {
+            Some(expected) => write!(out, ", and {expected:?} is expected"),
+            None => write!(out, ", and none is expected"),
+        }
+    }
+}
+
+/// Believes whoever is vouched for, and then whoever shows what is pinned.
+struct Judge {
+    authorities: Authorities,
+    trust: Trust,
+}
+
+impl fmt::Debug for Judge {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Judge")
+            .field("trust", &self.trust)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ServerCertVerifier for Judge {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.trust == Trust::Anybody {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let why = match self.authorities.vouch(shown, between, name, ocsp, now) {
+            Ok(vouched) => return Ok(vouched),
+            Err(why) => why,
+        };
+        let expected = match &self.trust {
+            Trust::Pinned(pin) => Some(pin),
+            Trust::Verified | Trust::Anybody => None,
+        };
+        // Whoever pins a certificate means this very one, whatever name or date is in it.
+        if expected.is_some_and(|pin| matches(pin, shown)) {
+            return Ok(ServerCertVerified::assertion());
+        }
+        Err(refusal(why, shown, expected))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let schemes = &self.authorities.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, schemes)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let schemes = &self.authorities.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, schemes)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.authorities
+            .provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+fn refusal(why: Error, shown: &CertificateDer<'_>, expected: Option<&String>) -> Error {
+    let why = match why {
+        Error::InvalidCertificate(why) => in_words(&why),
+        other => other.to_string(),
+    };
+    let refusal = NotTrusted {
+        why,
+        sha1: fingerprint(&SHA1_FOR_LEGACY_USE_ONLY, shown),
+        sha256: fingerprint(&SHA256, shown),
+        expected: expected.cloned(),
+    };
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(refusal))))
+}
+
+fn in_words(why: &CertificateError) -> String {
+    match why {
+        CertificateError::UnknownIssuer => "no known authority vouches for it".to_owned(),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "it has expired".to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it is not valid yet".to_owned()
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is for another name".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Whether a pin, however it is written, is the certificate's.
+fn matches(pin: &str, shown: &CertificateDer<'_>) -> bool {
+    let digits = |text: &str| -> String {
+        let digits = text
+            .chars()
+            .filter(|digit| *digit != ':' && !digit.is_whitespace());
+        digits.map(|digit| digit.to_ascii_uppercase()).collect()
+    };
+    let pin = digits(pin);
+    let kinds = [&SHA1_FOR_LEGACY_USE_ONLY, &SHA256];
+    kinds
+        .iter()
+        .any(|kind| digits(&fingerprint(kind, shown)) == pin)
+}
+
+fn fingerprint(kind: &'static Algorithm, shown: &CertificateDer<'_>) -> String {
+    let digest = digest(kind, shown);
+    let pairs: Vec<String> = digest
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02X}"))
+        .collect();
+    pairs.join(":")
+}

@@ -1,0 +1,250 @@
+//! Requests to one vCenter: over TLS, each within a time, with connections that are kept.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use insula_identity::endpoint::Endpoint;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::trust::NotTrusted;
+
+/// How large an answer may be. The largest that is asked for is a thousand names.
+const LARGEST: usize = 16 << 20;
+/// How many connections are kept while nobody uses them.
+const KEPT: usize = 8;
+const AGENT: &str = concat!("insula-vsphere/", env!("CARGO_PKG_VERSION"));
+const ACTION: HeaderName = HeaderName::from_static("soapaction");
+
+/// The way to a vCenter.
+pub(super) struct Wire {
+    endpoint: Endpoint,
+    name: ServerName<'static>,
+    tls: TlsConnector,
+    kept: Mutex<Vec<Connection>>,
+}
+
+/// What is sent.
+#[derive(Clone)]
+pub(super) struct Letter {
+    pub(super) action: HeaderValue,
+    pub(super) cookie: Option<HeaderValue>,
+    pub(super) body: Bytes,
+    /// Whether it does no harm if it arrives twice.
+    pub(super) repeatable: bool,
+}
+
+/// What came back.
+pub(super) struct Received {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: String,
+}
+
+/// Why nothing came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    NotTrusted(NotTrusted),
+    Unreachable(String),
+    /// Something came back that cannot be an answer.
+    Odd(String),
+}
+
+impl Wire {
+    /// The way to this endpoint; there is none if its name cannot be one in a certificate.
+    pub(super) fn new(endpoint: &Endpoint, tls: Arc<ClientConfig>) -> Option<Self> {
+        let name = ServerName::try_from(endpoint.host().to_owned()).ok()?;
+        Some(Self {
+            endpoint: endpoint.clone(),
+            name,
+            tls: TlsConnector::from(tls),
+            kept: Mutex::default(),
+        })
+    }
+
+    /// Where it leads.
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Sends a letter and waits for the answer, all of it within `patience`.
+    pub(super) async fn send(
+        &self,
+        letter: Letter,
+        patience: Duration,
+    ) -> Result<Received, Failure> {
+        let sent = timeout(patience, self.send_once_or_twice(letter)).await;
+        sent.unwrap_or_else(|_| {
+            let seconds = patience.as_secs_f32();
+            Err(Failure::Unreachable(format!(
+                "no answer within {seconds} s"
+            )))
+        })
+    }
+
+    /// The other side may close a connection that is kept at the very moment when it is used
+    /// again. What never left is sent again, and so is what does no harm.
+    async fn send_once_or_twice(&self, letter: Letter) -> Result<Received, Failure> {
+        if let Some(kept) = self.take() {
+            match self.ask(kept, &letter).await {
+                Err(Lost { unsent, failure }) if !unsent && !letter.repeatable => {
+                    return Err(failure);
+                }
+                Err(Lost {
+                    failure: Failure::Odd(why),
+                    ..
+                }) => return Err(Failure::Odd(why)),
+                Err(_) => {}
+                Ok(received) => return Ok(received),
+            }
+        }
+        let fresh = self.connect().await?;
+        self.ask(fresh, &letter).await.map_err(|lost| lost.failure)
+    }
+
+    async fn ask(&self, mut connection: Connection, letter: &Letter) -> Result<Received, Lost> {
+        let ready = connection.sender.ready().await;
+        ready.map_err(|error| Lost {
+            unsent: true,
+            failure: broken(&error),
+        })?;
+        let request = self.request(letter);
+        let sent = connection.sender.try_send_request(request).await;
+        let response = sent.map_err(|error| Lost {
+            unsent: error.message().is_some(),
+            failure: broken(error.error()),
+        })?;
+        let received = receive(response).await;
+        let received = received.map_err(|failure| Lost {
+            unsent: false,
+            failure,
+        })?;
+        self.keep(connection);
+        Ok(received)
+    }
+
+    fn request(&self, letter: &Letter) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(letter.body.clone()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = http::Uri::from_static("/sdk");
+        let headers = request.headers_mut();
+        if let Ok(host) = HeaderValue::from_str(&authority(&self.endpoint)) {
+            headers.insert(HOST, host);
+        }
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("text/xml; charset=\"utf-8\""),
+        );
+        headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        headers.insert(ACTION, letter.action.clone());
+        if let Some(cookie) = &letter.cookie {
+            headers.insert(COOKIE, cookie.clone());
+        }
+        request
+    }
+
+    async fn connect(&self) -> Result<Connection, Failure> {
+        let place = (self.endpoint.host(), self.endpoint.port());
+        let stream = TcpStream::connect(place).await;
+        let stream = stream.map_err(|error| unreachable("cannot connect", &error))?;
+        // Requests are small and waited for; without this they are only slower.
+        let _ = stream.set_nodelay(true);
+        let stream = self.tls.connect(self.name.clone(), stream).await;
+        let stream = stream.map_err(|error| match NotTrusted::behind(&error) {
+            Some(refusal) => Failure::NotTrusted(refusal),
+            None => unreachable("TLS does not come about", &error),
+        })?;
+        let shaken = http1::handshake(TokioIo::new(stream)).await;
+        let (sender, driving) = shaken.map_err(|error| broken(&error))?;
+        let driver = tokio::spawn(async move {
+            // Whoever waits for an answer is told what went wrong.
+            let _ = driving.await;
+        });
+        Ok(Connection { sender, driver })
+    }
+
+    fn take(&self) -> Option<Connection> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|connection| !connection.sender.is_closed());
+        kept.pop()
+    }
+
+    fn keep(&self, connection: Connection) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < KEPT && !connection.sender.is_closed() {
+            kept.push(connection);
+        }
+    }
+}
+
+/// A host and a port as a URL has them.
+pub(super) fn authority(endpoint: &Endpoint) -> String {
+    let (host, port) = (endpoint.host(), endpoint.port());
+    match (host.contains(':'), port) {
+        (true, 443) => format!("[{host}]"),
+        (true, port) => format!("[{host}]:{port}"),
+        (false, 443) => host.to_owned(),
+        (false, port) => format!("{host}:{port}"),
+    }
+}
+
+/// A connection, which ends when it is dropped.
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    driver: JoinHandle<()>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// A letter without an answer, and whether it is certain that it never left.
+struct Lost {
+    unsent: bool,
+    failure: Failure,
+}
+
+async fn receive(response: Response<Incoming>) -> Result<Received, Failure> {
+    let (head, body) = response.into_parts();
+    let body = Limited::new(body, LARGEST)
+        .collect()
+        .await
+        .map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                Failure::Odd(format!("it is larger than {} MiB", LARGEST >> 20))
+            } else {
+                Failure::Unreachable("the answer breaks off".to_owned())
+            }
+        })?;
+    let body = String::from_utf8(body.to_bytes().into())
+        .map_err(|_| Failure::Odd("it is no UTF-8".to_owned()))?;
+    Ok(Received {
+        status: head.status,
+        headers: head.headers,
+        body,
+    })
+}
+
+fn broken(error: &hyper::Error) -> Failure {
+    if error.is_parse() {
+        return Failure::Odd("it is no HTTP".to_owned());
+    }
+    Failure::Unreachable(format!("the connection broke ({error})"))
+}
+
+fn unreachable(what: &str, error: &std::io::Error) -> Failure {
+    Failure::Unreachable(format!("{what} ({error})"))
+}

@@ -1,0 +1,6 @@
+//! What users write, as a server takes it: definitions, rights and policies.
+
+mod definitions;
+mod policies;
+mod rights;
+mod scene;

@@ -1,0 +1,115 @@
+//! A server with what is put on it, and the two sorts of spaces it has.
+
+use anyhow::ensure;
+use insula_testkit::server::{Client, Setup, TestServer};
+use insula_vsphere::crds;
+use insula_vsphere::manifests::{Settings, manifests, of_tenant};
+use serde_json::{Value, json};
+
+const GROUP: &str = "/apis/infrastructure.cluster.x-k8s.io/v1beta2";
+
+/// A server that has everything but the operator.
+pub struct Scene {
+    pub server: TestServer,
+    pub system: Client,
+    pub acme: Client,
+}
+
+impl Scene {
+    pub async fn new() -> anyhow::Result<Self> {
+        let server = TestServer::start_with(Setup {
+            tokens: people(),
+            ..Setup::with_controllers()
+        })
+        .await?;
+        let system = server.system().await?;
+        let acme = server.tenant("acme").await?;
+        for definition in crds::published() {
+            let definition = serde_json::to_value(definition)?;
+            system.define(&definition).await?;
+        }
+        let settings = Settings {
+            tenants: true,
+            ..Settings::default()
+        };
+        for object in manifests(&settings) {
+            if object["kind"] != "CustomResourceDefinition" {
+                apply(&system, &object).await?;
+            }
+        }
+        for object in of_tenant() {
+            apply(&acme, &object).await?;
+        }
+        Ok(Self {
+            server,
+            system,
+            acme,
+        })
+    }
+
+    /// Both sorts of spaces.
+    pub fn spaces(&self) -> [(&'static str, &Client); 2] {
+        [("system", &self.system), ("acme", &self.acme)]
+    }
+}
+
+/// The administrator of a tenant, and three people in each space, as `{space}-{name}`.
+fn people() -> String {
+    let mut lines = "acme,admin,1,\"tenant:acme\"\n".to_owned();
+    for space in ["system", "acme"] {
+        for name in ["infra", "ops", "dev"] {
+            lines += &format!("{space}-{name},{name},{space}-{name},\"tenant:{space}\"\n");
+        }
+    }
+    lines
+}
+
+/// Makes an object of a manifest, with all defaults of the server.
+pub async fn apply(client: &Client, object: &Value) -> anyhow::Result<()> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let version = text(&object["apiVersion"]);
+    let root = match version.contains('/') {
+        true => format!("/apis/{version}"),
+        false => format!("/api/{version}"),
+    };
+    let within = match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => format!("/namespaces/{namespace}"),
+        None => String::new(),
+    };
+    let kind = text(&object["kind"]).to_lowercase();
+    let plural = match kind.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None => format!("{kind}s"),
+    };
+    let made = client
+        .post(&format!("{root}{within}/{plural}"), object)
+        .await?;
+    ensure!(made.status == 201, "{object}: {}", made.text());
+    Ok(())
+}
+
+/// Where objects of a kind are; in namespace `default` if they are in one.
+pub fn path(plural: &str) -> String {
+    let global = [
+        "vsphereclusteridentities",
+        "vspheredeploymentzones",
+        "vspherefailuredomains",
+    ];
+    match global.contains(&plural) {
+        true => format!("{GROUP}/{plural}"),
+        false => format!("{GROUP}/namespaces/default/{plural}"),
+    }
+}
+
+/// An object of a kind, as its plural says.
+pub fn object(plural: &str, name: &str, spec: &Value) -> Value {
+    let definitions = crds::all();
+    let mut definitions = definitions.iter();
+    let found = definitions.find(|definition| definition.spec.names.plural == plural);
+    json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2",
+        "kind": found.map(|definition| &definition.spec.names.kind),
+        "metadata": {"name": name},
+        "spec": spec,
+    })
+}
