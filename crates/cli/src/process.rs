@@ -1,7 +1,7 @@
 //! Who this process is among others like it.
 
 /// The name of the pod, or of the machine.
-pub fn of_this_process() -> String {
+pub fn name() -> String {
     let pod = std::env::var("POD_NAME").ok();
     let machine = || {
         let name = nix::unistd::gethostname().ok()?;
