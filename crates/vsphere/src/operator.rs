@@ -1,15 +1,19 @@
 //! What brings the kinds to be in vCenters. Read `run` first, then the `reconcile` of each.
 
+mod claim;
 mod cluster;
 mod commit;
 mod condition;
 mod context;
 mod event;
+mod family;
 mod given;
+
 mod identify;
 mod identity;
 mod key;
 mod machine;
+mod pace;
 mod paused;
 mod run;
 mod secret;
@@ -20,7 +24,8 @@ mod zone;
 
 pub use context::Static;
 pub use given::Given;
-pub use run::{Settings, run};
+pub use pace::Pace;
+pub use run::{Settings, run, sessions};
 
 /// As which program it introduces itself.
 pub const AGENT: &str = concat!("insula-vsphere/", env!("CARGO_PKG_VERSION"));
