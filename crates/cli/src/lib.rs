@@ -10,6 +10,7 @@ pub mod subctl;
 mod client;
 mod duration;
 mod failure;
+mod identity;
 mod kubeconfig;
 mod operator;
 mod output;

@@ -48,11 +48,7 @@ pub struct Life {
 
 impl LifeArgs {
     /// Connects, and answers whoever asks how it is.
-    pub async fn begin(
-        self,
-        program: &'static str,
-        health: &Arc<Health>,
-    ) -> Result<Life, Failure> {
+    pub async fn begin(self, program: &'static str, health: &Arc<Health>) -> Result<Life, Failure> {
         let addresses: BTreeSet<_> = [self.health_addr, self.metrics_addr]
             .into_iter()
             .flatten()

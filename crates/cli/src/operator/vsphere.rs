@@ -167,7 +167,10 @@ async fn operate(life: LifeArgs, work: WorkArgs, given: GivenArgs) -> Result<(),
         namespaces: work.namespaces.into_iter().collect(),
         watch_filter: work.watch_filter,
         given_for: names(&given.static_credentials_tenants),
-        roots: work.ca_file.as_deref().map_or(Ok(Vec::new()), authorities)?,
+        roots: work
+            .ca_file
+            .as_deref()
+            .map_or(Ok(Vec::new()), authorities)?,
         ..Settings::new(process::name(), follow(file, &default_bound))
     };
     settings.sessions.patience = work.vcenter_timeout;
@@ -183,7 +186,8 @@ fn names(tenants: &[TenantName]) -> BTreeSet<String> {
 
 fn authorities(file: &Path) -> Result<Vec<Vec<u8>>, Failure> {
     let attempted = format!("cannot read the CAs in {}", file.display());
-    let read = CertificateDer::pem_file_iter(file).map_err(|error| Failure::new(&attempted, error))?;
+    let read =
+        CertificateDer::pem_file_iter(file).map_err(|error| Failure::new(&attempted, error))?;
     let read: Result<Vec<_>, _> = read.map(|one| one.map(|one| one.to_vec())).collect();
     match read {
         Ok(all) if all.is_empty() => Err(Failure::new(&attempted, "there is none in it")),
@@ -207,9 +211,11 @@ fn print(args: ManifestsArgs) -> Result<(), Failure> {
 fn mode(text: &str) -> Result<Mode, String> {
     match text {
         "watchers" => Ok(Mode),
-        _ => Err("there are no webhooks: rules in its definitions and policies take their place, \
+        _ => Err(
+            "there are no webhooks: rules in its definitions and policies take their place, \
             so that `watchers` is the only mode"
-            .to_owned()),
+                .to_owned(),
+        ),
     }
 }
 

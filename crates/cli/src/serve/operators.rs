@@ -71,10 +71,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Operators {
     /// Those that are asked for. They wait until they are started.
-    pub fn new(
-        wanted: &Wanted,
-        pass: impl Fn() -> Result<Pass, Failure>,
-    ) -> Result<Self, Failure> {
+    pub fn new(wanted: &Wanted, pass: impl Fn() -> Result<Pass, Failure>) -> Result<Self, Failure> {
         let (stop, _) = watch::channel(false);
         let mut operators = Self {
             tasks: JoinSet::new(),
@@ -165,7 +162,11 @@ impl Work {
                     definitions: insula_broker::crds::of_broker(),
                     ..insula_broker::operator::Settings::new(process::name())
                 };
-                task.spawn(insula_broker::operator::run(client, settings, told(stopped)));
+                task.spawn(insula_broker::operator::run(
+                    client,
+                    settings,
+                    told(stopped),
+                ));
             }
             Self::Vsphere { given, bound } => {
                 let settings = insula_vsphere::operator::Settings {

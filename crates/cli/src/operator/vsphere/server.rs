@@ -43,7 +43,12 @@ mod tests {
             ("VCenter.example", "vcenter.example", 443, None),
             ("[2001:db8::1]:444", "2001:db8::1", 444, None),
             ("v=insecure", "v", 443, Some(Trust::Anybody)),
-            (&pinned, "vcenter.example", 8443, Some(Trust::pinned(&print).unwrap())),
+            (
+                &pinned,
+                "vcenter.example",
+                8443,
+                Some(Trust::pinned(&print).unwrap()),
+            ),
         ] {
             let (endpoint, believed) = AllowedServer::parse(text).unwrap().into_end();
             assert_eq!((endpoint.host(), endpoint.port()), (host, port), "{text}");
@@ -51,7 +56,10 @@ mod tests {
         }
         for (text, why) in [
             ("", "\"\" is no host, and no host with a port"),
-            ("https://v", "\"https://v\" is no host, and no host with a port"),
+            (
+                "https://v",
+                "\"https://v\" is no host, and no host with a port",
+            ),
             ("=insecure", "\"\" is no host, and no host with a port"),
             (
                 "v=",
