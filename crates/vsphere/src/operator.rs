@@ -3,13 +3,13 @@
 mod claim;
 mod cluster;
 mod commit;
-mod condition;
+pub(crate) mod condition;
 mod context;
 mod event;
-mod family;
+pub(crate) mod family;
 mod given;
 
-mod identify;
+pub(crate) mod identify;
 mod identity;
 mod key;
 mod machine;

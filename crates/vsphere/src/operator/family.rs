@@ -21,7 +21,7 @@ pub(super) struct Family {
 
 /// Why something belongs to no cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stray {
+pub(crate) struct Stray {
     pub reason: &'static str,
     pub message: String,
 }
@@ -92,7 +92,7 @@ pub(super) async fn of(
 
 /// What a Cluster is on. One that is on something else may have the same name as one of ours,
 /// which is none of its business.
-fn reference(cluster: &Cluster) -> Result<&ContractReference, Stray> {
+pub(crate) fn reference(cluster: &Cluster) -> Result<&ContractReference, Stray> {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let Some(reference) = &cluster.spec.infrastructure_ref else {
         return Err(Stray::no_infrastructure(format!(
