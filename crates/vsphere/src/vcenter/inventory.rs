@@ -291,7 +291,10 @@ impl<'a> Search<'a> {
         match found.len() {
             0 => Err(self.missing()),
             1 => Ok(found.swap_remove(0).object),
-            _ => Err(self.ambiguous(&found)),
+            _ => {
+                found.sort_by_cached_key(|seen| (seen.name.clone(), seen.object.clone()));
+                Err(self.ambiguous(&found))
+            }
         }
     }
 
@@ -421,5 +424,47 @@ fn too_large() -> Error {
     Error::Unexpected {
         method: "RetrievePropertiesEx",
         why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_compared_as_they_are_meant() {
+        let table = [
+            ("a", "a"),
+            ("a%2fb", "a/b"),
+            ("a%2Fb%5c%25", "a/b\\%"),
+            ("%", "%"),
+            ("100%", "100%"),
+            ("%2", "%2"),
+            ("%zz", "%zz"),
+            ("%ä", "%ä"),
+            ("%252f", "%2f"),
+        ];
+        for (written, meant) in table {
+            assert_eq!(plain(written), meant, "{written}");
+        }
+    }
+
+    #[test]
+    fn only_what_may_lead_there_is_looked_at() {
+        let table = [
+            ("Folder", Place::Datastore, true),
+            ("StoragePod", Place::Datastore, true),
+            ("StoragePod", Place::Network, false),
+            ("VmwareDistributedVirtualSwitch", Place::Network, false),
+            ("OpaqueNetwork", Place::Network, true),
+            ("ComputeResource", Place::ResourcePool, true),
+            ("ComputeResource", Place::ComputeCluster, false),
+            ("VirtualApp", Place::VirtualMachine, false),
+            ("VirtualMachine", Place::Folder, false),
+        ];
+        for (kind, what, expected) in table {
+            let object = Object::new(kind, "1");
+            assert_eq!(leads(&object, what.kinds()), expected, "{kind} to {what:?}");
+        }
     }
 }
