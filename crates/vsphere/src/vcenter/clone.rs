@@ -277,7 +277,9 @@ fn write_growth(config: &mut Text, disk: &Disk, gib: i64) {
         if let Some(unit) = disk.unit {
             device.plain("unitNumber", unit);
         }
+        // Twice: one without the other is taken for no change by some.
         device.plain("capacityInKB", kib);
+        device.plain("capacityInBytes", kib.saturating_mul(1024));
     });
 }
 
@@ -415,7 +417,8 @@ mod tests {
             "<key>2000</key><backing xsi:type=\"VirtualDiskFlatVer2BackingInfo\">",
             "<fileName>[a&amp;b] t/t.vmdk</fileName><diskMode>persistent</diskMode></backing>",
             "<controllerKey>1000</controllerKey><unitNumber>0</unitNumber>",
-            "<capacityInKB>26214400</capacityInKB></device></deviceChange>",
+            "<capacityInKB>26214400</capacityInKB>",
+            "<capacityInBytes>26843545600</capacityInBytes></device></deviceChange>",
             "<deviceChange><operation>remove</operation>",
             "<device xsi:type=\"VirtualEthernetCard\"><key>4000</key></device></deviceChange>",
             "<deviceChange><operation>add</operation><device xsi:type=\"VirtualVmxnet3\">",

@@ -280,9 +280,11 @@ async fn a_login_whose_answer_is_not_understood_is_logged_out() {
 async fn r1_a_login_that_is_answered_too_late_is_logged_out() {
     let (let_go, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);
-    // It holds one of the workers until nobody waits for its answer any more.
+    // It answers when nobody waits for it any more.
     let stub = who_says("Login", move || {
-        let _ = gate.lock().expect("unpoisoned").recv_timeout(PATIENCE);
+        tokio::task::block_in_place(|| {
+            let _ = gate.lock().expect("unpoisoned").recv_timeout(PATIENCE);
+        });
         welcome()
     });
     let stub = stub.await;
