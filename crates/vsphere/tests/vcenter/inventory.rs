@@ -182,7 +182,7 @@ async fn what_is_missing_or_may_be_several_is_said() {
         (
             Place::ResourcePool,
             None,
-            "resource pool \"*\" may be any of \"Resources\" (",
+            "resource pool \"*\" may be any of \"DC1_C0\" (",
         ),
         (
             Place::ResourcePool,
