@@ -6,10 +6,12 @@ mod commit;
 mod condition;
 mod context;
 mod event;
+mod family;
 mod identify;
 mod identity;
 mod key;
 mod machine;
+mod pace;
 mod paused;
 mod run;
 mod secret;
@@ -19,7 +21,8 @@ mod watch;
 mod zone;
 
 pub use context::Static;
-pub use run::{Settings, run};
+pub use pace::Pace;
+pub use run::{Settings, run, sessions};
 
 /// As which program it introduces itself.
 pub const AGENT: &str = concat!("insula-vsphere/", env!("CARGO_PKG_VERSION"));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::entry::{Entry, Open, Pause, Phase};
-use super::line::{Line, Seats};
+use super::line::{Line, Probe, Seats};
 use super::{Key, LoginError, Settings};
 use crate::credential::{Credential, Fingerprint, Source};
 use crate::endpoint::{Endpoint, Trust};
@@ -54,7 +54,7 @@ pub(super) struct Attempt {
     key: Arc<Key>,
     since: Instant,
     /// It finds out for all whether the endpoint answers.
-    probe: bool,
+    probe: Option<Probe>,
 }
 
 /// What whoever asks is told.
@@ -437,9 +437,14 @@ impl<S> Table<S> {
         if self.retire(key, now) {
             return Err(Place::Entry);
         }
-        let line = self.lines.get(&key.way());
-        let (proven, probing) = line.map_or((false, false), |line| (line.proven, line.probing));
-        if !proven && probing {
+        let open = self.entries.get_mut(key).and_then(Entry::open_mut);
+        let probe = match open {
+            Some(_) => Probe::Check,
+            None => Probe::Login,
+        };
+        let line = self.lines.entry(key.way()).or_default();
+        let proven = line.proven;
+        if !proven && line.is_waited_for_by(probe) {
             return Err(Place::Line);
         }
         if !self.sit_down(&key.endpoint) {
@@ -449,27 +454,25 @@ impl<S> Table<S> {
             let key = Arc::clone(key);
             return Ok(Answer::Use { key, id, session });
         }
-        self.attempt(key, credential, !proven, now);
+        let probe = (!proven).then_some(probe);
+        self.attempt(key, credential, probe, now);
         Err(Place::Entry)
     }
 
     /// Whether, and for how long, something is not to be tried: the longest of what there is.
     fn paused(&self, key: &Arc<Key>, now: Instant) -> Option<Pause> {
         let entry = self.entries.get(key)?;
+        let first = self.settings.unreachable_for.0;
         let line = self.lines.get(&key.way());
+        let line = line.and_then(|line| line.pause_for(key, first));
         let refused = match entry.phase {
             // A session that is open was not refused.
             Phase::Open(_) => None,
-            _ => self.refused.get(&key.account()),
+            _ => self.refused.get(&key.account()).cloned(),
         };
-        let pauses = [
-            entry.pause.as_ref(),
-            line.and_then(|line| line.pause.as_ref()),
-            refused,
-        ];
-        let pauses = pauses.into_iter().flatten();
+        let pauses = [entry.pause.clone(), line, refused].into_iter().flatten();
         let active = pauses.filter(|pause| pause.until > now);
-        active.max_by_key(|pause| pause.until).cloned()
+        active.max_by_key(|pause| pause.until)
     }
 
     /// Whether a session has become too old. It is closed when nobody holds it any more.
@@ -498,14 +501,20 @@ impl<S> Table<S> {
     }
 
     /// Begins a login, or a check if there is a session.
-    fn attempt(&mut self, key: &Arc<Key>, credential: &Credential, probe: bool, now: Instant) {
+    fn attempt(
+        &mut self,
+        key: &Arc<Key>,
+        credential: &Credential,
+        probe: Option<Probe>,
+        now: Instant,
+    ) {
         let attempt = Attempt {
             key: Arc::clone(key),
             since: now,
             probe,
         };
         if let Some(line) = self.lines.get_mut(&key.way()) {
-            line.probing |= probe;
+            line.begin(probe);
         }
         let Some(entry) = self.entries.get_mut(key) else {
             return;
@@ -539,11 +548,11 @@ impl<S> Table<S> {
             }
         };
         if let Some(line) = self.lines.get_mut(&key.way()) {
-            line.probing &= !attempt.probe;
+            line.end(attempt.probe);
             if answered {
                 line.answers(now);
             }
-            let woken = match answered || attempt.probe {
+            let woken = match answered || attempt.probe.is_some() {
                 true => line.waiting.all(),
                 false => Vec::new(),
             };
@@ -554,8 +563,8 @@ impl<S> Table<S> {
         self.settle(key, now);
     }
 
-    /// Nobody answered. Whoever found that out for all comes after the others the next time:
-    /// it may be their account that is never answered, and not the endpoint.
+    /// Nobody answered. If somebody else was answered meanwhile, it is this account that is
+    /// left alone, and not the endpoint.
     fn fail(&mut self, attempt: &Attempt, error: LoginError, now: Instant) {
         let key = &attempt.key;
         let pauses = self.settings.unreachable_for;
@@ -563,19 +572,14 @@ impl<S> Table<S> {
         let Some(line) = self.lines.get_mut(&way) else {
             return;
         };
-        let until = match attempt.probe && !line.answered_since(attempt.since) {
-            true => {
-                let over = line.fails(error.clone(), pauses, now);
-                let others = line.keys > 1;
-                self.note(over, Stale::Line(way));
-                if others { over + pauses.0 } else { over }
-            }
-            false => {
-                line.doubt(attempt.since);
-                now + pauses.0
-            }
-        };
-        self.pause(key, Pause { error, until });
+        if attempt.probe.is_some() && !line.answered_since(attempt.since) {
+            let over = line.fails(key, error, pauses, now);
+            self.note(over, Stale::Line(way));
+        } else {
+            line.doubt(attempt.since);
+            let until = now + pauses.0;
+            self.pause(key, Pause { error, until });
+        }
     }
 
     /// A session that did not live long is not followed at once by the next: a server that

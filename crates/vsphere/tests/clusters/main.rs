@@ -5,3 +5,4 @@
 mod world;
 
 mod basics;
+mod changes;
