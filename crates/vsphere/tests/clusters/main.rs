@@ -6,3 +6,8 @@ mod world;
 
 mod basics;
 mod changes;
+mod delete;
+mod escalate;
+mod life;
+mod sessions;
+mod spaces;
