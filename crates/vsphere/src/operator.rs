@@ -7,6 +7,8 @@ mod condition;
 mod context;
 mod event;
 mod family;
+mod given;
+
 mod identify;
 mod identity;
 mod key;
@@ -21,6 +23,7 @@ mod watch;
 mod zone;
 
 pub use context::Static;
+pub use given::Given;
 pub use pace::Pace;
 pub use run::{Settings, run, sessions};
 
