@@ -16,6 +16,7 @@ mod operator;
 mod output;
 mod pki;
 mod private_file;
+mod relocate;
 mod secret;
 mod serve;
 mod stop;
