@@ -116,7 +116,9 @@ mod tests {
 
     fn content(pairs: &[(&str, &str)]) -> BTreeMap<String, Hidden> {
         let pairs = pairs.iter();
-        pairs.map(|(key, value)| ((*key).to_owned(), Hidden::new(*value))).collect()
+        pairs
+            .map(|(key, value)| ((*key).to_owned(), Hidden::new(*value)))
+            .collect()
     }
 
     #[test]
@@ -128,7 +130,10 @@ mod tests {
             content,
             trust: None,
         };
-        let told = format!("{credential:?} {} {:#?}", credential.content["password"], credential);
+        let told = format!(
+            "{credential:?} {} {:#?}",
+            credential.content["password"], credential
+        );
         assert!(!told.contains("tr0ub4dor"), "{told}");
         assert!(told.contains("****"), "{told}");
         assert_eq!(credential.content["password"].reveal(), "tr0ub4dor");

@@ -77,9 +77,14 @@ impl Trust {
         let pairs: Vec<&str> = match upper.contains(':') {
             true => upper.split(':').collect(),
             // It is ASCII, so every two bytes are text.
-            false => upper.as_bytes().chunks(2).filter_map(|two| str::from_utf8(two).ok()).collect(),
+            false => upper
+                .as_bytes()
+                .chunks(2)
+                .filter_map(|two| str::from_utf8(two).ok())
+                .collect(),
         };
-        let is_pair = |pair: &&str| pair.len() == 2 && pair.bytes().all(|one| one.is_ascii_hexdigit());
+        let is_pair =
+            |pair: &&str| pair.len() == 2 && pair.bytes().all(|one| one.is_ascii_hexdigit());
         match matches!(pairs.len(), 20 | 32) && pairs.iter().all(is_pair) {
             true => Ok(Self::Pinned(pairs.join(":"))),
             false => Err(wrong()),
@@ -117,7 +122,10 @@ impl Bound {
     ///
     /// If one of them is no endpoint.
     pub fn parse(text: &str, default_port: u16) -> Result<Self, NotAnEndpoint> {
-        let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+        let words = text
+            .split(',')
+            .map(str::trim)
+            .filter(|word| !word.is_empty());
         let ends = words.map(|word| Ok((Endpoint::parse(word, default_port)?, None)));
         let ends = ends.collect::<Result<Vec<_>, _>>()?;
         Ok(match ends.is_empty() {
@@ -162,7 +170,9 @@ fn split(text: &str) -> Option<(Host<'_>, Option<&str>)> {
     }
     match text.matches(':').count() {
         0 => Some((Host::Name(text), None)),
-        1 => text.split_once(':').map(|(host, port)| (Host::Name(host), Some(port))),
+        1 => text
+            .split_once(':')
+            .map(|(host, port)| (Host::Name(host), Some(port))),
         _ => Some((Host::Six(text), None)),
     }
 }
@@ -304,7 +314,11 @@ mod tests {
             (format!(" {sha1}\n"), sha1),
             (sha256.replace(':', "").to_lowercase(), &sha256),
         ] {
-            assert_eq!(Trust::pinned(&text), Ok(Trust::Pinned(told.to_owned())), "{text}");
+            assert_eq!(
+                Trust::pinned(&text),
+                Ok(Trust::Pinned(told.to_owned())),
+                "{text}"
+            );
         }
         for text in [
             String::new(),
@@ -318,7 +332,11 @@ mod tests {
             ["AB"; 31].join(":"),
             "\u{e9}".repeat(20),
         ] {
-            assert_eq!(Trust::pinned(&text), Err(NotAFingerprint(text.clone())), "{text:?}");
+            assert_eq!(
+                Trust::pinned(&text),
+                Err(NotAFingerprint(text.clone())),
+                "{text:?}"
+            );
         }
     }
 
@@ -339,7 +357,11 @@ mod tests {
             (only("vc.example"), "vc.example.evil", false),
             (only("[::1]"), "0:0:0:0:0:0:0:1", true),
         ] {
-            assert_eq!(bound.admits(&end(endpoint)).is_some(), admitted, "{bound:?} {endpoint}");
+            assert_eq!(
+                bound.admits(&end(endpoint)).is_some(),
+                admitted,
+                "{bound:?} {endpoint}"
+            );
         }
         let wrong = Bound::parse("vc, https://vc", 443);
         assert_eq!(wrong, Err(NotAnEndpoint("https://vc".to_owned())));

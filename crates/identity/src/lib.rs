@@ -4,6 +4,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`decide`] | pure: from what an object says and what there is to a credential, or why none |
+//! | [`explain`] | the same, told step by step to whoever asks why |
 //! | [`reference`] | what an object says about whose credentials it uses |
 //! | [`allowed`] | which namespaces may use an identity |
 //! | [`endpoint`] | where a credential may be sent, and whom to believe there |
@@ -18,6 +19,7 @@ pub mod claim;
 pub mod credential;
 pub mod decide;
 pub mod endpoint;
+pub mod explain;
 pub mod reason;
 pub mod reference;
 pub mod session;

@@ -9,7 +9,7 @@ pub enum Reason {
     IdentityNotReady,
     /// The identity does not allow the object's namespace.
     NamespaceNotAllowed,
-    /// The Secret is not there, or going.
+    /// The Secret is not there.
     SecretNotAvailable,
     /// The Secret is held by something else.
     SecretInUse,
@@ -40,5 +40,11 @@ impl Reason {
             Self::CertificateNotTrusted => "CertificateNotTrusted",
             Self::Unreachable => "Unreachable",
         }
+    }
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(self.as_str())
     }
 }

@@ -211,7 +211,11 @@ impl<C: Connector> Sessions<C> {
                 debug!("some sessions could not be closed in time");
             }
         }
-        let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let tasks = self
+            .tasks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(mut tasks) = tasks {
             tasks.shutdown().await;
         }
@@ -225,10 +229,7 @@ impl<C: Connector> Sessions<C> {
     }
 
     /// Lets the table decide, and does what it says. The lock is held for neither.
-    fn with<T>(
-        self: &Arc<Self>,
-        decide: impl FnOnce(&mut Table<C::Session>, Instant) -> T,
-    ) -> T {
+    fn with<T>(self: &Arc<Self>, decide: impl FnOnce(&mut Table<C::Session>, Instant) -> T) -> T {
         let (decided, acts, wakes, closed) = {
             let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
             let decided = decide(&mut table, Instant::now());
@@ -264,9 +265,14 @@ impl<C: Connector> Sessions<C> {
     /// panics: whoever waits for it would wait for ever.
     async fn act(self: Arc<Self>, act: Act<C::Session>) {
         match act {
-            Act::LogIn { attempt, credential } => {
+            Act::LogIn {
+                attempt,
+                credential,
+            } => {
                 let key = attempt.key();
-                let login = self.connector.log_in(&key.endpoint, &key.trust, &credential);
+                let login = self
+                    .connector
+                    .log_in(&key.endpoint, &key.trust, &credential);
                 let opened = self.bounded(login).await;
                 self.with(|table, now| table.logged_in(&attempt, opened, now));
             }
@@ -291,8 +297,12 @@ impl<C: Connector> Sessions<C> {
         let patience = self.settings.patience;
         match timeout(patience, AssertUnwindSafe(work).catch_unwind()).await {
             Ok(Ok(done)) => done,
-            Ok(Err(_)) => Err(unreachable("what it answers cannot be dealt with".to_owned())),
-            Err(_) => Err(unreachable(format!("it did not answer within {patience:?}"))),
+            Ok(Err(_)) => Err(unreachable(
+                "what it answers cannot be dealt with".to_owned(),
+            )),
+            Err(_) => Err(unreachable(format!(
+                "it did not answer within {patience:?}"
+            ))),
         }
     }
 
@@ -302,9 +312,10 @@ impl<C: Connector> Sessions<C> {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-            let quiet = table.is_quiet();
-            drop(table);
+            let quiet = {
+                let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+                table.is_quiet()
+            };
             if quiet {
                 return;
             }

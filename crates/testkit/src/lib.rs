@@ -7,6 +7,7 @@
 //! [`oidc`] is an OpenID Connect provider that can misbehave.
 //! [`server`] is a whole API server in the test's own process.
 //! [`vcenter`] is a vCenter with accounts, machines and a log, which fails as it is told.
+//! [`vcsim`] starts a real simulator of a vCenter where one is installed.
 //! [`webhook`] is a webhook that answers as it is told.
 
 pub mod capi;
@@ -16,4 +17,5 @@ pub mod oidc;
 pub mod peer;
 pub mod server;
 pub mod vcenter;
+pub mod vcsim;
 pub mod webhook;

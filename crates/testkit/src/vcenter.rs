@@ -20,6 +20,8 @@ mod serve;
 mod task;
 mod trouble;
 mod value;
+mod view;
+mod work;
 mod world;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -209,8 +211,9 @@ impl FakeVCenter {
 
     /// How it receives those who connect, from now on. Once it is closed, those who are
     /// connected are hung up on.
-    pub fn door(&self, door: Door) {
+    pub async fn door(&self, door: Door) {
         self.trouble(|trouble| trouble.door = door);
+        self.shows(door).await;
     }
 
     /// The next call of this method (`*` for any) is not carried out and answered so.
@@ -224,8 +227,16 @@ impl FakeVCenter {
     }
 
     /// The end of all trouble. Calls that hang are answered.
-    pub fn resume(&self) {
+    pub async fn resume(&self) {
         self.trouble(|trouble| *trouble = Trouble::default());
+        self.shows(Door::Open).await;
+    }
+
+    /// Waits until the door is so. It is not, once the server was stopped.
+    async fn shows(&self, door: Door) {
+        let mut journal = self.shared.journal.subscribe();
+        let shown = journal.wait_for(|journal| journal.door == door);
+        tokio::time::timeout(PATIENCE, shown).await.ok();
     }
 }
 
@@ -264,6 +275,11 @@ impl FakeVCenter {
     /// A standard network, as in `/DC0/network/team`.
     pub fn add_network(&self, path: &str) {
         self.add("Network", "network-", path);
+    }
+
+    /// A network that another product manages.
+    pub fn add_opaque_network(&self, path: &str) {
+        self.add("OpaqueNetwork", "network-o", path);
     }
 
     /// A template, as in `/DC0/vm/debian`, with a snapshot if one is named. Its ID.

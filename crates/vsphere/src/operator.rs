@@ -1,14 +1,19 @@
 //! What brings the kinds to be in vCenters. Read `run` first, then the `reconcile` of each.
 
+mod claim;
 mod cluster;
 mod commit;
 mod condition;
 mod context;
 mod event;
+mod family;
+mod given;
+
 mod identify;
 mod identity;
 mod key;
 mod machine;
+mod pace;
 mod paused;
 mod run;
 mod secret;
@@ -18,7 +23,9 @@ mod watch;
 mod zone;
 
 pub use context::Static;
-pub use run::{Settings, run};
+pub use given::Given;
+pub use pace::Pace;
+pub use run::{Settings, run, sessions};
 
 /// As which program it introduces itself.
 pub const AGENT: &str = concat!("insula-vsphere/", env!("CARGO_PKG_VERSION"));

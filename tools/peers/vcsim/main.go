@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/vmware/govmomi/simulator"
@@ -29,19 +31,52 @@ func main() {
 	flag.IntVar(&model.Machine, "vm", model.Machine, "virtual machines in each pool")
 	flag.IntVar(&model.Pool, "pool", model.Pool, "resource pools in each cluster")
 	flag.IntVar(&model.Folder, "folder", model.Folder, "folders in each datacenter")
+	flag.IntVar(&model.Portgroup, "pg", model.Portgroup, "portgroups in each datacenter")
+	certificate := flag.String("tlscert", "", "a file with the certificate to show, in PEM")
+	key := flag.String("tlskey", "", "a file with the key of that")
+	delays := flag.String("method-delay", "", "milliseconds that methods take, as in Login:500,CloneVM_Task:100")
 	flag.Parse()
 
-	if err := serve(model, *listen, url.UserPassword(*username, *password)); err != nil {
+	settings := new(tls.Config)
+	if *certificate != "" {
+		pair, err := tls.LoadX509KeyPair(*certificate, *key)
+		if err != nil {
+			log.Fatal(err)
+		}
+		settings.Certificates = []tls.Certificate{pair}
+	}
+	slow, err := parse(*delays)
+	if err != nil {
+		log.Fatal(err)
+	}
+	model.DelayConfig.MethodDelay = slow
+	if err := serve(model, *listen, url.UserPassword(*username, *password), settings); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func serve(model *simulator.Model, listen string, login *url.Userinfo) error {
+func parse(delays string) (map[string]int, error) {
+	slow := make(map[string]int)
+	for _, delay := range strings.Split(delays, ",") {
+		if delay == "" {
+			continue
+		}
+		method, text, _ := strings.Cut(delay, ":")
+		milliseconds, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no delay of a method: %w", delay, err)
+		}
+		slow[method] = milliseconds
+	}
+	return slow, nil
+}
+
+func serve(model *simulator.Model, listen string, login *url.Userinfo, settings *tls.Config) error {
 	defer model.Remove()
 	if err := model.Create(); err != nil {
 		return err
 	}
-	model.Service.TLS = new(tls.Config)
+	model.Service.TLS = settings
 	model.Service.RegisterEndpoints = true
 	model.Service.Listen = &url.URL{Scheme: "https", Host: listen, User: login}
 	server := model.Service.NewServer()

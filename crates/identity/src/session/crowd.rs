@@ -30,6 +30,7 @@ impl Crowd {
         self.0.is_empty()
     }
 
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.0.len()
     }

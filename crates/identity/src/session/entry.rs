@@ -73,7 +73,10 @@ impl<S> Entry<S> {
 
     /// Whether something is being done that its end will tell of.
     pub fn is_busy(&self) -> bool {
-        matches!(self.phase, Phase::Opening | Phase::Checking(_) | Phase::Closing)
+        matches!(
+            self.phase,
+            Phase::Opening | Phase::Checking(_) | Phase::Closing
+        )
     }
 
     /// Nothing is to be remembered of it.

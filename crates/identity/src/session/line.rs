@@ -1,12 +1,14 @@
 //! Whether an endpoint answers, and how many use it.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::LoginError;
 use super::crowd::Crowd;
 use super::entry::Pause;
+use super::{Key, LoginError};
 
 /// The way to an endpoint, by whom is believed there. Until it is known that somebody answers,
 /// one at a time finds out, and everybody else is woken when that is done.
@@ -14,10 +16,12 @@ use super::entry::Pause;
 pub(super) struct Line {
     /// Somebody answers, as far as is known.
     pub proven: bool,
-    /// Somebody finds out.
-    pub probing: bool,
+    /// Somebody finds out, by a login or by a check.
+    probing: BTreeSet<Probe>,
     /// It did not answer, and is not tried until then.
     pub pause: Option<Pause>,
+    /// Who found that out.
+    prober: Option<Arc<Key>>,
     /// How many times in a row it did not.
     failures: u32,
     /// When it last answered.
@@ -28,23 +32,73 @@ pub(super) struct Line {
     pub keys: usize,
 }
 
+/// How it is found out whether an endpoint answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Probe {
+    Login,
+    Check,
+}
+
 impl Line {
+    /// Whether somebody finds out, so that others wait for it. How long a login takes may be
+    /// the account's doing: whoever has a session does not wait for those of others.
+    pub fn is_waited_for_by(&self, probe: Probe) -> bool {
+        match probe {
+            Probe::Login => !self.probing.is_empty(),
+            Probe::Check => self.probing.contains(&Probe::Check),
+        }
+    }
+
+    pub fn begin(&mut self, probe: Option<Probe>) {
+        self.probing.extend(probe);
+    }
+
+    pub fn end(&mut self, probe: Option<Probe>) {
+        if let Some(probe) = probe {
+            self.probing.remove(&probe);
+        }
+    }
+
     pub fn answers(&mut self, now: Instant) {
         self.proven = true;
         self.pause = None;
+        self.prober = None;
         self.failures = 0;
         self.answered = Some(now);
     }
 
     /// Whoever found out found nobody: the pauses grow. Says when they are over.
-    pub fn fails(&mut self, error: LoginError, pauses: (Duration, Duration), now: Instant) -> Instant {
+    pub fn fails(
+        &mut self,
+        prober: &Arc<Key>,
+        error: LoginError,
+        pauses: (Duration, Duration),
+        now: Instant,
+    ) -> Instant {
+        if let Some(pause) = self.pause.as_ref().filter(|pause| pause.until > now) {
+            // Somebody else has found the same.
+            return pause.until;
+        }
         let (first, longest) = pauses;
-        let pause = first.saturating_mul(1 << self.failures.min(16)).min(longest);
+        let pause = first
+            .saturating_mul(1 << self.failures.min(16))
+            .min(longest);
         self.failures = self.failures.saturating_add(1);
         self.proven = false;
+        self.prober = Some(Arc::clone(prober));
         let until = now + pause;
         self.pause = Some(Pause { error, until });
         until
+    }
+
+    /// How long it is left alone by this one. Whoever found out the last time comes after the
+    /// others: it may be their account that is never answered, and not the endpoint.
+    pub fn pause_for(&self, key: &Arc<Key>, first: Duration) -> Option<Pause> {
+        let mut pause = self.pause.clone()?;
+        if self.keys > 1 && self.prober.as_ref() == Some(key) {
+            pause.until += first;
+        }
+        Some(pause)
     }
 
     /// Somebody did not get an answer who began then: it has to be found out anew, unless
@@ -62,7 +116,7 @@ impl Line {
     /// Nothing is to be remembered of it.
     pub fn is_void(&self, now: Instant) -> bool {
         self.keys == 0
-            && !self.probing
+            && self.probing.is_empty()
             && self.pause.as_ref().is_none_or(|pause| pause.until <= now)
     }
 }

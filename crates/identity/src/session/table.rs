@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::entry::{Entry, Open, Pause, Phase};
-use super::line::{Line, Seats};
+use super::line::{Line, Probe, Seats};
 use super::{Key, LoginError, Settings};
 use crate::credential::{Credential, Fingerprint, Source};
 use crate::endpoint::{Endpoint, Trust};
@@ -34,9 +34,18 @@ pub(super) struct Table<S> {
 
 /// Something to be done.
 pub(super) enum Act<S> {
-    LogIn { attempt: Attempt, credential: Credential },
-    Check { attempt: Attempt, session: Arc<S> },
-    LogOut { key: Arc<Key>, session: Arc<S> },
+    LogIn {
+        attempt: Attempt,
+        credential: Credential,
+    },
+    Check {
+        attempt: Attempt,
+        session: Arc<S>,
+    },
+    LogOut {
+        key: Arc<Key>,
+        session: Arc<S>,
+    },
 }
 
 /// A login or a check that is under way.
@@ -45,14 +54,21 @@ pub(super) struct Attempt {
     key: Arc<Key>,
     since: Instant,
     /// It finds out for all whether the endpoint answers.
-    probe: bool,
+    probe: Option<Probe>,
 }
 
 /// What whoever asks is told.
 pub(super) enum Answer<S> {
-    Use { key: Arc<Key>, id: u64, session: Arc<S> },
+    Use {
+        key: Arc<Key>,
+        id: u64,
+        session: Arc<S>,
+    },
     Wait,
-    Failed { error: LoginError, again_in: Duration },
+    Failed {
+        error: LoginError,
+        again_in: Duration,
+    },
 }
 
 /// A way to an endpoint.
@@ -105,7 +121,12 @@ impl Key {
 
     fn account(&self) -> Account {
         let (source, endpoint) = (self.source.clone(), self.endpoint.clone());
-        (self.space.clone(), source, endpoint, self.fingerprint.clone())
+        (
+            self.space.clone(),
+            source,
+            endpoint,
+            self.fingerprint.clone(),
+        )
     }
 }
 
@@ -145,7 +166,10 @@ impl<S> Table<S> {
             let message = "sessions are not opened any more".to_owned();
             let reason = Reason::Unreachable;
             let again_in = self.settings.unreachable_for.1;
-            return Answer::Failed { error: LoginError { reason, message }, again_in };
+            return Answer::Failed {
+                error: LoginError { reason, message },
+                again_in,
+            };
         }
         self.forget(now);
         let called = self.arrive(asker);
@@ -192,7 +216,9 @@ impl<S> Table<S> {
         };
         match &outcome {
             Ok(()) => self.counts.opened += 1,
-            Err(error) if error.reason == Reason::InvalidCredentials => self.refuse(key, error, now),
+            Err(error) if error.reason == Reason::InvalidCredentials => {
+                self.refuse(key, error, now)
+            }
             Err(_) => self.counts.failed += 1,
         }
         self.conclude(attempt, outcome, now);
@@ -330,16 +356,34 @@ impl<S> Table<S> {
     /// All figures, in the text form of Prometheus.
     pub fn metrics(&self) -> String {
         let open = self.entries.values().filter(|entry| {
-            matches!(entry.phase, Phase::Open(_) | Phase::Checking(_) | Phase::Closing)
+            matches!(
+                entry.phase,
+                Phase::Open(_) | Phase::Checking(_) | Phase::Closing
+            )
         });
         let waits = self.askers.values().filter(|asker| asker.waits.is_some());
         let paused = self.lines.values().filter(|line| line.pause.is_some());
         let counts = &self.counts;
         let mut text = String::new();
         for (name, kind, help, lines) in [
-            ("sessions_open", "gauge", "Sessions that are open.", vec![("", open.count() as u64)]),
-            ("sessions_waiting", "gauge", "Objects that wait for a session.", vec![("", waits.count() as u64)]),
-            ("session_endpoints_failing", "gauge", "Endpoints that do not answer.", vec![("", paused.count() as u64)]),
+            (
+                "sessions_open",
+                "gauge",
+                "Sessions that are open.",
+                vec![("", open.count() as u64)],
+            ),
+            (
+                "sessions_waiting",
+                "gauge",
+                "Objects that wait for a session.",
+                vec![("", waits.count() as u64)],
+            ),
+            (
+                "session_endpoints_failing",
+                "gauge",
+                "Endpoints that do not answer.",
+                vec![("", paused.count() as u64)],
+            ),
             (
                 "session_logins_total",
                 "counter",
@@ -350,11 +394,24 @@ impl<S> Table<S> {
                     ("{result=\"failed\"}", counts.failed),
                 ],
             ),
-            ("session_checks_total", "counter", "Sessions that were checked before use.", vec![("", counts.checks)]),
-            ("session_logouts_total", "counter", "Sessions that were closed.", vec![("", counts.closed)]),
+            (
+                "session_checks_total",
+                "counter",
+                "Sessions that were checked before use.",
+                vec![("", counts.checks)],
+            ),
+            (
+                "session_logouts_total",
+                "counter",
+                "Sessions that were closed.",
+                vec![("", counts.closed)],
+            ),
         ] {
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "# HELP insula_{name} {help}\n# TYPE insula_{name} {kind}");
+            let _ = writeln!(
+                text,
+                "# HELP insula_{name} {help}\n# TYPE insula_{name} {kind}"
+            );
             for (label, value) in lines {
                 let _ = writeln!(text, "insula_{name}{label} {value}");
             }
@@ -380,9 +437,14 @@ impl<S> Table<S> {
         if self.retire(key, now) {
             return Err(Place::Entry);
         }
-        let line = self.lines.get(&key.way());
-        let (proven, probing) = line.map_or((false, false), |line| (line.proven, line.probing));
-        if !proven && probing {
+        let open = self.entries.get_mut(key).and_then(Entry::open_mut);
+        let probe = match open {
+            Some(_) => Probe::Check,
+            None => Probe::Login,
+        };
+        let line = self.lines.entry(key.way()).or_default();
+        let proven = line.proven;
+        if !proven && line.is_waited_for_by(probe) {
             return Err(Place::Line);
         }
         if !self.sit_down(&key.endpoint) {
@@ -392,23 +454,25 @@ impl<S> Table<S> {
             let key = Arc::clone(key);
             return Ok(Answer::Use { key, id, session });
         }
-        self.attempt(key, credential, !proven, now);
+        let probe = (!proven).then_some(probe);
+        self.attempt(key, credential, probe, now);
         Err(Place::Entry)
     }
 
     /// Whether, and for how long, something is not to be tried: the longest of what there is.
     fn paused(&self, key: &Arc<Key>, now: Instant) -> Option<Pause> {
         let entry = self.entries.get(key)?;
+        let first = self.settings.unreachable_for.0;
         let line = self.lines.get(&key.way());
+        let line = line.and_then(|line| line.pause_for(key, first));
         let refused = match entry.phase {
             // A session that is open was not refused.
             Phase::Open(_) => None,
-            _ => self.refused.get(&key.account()),
+            _ => self.refused.get(&key.account()).cloned(),
         };
-        let pauses = [entry.pause.as_ref(), line.and_then(|line| line.pause.as_ref()), refused];
-        let pauses = pauses.into_iter().flatten();
+        let pauses = [entry.pause.clone(), line, refused].into_iter().flatten();
         let active = pauses.filter(|pause| pause.until > now);
-        active.max_by_key(|pause| pause.until).cloned()
+        active.max_by_key(|pause| pause.until)
     }
 
     /// Whether a session has become too old. It is closed when nobody holds it any more.
@@ -437,10 +501,20 @@ impl<S> Table<S> {
     }
 
     /// Begins a login, or a check if there is a session.
-    fn attempt(&mut self, key: &Arc<Key>, credential: &Credential, probe: bool, now: Instant) {
-        let attempt = Attempt { key: Arc::clone(key), since: now, probe };
+    fn attempt(
+        &mut self,
+        key: &Arc<Key>,
+        credential: &Credential,
+        probe: Option<Probe>,
+        now: Instant,
+    ) {
+        let attempt = Attempt {
+            key: Arc::clone(key),
+            since: now,
+            probe,
+        };
         if let Some(line) = self.lines.get_mut(&key.way()) {
-            line.probing |= probe;
+            line.begin(probe);
         }
         let Some(entry) = self.entries.get_mut(key) else {
             return;
@@ -454,7 +528,10 @@ impl<S> Table<S> {
             }
             _ => {
                 let credential = credential.clone();
-                self.acts.push(Act::LogIn { attempt, credential });
+                self.acts.push(Act::LogIn {
+                    attempt,
+                    credential,
+                });
             }
         }
     }
@@ -471,11 +548,11 @@ impl<S> Table<S> {
             }
         };
         if let Some(line) = self.lines.get_mut(&key.way()) {
-            line.probing &= !attempt.probe;
+            line.end(attempt.probe);
             if answered {
                 line.answers(now);
             }
-            let woken = match answered || attempt.probe {
+            let woken = match answered || attempt.probe.is_some() {
                 true => line.waiting.all(),
                 false => Vec::new(),
             };
@@ -486,8 +563,8 @@ impl<S> Table<S> {
         self.settle(key, now);
     }
 
-    /// Nobody answered. Whoever found that out for all comes after the others the next time:
-    /// it may be their account that is never answered, and not the endpoint.
+    /// Nobody answered. If somebody else was answered meanwhile, it is this account that is
+    /// left alone, and not the endpoint.
     fn fail(&mut self, attempt: &Attempt, error: LoginError, now: Instant) {
         let key = &attempt.key;
         let pauses = self.settings.unreachable_for;
@@ -495,19 +572,14 @@ impl<S> Table<S> {
         let Some(line) = self.lines.get_mut(&way) else {
             return;
         };
-        let until = match attempt.probe && !line.answered_since(attempt.since) {
-            true => {
-                let over = line.fails(error.clone(), pauses, now);
-                let others = line.keys > 1;
-                self.note(over, Stale::Line(way));
-                if others { over + pauses.0 } else { over }
-            }
-            false => {
-                line.doubt(attempt.since);
-                now + pauses.0
-            }
-        };
-        self.pause(key, Pause { error, until });
+        if attempt.probe.is_some() && !line.answered_since(attempt.since) {
+            let over = line.fails(key, error, pauses, now);
+            self.note(over, Stale::Line(way));
+        } else {
+            line.doubt(attempt.since);
+            let until = now + pauses.0;
+            self.pause(key, Pause { error, until });
+        }
     }
 
     /// A session that did not live long is not followed at once by the next: a server that
@@ -517,7 +589,13 @@ impl<S> Table<S> {
         if until > now {
             let message = "the session ended as soon as it was opened".to_owned();
             let reason = Reason::Unreachable;
-            self.pause(key, Pause { error: LoginError { reason, message }, until });
+            self.pause(
+                key,
+                Pause {
+                    error: LoginError { reason, message },
+                    until,
+                },
+            );
         }
     }
 
@@ -593,7 +671,12 @@ impl<S> Table<S> {
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.askers.insert(Arc::clone(asker));
         }
-        let known = Asker { key: Arc::clone(&key), waits: None, wake: None, called: None };
+        let known = Asker {
+            key: Arc::clone(&key),
+            waits: None,
+            wake: None,
+            called: None,
+        };
         self.askers.insert(Arc::clone(asker), known);
         key
     }
@@ -614,13 +697,18 @@ impl<S> Table<S> {
         called: Option<&(Endpoint, u64)>,
     ) {
         let number = match called {
-            Some((endpoint, number)) if place == Place::Seat && *endpoint == key.endpoint => *number,
+            Some((endpoint, number)) if place == Place::Seat && *endpoint == key.endpoint => {
+                *number
+            }
             _ => self.number(),
         };
         let crowd = match place {
             Place::Entry => self.entries.get_mut(key).map(|entry| &mut entry.waiting),
             Place::Line => self.lines.get_mut(&key.way()).map(|line| &mut line.waiting),
-            Place::Seat => self.seats.get_mut(&key.endpoint).map(|seats| &mut seats.waiting),
+            Place::Seat => self
+                .seats
+                .get_mut(&key.endpoint)
+                .map(|seats| &mut seats.waiting),
         };
         if let Some(crowd) = crowd {
             crowd.join(number, asker);
@@ -705,7 +793,11 @@ impl<S> Table<S> {
         if self.closed || entry.askers.is_empty() {
             self.shut(key);
         }
-        if self.entries.get(key).is_some_and(|entry| entry.is_void(now)) {
+        if self
+            .entries
+            .get(key)
+            .is_some_and(|entry| entry.is_void(now))
+        {
             self.entries.remove(key);
             if let Some(line) = self.lines.get_mut(&key.way()) {
                 line.keys = line.keys.saturating_sub(1);
@@ -728,7 +820,10 @@ impl<S> Table<S> {
         match std::mem::replace(&mut entry.phase, Phase::Closing) {
             Phase::Open(open) if open.held == 0 => {
                 let key = Arc::clone(key);
-                self.acts.push(Act::LogOut { key, session: open.session });
+                self.acts.push(Act::LogOut {
+                    key,
+                    session: open.session,
+                });
             }
             other => entry.phase = other,
         }
@@ -749,7 +844,11 @@ impl<S> Table<S> {
                 Stale::Entry(key) => self.settle(&key, now),
                 Stale::Line(way) => self.settle_line(&way, now),
                 Stale::Account(account) => {
-                    if self.refused.get(&account).is_some_and(|pause| pause.until <= now) {
+                    if self
+                        .refused
+                        .get(&account)
+                        .is_some_and(|pause| pause.until <= now)
+                    {
                         self.refused.remove(&account);
                     }
                 }

@@ -232,10 +232,7 @@ impl Inventory {
             ("ResourcePool", "owner") => return Some(self.owner(id).map(Value::from)),
             ("Datastore", "summary") => summary(id, node).into(),
             ("Network" | "DistributedVirtualPortgroup" | "OpaqueNetwork", "summary") => {
-                let of = Reference::new(node.kind, id);
-                let summary = Data::new("NetworkSummary");
-                let summary = summary.with("network", of).with("name", node.name.as_str());
-                summary.with("accessible", true).into()
+                network_summary(id, node).into()
             }
             ("VmwareDistributedVirtualSwitch", "portgroup") => {
                 self.beside(id, "DistributedVirtualPortgroup")
@@ -297,6 +294,25 @@ fn summary(id: &str, node: &Node) -> Data {
         .with("freeSpace", 1_i64 << 39)
         .with("accessible", true)
         .with("type", "VMFS")
+}
+
+fn network_summary(id: &str, node: &Node) -> Data {
+    let opaque = node.kind == "OpaqueNetwork";
+    let of = if opaque {
+        "OpaqueNetworkSummary"
+    } else {
+        "NetworkSummary"
+    };
+    let summary = Data::new(of)
+        .with("network", Reference::new(node.kind, id))
+        .with("name", node.name.as_str())
+        .with("accessible", true);
+    if !opaque {
+        return summary;
+    }
+    summary
+        .with("opaqueNetworkId", id)
+        .with("opaqueNetworkType", "nsx.LogicalSwitch")
 }
 
 /// Whether a kind is another, or one of its sorts.

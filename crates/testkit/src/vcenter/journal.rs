@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use super::trouble::Door;
+
 /// Everything that happened.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journal {
@@ -9,6 +11,8 @@ pub(super) struct Journal {
     pub connections: usize,
     /// Those that are open now.
     pub open: usize,
+    /// How the next is received.
+    pub door: Door,
     pub logins: Vec<Login>,
     pub calls: Vec<Call>,
 }

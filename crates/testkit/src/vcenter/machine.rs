@@ -63,9 +63,10 @@ pub(super) struct Snapshot {
 }
 
 impl Vm {
-    /// Since when its guest has run, if it has, and whether it has addresses by now.
+    /// Whether its guest runs, with tools and addresses.
     fn settled(&self, after: Duration, now: Instant) -> bool {
-        self.powered_on.is_some_and(|on| on + after <= now)
+        self.powered_on
+            .is_some_and(|on| now.duration_since(on) >= after)
     }
 
     pub fn power(&self) -> &'static str {

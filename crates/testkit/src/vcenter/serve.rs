@@ -48,12 +48,13 @@ pub(super) async fn serve(first: TcpListener, address: SocketAddr, shared: Arc<S
     let mut connections = JoinSet::new();
     let mut listener = Some(first);
     loop {
-        let closed = doors.borrow_and_update().door == Door::Closed;
-        if closed {
+        let door = doors.borrow_and_update().door;
+        if door == Door::Closed {
             // Whoever is inside has to leave, too.
             connections.shutdown().await;
             drop(listener.take());
             let Ok(_reserved) = bind(address) else { return };
+            note_door(&shared, door);
             let open = doors.wait_for(|trouble| trouble.door != Door::Closed).await;
             if open.is_err() {
                 return;
@@ -64,6 +65,7 @@ pub(super) async fn serve(first: TcpListener, address: SocketAddr, shared: Arc<S
             listener = bind(address).and_then(|socket| socket.listen(1024)).ok();
         }
         let Some(listening) = &listener else { return };
+        note_door(&shared, door);
         tokio::select! {
             accepted = listening.accept() => {
                 let Ok((stream, _)) = accepted else { return };
@@ -77,6 +79,14 @@ pub(super) async fn serve(first: TcpListener, address: SocketAddr, shared: Arc<S
             }
         }
     }
+}
+
+/// Whoever changed the door waits for this.
+fn note_door(shared: &Shared, door: Door) {
+    shared.journal.send_if_modified(|journal| {
+        let before = std::mem::replace(&mut journal.door, door);
+        before != door
+    });
 }
 
 async fn receive(stream: TcpStream, shared: Arc<Shared>) {

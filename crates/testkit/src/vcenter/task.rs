@@ -1,7 +1,5 @@
 //! What takes its time: tasks, and what they do when they end.
 
-use std::time::Instant;
-
 use super::element::Element;
 use super::fault::Fault;
 use super::value::{Data, Reference, Value};
@@ -12,7 +10,6 @@ pub(super) struct Task {
     pub method: String,
     pub entity: Reference,
     pub account: String,
-    pub ends: Instant,
     pub state: State,
     began: String,
 }
@@ -41,18 +38,11 @@ pub(super) enum Effect {
 }
 
 impl Task {
-    pub fn new(
-        method: &str,
-        entity: Reference,
-        account: &str,
-        ends: Instant,
-        effect: Effect,
-    ) -> Self {
+    pub fn new(method: &str, entity: Reference, account: &str, effect: Effect) -> Self {
         Self {
             method: method.to_owned(),
             entity,
             account: account.to_owned(),
-            ends,
             state: State::Running(Box::new(effect)),
             began: jiff::Timestamp::now().to_string(),
         }

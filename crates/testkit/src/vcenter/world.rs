@@ -1,18 +1,19 @@
 //! A vCenter's whole state, and what its methods do to it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::account::Accounts;
-use super::collect::{Objects, collect};
+use super::collect::collect;
 use super::element::Element;
 use super::fault::{Fault, returnval};
 use super::inventory::{Inventory, ROOT, is_a};
 use super::journal::Machine;
-use super::machine::{Card, Disk, Network, Snapshot, Vm, fresh_mac};
+use super::machine::Vm;
 use super::order;
-use super::task::{Effect, State, Task};
+use super::task::{State, Task};
 use super::value::{Data, Reference, Value, escape};
+use super::view::View;
 
 /// Everything a vCenter knows.
 #[derive(Debug)]
@@ -32,9 +33,11 @@ pub(super) struct World {
     /// Answers hold no more objects than that, whatever a client asks.
     pub page: usize,
     pages: BTreeMap<String, Vec<String>>,
-    views: BTreeMap<String, Vec<Reference>>,
-    shutting_down: Vec<(Instant, String)>,
-    next_address: u32,
+    pub views: BTreeMap<String, Vec<Reference>>,
+    /// When tasks end that run.
+    pub due: BTreeSet<(Instant, String)>,
+    pub shutting_down: Vec<(Instant, String)>,
+    pub next_address: u32,
 }
 
 /// A call.
@@ -67,6 +70,7 @@ impl World {
             page: 100,
             pages: BTreeMap::new(),
             views: BTreeMap::new(),
+            due: BTreeSet::new(),
             shutting_down: Vec::new(),
             next_address: 1,
         }
@@ -199,7 +203,7 @@ impl World {
     }
 
     /// What everybody may know.
-    fn content(&self) -> Data {
+    pub fn content(&self) -> Data {
         let about = Data::new("AboutInfo")
             .with("name", "VMware vCenter Server")
             .with(
@@ -318,249 +322,6 @@ impl World {
         found.filter(inside).collect()
     }
 
-    fn on_machine(
-        &mut self,
-        method: &Element,
-        this: &Element,
-        account: &str,
-    ) -> Result<String, Fault> {
-        let effect = match method.name.as_str() {
-            "CloneVM_Task" => self.clone_of(method)?,
-            "ReconfigVM_Task" => {
-                let spec = method
-                    .child("spec")
-                    .ok_or_else(|| Fault::invalid_request("no spec"))?;
-                Effect::Configure(spec.clone())
-            }
-            "PowerOnVM_Task" => Effect::PowerOn,
-            "PowerOffVM_Task" => Effect::PowerOff,
-            "Destroy_Task" => Effect::Destroy,
-            "ShutdownGuest" => return self.shut_down(this),
-            name => {
-                return Err(Fault::invalid_request(&format!(
-                    "{name:?} is not known here"
-                )));
-            }
-        };
-        if !self.vms.contains_key(&this.text) {
-            return Err(Fault::not_found(&this.reference()));
-        }
-        let entity = Reference::new("VirtualMachine", this.text.clone());
-        let at = self.doomed.iter().position(|(of, _)| *of == method.name);
-        let doomed = at.and_then(|at| self.doomed.remove(at));
-        let effect = doomed.map_or(effect, |(_, fault)| Effect::Fail(fault));
-        // What cannot be is refused at once.
-        let takes = match effect {
-            Effect::Fail(ref fault) if fault.of == "DuplicateName" => Duration::ZERO,
-            _ => self.tasks_take,
-        };
-        let task = Task::new(
-            &method.name,
-            entity,
-            account,
-            Instant::now() + takes,
-            effect,
-        );
-        let id = self.inventory.fresh("task-");
-        self.tasks.insert(id.clone(), task);
-        if takes.is_zero() {
-            self.settle();
-        }
-        Ok(format!("<returnval type=\"Task\">{id}</returnval>"))
-    }
-
-    fn clone_of(&self, method: &Element) -> Result<Effect, Fault> {
-        let folder = method.child("folder");
-        let folder = folder.ok_or_else(|| Fault::invalid_request("no folder"))?;
-        if self
-            .inventory
-            .get(&folder.text)
-            .is_none_or(|node| node.kind != "Folder")
-        {
-            return Err(Fault::not_found(&folder.reference()));
-        }
-        let spec = method
-            .child("spec")
-            .ok_or_else(|| Fault::invalid_request("no spec"))?;
-        let name = method.text_of("name").unwrap_or_default();
-        let (folder, name, spec) = (folder.text.clone(), name.to_owned(), spec.clone());
-        let taken = self.inventory.below(&folder, &name);
-        let reserved = self
-            .tasks
-            .values()
-            .any(|task| task.reserves(&folder, &name));
-        if taken.is_some() || reserved {
-            let object = taken.unwrap_or_else(|| "vm-0".to_owned());
-            let object = Reference::new("VirtualMachine", object);
-            return Ok(Effect::Fail(Fault::duplicate_name(&name, object)));
-        }
-        Ok(Effect::Clone { folder, name, spec })
-    }
-
-    fn shut_down(&mut self, this: &Element) -> Result<String, Fault> {
-        let vm = self.vms.get(&this.text);
-        let vm = vm.ok_or_else(|| Fault::not_found(&this.reference()))?;
-        if vm.powered_on.is_none() {
-            return Err(Fault::invalid_power_state("poweredOn", "poweredOff"));
-        }
-        if vm
-            .addresses(self.addresses_after, Instant::now())
-            .is_empty()
-        {
-            let why = "VMware Tools are not running in the guest";
-            return Err(Fault::new("ToolsUnavailable", why));
-        }
-        let now = Instant::now();
-        let Some(at) = now.checked_add(self.shutdown_takes) else {
-            return Ok(String::new());
-        };
-        self.shutting_down.push((at, this.text.clone()));
-        self.settle();
-        Ok(String::new())
-    }
-
-    /// Carries out what is due.
-    pub fn settle(&mut self) {
-        let now = Instant::now();
-        self.accounts.expire(now);
-        let (due, later) = self.shutting_down.drain(..).partition(|(at, _)| *at <= now);
-        self.shutting_down = later;
-        let due: Vec<(Instant, String)> = due;
-        for (_, id) in due {
-            if let Some(vm) = self.vms.get_mut(&id) {
-                vm.powered_on = None;
-            }
-        }
-        let due = self
-            .tasks
-            .iter()
-            .filter(|(_, task)| matches!(task.state, State::Running(_)) && task.ends <= now);
-        let mut due: Vec<_> = due.map(|(id, task)| (task.ends, id.clone())).collect();
-        due.sort();
-        for (_, id) in due {
-            self.end(&id);
-        }
-    }
-
-    fn end(&mut self, id: &str) {
-        let Some(task) = self.tasks.get_mut(id) else {
-            return;
-        };
-        let (entity, account) = (task.entity.id.clone(), task.account.clone());
-        let done = State::Done(None);
-        let State::Running(effect) = std::mem::replace(&mut task.state, done) else {
-            return;
-        };
-        let ended = match self.take_effect(&entity, &account, *effect) {
-            Ok(result) => State::Done(result),
-            Err(fault) => State::Failed(fault),
-        };
-        if let Some(task) = self.tasks.get_mut(id) {
-            task.state = ended;
-        }
-    }
-
-    fn take_effect(
-        &mut self,
-        entity: &str,
-        account: &str,
-        effect: Effect,
-    ) -> Result<Option<Reference>, Fault> {
-        let gone = || Fault::not_found(&format!("VirtualMachine:{entity}"));
-        let address = self.next_address;
-        let vm = self.vms.get_mut(entity).ok_or_else(gone)?;
-        match effect {
-            Effect::Fail(fault) => return Err(fault),
-            Effect::Clone { folder, name, spec } => {
-                let copy = vm.clone();
-                return self.copy(copy, &folder, &name, &spec, account).map(Some);
-            }
-            Effect::Configure(spec) => vm.configure(&spec, &self.inventory)?,
-            Effect::PowerOn if vm.template => {
-                return Err(Fault::new("InvalidState", "a template is not powered on"));
-            }
-            Effect::PowerOn if vm.powered_on.is_some() => {
-                return Err(Fault::invalid_power_state("poweredOn", "poweredOn"));
-            }
-            Effect::PowerOn => {
-                vm.powered_on = Some(Instant::now());
-                if vm.addresses.is_empty() {
-                    let [_, a, b, c] = address.to_be_bytes();
-                    vm.addresses = vec![format!("10.{a}.{b}.{c}")];
-                    self.next_address += 1;
-                }
-            }
-            Effect::PowerOff if vm.powered_on.is_none() => {
-                return Err(Fault::invalid_power_state("poweredOff", "poweredOff"));
-            }
-            Effect::PowerOff => vm.powered_on = None,
-            Effect::Destroy if vm.powered_on.is_some() => {
-                return Err(Fault::invalid_power_state("poweredOff", "poweredOn"));
-            }
-            Effect::Destroy => {
-                self.vms.remove(entity);
-                self.inventory.remove(entity);
-            }
-        }
-        Ok(None)
-    }
-
-    fn copy(
-        &mut self,
-        mut vm: Vm,
-        folder: &str,
-        name: &str,
-        spec: &Element,
-        account: &str,
-    ) -> Result<Reference, Fault> {
-        let wrong = |what: &str| Fault::new("InvalidArgument", what).with("invalidProperty", what);
-        let location = spec
-            .child("location")
-            .ok_or_else(|| wrong("spec.location"))?;
-        let snapshot = spec.text_of("snapshot");
-        if let Some(snapshot) = snapshot {
-            let there = vm.snapshots.iter().any(|it| it.id == snapshot);
-            there.then_some(()).ok_or_else(|| wrong("spec.snapshot"))?;
-        }
-        let chosen = |of: &str, kind: &str, before: &str| match location.text_of(of) {
-            Some(id) if self.inventory.get(id).is_some_and(|it| is_a(it.kind, kind)) => {
-                Ok(id.to_owned())
-            }
-            Some(id) => Err(Fault::not_found(&format!("{kind}:{id}"))),
-            // A template is in no pool, so a machine that is made of it has to be told.
-            None if before.is_empty() || (vm.template && kind == "ResourcePool") => {
-                Err(wrong("spec.location.pool"))
-            }
-            None => Ok(before.to_owned()),
-        };
-        let pool = chosen("pool", "ResourcePool", &vm.pool)?;
-        let datastore = chosen("datastore", "Datastore", &vm.datastore)?;
-        vm.linked = location.text_of("diskMoveType") == Some("createNewChildDiskBacking");
-        if vm.linked && snapshot.is_none() {
-            return Err(wrong("spec.snapshot"));
-        }
-        (vm.pool, vm.datastore) = (pool, datastore);
-        vm.template = spec.says("template");
-        vm.snapshots.clear();
-        vm.addresses.clear();
-        vm.powered_on = None;
-        vm.bios_uuid = uuid::Uuid::new_v4().to_string();
-        vm.instance_uuid = uuid::Uuid::new_v4().to_string();
-        account.clone_into(&mut vm.created_by);
-        for card in &mut vm.cards {
-            card.mac = fresh_mac();
-        }
-        if let Some(config) = spec.child("config") {
-            vm.configure(config, &self.inventory)?;
-        }
-        if spec.says("powerOn") {
-            vm.powered_on = Some(Instant::now());
-        }
-        let id = self.inventory.add("VirtualMachine", "vm-", name, folder);
-        self.vms.insert(id.clone(), vm);
-        Ok(Reference::new("VirtualMachine", id))
-    }
-
     /// Forgets tasks that have ended.
     pub fn forget_tasks(&mut self) {
         self.tasks
@@ -599,167 +360,5 @@ impl World {
             created_by: vm.created_by.clone(),
         };
         self.vms.iter().map(known).collect()
-    }
-
-    /// A machine at a path, which is ours from the beginning.
-    pub fn add_machine(
-        &mut self,
-        path: &str,
-        template: bool,
-        snapshot: Option<&str>,
-    ) -> Option<String> {
-        let datacenter = self
-            .inventory
-            .find(path.trim_start_matches('/').split('/').next()?)?;
-        let first = |kind: &str| {
-            let all = self.inventory.descendants(&datacenter, true).into_iter();
-            let mut all = all.filter(|id| self.inventory.get(id).is_some_and(|it| it.kind == kind));
-            all.next()
-        };
-        let network = Network::of(&first("Network")?, &self.inventory)?;
-        let (pool, datastore) = (first("ResourcePool")?, first("Datastore")?);
-        let host = first("HostSystem")?;
-        let snapshots = snapshot.map(|name| Snapshot {
-            id: self.inventory.fresh("snapshot-"),
-            name: name.to_owned(),
-        });
-        let vm = Vm {
-            bios_uuid: uuid::Uuid::new_v4().to_string(),
-            instance_uuid: uuid::Uuid::new_v4().to_string(),
-            template,
-            cpus: 1,
-            cores_per_socket: 1,
-            memory_mib: 1024,
-            disks: vec![Disk {
-                key: 2000,
-                kib: 10 << 20,
-            }],
-            cards: vec![Card {
-                key: 4000,
-                of: "VirtualE1000",
-                mac: fresh_mac(),
-                assigned: true,
-                network,
-            }],
-            pool,
-            datastore,
-            host,
-            snapshots: snapshots.into_iter().collect(),
-            ..Vm::default()
-        };
-        let id = self.inventory.add_at("VirtualMachine", "vm-", path)?;
-        self.vms.insert(id.clone(), vm);
-        Some(id)
-    }
-}
-
-/// What a session sees.
-struct View<'a> {
-    world: &'a World,
-    cookie: Option<&'a str>,
-    account: &'a str,
-}
-
-impl Objects for View<'_> {
-    fn object(&self, id: &str) -> Option<Reference> {
-        match id {
-            "SessionManager" => Some(Reference::new("SessionManager", id)),
-            "ServiceInstance" => Some(Reference::new("ServiceInstance", id)),
-            _ if self.world.tasks.contains_key(id) => Some(Reference::new("Task", id)),
-            _ if self.world.views.contains_key(id) => Some(Reference::new("ContainerView", id)),
-            _ => self.world.inventory.reference(id),
-        }
-    }
-
-    fn property(&self, object: &Reference, name: &str) -> Option<Result<Option<Value>, Fault>> {
-        let world = self.world;
-        let id = object.id.as_str();
-        Some(Ok(Some(match (object.kind, name) {
-            ("SessionManager", _) => return self.session(name),
-            ("ServiceInstance", "content") => world.content().into(),
-            ("Task", "info") => world.tasks.get(id)?.info(id).into(),
-            ("ContainerView", "view") => world.views.get(id)?.clone().into(),
-            ("ResourcePool", "vm") => world.machines_where(|vm| vm.pool == id),
-            ("Datastore", "vm") => world.machines_where(|vm| vm.datastore == id),
-            ("VirtualMachine", _) => return Some(Ok(world.of_machine(id, name)?)),
-            _ => return Some(Ok(world.inventory.property(id, name)?)),
-        })))
-    }
-}
-
-impl View<'_> {
-    fn session(&self, name: &str) -> Option<Result<Option<Value>, Fault>> {
-        let Some(cookie) = self.cookie else {
-            let known = ["currentSession", "sessionList", "message"].contains(&name);
-            return known.then(|| Err(Fault::not_authenticated("SessionManager:SessionManager")));
-        };
-        match name {
-            "currentSession" => {
-                let session = self.world.accounts.peek(cookie)?;
-                Some(Ok(Some(session.data().into())))
-            }
-            "sessionList" if self.world.accounts.is_limited(self.account) => {
-                Some(Err(Fault::no_permission("Sessions.TerminateSession")))
-            }
-            "sessionList" => {
-                let sessions = self.world.accounts.sessions();
-                let sessions: Vec<_> = sessions.map(|session| session.data()).collect();
-                Some(Ok(Some(sessions.into())))
-            }
-            _ => None,
-        }
-    }
-}
-
-impl World {
-    fn machines_where(&self, is: impl Fn(&Vm) -> bool) -> Value {
-        let all = self.vms.iter().filter(|(_, vm)| is(vm));
-        let all: Vec<_> = all
-            .map(|(id, _)| Reference::new("VirtualMachine", id.clone()))
-            .collect();
-        all.into()
-    }
-
-    fn of_machine(&self, id: &str, property: &str) -> Option<Option<Value>> {
-        let vm = self.vms.get(id)?;
-        let name = self.inventory.get(id)?.name.as_str();
-        let (after, now) = (self.addresses_after, Instant::now());
-        Some(Some(match property {
-            "config" => vm.config(id, name).into(),
-            "guest" => vm.guest(name, after, now).into(),
-            "runtime" => vm.runtime().into(),
-            "snapshot" => return Some(vm.snapshot(id).map(Value::from)),
-            "resourcePool" if vm.template => return Some(None),
-            "resourcePool" => Reference::new("ResourcePool", vm.pool.clone()).into(),
-            "datastore" => vec![Reference::new("Datastore", vm.datastore.clone())].into(),
-            "network" => {
-                let networks = vm.cards.iter().map(|card| card.network.object.clone());
-                networks.collect::<Vec<_>>().into()
-            }
-            "recentTask" => self.recent(id),
-            "summary" => {
-                let config = Data::new("VirtualMachineConfigSummary")
-                    .with("name", name)
-                    .with("template", vm.template)
-                    .with("uuid", vm.bios_uuid.as_str())
-                    .with("instanceUuid", vm.instance_uuid.as_str());
-                let of = Reference::new("VirtualMachine", id);
-                let summary = Data::new("VirtualMachineSummary").with("vm", of);
-                summary
-                    .with("runtime", vm.runtime())
-                    .with("config", config)
-                    .into()
-            }
-            "guestHeartbeatStatus" => Value::text("ManagedEntityStatus", "green"),
-            other => return self.inventory.property(id, other),
-        }))
-    }
-
-    fn recent(&self, id: &str) -> Value {
-        let tasks = self.tasks.iter().filter(|(_, task)| task.entity.id == id);
-        let tasks: Vec<_> = tasks
-            .map(|(id, _)| Reference::new("Task", id.clone()))
-            .collect();
-        tasks.into()
     }
 }

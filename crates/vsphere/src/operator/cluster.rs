@@ -1,12 +1,276 @@
-//! cluster
-use super::context::Context;
+//! Clusters: whose credentials they get, whether their vCenter can be used, and where their
+//! machines can be.
+
+mod conclude;
+mod domains;
+mod remove;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use insula_identity::credential::Source;
+use insula_identity::decide::Refusal;
+use insula_identity::session::NotNow;
+use insula_operator::event::Told;
+use insula_operator::retry::{Class, Outcome};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
+use kube::{Api, Client, Resource, ResourceExt};
+use tracing::{debug, info};
+
+use self::conclude::{Domains, Found, VCenter, conclude};
+use super::claim::claim;
+use super::condition::{VCENTER, find};
+use super::context::{Context, Dependency};
+use super::identify::{self, Access, claimant_of};
 use super::key::Key;
-use insula_operator::retry::Outcome;
+use super::{commit, event, paused};
+use crate::capi;
+use crate::kinds::{VSphereCluster, VSphereDeploymentZone};
+use crate::names::{CAPI, CLUSTER_FINALIZER, MANAGED_BY};
+
+/// All steps for a cluster.
 pub(super) async fn reconcile(
     context: &Context,
     key: &Key,
-    _failures: u32,
+    failures: u32,
 ) -> Result<Outcome, kube::Error> {
-    context.forget(key);
-    Ok(Outcome::Gone)
+    let client = context.client(key.space.as_deref());
+    let clusters = Api::namespaced(client.clone(), key.place());
+    let found: Option<VSphereCluster> = clusters.get_opt(&key.name).await?;
+    let Some(cluster) = found.filter(|cluster| !is_managed_elsewhere(cluster)) else {
+        context.forget(key);
+        return Ok(Outcome::Gone);
+    };
+    let mut work = Work {
+        context,
+        key,
+        client,
+        clusters,
+        depends: BTreeSet::new(),
+        failures,
+    };
+    let outcome = work.go_on(cluster).await?;
+    match outcome {
+        Outcome::Gone => context.forget(key),
+        _ => context.settle(key, work.depends),
+    }
+    Ok(outcome)
+}
+
+/// How long a cluster waits at most for what will be heard of.
+const WAITING: Duration = Duration::from_secs(30);
+/// How often the API server may fail before that is told.
+const HICCUPS: u32 = 2;
+
+/// Work on one cluster.
+pub(super) struct Work<'a> {
+    context: &'a Context,
+    key: &'a Key,
+    client: Client,
+    clusters: Api<VSphereCluster>,
+    depends: BTreeSet<Dependency>,
+    failures: u32,
+}
+
+impl Work<'_> {
+    async fn go_on(&mut self, cluster: VSphereCluster) -> Result<Outcome, kube::Error> {
+        self.note_identity(&cluster);
+        let owner = self.owner(&cluster).await?;
+        if let Some(why) = paused::paused(owner.as_ref(), &cluster, "VSphereCluster") {
+            return self.pause(&cluster, &why).await;
+        }
+        if cluster.metadata.deletion_timestamp.is_some() {
+            return self.remove(cluster, owner.as_ref()).await;
+        }
+        let cluster = commit::hold(&self.clusters, &cluster, CLUSTER_FINALIZER).await?;
+        let (vcenter, outcome) = self.connect(&cluster).await?;
+        let found = Found {
+            vcenter,
+            domains: self.domains(&cluster).await?,
+            has_owner: owner.is_some(),
+        };
+        self.tell(&cluster, &found).await?;
+        Ok(outcome)
+    }
+
+    /// Who names an identity uses it, whatever else becomes of it.
+    fn note_identity(&mut self, cluster: &VSphereCluster) {
+        let reference = cluster.spec.identity_ref.as_ref();
+        let identity = reference.filter(|reference| reference.kind == "VSphereClusterIdentity");
+        if let Some(identity) = identity {
+            let on = Dependency::Identity {
+                space: self.key.space.clone(),
+                name: identity.name.clone(),
+            };
+            self.context.note(self.key, &mut self.depends, on);
+        }
+    }
+
+    /// The Cluster that it belongs to.
+    async fn owner(
+        &mut self,
+        cluster: &VSphereCluster,
+    ) -> Result<Option<capi::Cluster>, kube::Error> {
+        let Some(name) = owner_of(cluster) else {
+            return Ok(None);
+        };
+        let on = Dependency::Owner {
+            space: self.key.space.clone(),
+            namespace: self.key.place().to_owned(),
+            name: name.to_owned(),
+        };
+        self.context.note(self.key, &mut self.depends, on);
+        let owners: Api<capi::Cluster> = Api::namespaced(self.client.clone(), self.key.place());
+        owners.get_opt(name).await
+    }
+
+    async fn pause(&self, cluster: &VSphereCluster, why: &str) -> Result<Outcome, kube::Error> {
+        let mut after = cluster.clone();
+        let status = after.status.get_or_insert_default();
+        let generation = cluster.metadata.generation;
+        paused::say(
+            &mut status.conditions,
+            Some(why),
+            generation,
+            Timestamp::now(),
+        );
+        commit::status(&self.clusters, cluster, &after).await?;
+        Ok(Outcome::Settled(self.context.anyway(self.key)))
+    }
+
+    /// Whether its vCenter can be used with its credentials, and when to look again.
+    async fn connect(
+        &mut self,
+        cluster: &VSphereCluster,
+    ) -> Result<(VCenter, Outcome), kube::Error> {
+        let waits = Outcome::Waits(self.context.anyway(self.key));
+        match self.identify(cluster).await {
+            Ok(Ok(access)) => Ok(self.probe(access)),
+            Ok(Err(refusal)) => {
+                self.context.sessions.release(&self.key.text());
+                Ok((VCenter::Refused(refusal), waits))
+            }
+            Err(error) if self.failures < HICCUPS => Err(error),
+            Err(error) => {
+                debug!(key = %self.key, %error, "nothing could be read");
+                let outcome = Outcome::Failed(Class::of(&error));
+                Ok((VCenter::NotKnown(error.to_string()), outcome))
+            }
+        }
+    }
+
+    async fn identify(
+        &mut self,
+        cluster: &VSphereCluster,
+    ) -> Result<Result<Access, Refusal>, kube::Error> {
+        let reference = cluster.spec.identity_ref.as_ref();
+        if let Some(secret) = reference.filter(|reference| reference.kind == "Secret") {
+            let on = Dependency::Secret {
+                space: self.key.space.clone(),
+                namespace: self.key.place().to_owned(),
+                name: secret.name.clone(),
+            };
+            self.context.note(self.key, &mut self.depends, on);
+            // Whether it is there and may be held is decided with everything else.
+            claim(&self.secrets(), &claimant_of(cluster), &secret.name).await?;
+        }
+        identify::of_cluster(self.context, self.key, cluster, &mut self.depends).await
+    }
+
+    fn probe(&self, access: Access) -> (VCenter, Outcome) {
+        let sessions = &self.context.sessions;
+        let asker = self.key.text();
+        let source = access.credential.source.clone();
+        match sessions.get(&asker, access.session, &access.credential) {
+            Ok(session) => {
+                let version = session.about().version.clone();
+                let outcome = Outcome::Settled(self.context.anyway(self.key));
+                (VCenter::Answers { version, source }, outcome)
+            }
+            Err(NotNow::Wait) => (VCenter::Asked, Outcome::Waits(WAITING)),
+            Err(NotNow::Failed { error, again_in }) => {
+                let refusal = Refusal {
+                    reason: error.reason,
+                    message: error.message,
+                    hint: None,
+                };
+                (VCenter::Refused(refusal), Outcome::Waits(again_in))
+            }
+        }
+    }
+
+    /// The zones that its machines can be in.
+    async fn domains(&mut self, cluster: &VSphereCluster) -> Result<Domains, kube::Error> {
+        let Some(selector) = &cluster.spec.failure_domain_selector else {
+            return Ok(Domains::default());
+        };
+        let space = self.key.space.clone();
+        let on = Dependency::Zones { space };
+        self.context.note(self.key, &mut self.depends, on);
+        let zones: Api<VSphereDeploymentZone> = Api::all(self.client.clone());
+        let zones = zones.list(&ListParams::default()).await?;
+        Ok(domains::of(&cluster.spec.server, selector, &zones.items))
+    }
+
+    /// Says how it is, and tells an event if its credentials or what is in the way changed.
+    async fn tell(&self, cluster: &VSphereCluster, found: &Found) -> Result<(), kube::Error> {
+        let after = conclude(cluster, found, Timestamp::now());
+        commit::status(&self.clusters, cluster, &after).await?;
+        let was = said(cluster);
+        let Some((is, why, message)) = said(&after) else {
+            return Ok(());
+        };
+        if was.is_some_and(|(before, reason, text)| {
+            before == is && reason == why && (!is || text == message)
+        }) {
+            return Ok(());
+        }
+        info!(key = %self.key, reason = why, "is now");
+        let told = Told {
+            warning: !is,
+            reason: why,
+            note: message.to_owned(),
+        };
+        event::tell(self.context, self.key, &after, told).await;
+        Ok(())
+    }
+
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), self.key.place())
+    }
+}
+
+/// Somebody else makes the infrastructure.
+fn is_managed_elsewhere(cluster: &VSphereCluster) -> bool {
+    cluster.annotations().contains_key(MANAGED_BY)
+}
+
+/// The name of the Cluster that owns something.
+pub(super) fn owner_of(object: &impl Resource) -> Option<&str> {
+    let owners = object.meta().owner_references.as_ref()?;
+    let owner = owners.iter().find(|owner| {
+        let group = owner.api_version.split('/').next().unwrap_or_default();
+        owner.kind == "Cluster" && group == CAPI
+    });
+    owner.map(|owner| owner.name.as_str())
+}
+
+/// Whether the vCenter can be used, and why or why not.
+fn said(cluster: &VSphereCluster) -> Option<(bool, &str, &str)> {
+    let status = cluster.status.as_ref()?;
+    let told = find(&status.conditions, VCENTER)?;
+    Some((told.status == "True", &told.reason, &told.message))
+}
+
+/// Where credentials are from, for whoever reads conditions.
+fn from(source: &Source) -> String {
+    match source {
+        Source::Secret { name, .. } => format!("with the credentials of Secret {name}"),
+        Source::Identity { name, .. } => {
+            format!("with the credentials of VSphereClusterIdentity {name}")
+        }
+        Source::Operator => "with the credentials of the operator".to_owned(),
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use insula_identity::claim::Claimant;
-use insula_identity::credential::{Credential, Hidden, Source};
+use insula_identity::credential::{Credential, Hidden};
 use insula_identity::decide::{self, Ground, Identity, Known, Need, Question, Refusal};
 use insula_identity::endpoint::{Bound, Endpoint, Trust};
 use insula_identity::reason::Reason;
@@ -58,7 +58,8 @@ pub(super) async fn of_cluster(
     }
 }
 
-/// Whose credentials a virtual machine of a cluster gets.
+/// Whose credentials a virtual machine of a cluster gets: its cluster's, for the server that
+/// it names itself or its cluster's.
 pub(super) async fn of_vm(
     context: &Context,
     key: &Key,
@@ -73,28 +74,21 @@ pub(super) async fn of_vm(
             operator: true,
             ..Wishes::default()
         };
-        let (of_vm, of_cluster) = (given(&vm.spec.machine.server), &cluster.spec.server);
+        let machine = &vm.spec.machine;
+        let of_cluster = cluster.spec.server.as_str();
         let home = endpoint(of_cluster)?;
-        let endpoint = endpoint(of_vm.unwrap_or(of_cluster))?;
-        let is_home = endpoint == home;
-        let inherited = given(&cluster.spec.thumbprint).filter(|_| is_home);
-        let trust = pinned(given(&vm.spec.machine.thumbprint).or(inherited))?;
+        let there = endpoint(given(&machine.server).unwrap_or(of_cluster))?;
+        let inherited = given(&cluster.spec.thumbprint).filter(|_| there == home);
+        let trust = pinned(given(&machine.thumbprint).or(inherited))?;
         let place = key.namespace.clone();
-        let question = question(context, place, wishes, endpoint, claimant_of(cluster));
-        Ok((question, trust, is_home))
+        let mut question = question(context, place, wishes, there, claimant_of(cluster));
+        question.chosen = Some(home);
+        Ok((question, trust))
     });
-    let (question, trust, is_home) = match asked {
-        Ok(asked) => asked,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
-    let server = question.endpoint.clone();
-    let access = resolve(context, key, question, trust, depends).await?;
-    Ok(
-        access.and_then(|access| match is_home || is_bound(&access.credential) {
-            true => Ok(access),
-            false => Err(not_home(&server)),
-        }),
-    )
+    match asked {
+        Ok((question, trust)) => resolve(context, key, question, trust, depends).await,
+        Err(refusal) => Ok(Err(refusal)),
+    }
 }
 
 /// Whose credentials a zone is looked at with: those of the identity that it names, or the
@@ -173,7 +167,8 @@ fn question(
         wishes,
         endpoint,
         required: REQUIRED,
-        optional: &[SERVER],
+        optional: &[],
+        chosen: None,
         claimant,
         identity_kind: "VSphereClusterIdentity",
         endpoint_key: Some(SERVER),
@@ -214,50 +209,11 @@ fn pinned(thumbprint: Option<&str>) -> Result<Trust, Refusal> {
     let Some(text) = thumbprint.filter(|text| !text.is_empty()) else {
         return Ok(Trust::Verified);
     };
-    fingerprint(text).map(Trust::Pinned).ok_or_else(|| Refusal {
+    Trust::pinned(text).map_err(|error| Refusal {
         reason: Reason::CertificateNotTrusted,
-        message: "spec.thumbprint is no SHA-1 and no SHA-256 fingerprint".to_owned(),
-        hint: Some("write 20 or 32 pairs of hexadecimal digits, with colons".to_owned()),
+        message: format!("spec.thumbprint: {error}"),
+        hint: None,
     })
-}
-
-/// A fingerprint in one way of writing: pairs in upper case, with colons.
-fn fingerprint(text: &str) -> Option<String> {
-    let digits: Vec<char> = text
-        .trim()
-        .chars()
-        .filter(|letter| *letter != ':')
-        .collect();
-    let is_whole = matches!(digits.len(), 40 | 64);
-    if !is_whole || !digits.iter().all(char::is_ascii_hexdigit) {
-        return None;
-    }
-    let pairs = digits.chunks(2).map(|pair| {
-        let pair: String = pair.iter().collect();
-        pair.to_ascii_uppercase()
-    });
-    Some(pairs.collect::<Vec<_>>().join(":"))
-}
-
-/// Whether its owner said where it may be sent. A Secret of the namespace that does not say
-/// goes where its cluster is, which its owner wrote too, and nowhere else.
-fn is_bound(credential: &Credential) -> bool {
-    match credential.source {
-        Source::Secret { .. } => credential.content.contains_key(SERVER),
-        Source::Identity { .. } | Source::Operator => true,
-    }
-}
-
-fn not_home(server: &Endpoint) -> Refusal {
-    Refusal {
-        reason: Reason::EndpointNotAllowed,
-        message: format!(
-            "{}:{} is not the server of the cluster, whose Secret is for that one only",
-            server.host(),
-            server.port()
-        ),
-        hint: Some("name both servers under the key server of the Secret".to_owned()),
-    }
 }
 
 async fn resolve(
@@ -412,7 +368,7 @@ fn bound(servers: Option<&[AllowedServer]>) -> Bound {
     let only = servers.iter().filter_map(|server| {
         let endpoint = Endpoint::parse(&server.address, PORT).ok()?;
         let trust = match (given(&server.thumbprint), server.insecure_skip_verify) {
-            (Some(text), _) => Some(Trust::Pinned(fingerprint(text)?)),
+            (Some(text), _) => Some(Trust::pinned(text).ok()?),
             (None, true) => Some(Trust::Anybody),
             (None, false) => None,
         };

@@ -1,12 +1,91 @@
-//! secret
-use super::context::Context;
-use super::key::Key;
+//! Secrets that we hold. Holders that are gone, or do not name a Secret any more, are taken
+//! off it, and with the last of them what keeps it. Who holds it stands on the Secret: nothing
+//! has to be remembered, and nothing is left behind.
+
+use std::collections::BTreeSet;
+
+use insula_identity::claim::Owner;
 use insula_operator::retry::Outcome;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, ResourceExt};
+use tracing::info;
+
+use super::claim::{absent_is_fine, write};
+use super::commit::is_held;
+use super::context::{Context, Dependency};
+use super::key::Key;
+use crate::kinds::{VSphereCluster, VSphereClusterIdentity};
+use crate::names::{CLAIMANTS, GROUP, SECRET_FINALIZER};
+
+/// All steps for a Secret that we hold.
 pub(super) async fn reconcile(
     context: &Context,
     key: &Key,
     _failures: u32,
 ) -> Result<Outcome, kube::Error> {
-    context.forget(key);
-    Ok(Outcome::Gone)
+    let secrets: Api<Secret> = Api::namespaced(context.client(key.space.as_deref()), key.place());
+    let found = secrets.get_metadata_opt(&key.name).await?;
+    let Some(secret) = found.filter(|secret| is_held(secret, SECRET_FINALIZER)) else {
+        context.forget(key);
+        return Ok(Outcome::Gone);
+    };
+    let mut depends = BTreeSet::new();
+    let (mut owners, mut holders) = (Vec::new(), 0);
+    for owner in secret.owner_references() {
+        if !is_ours(owner) {
+            owners.push(owner.clone());
+        } else if holds(context, key, owner, &mut depends).await? {
+            owners.push(owner.clone());
+            holders += 1;
+        }
+    }
+    context.settle(key, depends);
+    if holders > 0 && owners.len() == secret.owner_references().len() {
+        return Ok(Outcome::Settled(context.anyway(key)));
+    }
+    let mut finalizers = secret.finalizers().to_vec();
+    if holders == 0 {
+        finalizers.retain(|held| held != SECRET_FINALIZER);
+    }
+    absent_is_fine(write(&secrets, &secret, &owners, &finalizers).await)?;
+    info!(%key, holders, "a Secret was let go");
+    Ok(Outcome::Progressed)
+}
+
+/// Whether an owner is one of those that hold Secrets.
+fn is_ours(owner: &Owner) -> bool {
+    let group = owner.api_version.split('/').next().unwrap_or_default();
+    group == GROUP && CLAIMANTS.contains(&owner.kind.as_str())
+}
+
+/// Whether an owner is there and names this Secret. One that is going lets go of it itself.
+async fn holds(
+    context: &Context,
+    key: &Key,
+    owner: &Owner,
+    depends: &mut BTreeSet<Dependency>,
+) -> Result<bool, kube::Error> {
+    let (client, space) = (context.client(key.space.as_deref()), key.space.clone());
+    let name = owner.name.clone();
+    if owner.kind == "VSphereCluster" {
+        let on = Dependency::VSphereCluster {
+            space,
+            namespace: key.place().to_owned(),
+            name,
+        };
+        context.note(key, depends, on);
+        let clusters: Api<VSphereCluster> = Api::namespaced(client, key.place());
+        let found = clusters.get_opt(&owner.name).await?;
+        return Ok(found.is_some_and(|cluster| names_secret(&cluster, &key.name)));
+    }
+    context.note(key, depends, Dependency::Identity { space, name });
+    let identities: Api<VSphereClusterIdentity> = Api::all(client);
+    let found = identities.get_opt(&owner.name).await?;
+    let is_home = key.place() == context.home;
+    Ok(is_home && found.is_some_and(|identity| identity.spec.secret_name == key.name))
+}
+
+fn names_secret(cluster: &VSphereCluster, name: &str) -> bool {
+    let reference = cluster.spec.identity_ref.as_ref();
+    reference.is_some_and(|reference| reference.kind == "Secret" && reference.name == name)
 }

@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::watcher::Config;
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 

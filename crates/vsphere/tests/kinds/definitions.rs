@@ -376,6 +376,7 @@ fn other(value: &Value) -> Value {
         Value::Number(one) => json!(one.as_i64().unwrap() + 1),
         Value::String(one) if one == "Linux" => json!("Windows"),
         Value::String(one) if one == "linkedClone" => json!("fullClone"),
+        Value::String(one) if one == "Thin" => json!("Thick"),
         Value::String(one) if one == "trySoft" => json!("soft"),
         Value::String(one) if one.starts_with("vmx") => json!("vmx-20"),
         Value::String(one) => json!(format!("{one}1")),

@@ -1,0 +1,157 @@
+//! Whose credentials an object gets and why, told step by step to whoever asks; never what
+//! the credentials are.
+
+use std::fmt;
+
+use crate::credential::{Credential, Source};
+use crate::decide::{Ground, Known, Need, Question, Refusal, Step, decide};
+use crate::endpoint::Endpoint;
+use crate::reference::Reference;
+
+/// How a decision came about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// What was looked at, in order, and what was found, as sentences without a full stop.
+    pub steps: Vec<String>,
+    /// Where the credential is to be sent.
+    pub endpoint: Endpoint,
+    /// What an identity is called.
+    pub identity_kind: &'static str,
+    /// What came of it.
+    pub verdict: Result<Credential, Refusal>,
+}
+
+/// Decides as [`resolve`](crate::decide::resolve) does, and notes how.
+///
+/// # Errors
+///
+/// If something could not be read.
+pub async fn explain<G: Ground>(question: &Question, ground: &G) -> Result<Explanation, G::Error> {
+    let mut known = Known::default();
+    let mut steps = vec![wish(question)];
+    let verdict = loop {
+        match decide(question, &known) {
+            Step::Read(need) => {
+                ground.learn(need.clone(), &mut known).await?;
+                steps.push(found(question, &need, &known));
+            }
+            Step::Grant(credential) => break Ok(credential),
+            Step::Refuse(refusal) => break Err(refusal),
+        }
+    };
+    Ok(Explanation {
+        steps,
+        endpoint: question.endpoint.clone(),
+        identity_kind: question.identity_kind,
+        verdict,
+    })
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for step in &self.steps {
+            writeln!(out, "- {step}")?;
+        }
+        match &self.verdict {
+            Ok(credential) => self.tell_grant(out, credential),
+            Err(refusal) => {
+                write!(
+                    out,
+                    "no credential: {} ({})",
+                    refusal.message, refusal.reason
+                )?;
+                match &refusal.hint {
+                    Some(hint) => write!(out, "\nhint: {hint}"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl Explanation {
+    fn tell_grant(&self, out: &mut fmt::Formatter<'_>, credential: &Credential) -> fmt::Result {
+        let whose = match &credential.source {
+            Source::Secret { name, .. } => format!("that of Secret {name}"),
+            Source::Identity { name, .. } => format!("that of {} {name}", self.identity_kind),
+            Source::Operator => "the operator's own".to_owned(),
+        };
+        write!(out, "credential: {whose}, for {}", self.endpoint)?;
+        match &credential.trust {
+            Some(trust) => write!(out, ", where {trust} is believed, as its owner says"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What decides.
+fn wish(question: &Question) -> String {
+    let wishes = &question.wishes;
+    let named = |reference: &Reference| match reference {
+        Reference::Secret(name) => format!("Secret {name}"),
+        Reference::Identity(name) => format!("{} {name}", question.identity_kind),
+    };
+    if let Some(own) = &wishes.own {
+        return format!("it names {}, which decides alone", named(own));
+    }
+    if let Some((parent, reference)) = &wishes.parent {
+        return format!(
+            "it names none; {parent} names {}, which decides alone",
+            named(reference)
+        );
+    }
+    let next = match (&wishes.namespace, wishes.operator) {
+        (Some(name), true) => format!("Secret {name} of its namespace, else the operator's own"),
+        (Some(name), false) => format!("Secret {name} of its namespace"),
+        (None, true) => "the operator's own".to_owned(),
+        (None, false) => "none".to_owned(),
+    };
+    format!("nothing names a credential for it: it gets {next}")
+}
+
+/// What was found where it had to be looked.
+fn found(question: &Question, need: &Need, known: &Known) -> String {
+    match need {
+        Need::Identity(name) => {
+            let kind = question.identity_kind;
+            match known.identity.iter().flatten().next() {
+                None => format!("{kind} {name} is not there"),
+                Some(identity) if identity.ready => format!("{kind} {name} is there and ready"),
+                Some(_) => format!("{kind} {name} is there, but not ready"),
+            }
+        }
+        Need::Namespace(name) => match known.namespace.iter().flatten().next() {
+            None => format!("namespace {name} is not there"),
+            Some(labels) => format!("namespace {name} has the labels {}", list(labels)),
+        },
+        Need::Secret { name, .. } => {
+            // Where the Secret of an identity is, is not the business of those who use it.
+            let whose = match known.identity.iter().flatten().next() {
+                Some(_) => "its Secret".to_owned(),
+                None => format!("Secret {name}"),
+            };
+            match known.secret.iter().flatten().next() {
+                None => format!("{whose} is not there"),
+                Some(secret) if secret.deleting => {
+                    format!("{whose} is being deleted, and used until it is gone")
+                }
+                Some(_) => format!("{whose} is there"),
+            }
+        }
+        Need::Operator => match known.operator.iter().flatten().next() {
+            None => "the operator has none of its own for it".to_owned(),
+            Some(_) => "the operator has one of its own".to_owned(),
+        },
+    }
+}
+
+fn list(labels: &std::collections::BTreeMap<String, String>) -> String {
+    if labels.is_empty() {
+        return "none".to_owned();
+    }
+    let pairs: Vec<_> = labels
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    pairs.join(", ")
+}

@@ -1,0 +1,331 @@
+//! vcsim, the vCenter simulator of the Go library for vSphere, where it is installed: an
+//! independent word about what a vCenter says.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use bytes::Bytes;
+use http::header::{COOKIE, HOST, SET_COOKIE, USER_AGENT};
+use http::{HeaderMap, Request};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use ring::digest;
+use rustls::ClientConfig;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, SignatureScheme};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::peer;
+
+/// How long it may take until it answers. Half a second is usual.
+const READY: Duration = Duration::from_secs(60);
+/// What we call ourselves when we look at it.
+const AGENT: &str = "insula-testkit";
+
+/// A simulator with a port of its own. It ends with this value.
+#[derive(Debug)]
+pub struct VcSim {
+    process: Child,
+    address: SocketAddr,
+    settings: Settings,
+    /// The files of its certificate.
+    _folder: TempDir,
+}
+
+/// How it is to run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its only account.
+    pub username: String,
+    /// The password of that.
+    pub password: String,
+    /// A certificate and its key to show, in PEM. `None` is the one that all have built in.
+    pub certificate: Option<(String, String)>,
+    /// Further flags: `-dc`, `-cluster`, `-pool`, `-ds`, `-vm`, `-method-delay`.
+    pub flags: Vec<String>,
+}
+
+/// A session as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// By which it can be ended.
+    pub key: String,
+    /// Whose it is.
+    pub username: String,
+    /// What the client calls itself.
+    pub agent: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            username: "user".to_owned(),
+            password: "pass".to_owned(),
+            certificate: None,
+            flags: Vec::new(),
+        }
+    }
+}
+
+impl VcSim {
+    /// Starts one with this account. `None`, and a loud word about it, if it is not installed.
+    ///
+    /// # Panics
+    ///
+    /// If it is there and does not start.
+    pub fn start(username: &str, password: &str) -> Option<Self> {
+        Self::start_with(Settings {
+            username: username.to_owned(),
+            password: password.to_owned(),
+            ..Settings::default()
+        })
+    }
+
+    /// Starts one. `None`, and a loud word about it, if it is not installed.
+    ///
+    /// # Panics
+    ///
+    /// If it is there and does not start.
+    pub fn start_with(settings: Settings) -> Option<Self> {
+        let Some(binary) = peer::installed("INSULA_VCSIM", "vcsim-0.56.0-2") else {
+            peer::skipped("vcsim is not installed; make peers does that");
+            return None;
+        };
+        Some(Self::launch(&binary, settings).expect("vcsim is installed, so it starts"))
+    }
+
+    fn launch(binary: &PathBuf, settings: Settings) -> anyhow::Result<Self> {
+        let folder = TempDir::new()?;
+        let mut command = Command::new(binary);
+        command.args(["-l", "127.0.0.1:0"]);
+        command.args(["-username", &settings.username]);
+        command.args(["-password", &settings.password]);
+        if let Some((certificate, key)) = &settings.certificate {
+            for (flag, name, text) in [("-tlscert", "cert", certificate), ("-tlskey", "key", key)] {
+                let path = folder.path().join(name);
+                std::fs::write(&path, text)?;
+                command.arg(flag).arg(path);
+            }
+        }
+        command.args(&settings.flags);
+        command.stdin(Stdio::null()).stderr(Stdio::null());
+        let mut process = command.stdout(Stdio::piped()).spawn()?;
+        let said = process.stdout.take().context("its output is ours")?;
+        match wait(said) {
+            Ok(address) => Ok(Self {
+                process,
+                address,
+                settings,
+                _folder: folder,
+            }),
+            Err(error) => {
+                // It fails only if it has already ended, which is what is wanted.
+                let _ = process.kill();
+                process.wait()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Where it is, as in `127.0.0.1:8989`.
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The SHA-1 of its certificate, in upper case with colons.
+    pub async fn thumbprint(&self) -> anyhow::Result<String> {
+        let stream = self.connect().await?;
+        let shown = stream.get_ref().1.peer_certificates();
+        let shown = shown.and_then(<[_]>::first).context("a certificate")?;
+        let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, shown);
+        let pairs: Vec<_> = digest
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02X}"))
+            .collect();
+        Ok(pairs.join(":"))
+    }
+
+    /// All sessions but the one that this is looked up in.
+    pub async fn sessions(&self) -> anyhow::Result<Vec<Seen>> {
+        let answer = self.ask(LIST).await?;
+        let document = roxmltree::Document::parse(&answer)?;
+        let named = |name: &'static str| {
+            move |node: &roxmltree::Node<'_, '_>| node.tag_name().name() == name
+        };
+        let sessions = document.descendants().filter(named("UserSession"));
+        let text = |node: roxmltree::Node<'_, '_>, name: &'static str| {
+            let found = node.children().find(named(name));
+            found
+                .and_then(|found| found.text())
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let seen = sessions.map(|session| Seen {
+            key: text(session, "key"),
+            username: text(session, "userName"),
+            agent: text(session, "userAgent"),
+        });
+        Ok(seen.filter(|seen| seen.agent != AGENT).collect())
+    }
+
+    /// Ends a session, as an administrator does.
+    pub async fn terminate(&self, key: &str) -> anyhow::Result<()> {
+        let body = format!(
+            "<TerminateSession xmlns=\"urn:vim25\"><_this type=\"SessionManager\">SessionManager\
+             </_this><sessionId>{key}</sessionId></TerminateSession>"
+        );
+        self.ask(&body).await.map(drop)
+    }
+
+    /// Asks anything, in a session that is made for it: the element of a method. It is
+    /// answered with the whole envelope.
+    pub async fn ask(&self, body: &str) -> anyhow::Result<String> {
+        let Settings {
+            username, password, ..
+        } = &self.settings;
+        let login = format!(
+            "<Login xmlns=\"urn:vim25\"><_this type=\"SessionManager\">SessionManager</_this>\
+             <userName>{username}</userName><password>{password}</password></Login>"
+        );
+        let (headers, _) = self.post(None, &login).await?;
+        let cookie = headers.get(SET_COOKIE).context("a cookie")?.to_str()?;
+        let cookie = cookie.split(';').next().unwrap_or_default();
+        let answer = self.post(Some(cookie), body).await;
+        self.post(Some(cookie), LOGOUT).await?;
+        Ok(answer?.1)
+    }
+
+    async fn post(&self, cookie: Option<&str>, body: &str) -> anyhow::Result<(HeaderMap, String)> {
+        let envelope = format!(
+            "<e:Envelope xmlns:e=\"http://schemas.xmlsoap.org/soap/envelope/\" \
+             xmlns:xsd=\"http://www.w3.org/2001/XMLSchema\" \
+             xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\">\
+             <e:Body>{body}</e:Body></e:Envelope>"
+        );
+        let mut request = Request::post("/sdk")
+            .header(HOST, self.address())
+            .header(USER_AGENT, AGENT)
+            .header("soapaction", "urn:vim25/6.7");
+        if let Some(cookie) = cookie {
+            request = request.header(COOKIE, cookie);
+        }
+        let request = request.body(Full::new(Bytes::from(envelope)))?;
+        let stream = TokioIo::new(self.connect().await?);
+        let (mut sender, driving) = http1::handshake(stream).await?;
+        let driver = tokio::spawn(driving);
+        let response = sender.send_request(request).await?;
+        let (head, body) = response.into_parts();
+        let text = String::from_utf8(body.collect().await?.to_bytes().into())?;
+        driver.abort();
+        ensure!(head.status == 200, "{}: {text}", head.status);
+        Ok((head.headers, text))
+    }
+
+    async fn connect(&self) -> anyhow::Result<TlsStream<TcpStream>> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+            .with_no_client_auth();
+        let stream = TcpStream::connect(self.address).await?;
+        let name = ServerName::from(self.address.ip());
+        Ok(TlsConnector::from(Arc::new(config))
+            .connect(name, stream)
+            .await?)
+    }
+}
+
+impl Drop for VcSim {
+    fn drop(&mut self) {
+        // Both fail only if it has already ended, which is what is wanted.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+const LIST: &str = "<RetrievePropertiesEx xmlns=\"urn:vim25\">\
+    <_this type=\"PropertyCollector\">propertyCollector</_this><specSet>\
+    <propSet><type>SessionManager</type><pathSet>sessionList</pathSet></propSet>\
+    <objectSet><obj type=\"SessionManager\">SessionManager</obj></objectSet></specSet>\
+    <options/></RetrievePropertiesEx>";
+const LOGOUT: &str = "<Logout xmlns=\"urn:vim25\">\
+    <_this type=\"SessionManager\">SessionManager</_this></Logout>";
+
+/// Waits for the line that says where it listens, and reads on so that it can always write.
+fn wait(said: ChildStdout) -> anyhow::Result<SocketAddr> {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(said).lines().map_while(Result::ok) {
+            // Nobody waits any more after the first.
+            let _ = tell.send(line);
+        }
+    });
+    let line = told
+        .recv_timeout(READY)
+        .context("it does not say where it listens")?;
+    let Some(url) = line.strip_prefix("vcsim ready https://") else {
+        bail!("it says {line:?}");
+    };
+    let place = url.rsplit('@').next().unwrap_or_default();
+    Ok(place.trim_end_matches("/sdk").parse()?)
+}
+
+/// Believes everybody: this looks at a simulator on loopback.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let schemes = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, schemes)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let schemes = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, schemes)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

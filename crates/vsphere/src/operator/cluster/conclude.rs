@@ -1,0 +1,386 @@
+//! What is said of a cluster in its status.
+
+use insula_identity::credential::Source;
+use insula_identity::decide::Refusal;
+use k8s_openapi::jiff::Timestamp;
+
+use super::from;
+use crate::kinds::{FailureDomain, Initialization, VSphereCluster};
+use crate::operator::condition::{READY, Saying, VCENTER, reason};
+use crate::operator::paused;
+
+/// Whether zones are ready that machines can be in.
+pub(super) const DOMAINS: &str = "FailureDomainsReady";
+/// What the whole is made of.
+const PARTS: &[&str] = &[VCENTER, DOMAINS];
+/// The first release that has what is used.
+const OLDEST: u32 = 6;
+
+/// What was found out about a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub vcenter: VCenter,
+    pub domains: Domains,
+    /// Whether a Cluster of Cluster API owns it: without, it is never provisioned.
+    pub has_owner: bool,
+}
+
+/// How it is with the vCenter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum VCenter {
+    /// It is being asked: nothing is known yet that was not before.
+    Asked,
+    /// It answers to credentials from there.
+    Answers { version: String, source: Source },
+    /// There are no credentials for it, or they are of no use there.
+    Refused(Refusal),
+    /// The API server did not say what had to be known.
+    NotKnown(String),
+}
+
+/// Where machines can be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Domains {
+    /// In these zones; others are not looked at yet, or are not ready.
+    Zones {
+        ready: Vec<FailureDomain>,
+        unknown: usize,
+        not_ready: usize,
+    },
+    /// The selector is none.
+    NoSelector,
+}
+
+impl Default for Domains {
+    fn default() -> Self {
+        Self::Zones {
+            ready: Vec::new(),
+            unknown: 0,
+            not_ready: 0,
+        }
+    }
+}
+
+/// The cluster as its status should say it is.
+pub(super) fn conclude(cluster: &VSphereCluster, found: &Found, now: Timestamp) -> VSphereCluster {
+    let mut after = cluster.clone();
+    let status = after.status.get_or_insert_default();
+    let generation = cluster.metadata.generation;
+    paused::say(&mut status.conditions, None, generation, now);
+    let mut saying = Saying {
+        conditions: &mut status.conditions,
+        generation,
+        now,
+    };
+    let answers = say_vcenter(&mut saying, &found.vcenter);
+    let waits = say_domains(&mut saying, &found.domains);
+    saying.summary(PARTS);
+    if let Domains::Zones { ready, .. } = &found.domains {
+        status.failure_domains.clone_from(ready);
+    }
+    if let (true, VCenter::Answers { version, .. }) = (answers, &found.vcenter) {
+        status.v_center_version = Some(version.clone());
+    }
+    // Once it is, it stays so: Cluster API does not take it back either.
+    if answers && !waits && found.has_owner {
+        status.ready = Some(true);
+        status.initialization = Some(Initialization {
+            provisioned: Some(true),
+        });
+    }
+    after
+}
+
+/// A cluster that goes, and what it waits for.
+pub(super) fn conclude_going(
+    cluster: &VSphereCluster,
+    waits_for: Option<&str>,
+    now: Timestamp,
+) -> VSphereCluster {
+    let mut after = cluster.clone();
+    let status = after.status.get_or_insert_default();
+    let generation = cluster.metadata.generation;
+    paused::say(&mut status.conditions, None, generation, now);
+    let had_domains = status.conditions.iter().any(|told| told.type_ == DOMAINS);
+    let mut saying = Saying {
+        conditions: &mut status.conditions,
+        generation,
+        now,
+    };
+    let message = waits_for.unwrap_or_default();
+    saying.no(VCENTER, "Deleting", message);
+    if had_domains {
+        saying.no(DOMAINS, "Deleting", "");
+    }
+    saying.no(READY, "Deleting", message);
+    after
+}
+
+/// Says how it is with the vCenter, and whether it can be used.
+fn say_vcenter(saying: &mut Saying<'_>, vcenter: &VCenter) -> bool {
+    match vcenter {
+        VCenter::Asked => return false,
+        VCenter::Answers { version, source } => match is_supported(version) {
+            true => saying.yes(VCENTER, "Available", from(source)),
+            false => {
+                let message = format!("release {version:?} is older than {OLDEST}, or none");
+                saying.no(VCENTER, "InvalidVCenterVersion", message);
+                return false;
+            }
+        },
+        VCenter::Refused(refusal) => {
+            let hint = refusal.hint.as_ref();
+            let hint = hint.map_or_else(String::new, |hint| format!(": {hint}"));
+            let message = format!("{}{hint}", refusal.message);
+            saying.no(VCENTER, reason(refusal.reason), message);
+            return false;
+        }
+        VCenter::NotKnown(why) => {
+            saying.no(VCENTER, "ServerUnavailable", why.clone());
+            return false;
+        }
+    }
+    true
+}
+
+/// Says how it is with the zones, and whether some have to be waited for.
+fn say_domains(saying: &mut Saying<'_>, domains: &Domains) -> bool {
+    let (ready, unknown, not_ready) = match domains {
+        Domains::NoSelector => {
+            let message = "spec.failureDomainSelector is no selector";
+            saying.no(DOMAINS, "NotReady", message);
+            return false;
+        }
+        Domains::Zones {
+            ready,
+            unknown,
+            not_ready,
+        } => (ready.len(), *unknown, *not_ready),
+    };
+    if unknown > 0 {
+        let message = "Waiting for failure domains to report ready status";
+        saying.no(DOMAINS, "NotReady", message);
+    } else if not_ready > 0 {
+        let message = "One or more failure domains are not ready";
+        saying.no(DOMAINS, "NotReady", message);
+    } else if ready > 0 {
+        saying.yes(DOMAINS, "Ready", "");
+    } else {
+        saying.nothing(DOMAINS);
+    }
+    unknown > 0
+}
+
+/// Whether a release, as in `8.0.2`, is one that has what is used.
+fn is_supported(version: &str) -> bool {
+    let numbers = version.split(['.', '-', '+']).map(str::parse::<u32>);
+    let mut numbers = numbers.map_while(Result::ok);
+    numbers.next().is_some_and(|major| major >= OLDEST) && numbers.next().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use insula_identity::reason::Reason;
+
+    use super::*;
+    use crate::operator::condition::find;
+
+    fn answers(version: &str) -> VCenter {
+        VCenter::Answers {
+            version: version.to_owned(),
+            source: Source::Operator,
+        }
+    }
+
+    fn refused(reason: Reason) -> VCenter {
+        VCenter::Refused(Refusal {
+            reason,
+            message: "no".to_owned(),
+            hint: None,
+        })
+    }
+
+    fn zones(ready: &[&str], unknown: usize, not_ready: usize) -> Domains {
+        let ready = ready.iter().map(|name| FailureDomain {
+            name: (*name).to_owned(),
+            ..FailureDomain::default()
+        });
+        Domains::Zones {
+            ready: ready.collect(),
+            unknown,
+            not_ready,
+        }
+    }
+
+    type Told<'a> = Option<(&'a str, &'a str, &'a str)>;
+
+    fn told<'a>(cluster: &'a VSphereCluster, kind: &str) -> Told<'a> {
+        let told = find(&cluster.status.as_ref()?.conditions, kind)?;
+        Some((&told.status, &told.reason, &told.message))
+    }
+
+    const WITH: &str = "with the credentials of the operator";
+
+    #[test]
+    fn what_was_found_is_said_and_a_cluster_is_provisioned_only_with_everything() {
+        let none = Domains::default;
+        let available = Some(("True", "Available", WITH));
+        let ready = Some(("True", "Ready", ""));
+        let waits = "Waiting for failure domains to report ready status";
+        let some = "One or more failure domains are not ready";
+        type Row<'a> = (VCenter, Domains, bool, Told<'a>, Told<'a>, Told<'a>, bool);
+        let table: [Row<'_>; 9] = [
+            (VCenter::Asked, none(), true, None, None, None, false),
+            (answers("8.0.2"), none(), true, available, None, ready, true),
+            (
+                answers("8.0.2"),
+                none(),
+                false,
+                available,
+                None,
+                ready,
+                false,
+            ),
+            (
+                answers("8.0.2"),
+                zones(&["a"], 0, 0),
+                true,
+                available,
+                ready,
+                ready,
+                true,
+            ),
+            (
+                answers("8.0.2"),
+                zones(&["a"], 1, 1),
+                true,
+                available,
+                Some(("False", "NotReady", waits)),
+                Some((
+                    "False",
+                    "NotReady",
+                    "* FailureDomainsReady: Waiting for failure domains to report ready status",
+                )),
+                false,
+            ),
+            (
+                answers("8.0.2"),
+                zones(&[], 0, 1),
+                true,
+                available,
+                Some(("False", "NotReady", some)),
+                Some((
+                    "False",
+                    "NotReady",
+                    "* FailureDomainsReady: One or more failure domains are not ready",
+                )),
+                true,
+            ),
+            (
+                answers("5.5.0"),
+                none(),
+                true,
+                Some((
+                    "False",
+                    "InvalidVCenterVersion",
+                    "release \"5.5.0\" is older than 6, or none",
+                )),
+                None,
+                Some((
+                    "False",
+                    "NotReady",
+                    "* VCenterAvailable: release \"5.5.0\" is older than 6, or none",
+                )),
+                false,
+            ),
+            (
+                refused(Reason::NamespaceNotAllowed),
+                none(),
+                true,
+                Some(("False", "NamespaceNotAllowed", "no")),
+                None,
+                Some(("False", "NotReady", "* VCenterAvailable: no")),
+                false,
+            ),
+            (
+                refused(Reason::Unreachable),
+                Domains::NoSelector,
+                true,
+                Some(("False", "VCenterUnreachable", "no")),
+                Some((
+                    "False",
+                    "NotReady",
+                    "spec.failureDomainSelector is no selector",
+                )),
+                Some((
+                    "False",
+                    "NotReady",
+                    "* VCenterAvailable: no\n* FailureDomainsReady: spec.failureDomainSelector is no selector",
+                )),
+                false,
+            ),
+        ];
+        for (vcenter, domains, has_owner, of_vcenter, of_domains, of_all, provisioned) in table {
+            let found = Found {
+                vcenter,
+                domains,
+                has_owner,
+            };
+            let after = conclude(&VSphereCluster::default(), &found, Timestamp::UNIX_EPOCH);
+            assert_eq!(told(&after, VCENTER), of_vcenter, "{found:?}");
+            assert_eq!(told(&after, DOMAINS), of_domains, "{found:?}");
+            assert_eq!(told(&after, READY), of_all, "{found:?}");
+            let status = after.status.unwrap();
+            assert_eq!(status.ready, provisioned.then_some(true), "{found:?}");
+            let initialization = status.initialization.and_then(|once| once.provisioned);
+            assert_eq!(initialization, provisioned.then_some(true), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_provisioned_stays_so_whatever_happens() {
+        let mut found = Found {
+            vcenter: answers("8.0.2"),
+            domains: zones(&["b"], 0, 0),
+            has_owner: true,
+        };
+        let now = Timestamp::UNIX_EPOCH;
+        let before = conclude(&VSphereCluster::default(), &found, now);
+        for vcenter in [
+            VCenter::Asked,
+            VCenter::NotKnown("no".to_owned()),
+            refused(Reason::SecretNotAvailable),
+            answers("none"),
+        ] {
+            found.vcenter = vcenter;
+            found.has_owner = false;
+            let after = conclude(&before, &found, now).status.unwrap();
+            assert_eq!(after.ready, Some(true));
+            assert_eq!(after.initialization.unwrap().provisioned, Some(true));
+            assert_eq!(after.v_center_version.as_deref(), Some("8.0.2"));
+        }
+        let after = conclude_going(&before, Some("waits for 2 VSphereMachines"), now);
+        let waits = "waits for 2 VSphereMachines";
+        assert_eq!(told(&after, VCENTER), Some(("False", "Deleting", waits)));
+        assert_eq!(told(&after, DOMAINS), Some(("False", "Deleting", "")));
+        assert_eq!(after.status.unwrap().ready, Some(true));
+    }
+
+    #[test]
+    fn releases_are_read_as_vcenters_say_them() {
+        for (version, expected) in [
+            ("8.0.2", true),
+            ("6.7", true),
+            ("6.0.0-20", true),
+            ("10.0.0", true),
+            ("7.0.3.01000", true),
+            ("5.5.0", false),
+            ("8", false),
+            ("", false),
+            ("v8.0", false),
+            ("99999999999.0", false),
+        ] {
+            assert_eq!(is_supported(version), expected, "{version}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Clusters that go: when their machines are gone, with the Secret that they held. No vCenter
+//! is asked, so that one that does not answer keeps nobody.
+
+use std::fmt::Debug;
+
+use insula_operator::retry::Outcome;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
+use kube::{Api, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tracing::info;
+
+use super::conclude::conclude_going;
+use super::{WAITING, Work};
+use crate::capi;
+use crate::kinds::{VSphereCluster, VSphereMachine, VSphereVM};
+use crate::names::{CLUSTER_FINALIZER, CLUSTER_LABEL};
+use crate::operator::claim::give_up;
+use crate::operator::commit;
+use crate::operator::context::Dependency;
+use crate::operator::identify::claimant_of;
+
+impl Work<'_> {
+    /// Lets a cluster go as far as it can go.
+    pub(super) async fn remove(
+        &mut self,
+        cluster: VSphereCluster,
+        owner: Option<&capi::Cluster>,
+    ) -> Result<Outcome, kube::Error> {
+        if !commit::is_held(&cluster, CLUSTER_FINALIZER) {
+            // Others hold it, or it goes this moment.
+            return Ok(Outcome::Waits(self.context.anyway(self.key)));
+        }
+        let name = member_name(&cluster, owner);
+        if let Some(waits_for) = self.members(&name).await? {
+            let after = conclude_going(&cluster, Some(&waits_for), Timestamp::now());
+            commit::status(&self.clusters, &cluster, &after).await?;
+            return Ok(Outcome::Waits(WAITING));
+        }
+        let reference = cluster.spec.identity_ref.as_ref();
+        if let Some(secret) = reference.filter(|reference| reference.kind == "Secret") {
+            give_up(&self.secrets(), &claimant_of(&cluster), &secret.name).await?;
+        }
+        commit::let_go(&self.clusters, &cluster, CLUSTER_FINALIZER).await?;
+        info!(key = %self.key, "a cluster is gone");
+        Ok(Outcome::Gone)
+    }
+
+    /// What is left of its machines.
+    async fn members(&mut self, cluster: &str) -> Result<Option<String>, kube::Error> {
+        let on = Dependency::Members {
+            space: self.key.space.clone(),
+            namespace: self.key.place().to_owned(),
+            cluster: cluster.to_owned(),
+        };
+        self.context.note(self.key, &mut self.depends, on);
+        let machines = self.count::<VSphereMachine>(cluster).await?;
+        if machines > 0 {
+            return Ok(Some(format!("waits for {machines} VSphereMachines")));
+        }
+        let vms = self.count::<VSphereVM>(cluster).await?;
+        Ok((vms > 0).then(|| format!("waits for {vms} VSphereVMs")))
+    }
+
+    async fn count<K>(&self, cluster: &str) -> Result<usize, kube::Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + Debug + DeserializeOwned,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), self.key.place());
+        let of_cluster = ListParams::default().labels(&format!("{CLUSTER_LABEL}={cluster}"));
+        Ok(api.list_metadata(&of_cluster).await?.items.len())
+    }
+}
+
+/// What its machines say that they belong to: the Cluster.
+fn member_name(cluster: &VSphereCluster, owner: Option<&capi::Cluster>) -> String {
+    let label = || cluster.labels().get(CLUSTER_LABEL).cloned();
+    let named = super::owner_of(cluster).map(str::to_owned);
+    let owner = owner.map(ResourceExt::name_any).or(named);
+    owner.or_else(label).unwrap_or_else(|| cluster.name_any())
+}

@@ -1,0 +1,353 @@
+//! The file with what the operator was given for clusters that name no identity.
+//!
+//! It is read again and again: where it is a Secret that is mounted, its content is replaced
+//! by a link that leads elsewhere, of which nobody is told.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use insula_identity::credential::Hidden;
+use insula_identity::endpoint::{Bound, Endpoint, NotAFingerprint, NotAnEndpoint, Trust};
+use serde::Deserialize;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::Static;
+use crate::names::PORT;
+
+/// Larger than any such file; what is larger is something else.
+const LARGEST: u64 = 64 << 10;
+
+/// A file, and what it said when it was last read.
+#[derive(Debug)]
+pub struct Given {
+    file: PathBuf,
+    /// Where it may be sent if the file does not say.
+    default_bound: Bound,
+    last: Last,
+}
+
+/// What a file said.
+#[derive(Debug, PartialEq, Eq)]
+enum Last {
+    /// It was not read yet.
+    Unread,
+    Missing,
+    /// This, whatever it means.
+    Content(Hidden),
+    /// It could not be read.
+    Unreadable,
+}
+
+impl Given {
+    /// For a file, which need not be there yet.
+    pub fn new(file: impl Into<PathBuf>, default_bound: Bound) -> Self {
+        let (file, last) = (file.into(), Last::Unread);
+        Self {
+            file,
+            default_bound,
+            last,
+        }
+    }
+
+    /// Reads the file now, and says what it says from then on to who listens. What cannot be
+    /// understood changes nothing; a file that is gone gives nothing.
+    pub fn look(&mut self, say: &watch::Sender<Option<Static>>) {
+        let now = match content(&self.file) {
+            Ok(Some(text)) => Last::Content(Hidden::new(text)),
+            Ok(None) => Last::Missing,
+            Err(error) => {
+                if self.last != Last::Unreadable {
+                    let file = self.file.display();
+                    warn!(%file, %error, "the credentials file cannot be read; the last one is kept");
+                }
+                Last::Unreadable
+            }
+        };
+        if now == self.last {
+            return;
+        }
+        match &now {
+            Last::Missing => self.drop_it(say),
+            Last::Content(text) => self.take(text, say),
+            Last::Unread | Last::Unreadable => {}
+        }
+        self.last = now;
+    }
+
+    /// Looks again and again until nobody listens.
+    pub async fn follow(mut self, mut say: watch::Sender<Option<Static>>, every: Duration) {
+        loop {
+            tokio::select! {
+                () = say.closed() => return,
+                () = tokio::time::sleep(every) => {}
+            }
+            // A file that is mounted may hang; whoever else runs here does not wait for it.
+            let looked = tokio::task::spawn_blocking(move || {
+                self.look(&say);
+                (self, say)
+            });
+            match looked.await {
+                Ok((given, sender)) => (self, say) = (given, sender),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn drop_it(&self, say: &watch::Sender<Option<Static>>) {
+        if say.send_replace(None).is_some() {
+            let file = self.file.display();
+            warn!(%file, "the credentials file is gone, and with it what clusters without an identity used");
+        }
+    }
+
+    fn take(&self, text: &Hidden, say: &watch::Sender<Option<Static>>) {
+        let file = self.file.display();
+        match parse(text.reveal(), &self.default_bound) {
+            Ok(given) => {
+                say.send_replace(Some(given));
+                info!(%file, "the credentials file is read");
+            }
+            Err(error) => warn!(%file, %error, "the credentials file is not used"),
+        }
+    }
+}
+
+/// What a file holds; nothing if it is not there.
+fn content(file: &Path) -> io::Result<Option<String>> {
+    let opened = match std::fs::File::open(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let mut text = String::new();
+    opened.take(LARGEST + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > LARGEST {
+        true => Err(io::Error::other("it is larger than 64 KiB")),
+        false => Ok(Some(text)),
+    }
+}
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(default)]
+    username: String,
+    #[serde(default)]
+    password: String,
+    #[serde(default)]
+    servers: Option<Vec<Server>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Server {
+    address: String,
+    #[serde(default)]
+    thumbprint: Option<String>,
+    #[serde(default)]
+    insecure_skip_verify: bool,
+}
+
+/// Why a file is not used. It says nothing of what is in it.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum NotUsed {
+    #[error("it is not YAML with username, password and servers")]
+    Shape,
+    #[error("{0} is missing or empty")]
+    Lacks(&'static str),
+    #[error(transparent)]
+    Address(#[from] NotAnEndpoint),
+    #[error(transparent)]
+    Thumbprint(#[from] NotAFingerprint),
+}
+
+fn parse(text: &str, default_bound: &Bound) -> Result<Static, NotUsed> {
+    // What the reader says would show lines of the file.
+    let file: File = serde_saphyr::from_str(text).map_err(|_| NotUsed::Shape)?;
+    let mut data = BTreeMap::new();
+    for (key, value) in [("username", file.username), ("password", file.password)] {
+        if value.is_empty() {
+            return Err(NotUsed::Lacks(key));
+        }
+        data.insert(key.to_owned(), Hidden::new(value));
+    }
+    let bound = match file.servers {
+        None => default_bound.clone(),
+        Some(servers) => bound(&servers)?,
+    };
+    Ok(Static { data, bound })
+}
+
+fn bound(servers: &[Server]) -> Result<Bound, NotUsed> {
+    let ends = servers.iter().map(|server| {
+        let trust = match (&server.thumbprint, server.insecure_skip_verify) {
+            (Some(text), _) if !text.is_empty() => Some(Trust::pinned(text)?),
+            (_, true) => Some(Trust::Anybody),
+            (_, false) => None,
+        };
+        Ok((Endpoint::parse(&server.address, PORT)?, trust))
+    });
+    Ok(Bound::Only(ends.collect::<Result<_, NotUsed>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(text: &str) -> Endpoint {
+        Endpoint::parse(text, PORT).unwrap()
+    }
+
+    /// Who it is, and where it may go.
+    fn told(given: Option<&Static>) -> Option<(String, Bound)> {
+        let given = given?;
+        let name = given.data["username"].reveal().to_owned();
+        Some((name, given.bound.clone()))
+    }
+
+    #[test]
+    fn a_file_says_who_and_where() {
+        let default = Bound::Only(vec![(end("default.example"), None)]);
+        let print = "ab".repeat(20);
+        let pinned = Some(Trust::pinned(&print).unwrap());
+        let both = Bound::Only(vec![
+            (end("a.example:444"), pinned),
+            (end("b.example"), Some(Trust::Anybody)),
+            (end("c.example"), None),
+        ]);
+        for (text, expected) in [
+            ("username: u\npassword: p\n".to_owned(), Ok(default.clone())),
+            (
+                "username: u\npassword: p\nservers: []\n".to_owned(),
+                Ok(Bound::Only(vec![])),
+            ),
+            (
+                format!(
+                    "username: u\npassword: p\nservers:\n- {{address: a.example:444, thumbprint: {print}}}\n\
+                     - {{address: b.example, insecureSkipVerify: true}}\n- address: c.example\n"
+                ),
+                Ok(both),
+            ),
+            (
+                "username: u\n".to_owned(),
+                Err("password is missing or empty"),
+            ),
+            (
+                "username: ''\npassword: p\n".to_owned(),
+                Err("username is missing or empty"),
+            ),
+            ("".to_owned(), Err("username is missing or empty")),
+            (
+                "{{ hunter2".to_owned(),
+                Err("it is not YAML with username, password and servers"),
+            ),
+            (
+                "password: [hunter2]".to_owned(),
+                Err("it is not YAML with username, password and servers"),
+            ),
+            (
+                "username: u\npassword: p\nservers: [{address: 'https://a'}]".to_owned(),
+                Err("\"https://a\" is no host, and no host with a port"),
+            ),
+            (
+                "username: u\npassword: p\nservers: [{address: a, thumbprint: AA}]".to_owned(),
+                Err(
+                    "\"AA\" is no SHA-1 and no SHA-256 fingerprint: 20 or 32 pairs of hexadecimal digits",
+                ),
+            ),
+        ] {
+            let read = parse(&text, &default).map(|given| given.bound);
+            let read = read.map_err(|error| error.to_string());
+            assert_eq!(read, expected.map_err(str::to_owned), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_given_is_never_shown() {
+        let given = parse("username: u\npassword: hunter2\n", &Bound::Anywhere).unwrap();
+        let mut file = Given::new("/nowhere", Bound::Nowhere);
+        file.last = Last::Content(Hidden::new("hunter2"));
+        let shown = format!("{given:?} {file:?}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+
+    #[test]
+    fn fr3_the_last_that_was_understood_counts_until_the_file_is_gone() {
+        let folder = folder();
+        let file = folder.join("credentials.yaml");
+        let (say, heard) = watch::channel(None);
+        let mut given = Given::new(&file, Bound::Nowhere);
+        let name = || told(heard.borrow().as_ref()).map(|(name, _)| name);
+        for (content, expected) in [
+            (None, None),
+            (Some("username: a\npassword: p\n"), Some("a")),
+            (Some("username: [\n"), Some("a")),
+            (Some("username: b\npassword: p\n"), Some("b")),
+            (Some("username: b\n"), Some("b")),
+            (None, None),
+            (Some("username: c\n"), None),
+            (Some("username: c\npassword: p\n"), Some("c")),
+        ] {
+            match content {
+                Some(text) => std::fs::write(&file, text).unwrap(),
+                None => drop(std::fs::remove_file(&file)),
+            }
+            given.look(&say);
+            assert_eq!(name().as_deref(), expected, "{content:?}");
+        }
+        std::fs::write(&file, "x".repeat(70_000)).unwrap();
+        given.look(&say);
+        assert_eq!(name().as_deref(), Some("c"), "too large");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[tokio::test]
+    async fn fr3_a_secret_that_is_mounted_is_followed_through_its_links() {
+        let folder = folder();
+        let version = |name: &str, user: &str| {
+            let within = folder.join(name);
+            std::fs::create_dir(&within).unwrap();
+            std::fs::write(
+                within.join("credentials.yaml"),
+                format!("username: {user}\npassword: p\n"),
+            )
+            .unwrap();
+            // As a kubelet does it: another link, in place of the first at once.
+            std::os::unix::fs::symlink(name, folder.join("next")).unwrap();
+            std::fs::rename(folder.join("next"), folder.join("..data")).unwrap();
+        };
+        version("..1", "a");
+        std::os::unix::fs::symlink("..data/credentials.yaml", folder.join("credentials.yaml"))
+            .unwrap();
+        let (say, mut heard) = watch::channel(None);
+        let mut given = Given::new(folder.join("credentials.yaml"), Bound::Nowhere);
+        given.look(&say);
+        let following = tokio::spawn(given.follow(say, Duration::from_millis(5)));
+        let is = |name: &'static str| {
+            move |given: &Option<Static>| told(given.as_ref()).is_some_and(|(told, _)| told == name)
+        };
+        let patience = Duration::from_secs(20);
+        tokio::time::timeout(patience, heard.wait_for(is("a")))
+            .await
+            .unwrap()
+            .unwrap();
+        version("..2", "b");
+        tokio::time::timeout(patience, heard.wait_for(is("b")))
+            .await
+            .unwrap()
+            .unwrap();
+        drop(heard);
+        tokio::time::timeout(patience, following)
+            .await
+            .unwrap()
+            .unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    fn folder() -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("insula-given-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir(&folder).unwrap();
+        folder
+    }
+}

@@ -1,0 +1,176 @@
+//! What is said of an identity in its status.
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::kinds::VSphereClusterIdentity;
+use crate::operator::condition::Saying;
+use crate::operator::paused;
+
+/// Whether it is fit for use.
+pub(super) const AVAILABLE: &str = "Available";
+/// How many of its users are named.
+const NAMED: usize = 5;
+
+/// How an identity is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Fit for use.
+    Available,
+    /// Fit for use, but its Secret is being deleted and is there only because it is held.
+    KeptOnly(String),
+    /// There is no such Secret.
+    NoSecret(String),
+    /// The Secret is being deleted.
+    SecretGoing(String),
+    /// Something of this kind holds the Secret.
+    SecretTaken(String),
+    /// The Secret cannot be held.
+    NotHeld(String),
+    /// The Secret lacks something.
+    Incomplete {
+        secret: String,
+        missing: Vec<&'static str>,
+    },
+    /// It goes, once those who use it do not any more.
+    Deleting(Option<String>),
+}
+
+impl State {
+    /// Reason and message.
+    fn told(&self) -> (&'static str, String) {
+        match self {
+            Self::Available => ("Available", String::new()),
+            Self::KeptOnly(secret) => (
+                "Available",
+                format!("Secret {secret} is being deleted, and there only while it is used"),
+            ),
+            Self::NoSecret(secret) => {
+                ("SecretNotAvailable", format!("there is no Secret {secret}"))
+            }
+            Self::SecretGoing(secret) => (
+                "SecretNotAvailable",
+                format!("Secret {secret} is being deleted"),
+            ),
+            Self::SecretTaken(kind) => (
+                "SecretAlreadyInUse",
+                format!("the Secret is used by another {kind}"),
+            ),
+            Self::NotHeld(why) => ("SettingSecretOwnerReferenceFailed", why.clone()),
+            Self::Incomplete { secret, missing } => (
+                "InvalidCredentials",
+                format!("Secret {secret} has no {}", missing.join(" and no ")),
+            ),
+            Self::Deleting(users) => ("Deleting", users.clone().unwrap_or_default()),
+        }
+    }
+
+    fn is_fit(&self) -> bool {
+        matches!(self, Self::Available | Self::KeptOnly(_))
+    }
+}
+
+/// The identity as its status should say it is.
+pub(super) fn conclude(
+    identity: &VSphereClusterIdentity,
+    state: &State,
+    users: &[String],
+    now: Timestamp,
+) -> VSphereClusterIdentity {
+    let mut after = identity.clone();
+    let status = after.status.get_or_insert_default();
+    status.ready = Some(state.is_fit());
+    status.users = Some(i64::try_from(users.len()).unwrap_or(i64::MAX));
+    status.used_by = users.iter().take(NAMED).cloned().collect();
+    let generation = identity.metadata.generation;
+    paused::say(&mut status.conditions, None, generation, now);
+    let mut saying = Saying {
+        conditions: &mut status.conditions,
+        generation,
+        now,
+    };
+    let (reason, message) = state.told();
+    match state.is_fit() {
+        true => saying.yes(AVAILABLE, reason, message),
+        false => saying.no(AVAILABLE, reason, message),
+    }
+    after
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::condition::find;
+
+    #[test]
+    fn an_identity_is_ready_exactly_if_it_is_available_and_says_why_if_not() {
+        let secret = || "capv-system/shared".to_owned();
+        let incomplete = |missing: &[&'static str]| State::Incomplete {
+            secret: secret(),
+            missing: missing.to_vec(),
+        };
+        for (state, ready, reason, message) in [
+            (State::Available, true, "Available", ""),
+            (
+                State::KeptOnly(secret()),
+                true,
+                "Available",
+                "Secret capv-system/shared is being deleted, and there only while it is used",
+            ),
+            (
+                State::NoSecret(secret()),
+                false,
+                "SecretNotAvailable",
+                "there is no Secret capv-system/shared",
+            ),
+            (
+                State::SecretGoing(secret()),
+                false,
+                "SecretNotAvailable",
+                "Secret capv-system/shared is being deleted",
+            ),
+            (
+                State::SecretTaken("VSphereCluster".to_owned()),
+                false,
+                "SecretAlreadyInUse",
+                "the Secret is used by another VSphereCluster",
+            ),
+            (
+                State::NotHeld("no".to_owned()),
+                false,
+                "SettingSecretOwnerReferenceFailed",
+                "no",
+            ),
+            (
+                incomplete(&["username", "password"]),
+                false,
+                "InvalidCredentials",
+                "Secret capv-system/shared has no username and no password",
+            ),
+            (State::Deleting(None), false, "Deleting", ""),
+            (
+                State::Deleting(Some("used".to_owned())),
+                false,
+                "Deleting",
+                "used",
+            ),
+        ] {
+            let mut identity = VSphereClusterIdentity::default();
+            identity.metadata.generation = Some(2);
+            identity.status.get_or_insert_default().ready = Some(!ready);
+            let users: Vec<_> = (0..7)
+                .map(|number| format!("VSphereCluster a/{number}"))
+                .collect();
+            let after = conclude(&identity, &state, &users, Timestamp::UNIX_EPOCH);
+            let status = after.status.unwrap();
+            assert_eq!(status.ready, Some(ready), "{state:?}");
+            assert_eq!(status.users, Some(7));
+            assert_eq!(status.used_by, users[..5]);
+            let available = find(&status.conditions, AVAILABLE).unwrap();
+            assert_eq!(available.status, if ready { "True" } else { "False" });
+            assert_eq!((&*available.reason, &*available.message), (reason, message));
+            assert_eq!(available.observed_generation, Some(2));
+            let paused = find(&status.conditions, "Paused").unwrap();
+            assert_eq!((&*paused.status, &*paused.reason), ("False", "NotPaused"));
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What is said of a zone in its status.
+
+use insula_identity::decide::Refusal;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::kinds::VSphereDeploymentZone;
+use crate::operator::condition::{READY, Saying, VCENTER, find, reason};
+use crate::operator::paused;
+use crate::vcenter;
+
+/// Whether the pool and the folder are there.
+const PLACEMENT: &str = "PlacementConstraintReady";
+/// Whether what the failure domain names is there.
+const VALIDATED: &str = "FailureDomainValidated";
+/// What the whole is made of.
+const PARTS: &[&str] = &[VCENTER, PLACEMENT, VALIDATED];
+
+/// What was seen of a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// Nothing yet that was not before.
+    Asked,
+    /// There are no credentials for it, or they are of no use there.
+    Refused(Refusal),
+    /// The API server did not say what had to be known.
+    NotKnown(String),
+    /// The vCenter did not say.
+    Failed(vcenter::Error),
+    /// What is there, or not.
+    Seen(Found),
+}
+
+/// What is not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Of what the placement constraint names.
+    pub constraint: Option<String>,
+    /// Of what the failure domain names.
+    pub domain: Option<String>,
+}
+
+/// The zone as its status should say it is.
+pub(super) fn conclude(
+    zone: &VSphereDeploymentZone,
+    sight: &Sight,
+    now: Timestamp,
+) -> VSphereDeploymentZone {
+    let mut after = zone.clone();
+    let status = after.status.get_or_insert_default();
+    let generation = zone.metadata.generation;
+    paused::say(&mut status.conditions, None, generation, now);
+    let mut saying = Saying {
+        conditions: &mut status.conditions,
+        generation,
+        now,
+    };
+    match sight {
+        Sight::Asked => {}
+        Sight::Refused(refusal) => {
+            let hint = refusal.hint.as_ref();
+            let hint = hint.map_or_else(String::new, |hint| format!(": {hint}"));
+            let message = format!("{}{hint}", refusal.message);
+            saying.no(VCENTER, reason(refusal.reason), message);
+        }
+        Sight::NotKnown(why) => saying.no(VCENTER, "ServerUnavailable", why.clone()),
+        // The session is over: there will be another.
+        Sight::Failed(vcenter::Error::NotAuthenticated) => {}
+        Sight::Failed(error) => saying.no(VCENTER, "VCenterUnreachable", error.to_string()),
+        Sight::Seen(found) => {
+            saying.yes(VCENTER, "Available", "");
+            seen(
+                &mut saying,
+                PLACEMENT,
+                "PlacementConstraintNotFound",
+                &found.constraint,
+            );
+            seen(
+                &mut saying,
+                VALIDATED,
+                "FailureDomainNotFound",
+                &found.domain,
+            );
+        }
+    }
+    saying.summary(PARTS);
+    let ready = find(&status.conditions, READY);
+    status.ready = ready.map(|ready| ready.status == "True");
+    after
+}
+
+fn seen(saying: &mut Saying<'_>, kind: &str, reason: &str, missing: &Option<String>) {
+    match missing {
+        None => saying.yes(kind, "Ready", ""),
+        Some(missing) => saying.no(kind, reason, missing.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insula_identity::reason::Reason;
+
+    use super::*;
+
+    #[test]
+    fn a_zone_is_ready_exactly_if_everything_it_names_was_seen() {
+        let refused = Sight::Refused(Refusal {
+            reason: Reason::NoCredentials,
+            message: "none".to_owned(),
+            hint: Some("name one".to_owned()),
+        });
+        let lacks = |constraint: Option<&str>, domain: Option<&str>| {
+            Sight::Seen(Found {
+                constraint: constraint.map(str::to_owned),
+                domain: domain.map(str::to_owned),
+            })
+        };
+        let no_answer = vcenter::Error::Unreachable("timeout".to_owned());
+        for (sight, ready, message) in [
+            (Sight::Asked, None, ""),
+            (Sight::Failed(vcenter::Error::NotAuthenticated), None, ""),
+            (refused, Some(false), "* VCenterAvailable: none: name one"),
+            (
+                Sight::NotKnown("no".to_owned()),
+                Some(false),
+                "* VCenterAvailable: no",
+            ),
+            (
+                Sight::Failed(no_answer),
+                Some(false),
+                "* VCenterAvailable: the vCenter does not answer: timeout",
+            ),
+            (lacks(None, None), Some(true), ""),
+            (
+                lacks(Some("no pool"), None),
+                Some(false),
+                "* PlacementConstraintReady: no pool",
+            ),
+            (
+                lacks(Some("no pool"), Some("no network")),
+                Some(false),
+                "* PlacementConstraintReady: no pool\n* FailureDomainValidated: no network",
+            ),
+        ] {
+            let zone = VSphereDeploymentZone::default();
+            let after = conclude(&zone, &sight, Timestamp::UNIX_EPOCH);
+            let status = after.status.unwrap();
+            assert_eq!(status.ready, ready, "{sight:?}");
+            let told = find(&status.conditions, READY).map(|told| told.message.as_str());
+            assert_eq!(told.unwrap_or_default(), message, "{sight:?}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Whether what a zone names is there.
+
+use super::conclude::Found;
+use crate::kinds::{VSphereDeploymentZone, VSphereFailureDomain};
+use crate::vcenter::{Error, NotLocated, Object, Place, Session};
+
+/// What is not there of what a zone and its failure domain name. Tags are not looked at: they
+/// are to be had over another interface only.
+pub(super) async fn look(
+    session: &Session,
+    zone: &VSphereDeploymentZone,
+    domain: Option<&VSphereFailureDomain>,
+) -> Result<Found, Error> {
+    let mut found = Found::default();
+    let Some(domain) = domain else {
+        let name = &zone.spec.failure_domain;
+        found.domain = Some(format!("there is no VSphereFailureDomain {name}"));
+        found.constraint = Some("what it is in is not known".to_owned());
+        return Ok(found);
+    };
+    let topology = &domain.spec.topology;
+    let datacenter = match session.datacenter(text(&topology.datacenter)).await {
+        Ok(datacenter) => datacenter,
+        Err(NotLocated::Error(error)) => return Err(error),
+        Err(missing) => {
+            found.domain = Some(missing.to_string());
+            found.constraint = Some("what it is in is not known".to_owned());
+            return Ok(found);
+        }
+    };
+    let constraint = &zone.spec.placement_constraint;
+    let named = [
+        (Place::ResourcePool, constraint.resource_pool.as_deref()),
+        (Place::Folder, constraint.folder.as_deref()),
+    ];
+    found.constraint = missing(session, &datacenter, &named).await?;
+    let mut named = vec![
+        (Place::ComputeCluster, topology.compute_cluster.as_deref()),
+        (Place::Datastore, topology.datastore.as_deref()),
+    ];
+    for network in &topology.networks {
+        named.push((Place::Network, Some(network)));
+    }
+    found.domain = missing(session, &datacenter, &named).await?;
+    Ok(found)
+}
+
+/// The first of these that is named and not there.
+async fn missing(
+    session: &Session,
+    datacenter: &Object,
+    named: &[(Place, Option<&str>)],
+) -> Result<Option<String>, Error> {
+    for (what, name) in named {
+        let Some(name) = name.and_then(text) else {
+            continue;
+        };
+        match session.locate(*what, datacenter, Some(name)).await {
+            Ok(_) => {}
+            Err(NotLocated::Error(error)) => return Err(error),
+            Err(missing) => return Ok(Some(missing.to_string())),
+        }
+    }
+    Ok(None)
+}
+
+fn text(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}

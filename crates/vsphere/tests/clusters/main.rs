@@ -1,0 +1,7 @@
+//! Clusters, identities and zones, against a whole Insula and vCenters, with the rights that
+//! the operator is deployed with and no others.
+
+#[path = "../world/world.rs"]
+mod world;
+
+mod basics;

@@ -1,0 +1,316 @@
+//! A server on which the operator is deployed, with two tenants, and what tests do there.
+//!
+//! Whoever uses it says `#[path = "../world/world.rs"] mod world;`.
+
+#![allow(dead_code, unused_imports, reason = "each test program uses what it needs of it")]
+
+mod make;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use insula_identity::credential::Hidden;
+use insula_identity::endpoint::{Bound, Endpoint};
+use insula_identity::session;
+use insula_operator::health::Health;
+use insula_operator::lease::Times;
+use insula_operator::spaces::within;
+use insula_testkit::server::{Client as Plain, Setup, TestServer};
+use insula_vsphere::operator::{Settings, Static, run};
+use insula_vsphere::{crds, manifests};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::{Value, json};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+pub use make::{HOME, Space, condition, conditions, create, delete, gone, patched, until};
+
+/// How long anything may take. What happens takes a second or two; the machine may be busy.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Short ones, so that nobody waits.
+pub const TIMES: Times = Times {
+    duration: Duration::from_secs(4),
+    renew: Duration::from_millis(300),
+    give_up: Duration::from_secs(2),
+    look: Duration::from_millis(50),
+};
+
+/// How sessions are kept in tests: nothing that a test waits for takes long.
+pub const SESSIONS: session::Settings = session::Settings {
+    patience: Duration::from_secs(2),
+    check_after: Duration::from_secs(60),
+    lifetime: Duration::from_secs(3600),
+    refused_for: Duration::from_secs(600),
+    unreachable_for: (Duration::from_millis(200), Duration::from_secs(1)),
+    at_once: 8,
+};
+
+/// A server on which the operator is deployed but does not run.
+pub struct World {
+    pub server: TestServer,
+    /// A system administrator.
+    pub admin: Client,
+    /// The operator's account, with its rights and no others.
+    pub operator: Client,
+    /// What the operator is given.
+    pub given: watch::Sender<Option<Static>>,
+}
+
+impl World {
+    /// With the tenants `t1` and `t2`, in which the kinds are published.
+    pub async fn new() -> anyhow::Result<Self> {
+        // `RUST_LOG` says what is to be seen of it.
+        tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+            .with_test_writer()
+            .try_init()
+            .ok();
+        let server = TestServer::start_with(Setup::with_controllers()).await?;
+        let system = server.system().await?;
+        let admin = client(&server, "system").await?;
+        let settings = manifests::Settings {
+            tenants: true,
+            ..manifests::Settings::default()
+        };
+        for object in manifests::manifests(&settings) {
+            apply(&system, &object).await?;
+        }
+        for definition in of_cluster_api() {
+            apply(&system, &definition).await?;
+        }
+        for tenant in ["t1", "t2"] {
+            let space = server.tenant(tenant).await?;
+            for object in manifests::of_tenant() {
+                apply(&space, &object).await?;
+            }
+        }
+        served(&admin).await?;
+        let operator = account(&server, &system, &admin).await?;
+        let (given, _) = watch::channel(None);
+        Ok(Self {
+            server,
+            admin,
+            operator,
+            given,
+        })
+    }
+
+    /// The system's space, or that of a tenant.
+    pub fn space(&self, name: Option<&str>) -> Space {
+        let client = match name {
+            None => self.admin.clone(),
+            Some(name) => within(&self.admin, name),
+        };
+        Space::new(client)
+    }
+
+    /// The system's space.
+    pub fn here(&self) -> Space {
+        self.space(None)
+    }
+
+    /// How the operator works here: in all spaces.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            leader_elect: false,
+            times: TIMES,
+            patience: Duration::from_secs(10),
+            vcenter_patience: Duration::from_secs(2),
+            sessions: SESSIONS,
+            tenants: true,
+            ..Settings::new("operator", self.given.subscribe())
+        }
+    }
+
+    /// Runs the operator.
+    pub fn start(&self) -> Running {
+        self.start_with(self.settings())
+    }
+
+    /// Runs it like this.
+    pub fn start_with(&self, settings: Settings) -> Running {
+        Running::new(self.operator.clone(), settings)
+    }
+
+    /// Gives the operator an account, for these servers.
+    pub fn give(&self, account: &str, password: &str, servers: &[&str]) {
+        let text = |text: &str| Hidden::new(text.to_owned());
+        let data = [("username", account), ("password", password)];
+        let endpoint = |server: &&str| Endpoint::parse(server, 443).expect("a server");
+        let bound = match servers {
+            [] => Bound::Nowhere,
+            servers => Bound::Only(servers.iter().map(|one| (endpoint(one), None)).collect()),
+        };
+        self.given.send_replace(Some(Static {
+            data: data.map(|(key, value)| (key.to_owned(), text(value))).into(),
+            bound,
+        }));
+    }
+}
+
+/// An operator that runs.
+pub struct Running {
+    pub health: Arc<Health>,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    pub fn new(client: Client, settings: Settings) -> Self {
+        let health = Arc::clone(&settings.health);
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(run(client, settings, async { drop(stopped.await) }));
+        Self {
+            health,
+            stop: Some(stop),
+            task,
+        }
+    }
+
+    /// Stops it, and waits until it has.
+    pub async fn stop(mut self) -> anyhow::Result<()> {
+        if let Some(stop) = self.stop.take() {
+            stop.send(()).ok();
+        }
+        let stopped = timeout(DEADLINE, &mut self.task).await;
+        Ok(stopped.context("does not stop")??)
+    }
+
+    /// Ends it where it stands.
+    pub async fn kill(mut self) {
+        self.task.abort();
+        (&mut self.task).await.ok();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Looks until there is a value, and fails if there is none in time.
+pub async fn eventually<T>(
+    mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
+) -> anyhow::Result<T> {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(found) = look().await? {
+            return Ok(found);
+        }
+        anyhow::ensure!(Instant::now() < deadline, "did not happen in time");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A client with this token.
+pub async fn client(server: &TestServer, token: &str) -> anyhow::Result<Client> {
+    let ca = STANDARD.encode(server.authority().certificate_pem());
+    let kubeconfig: Kubeconfig = serde_json::from_value(json!({
+        "current-context": "test",
+        "clusters": [{"name": "test", "cluster": {
+            "server": server.url(), "certificate-authority-data": ca,
+        }}],
+        "users": [{"name": "test", "user": {"token": token}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+    }))?;
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+    Ok(Client::try_from(config)?)
+}
+
+/// The operator's account.
+async fn account(server: &TestServer, system: &Plain, admin: &Client) -> anyhow::Result<Client> {
+    let account = json!({"kubernetes.io/service-account.name": "capv-manager"});
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": "operator", "namespace": "capv-system", "annotations": account},
+    });
+    apply(system, &secret).await?;
+    let secrets: Api<Secret> = Api::namespaced(admin.clone(), "capv-system");
+    let token = eventually(async || {
+        let secret = secrets.get("operator").await?;
+        Ok(secret.data.and_then(|mut data| data.remove("token")))
+    });
+    let token = token.await.context("the operator's token")?;
+    client(server, std::str::from_utf8(&token.0)?).await
+}
+
+/// Waits until every kind is served in every space.
+async fn served(admin: &Client) -> anyhow::Result<()> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(admin.clone());
+    eventually(async || {
+        let listed = definitions.list(&Default::default()).await?;
+        let established = listed.items.iter().filter(|definition| {
+            let status = definition.status.as_ref();
+            let conditions = status.and_then(|status| status.conditions.as_ref());
+            conditions.is_some_and(|all| {
+                let mut all = all.iter();
+                all.any(|told| told.type_ == "Established" && told.status == "True")
+            })
+        });
+        Ok((established.count() >= crds::all().len() + 2).then_some(()))
+    })
+    .await
+    .context("the kinds are served")
+}
+
+/// Cluster API's own kinds, as far as they matter.
+fn of_cluster_api() -> [Value; 2] {
+    let define = |plural: &str, kind: &str| {
+        let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {
+                "name": format!("{plural}.cluster.x-k8s.io"),
+                "annotations": {
+                    "multi-tenancy.k8s.io/published": "true",
+                    "api-approved.kubernetes.io": "unapproved, only for tests",
+                },
+            },
+            "spec": {
+                "group": "cluster.x-k8s.io", "scope": "Namespaced",
+                "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind},
+                "versions": [{
+                    "name": "v1beta2", "served": true, "storage": true,
+                    "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                        "spec": open, "status": open,
+                    }}},
+                }],
+            },
+        })
+    };
+    [define("clusters", "Cluster"), define("machines", "Machine")]
+}
+
+/// Makes an object of a manifest.
+async fn apply(client: &Plain, object: &Value) -> anyhow::Result<()> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let version = text(&object["apiVersion"]);
+    let root = match version.contains('/') {
+        true => format!("/apis/{version}"),
+        false => format!("/api/{version}"),
+    };
+    let place = match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => format!("/namespaces/{namespace}"),
+        None => String::new(),
+    };
+    let kind = text(&object["kind"]).to_lowercase();
+    let plural = match kind.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None => format!("{kind}s"),
+    };
+    let path = format!("{root}{place}/{plural}");
+    let made = client.post(&path, object).await?;
+    anyhow::ensure!(made.status == 201, "{object}: {}", made.text());
+    Ok(())
+}
