@@ -141,7 +141,11 @@ pub struct Refusal {
 
 /// Decides, or says what has to be known first.
 pub fn decide(question: &Question, known: &Known) -> Step {
-    weigh(question, known).unwrap_or_else(|step| step)
+    match weigh(question, known) {
+        Ok(credential) => Step::Grant(credential),
+        Err(Halt::Read(need)) => Step::Read(need),
+        Err(Halt::Refuse(refusal)) => Step::Refuse(refusal),
+    }
 }
 
 /// What knows what there is.
@@ -175,9 +179,15 @@ pub async fn resolve<G: Ground>(
     }
 }
 
+/// Why there is no credential, or not yet.
+enum Halt {
+    Read(Need),
+    Refuse(Refusal),
+}
+
 /// The first wish that is there decides alone. Only the namespace's Secret may be missing: it
 /// is nobody's word until it is there.
-fn weigh(question: &Question, known: &Known) -> Result<Step, Step> {
+fn weigh(question: &Question, known: &Known) -> Result<Credential, Halt> {
     let wishes = &question.wishes;
     if let Some(own) = &wishes.own {
         return named(question, known, own, None);
@@ -201,7 +211,7 @@ fn named(
     known: &Known,
     reference: &Reference,
     by: Option<&str>,
-) -> Result<Step, Step> {
+) -> Result<Credential, Halt> {
     match reference {
         Reference::Identity(name) => from_identity(question, known, name, by),
         Reference::Secret(name) => {
@@ -220,7 +230,7 @@ fn from_secret(
     question: &Question,
     (namespace, name, by): (&str, &str, Option<&str>),
     secret: &Secret,
-) -> Result<Step, Step> {
+) -> Result<Credential, Halt> {
     let whose = Whose::Secret { name, by };
     if let Some(holder) = question.claimant.holder(&secret.owners) {
         return Err(whose.is_held(holder));
@@ -248,14 +258,14 @@ fn from_identity(
     known: &Known,
     name: &str,
     by: Option<&str>,
-) -> Result<Step, Step> {
+) -> Result<Credential, Halt> {
     let whose = Whose::Identity {
         kind: question.identity_kind,
         name,
         by,
     };
     let read = known.identity.as_ref();
-    let identity = read.ok_or_else(|| Step::Read(Need::Identity(name.to_owned())))?;
+    let identity = read.ok_or_else(|| Halt::Read(Need::Identity(name.to_owned())))?;
     let identity = identity.as_ref().ok_or_else(|| whose.is_no_identity())?;
     admit(question, known, identity, &whose)?;
     if !identity.ready {
@@ -285,7 +295,7 @@ fn admit(
     known: &Known,
     identity: &Identity,
     whose: &Whose<'_>,
-) -> Result<(), Step> {
+) -> Result<(), Halt> {
     let Some(namespace) = &question.namespace else {
         return Ok(());
     };
@@ -299,7 +309,7 @@ fn admit(
         return Ok(());
     }
     let read = known.namespace.as_ref();
-    let labels = read.ok_or_else(|| Step::Read(Need::Namespace(namespace.clone())))?;
+    let labels = read.ok_or_else(|| Halt::Read(Need::Namespace(namespace.clone())))?;
     let allows = labels.as_ref().map(|labels| allowed.allows(labels));
     match allows {
         Some(Ok(true)) => Ok(()),
@@ -308,9 +318,9 @@ fn admit(
     }
 }
 
-fn from_operator(question: &Question, known: &Known) -> Result<Step, Step> {
+fn from_operator(question: &Question, known: &Known) -> Result<Credential, Halt> {
     let read = known.operator.as_ref();
-    let given = read.ok_or(Step::Read(Need::Operator))?;
+    let given = read.ok_or(Halt::Read(Need::Operator))?;
     let given = given
         .as_ref()
         .ok_or_else(|| refusal::nobody_said(question))?;
@@ -323,10 +333,10 @@ fn from_operator(question: &Question, known: &Known) -> Result<Step, Step> {
     grant(question, &whose, Source::Operator, content, bound)
 }
 
-fn secret<'a>(known: &'a Known, namespace: &str, name: &str) -> Result<Option<&'a Secret>, Step> {
+fn secret<'a>(known: &'a Known, namespace: &str, name: &str) -> Result<Option<&'a Secret>, Halt> {
     let (namespace, name) = (namespace.to_owned(), name.to_owned());
     let read = known.secret.as_ref();
-    let read = read.ok_or(Step::Read(Need::Secret { namespace, name }))?;
+    let read = read.ok_or(Halt::Read(Need::Secret { namespace, name }))?;
     Ok(read.as_ref())
 }
 
@@ -343,7 +353,7 @@ fn content(
     question: &Question,
     whose: &Whose<'_>,
     data: &BTreeMap<String, Hidden>,
-) -> Result<BTreeMap<String, Hidden>, Step> {
+) -> Result<BTreeMap<String, Hidden>, Halt> {
     let held = |key: &&&str| {
         data.get(**key)
             .is_some_and(|value| !value.reveal().is_empty())
@@ -370,16 +380,16 @@ fn grant(
     source: Source,
     content: BTreeMap<String, Hidden>,
     bound: &Bound,
-) -> Result<Step, Step> {
+) -> Result<Credential, Halt> {
     let Some(trust) = bound.admits(&question.endpoint) else {
         return Err(whose.may_not_go_to(&question.endpoint));
     };
     let fingerprint = Fingerprint::of(&content);
     let trust = trust.cloned();
-    Ok(Step::Grant(Credential {
+    Ok(Credential {
         source,
         content,
         fingerprint,
         trust,
-    }))
+    })
 }

@@ -2,7 +2,7 @@
 //! nothing of other namespaces. Where the Secret of an identity is, and what it is called, is
 //! not their business.
 
-use super::{Question, Refusal, Step};
+use super::{Halt, Question, Refusal};
 use crate::allowed::NoSelector;
 use crate::claim::Owner;
 use crate::endpoint::{Endpoint, NotAnEndpoint};
@@ -47,20 +47,20 @@ impl Whose<'_> {
         }
     }
 
-    pub fn has_no_namespace(&self) -> Step {
+    pub fn has_no_namespace(&self) -> Halt {
         let message = format!("{} is in no namespace", self.subject());
         let hint = "what is in no namespace itself can only name an identity";
         refuse(Reason::SecretNotAvailable, message, hint)
     }
 
-    pub fn is_not_there(&self, question: &Question, namespace: &str) -> Step {
+    pub fn is_not_there(&self, question: &Question, namespace: &str) -> Halt {
         let message = format!("{} is not in namespace {namespace}", self.subject());
         let keys = question.required.join(" and ");
         let hint = format!("create it there, with {keys}: one of another namespace is never used");
         refuse(Reason::SecretNotAvailable, message, hint)
     }
 
-    pub fn is_held(&self, holder: &Owner) -> Step {
+    pub fn is_held(&self, holder: &Owner) -> Halt {
         let message = format!(
             "{} is held by {} {}",
             self.subject(),
@@ -71,31 +71,31 @@ impl Whose<'_> {
         refuse(Reason::SecretInUse, message, hint)
     }
 
-    pub fn is_no_identity(&self) -> Step {
+    pub fn is_no_identity(&self) -> Halt {
         let message = format!("there is no {}", self.subject());
         let hint = "name one that there is, or ask whoever manages them";
         refuse(Reason::IdentityNotFound, message, hint)
     }
 
-    pub fn allows_nobody(&self) -> Step {
+    pub fn allows_nobody(&self) -> Halt {
         let message = format!("{} allows no namespace to use it", self.subject());
         let hint = "ask whoever owns it to say in allowedNamespaces who may";
         refuse(Reason::NamespaceNotAllowed, message, hint)
     }
 
-    pub fn has_no_selector(&self, wrong: &NoSelector) -> Step {
+    pub fn has_no_selector(&self, wrong: &NoSelector) -> Halt {
         let message = format!("{} allows no namespace to use it: {wrong}", self.subject());
         let hint = "ask whoever owns it to correct its allowedNamespaces";
         refuse(Reason::NamespaceNotAllowed, message, hint)
     }
 
-    pub fn does_not_allow(&self, namespace: &str) -> Step {
+    pub fn does_not_allow(&self, namespace: &str) -> Halt {
         let message = format!("{} does not allow namespace {namespace}", self.subject());
         let hint = "ask whoever owns it to allow this namespace, or name a Secret of your own";
         refuse(Reason::NamespaceNotAllowed, message, hint)
     }
 
-    pub fn is_not_ready(&self, trouble: Option<&str>) -> Step {
+    pub fn is_not_ready(&self, trouble: Option<&str>) -> Halt {
         let why = trouble.filter(|word| is_word(word));
         let why = why.map_or_else(String::new, |word| format!(": {word}"));
         let message = format!("{} is not ready{why}", self.subject());
@@ -103,12 +103,12 @@ impl Whose<'_> {
         refuse(Reason::IdentityNotReady, message, hint)
     }
 
-    pub fn has_no_secret(&self) -> Step {
+    pub fn has_no_secret(&self) -> Halt {
         let message = format!("{} is not available", self.content());
         refuse(Reason::SecretNotAvailable, message, ASK)
     }
 
-    pub fn lacks(&self, keys: &[&str]) -> Step {
+    pub fn lacks(&self, keys: &[&str]) -> Halt {
         let message = format!(
             "{} has nothing under {}",
             self.content(),
@@ -117,7 +117,7 @@ impl Whose<'_> {
         refuse(Reason::InvalidCredentials, message, self.repair())
     }
 
-    pub fn says_nonsense(&self, question: &Question, wrong: &NotAnEndpoint) -> Step {
+    pub fn says_nonsense(&self, question: &Question, wrong: &NotAnEndpoint) -> Halt {
         let key = question.endpoint_key.unwrap_or_default();
         let what = match self {
             // What an identity's Secret holds is not shown to those who use it.
@@ -131,7 +131,7 @@ impl Whose<'_> {
         refuse(Reason::InvalidCredentials, message, self.repair())
     }
 
-    pub fn may_not_go_to(&self, endpoint: &Endpoint) -> Step {
+    pub fn may_not_go_to(&self, endpoint: &Endpoint) -> Halt {
         let message = format!("{} may not be sent to {endpoint}", self.subject());
         let hint = match self {
             Self::Secret { .. } => "name this server in the Secret, or use the one that it names",
@@ -152,7 +152,7 @@ impl Whose<'_> {
     }
 }
 
-pub(super) fn nobody_said(question: &Question) -> Step {
+pub(super) fn nobody_said(question: &Question) -> Halt {
     let message = "nothing says whose credentials to use".to_owned();
     let kind = question.identity_kind;
     let hint = match question.namespace {
@@ -162,9 +162,9 @@ pub(super) fn nobody_said(question: &Question) -> Step {
     refuse(Reason::NoCredentials, message, hint)
 }
 
-fn refuse(reason: Reason, message: String, hint: impl Into<String>) -> Step {
+fn refuse(reason: Reason, message: String, hint: impl Into<String>) -> Halt {
     let hint = Some(hint.into());
-    Step::Refuse(Refusal {
+    Halt::Refuse(Refusal {
         reason,
         message,
         hint,

@@ -829,7 +829,7 @@ fn any_world() -> impl Strategy<Value = World> {
             ..identity(allowed)
         });
     let at = |namespace: &str, name: &str| (namespace.to_owned(), name.to_owned());
-    let places = vec![
+    let places = [
         at("team-a", "mine"),
         at("team-a", "everybody"),
         at("team-b", "theirs"),

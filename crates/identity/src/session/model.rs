@@ -1,6 +1,6 @@
 //! Random asks, ends, failures and times, against a model of the other side.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -312,7 +312,7 @@ impl World {
 
     /// What holds at any time.
     fn check(&self) {
-        let mut busy = BTreeSet::new();
+        let mut busy: HashSet<&Key> = HashSet::new();
         let mut seats: HashMap<&Endpoint, usize> = HashMap::new();
         for act in &self.begun {
             let key = match act {
@@ -322,10 +322,7 @@ impl World {
                 }
                 Act::LogOut { key, .. } => key,
             };
-            assert!(
-                busy.insert(format!("{key:?}")),
-                "two things are done with one key"
-            );
+            assert!(busy.insert(key), "two things are done with one key");
         }
         for hold in &self.held {
             *seats.entry(&hold.key.endpoint).or_default() += 1;
@@ -340,7 +337,7 @@ impl World {
                 .values()
                 .any(|wanted| some_key(*wanted).0 == *key)
                 || self.held.iter().any(|hold| *hold.session == *session);
-            let ends = busy.contains(&format!("{key:?}"));
+            let ends = busy.contains(key);
             assert!(used || ends, "a session is open that nobody uses");
         }
     }
