@@ -1,12 +1,69 @@
-//! Who this process is among others like it.
+//! `insula identity`.
 
-/// The name of the pod, or of the machine.
-pub fn of_this_process() -> String {
-    let pod = std::env::var("POD_NAME").ok();
-    let machine = || {
-        let name = nix::unistd::gethostname().ok()?;
-        name.into_string().ok()
-    };
-    let named = pod.filter(|name| !name.is_empty()).or_else(machine);
-    named.unwrap_or_else(|| "insula".to_owned())
+mod explain;
+mod users;
+
+use clap::Subcommand;
+use insula_operator::agent;
+use insula_vsphere::explain::Error;
+use kube::Client;
+
+use crate::failure::Failure;
+use crate::kubeconfig::Source;
+use crate::subctl::{ConnectionArgs, client};
+
+/// What `insula identity` can be told.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show which credential something gets, from where, and why; or why none
+    Explain(explain::Args),
+    /// Show what uses an identity, and which namespaces may
+    Users(users::Args),
+}
+
+/// As which program it introduces itself.
+const AGENT: &str = concat!("insula/", env!("CARGO_PKG_VERSION"));
+
+/// Does what it is told to.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new("cannot start", error))?;
+    runtime.block_on(async {
+        let client = connect(args.source).await?;
+        match args.command {
+            Command::Explain(args) => explain::run(&client, args).await,
+            Command::Users(args) => users::run(&client, args).await,
+        }
+    })
+}
+
+async fn connect(source: Source) -> Result<Client, Failure> {
+    let mut config = ConnectionArgs::of(source).config().await?;
+    agent::introduce(&mut config, AGENT);
+    client(config)
+}
+
+/// With what the server says.
+fn told(error: &Error) -> Failure {
+    match error {
+        Error::NotFound(_) => Failure::message(error.to_string()),
+        Error::Read { source, .. } => {
+            let why = match source {
+                kube::Error::Api(status) => status.message.clone(),
+                other => other.to_string(),
+            };
+            Failure::new(&error.to_string(), why)
+        }
+    }
 }

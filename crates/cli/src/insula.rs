@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{exit, log_to_stderr, operator, serve, tenant};
+use crate::{exit, identity, log_to_stderr, operator, relocate, serve, tenant};
 
 /// A multi-tenant Kubernetes control plane in one binary.
 #[derive(Parser)]
@@ -22,6 +22,10 @@ enum Command {
     Tenant(tenant::Args),
     /// Run an operator, against this or any other Kubernetes
     Operator(operator::Args),
+    /// Show whose credentials something gets, and who uses them
+    Identity(identity::Args),
+    /// Move clusters of Cluster API to another server, with the identities that they use
+    Move(Box<relocate::Args>),
 }
 
 /// Does what the command line says.
@@ -32,5 +36,7 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => serve::run(*args),
         Command::Tenant(args) => tenant::run(args),
         Command::Operator(args) => operator::run(args),
+        Command::Identity(args) => identity::run(args),
+        Command::Move(args) => relocate::run(*args),
     })
 }

@@ -16,6 +16,8 @@ mod operator;
 mod output;
 mod pki;
 mod private_file;
+mod process;
+mod relocate;
 mod secret;
 mod serve;
 mod stop;

@@ -1,6 +1,8 @@
 //! `insula operator`.
 
 mod broker;
+mod life;
+pub mod vsphere;
 
 use clap::Subcommand;
 
@@ -17,11 +19,14 @@ pub struct Args {
 enum Operator {
     /// Make the tenants of `subctl create tenant`: Submariner brokers for many
     Broker(broker::Args),
+    /// Make clusters on vSphere, each with the credentials that are its own
+    Vsphere(Box<vsphere::Args>),
 }
 
 /// Does what it is told to.
 pub fn run(args: Args) -> Result<(), Failure> {
     match args.operator {
         Operator::Broker(args) => broker::run(args),
+        Operator::Vsphere(args) => vsphere::run(*args),
     }
 }

@@ -8,7 +8,6 @@ mod renew;
 mod settings;
 mod tls;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use insula_access::Authority;
@@ -20,7 +19,7 @@ use insula_store::memory::Memory;
 use insula_store::{Compactor, Store};
 
 pub use self::args::Args;
-use self::operators::{Operator, Operators};
+use self::operators::{Operators, Wanted};
 use self::prepare::{Prepared, prepare};
 use self::settings::{Settings, StoreSettings};
 use crate::failure::Failure;
@@ -64,7 +63,7 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
 async fn run_server(
     prepared: Prepared,
     store: Arc<dyn Store>,
-    operators: &BTreeSet<Operator>,
+    operators: &Wanted,
     stop: &mut Stop,
 ) -> Result<(), Failure> {
     let ready = format!(

@@ -9,14 +9,17 @@
 //! | [`manifests`] | what is put on a cluster, as data |
 //! | [`vcenter`] | a vCenter, over SOAP: sessions, inventory, virtual machines, tasks |
 //! | [`operator`] | what brings the one to be in the other |
+//! | [`explain`], [`users`] | whose credentials an object gets, and who uses an identity |
 //! | [`names`] | names that others rely on |
 
 pub mod capi;
 pub mod crds;
+pub mod explain;
 pub mod kinds;
 pub mod manifests;
 pub mod names;
 pub mod operator;
 pub mod policy;
 pub mod roles;
+pub mod users;
 pub mod vcenter;

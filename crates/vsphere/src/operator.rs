@@ -3,14 +3,17 @@
 mod claim;
 mod cluster;
 mod commit;
-mod condition;
+pub(crate) mod condition;
 mod context;
 mod event;
+pub(crate) mod family;
 mod given;
-mod identify;
+
+pub(crate) mod identify;
 mod identity;
 mod key;
 mod machine;
+mod pace;
 mod paused;
 mod run;
 mod secret;
@@ -21,7 +24,8 @@ mod zone;
 
 pub use context::Static;
 pub use given::Given;
-pub use run::{Settings, run};
+pub use pace::Pace;
+pub use run::{Settings, run, sessions};
 
 /// As which program it introduces itself.
 pub const AGENT: &str = concat!("insula-vsphere/", env!("CARGO_PKG_VERSION"));

@@ -11,6 +11,7 @@ use insula_core::{NotATenantName, Space};
 use super::oidc::OidcArgs;
 use super::operators::Operator;
 use crate::duration;
+use crate::operator::vsphere::AllowedServer;
 
 /// What `insula serve` can be told.
 #[derive(clap::Args)]
@@ -67,10 +68,28 @@ pub struct Args {
     pub operators: Vec<Operator>,
 
     #[command(flatten)]
+    pub vsphere: VsphereArgs,
+
+    #[command(flatten)]
     pub webhooks: WebhookArgs,
 
     #[command(flatten)]
     pub oidc: OidcArgs,
+}
+
+/// What `--operators vsphere` can be told.
+#[derive(clap::Args)]
+pub struct VsphereArgs {
+    /// With --operators vsphere: a file with username, password and servers, for clusters of
+    /// the system that name no identity
+    #[arg(long = "vsphere-credentials-file", value_name = "FILE")]
+    pub credentials_file: Option<PathBuf>,
+
+    /// With --operators vsphere: a vCenter that credentials may be sent to which do not say
+    /// where themselves: HOST, HOST=THUMBPRINT or HOST=insecure; may be repeated
+    #[arg(long = "vsphere-allowed-server", value_name = "SERVER")]
+    #[arg(value_parser = AllowedServer::parse)]
+    pub allowed_servers: Vec<AllowedServer>,
 }
 
 /// Where tenants' webhooks may be.

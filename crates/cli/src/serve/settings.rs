@@ -1,6 +1,5 @@
 //! What `insula serve` does with what it is told: files read, defaults filled in.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use insula_access::TokenFile;
@@ -10,7 +9,7 @@ use insula_store::etcd;
 
 use super::args::{Args, Engine, EtcdArgs, TlsArgs};
 use super::oidc::Oidc;
-use super::operators::Operator;
+use super::operators::Wanted;
 use super::prepare::{Given, Listening};
 use super::tls::{Tls, TlsFiles, certificates, read};
 use crate::failure::Failure;
@@ -26,7 +25,7 @@ pub struct Settings {
     /// What else is given from outside.
     pub given: Given,
     /// What runs beside it.
-    pub operators: BTreeSet<Operator>,
+    pub operators: Wanted,
 }
 
 /// What keeps the objects.
@@ -73,7 +72,7 @@ impl Settings {
                 names: args.tls.sans,
             },
             data_dir: args.data_dir,
-            operators: args.operators.into_iter().collect(),
+            operators: Wanted::of(args.operators, args.vsphere),
         })
     }
 }

@@ -1,1 +1,284 @@
+use std::collections::BTreeMap;
 
+use proptest::prelude::*;
+
+use super::*;
+
+const INFRA: &str = "infrastructure.cluster.x-k8s.io";
+const ALL: Wanted<'static> = Wanted {
+    namespace: "a",
+    cluster: None,
+};
+
+fn node(group: &str, kind: &str, namespace: &str, name: &str, owners: &[&str]) -> Node {
+    Node {
+        group: group.to_owned(),
+        kind: kind.to_owned(),
+        namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+        name: name.to_owned(),
+        uid: format!("{kind}/{namespace}/{name}"),
+        owners: owners.iter().map(|&owner| owner.to_owned()).collect(),
+        root: group == CAPI && kind == "Cluster",
+        ..Node::default()
+    }
+}
+
+fn cluster(namespace: &str, name: &str) -> Node {
+    node(CAPI, "Cluster", namespace, name, &[])
+}
+
+fn infra(namespace: &str, name: &str, identity: &str) -> Node {
+    let owner = format!("Cluster/{namespace}/{name}");
+    let mut made = node(INFRA, "VSphereCluster", namespace, name, &[&owner]);
+    made.identity = (!identity.is_empty()).then(|| Named {
+        kind: "VSphereClusterIdentity".to_owned(),
+        name: identity.to_owned(),
+    });
+    made
+}
+
+fn identity(name: &str) -> Node {
+    let mut made = node(INFRA, "VSphereClusterIdentity", "", name, &[]);
+    made.secret = Some(format!("{name}-login"));
+    made
+}
+
+fn secret(namespace: &str, name: &str, owners: &[&str]) -> Node {
+    node("", "Secret", namespace, name, owners)
+}
+
+fn class(name: &str) -> Node {
+    let mut made = node(CAPI, "ClusterClass", "a", name, &[]);
+    made.root = true;
+    made
+}
+
+/// What is planned, as texts, in order.
+fn planned(nodes: &[Node], wanted: Wanted<'_>) -> Vec<String> {
+    let steps = plan(nodes, wanted).expect("a plan");
+    steps
+        .iter()
+        .map(|step| format!("{:?} {}", step.fate, nodes[step.at]))
+        .collect()
+}
+
+#[test]
+fn a_cluster_moves_with_all_that_it_owns_and_owners_go_first() {
+    let nodes = [
+        secret("a", "login", &["VSphereCluster/a/c"]),
+        node(INFRA, "VSphereMachine", "a", "m", &["Machine/a/m"]),
+        node(CAPI, "Machine", "a", "m", &["Cluster/a/c"]),
+        infra("a", "c", ""),
+        cluster("a", "c"),
+        secret("a", "other", &[]),
+    ];
+    let expected = [
+        "Move Cluster a/c",
+        "Move Machine a/m",
+        "Move VSphereCluster a/c",
+        "Move Secret a/login",
+        "Move VSphereMachine a/m",
+    ];
+    assert_eq!(planned(&nodes, ALL), expected);
+}
+
+#[test]
+fn o13_only_identities_that_are_named_are_copied_with_what_is_theirs() {
+    let nodes = [
+        cluster("a", "c"),
+        infra("a", "c", "mine"),
+        identity("mine"),
+        identity("theirs"),
+        secret(
+            "capv-system",
+            "mine-owned",
+            &["VSphereClusterIdentity//mine"],
+        ),
+        secret("capv-system", "mine-login", &[]),
+        secret("capv-system", "theirs-login", &[]),
+        secret("capv-system", "x", &["VSphereClusterIdentity//theirs"]),
+        cluster("b", "c"),
+        infra("b", "c", "theirs"),
+    ];
+    let expected = [
+        "Move Cluster a/c",
+        "Copy VSphereClusterIdentity mine",
+        "Move VSphereCluster a/c",
+        "Copy Secret capv-system/mine-owned",
+        "Copy Secret capv-system/mine-login",
+    ];
+    assert_eq!(planned(&nodes, ALL), expected);
+}
+
+#[test]
+fn o13_nothing_of_another_namespace_goes_whatever_its_owner_references_say() {
+    let nodes = [
+        cluster("a", "c"),
+        secret("b", "s", &["Cluster/a/c"]),
+        node(INFRA, "VSphereClusterIdentity", "", "i", &["Cluster/a/c"]),
+        secret("b", "c-kubeconfig", &[]),
+    ];
+    assert_eq!(planned(&nodes, ALL), ["Move Cluster a/c"]);
+}
+
+#[test]
+fn secrets_are_a_clusters_by_their_names_only_if_nobody_owns_them() {
+    let nodes = [
+        cluster("a", "c"),
+        secret("a", "c-ca", &[]),
+        secret("a", "c-apiserver-etcd-client", &[]),
+        secret("a", "c-kubeconfig", &["somebody"]),
+        secret("a", "c-d-ca", &[]),
+        secret("a", "-ca", &[]),
+        secret("a", "ca", &[]),
+        secret("a", "c-other", &[]),
+    ];
+    let expected = [
+        "Move Cluster a/c",
+        "Move Secret a/c-ca",
+        "Move Secret a/c-apiserver-etcd-client",
+    ];
+    assert_eq!(planned(&nodes, ALL), expected);
+}
+
+#[test]
+fn one_cluster_leaves_the_others_and_what_they_share() {
+    let (mut one, mut other) = (cluster("a", "one"), cluster("a", "other"));
+    one.class = Some("k".to_owned());
+    other.class = Some("k".to_owned());
+    let nodes = [
+        class("k"),
+        class("unused"),
+        node(INFRA, "Template", "a", "t", &["ClusterClass/a/k"]),
+        one,
+        other,
+        secret("a", "one-ca", &[]),
+        secret("a", "other-ca", &[]),
+    ];
+    let only = Wanted {
+        cluster: Some("one"),
+        ..ALL
+    };
+    let expected = [
+        "Copy ClusterClass a/k",
+        "Copy Template a/t",
+        "Move Cluster a/one",
+        "Move Secret a/one-ca",
+    ];
+    assert_eq!(planned(&nodes, only), expected);
+    let all = planned(&nodes, ALL);
+    assert_eq!(all.len(), 7);
+    assert!(all.iter().all(|line| line.starts_with("Move")), "{all:?}");
+}
+
+#[test]
+fn what_two_clusters_own_is_not_torn_apart() {
+    let nodes = [
+        cluster("a", "one"),
+        cluster("a", "other"),
+        secret("a", "s", &["Cluster/a/one", "Cluster/a/other"]),
+    ];
+    let only = Wanted {
+        cluster: Some("one"),
+        ..ALL
+    };
+    let pair = ("Secret a/s".to_owned(), "Cluster a/other".to_owned());
+    assert_eq!(plan(&nodes, only), Err(Trouble::Shared(vec![pair])));
+    assert_eq!(planned(&nodes, ALL).len(), 3);
+}
+
+#[test]
+fn owners_in_a_circle_are_told_and_not_followed_for_ever() {
+    let nodes = [
+        cluster("a", "c"),
+        secret("a", "x", &["Secret/a/y", "Cluster/a/c"]),
+        secret("a", "y", &["Secret/a/x"]),
+    ];
+    let circle = ["Secret a/x".to_owned(), "Secret a/y".to_owned()];
+    assert_eq!(plan(&nodes, ALL), Err(Trouble::Circle(circle.to_vec())));
+}
+
+/// Clusters, machines, Secrets and identities of two namespaces; owners have smaller
+/// numbers, but may be anywhere.
+fn world() -> impl Strategy<Value = Vec<Node>> {
+    let one = (
+        0..5_usize,
+        0..3_usize,
+        prop::collection::vec(0..20_usize, 0..3),
+        0..3_usize,
+    );
+    prop::collection::vec(one, 1..20).prop_map(|seeds| {
+        let numbered = seeds.into_iter().enumerate();
+        let made = numbered.map(|(at, (kind, place, owners, named))| {
+            let namespace = ["a", "b", "capv-system"][place];
+            let owners = owners.iter().filter(|&&owner| owner < at);
+            let mut made = match kind {
+                0 => cluster(namespace, &at.to_string()),
+                1 => node(CAPI, "Machine", namespace, &at.to_string(), &[]),
+                2 => secret(namespace, &at.to_string(), &[]),
+                3 => infra(namespace, &at.to_string(), &named.to_string()),
+                _ => identity(&(at % 3).to_string()),
+            };
+            made.uid = at.to_string();
+            made.owners = owners.map(ToString::to_string).collect();
+            made
+        });
+        made.collect()
+    })
+}
+
+fn fates(nodes: &[Node], steps: &[Step]) -> BTreeMap<usize, (usize, Fate)> {
+    assert_eq!(nodes.len().min(steps.len()), steps.len());
+    let numbered = steps.iter().enumerate();
+    numbered
+        .map(|(order, step)| (step.at, (order, step.fate)))
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn whatever_there_is_a_plan_is_whole_ordered_and_of_one_namespace(
+        nodes in world(),
+        only in prop::option::of(0..20_usize),
+    ) {
+        let only = only.map(|only| only.to_string());
+        let wanted = Wanted { namespace: "a", cluster: only.as_deref() };
+        let Ok(steps) = plan(&nodes, wanted) else {
+            // Two clusters share something, and only one of them was meant.
+            prop_assert!(only.is_some());
+            return Ok(());
+        };
+        let fates = fates(&nodes, &steps);
+        prop_assert_eq!(fates.len(), steps.len(), "twice in it");
+        let family = Family::of(&nodes);
+        for (&at, &(order, fate)) in &fates {
+            let node = &nodes[at];
+            // Of one namespace: the rest is there because of an identity that is named.
+            if node.namespace.as_deref() != Some("a") {
+                prop_assert_eq!(fate, Fate::Copy);
+                let by_identity = |parent: &usize| {
+                    fates.contains_key(parent) && nodes[*parent].namespace != Some("a".to_owned())
+                };
+                let named = nodes.iter().enumerate().any(|(other, by)| {
+                    fates.contains_key(&other) && names_identity(by, node)
+                });
+                prop_assert!(named || family.parents[at].iter().any(by_identity), "{}", node);
+            }
+            // Whole: what it owns goes too, and stays if it stays.
+            for child in &family.children[at] {
+                let Some(&(later, below)) = fates.get(child) else {
+                    return Err(TestCaseError::fail(format!("{} was left", nodes[*child])));
+                };
+                prop_assert!(order < later, "{} goes before its owner", nodes[*child]);
+                prop_assert!(fate == Fate::Move || below == Fate::Copy);
+            }
+        }
+        // Everything that was asked for is in it.
+        for (at, node) in nodes.iter().enumerate() {
+            let meant = only.as_ref().is_none_or(|only| *only == node.name);
+            if node.is_cluster() && node.namespace.as_deref() == Some("a") && meant {
+                prop_assert!(fates.contains_key(&at));
+            }
+        }
+    }
+}

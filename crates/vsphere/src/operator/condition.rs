@@ -6,12 +6,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
 /// Whether the vCenter can be used.
-pub(super) const VCENTER: &str = "VCenterAvailable";
+pub(crate) const VCENTER: &str = "VCenterAvailable";
 /// Everything together.
 pub(super) const READY: &str = "Ready";
 
 /// How a reason is told in conditions and Events: in the words of this provider.
-pub(super) fn reason(reason: Reason) -> &'static str {
+pub(crate) fn reason(reason: Reason) -> &'static str {
     match reason {
         Reason::Unreachable => "VCenterUnreachable",
         Reason::EndpointNotAllowed => "ServerNotAllowed",
@@ -74,7 +74,7 @@ impl Saying<'_> {
 }
 
 /// The condition of that type.
-pub(super) fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+pub(crate) fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == kind)
 }
 

@@ -15,6 +15,7 @@ use kube::Client;
 use tokio::sync::watch;
 
 use super::key::{Key, Kind};
+use super::pace::Pace;
 use super::wake::Wakes;
 use crate::vcenter::VCenters;
 
@@ -109,6 +110,8 @@ pub(super) struct Context {
     pub default_bound: Bound,
     /// How long an object is left alone that is as it should be.
     pub resync: Duration,
+    /// How often is looked at what nobody tells of.
+    pub pace: Pace,
     /// As which of several this one works.
     pub instance: String,
     pub ration: Ration,

@@ -18,14 +18,14 @@ use super::context::{Context, Dependency};
 use super::key::Key;
 use crate::kinds::{
     AllowedServer, VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone,
-    VSphereIdentityReference, VSphereVM,
+    VSphereIdentityReference, VSphereVM, VirtualMachineSpec,
 };
 use crate::names::{API_VERSION, CLAIMANTS, PORT, SECRET_FINALIZER};
 
 /// What must be in a Secret.
-pub(super) const REQUIRED: &[&str] = &["username", "password"];
+pub(crate) const REQUIRED: &[&str] = &["username", "password"];
 /// Where a Secret may say which servers it may be sent to.
-const SERVER: &str = "server";
+pub(crate) const SERVER: &str = "server";
 
 /// What an object was granted, and the session that it is for.
 #[derive(Debug)]
@@ -41,17 +41,7 @@ pub(super) async fn of_cluster(
     cluster: &VSphereCluster,
     depends: &mut BTreeSet<Dependency>,
 ) -> Result<Result<Access, Refusal>, kube::Error> {
-    let asked = of_reference(cluster.spec.identity_ref.as_ref()).and_then(|own| {
-        let wishes = Wishes {
-            own,
-            operator: true,
-            ..Wishes::default()
-        };
-        let endpoint = endpoint(&cluster.spec.server)?;
-        let place = key.namespace.clone();
-        let question = question(context, place, wishes, endpoint, claimant_of(cluster));
-        Ok((question, pinned(cluster.spec.thumbprint.as_deref())?))
-    });
+    let asked = ask_of_cluster(&context.default_bound, key.place(), cluster);
     match asked {
         Ok((question, trust)) => resolve(context, key, question, trust, depends).await,
         Err(refusal) => Ok(Err(refusal)),
@@ -67,24 +57,8 @@ pub(super) async fn of_vm(
     cluster: &VSphereCluster,
     depends: &mut BTreeSet<Dependency>,
 ) -> Result<Result<Access, Refusal>, kube::Error> {
-    let asked = of_reference(cluster.spec.identity_ref.as_ref()).and_then(|parent| {
-        let told = format!("VSphereCluster {}/{}", key.place(), cluster.name_any());
-        let wishes = Wishes {
-            parent: parent.map(|reference| (told, reference)),
-            operator: true,
-            ..Wishes::default()
-        };
-        let machine = &vm.spec.machine;
-        let of_cluster = cluster.spec.server.as_str();
-        let home = endpoint(of_cluster)?;
-        let there = endpoint(given(&machine.server).unwrap_or(of_cluster))?;
-        let inherited = given(&cluster.spec.thumbprint).filter(|_| there == home);
-        let trust = pinned(given(&machine.thumbprint).or(inherited))?;
-        let place = key.namespace.clone();
-        let mut question = question(context, place, wishes, there, claimant_of(cluster));
-        question.chosen = Some(home);
-        Ok((question, trust))
-    });
+    let machine = &vm.spec.machine;
+    let asked = ask_of_machine(&context.default_bound, key.place(), machine, cluster);
     match asked {
         Ok((question, trust)) => resolve(context, key, question, trust, depends).await,
         Err(refusal) => Ok(Err(refusal)),
@@ -99,30 +73,72 @@ pub(super) async fn of_zone(
     zone: &VSphereDeploymentZone,
     depends: &mut BTreeSet<Dependency>,
 ) -> Result<Result<Access, Refusal>, kube::Error> {
-    let asked = of_reference(zone.spec.identity_ref.as_ref()).and_then(|own| {
-        if let Some(Reference::Secret(_)) = own {
-            return Err(mistaken(
-                "a zone is in no namespace: it can use identities only",
-            ));
-        }
-        let wishes = Wishes {
-            own,
-            operator: true,
-            ..Wishes::default()
-        };
-        let endpoint = endpoint(&zone.spec.server)?;
-        Ok(question(
-            context,
-            None,
-            wishes,
-            endpoint,
-            Claimant::default(),
-        ))
-    });
-    match asked {
+    match ask_of_zone(&context.default_bound, zone) {
         Ok(question) => resolve(context, key, question, Trust::Verified, depends).await,
         Err(refusal) => Ok(Err(refusal)),
     }
+}
+
+/// What is asked for a cluster, and whom it believes.
+pub(crate) fn ask_of_cluster(
+    bound: &Bound,
+    namespace: &str,
+    cluster: &VSphereCluster,
+) -> Result<(Question, Trust), Refusal> {
+    let wishes = Wishes {
+        own: of_reference(cluster.spec.identity_ref.as_ref())?,
+        operator: true,
+        ..Wishes::default()
+    };
+    let endpoint = endpoint(&cluster.spec.server)?;
+    let place = Some(namespace.to_owned());
+    let question = question(bound, place, wishes, endpoint, claimant_of(cluster));
+    Ok((question, pinned(cluster.spec.thumbprint.as_deref())?))
+}
+
+/// The same for a machine of a cluster, and its virtual machine.
+pub(crate) fn ask_of_machine(
+    bound: &Bound,
+    namespace: &str,
+    machine: &VirtualMachineSpec,
+    cluster: &VSphereCluster,
+) -> Result<(Question, Trust), Refusal> {
+    let told = format!("VSphereCluster {namespace}/{}", cluster.name_any());
+    let parent = of_reference(cluster.spec.identity_ref.as_ref())?;
+    let wishes = Wishes {
+        parent: parent.map(|reference| (told, reference)),
+        operator: true,
+        ..Wishes::default()
+    };
+    let of_cluster = cluster.spec.server.as_str();
+    let home = endpoint(of_cluster)?;
+    let there = endpoint(given(&machine.server).unwrap_or(of_cluster))?;
+    let inherited = given(&cluster.spec.thumbprint).filter(|_| there == home);
+    let trust = pinned(given(&machine.thumbprint).or(inherited))?;
+    let place = Some(namespace.to_owned());
+    let mut question = question(bound, place, wishes, there, claimant_of(cluster));
+    question.chosen = Some(home);
+    Ok((question, trust))
+}
+
+/// The same for a zone.
+pub(crate) fn ask_of_zone(
+    bound: &Bound,
+    zone: &VSphereDeploymentZone,
+) -> Result<Question, Refusal> {
+    let own = of_reference(zone.spec.identity_ref.as_ref())?;
+    if let Some(Reference::Secret(_)) = own {
+        return Err(mistaken(
+            "a zone is in no namespace: it can use identities only",
+        ));
+    }
+    let wishes = Wishes {
+        own,
+        operator: true,
+        ..Wishes::default()
+    };
+    let endpoint = endpoint(&zone.spec.server)?;
+    Ok(question(bound, None, wishes, endpoint, Claimant::default()))
 }
 
 /// Who holds the Secret that a cluster names.
@@ -156,7 +172,7 @@ fn claimant(kind: &str, object: &impl Resource) -> Claimant {
 }
 
 fn question(
-    context: &Context,
+    bound: &Bound,
     namespace: Option<String>,
     wishes: Wishes,
     endpoint: Endpoint,
@@ -173,7 +189,7 @@ fn question(
         identity_kind: "VSphereClusterIdentity",
         endpoint_key: Some(SERVER),
         default_port: PORT,
-        default_bound: context.default_bound.clone(),
+        default_bound: bound.clone(),
     }
 }
 
@@ -341,7 +357,7 @@ impl Ground for Reads<'_> {
 
 /// An identity as the decision needs it. One that is being deleted and held by who uses it is
 /// still good for them: they could not clean up otherwise.
-fn as_identity(found: &VSphereClusterIdentity, home: &str) -> Identity {
+pub(crate) fn as_identity(found: &VSphereClusterIdentity, home: &str) -> Identity {
     let status = found.status.clone().unwrap_or_default();
     let available = find(&status.conditions, "Available");
     let held = available.is_some_and(|told| told.reason == "Deleting");
@@ -349,10 +365,7 @@ fn as_identity(found: &VSphereClusterIdentity, home: &str) -> Identity {
     Identity {
         uid: found.uid().unwrap_or_default(),
         ready: status.ready == Some(true) || held,
-        trouble: trouble.map(|told| match told.message.as_str() {
-            "" => told.reason.clone(),
-            message => message.to_owned(),
-        }),
+        trouble: trouble.map(|told| told.reason.clone()),
         allowed: found.spec.allowed_namespaces.clone(),
         secret_namespace: home.to_owned(),
         secret_name: found.spec.secret_name.clone(),
@@ -379,7 +392,7 @@ fn bound(servers: Option<&[AllowedServer]>) -> Bound {
 
 /// A Secret as the decision needs it. One that is being deleted and that we hold is there for
 /// as long as it is used; what is no text is not there.
-fn as_secret(found: Secret) -> decide::Secret {
+pub(crate) fn as_secret(found: Secret) -> decide::Secret {
     let is_held = super::commit::is_held(&found, SECRET_FINALIZER);
     let data = found.data.unwrap_or_default().into_iter();
     let texts = data.filter_map(|(name, value)| {

@@ -1,1 +1,422 @@
-//! machine
+//! The steps for one machine; read it top to bottom.
+
+mod conclude;
+mod name;
+mod wanted;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use insula_operator::retry::Outcome;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use tracing::info;
+
+use self::conclude::Telling;
+use self::wanted::{Ground, Zone, changes, is_owned};
+use super::commit;
+use super::condition::reason;
+use super::context::{Context, Dependency};
+use super::family::{self, Family};
+use super::identify::endpoint;
+use super::key::Key;
+use super::paused::paused;
+use crate::capi::Machine;
+use crate::kinds::{
+    VSphereCluster, VSphereDeploymentZone, VSphereFailureDomain, VSphereMachine, VSphereVM,
+};
+use crate::names::{CAPI, CLUSTER_LABEL, MACHINE_FINALIZER};
+
+/// How often is looked at what waits for something that will be seen.
+const WAITING: Duration = Duration::from_secs(60);
+
+/// All steps for one machine.
+pub(super) async fn reconcile(
+    context: &Context,
+    key: &Key,
+    _failures: u32,
+) -> Result<Outcome, kube::Error> {
+    let mut depends = BTreeSet::new();
+    let worked = work(context, key, &mut depends).await;
+    match &worked {
+        Ok(Outcome::Gone) => context.forget(key),
+        _ => context.settle(key, depends),
+    }
+    worked
+}
+
+async fn work(
+    context: &Context,
+    key: &Key,
+    depends: &mut BTreeSet<Dependency>,
+) -> Result<Outcome, kube::Error> {
+    let client = context.client(key.space.as_deref());
+    let machines: Api<VSphereMachine> = Api::namespaced(client, key.place());
+    let Some(machine) = machines.get_opt(&key.name).await? else {
+        return Ok(Outcome::Gone);
+    };
+    let mut work = Work {
+        context,
+        key,
+        machines,
+        stored: machine.clone(),
+        machine,
+        depends,
+    };
+    let owner = work.owner().await?;
+    let named = work.cluster_name(owner.as_ref());
+    let family = family::of(context, key, named.as_deref(), work.depends).await?;
+    if let Some(why) = paused(family.cluster.as_ref(), &work.machine, "VSphereMachine") {
+        work.telling().paused(Some(&why));
+        work.commit().await?;
+        return Ok(Outcome::Settled(context.anyway(key)));
+    }
+    work.telling().paused(None);
+    match work.machine.metadata.deletion_timestamp {
+        Some(_) => work.remove(named.as_deref()).await,
+        None => work.make(owner, family).await,
+    }
+}
+
+/// The work on one machine.
+struct Work<'a> {
+    context: &'a Context,
+    key: &'a Key,
+    machines: Api<VSphereMachine>,
+    /// As the server has it.
+    stored: VSphereMachine,
+    /// As it is to be.
+    machine: VSphereMachine,
+    depends: &'a mut BTreeSet<Dependency>,
+}
+
+/// Why a machine is not as it should be.
+struct Say {
+    reason: &'static str,
+    message: String,
+}
+
+impl Work<'_> {
+    /// The Machine that it is the infrastructure of.
+    async fn owner(&mut self) -> Result<Option<Machine>, kube::Error> {
+        let owners = self.machine.owner_references().iter();
+        let owner = owners.into_iter().find(|owner| {
+            let group = owner.api_version.split('/').next();
+            owner.kind == "Machine" && group == Some(CAPI)
+        });
+        let Some(name) = owner.map(|owner| owner.name.clone()) else {
+            return Ok(None);
+        };
+        self.note(|space, namespace| Dependency::Machine {
+            space,
+            namespace,
+            name: name.clone(),
+        });
+        self.api::<Machine>().get_opt(&name).await
+    }
+
+    /// What its Machine says; what nobody says is no cluster's.
+    fn cluster_name(&self, owner: Option<&Machine>) -> Option<String> {
+        let said = owner.map(|owner| owner.spec.cluster_name.clone());
+        let labelled = || self.machine.labels().get(CLUSTER_LABEL).cloned();
+        said.filter(|name| !name.is_empty()).or_else(labelled)
+    }
+
+    /// Makes its VSphereVM, or is as that is.
+    async fn make(
+        &mut self,
+        owner: Option<Machine>,
+        family: Family,
+    ) -> Result<Outcome, kube::Error> {
+        self.hold().await?;
+        let Some(owner) = owner else {
+            let message = "no Machine owns it yet";
+            return self.wait("MachineNotFound", message).await;
+        };
+        let (cluster, infrastructure) = match (family.cluster, family.infrastructure) {
+            (Some(cluster), Ok(infrastructure)) => (cluster, infrastructure),
+            (_, Err(stray)) => return self.wait(stray.reason, &stray.message).await,
+            (None, Ok(_)) => return self.wait("ClusterNotFound", "there is no Cluster").await,
+        };
+        let machine = self.machine.clone();
+        let ground = Ground {
+            machine: &machine,
+            owner: &owner,
+            cluster: &cluster,
+            infrastructure: &infrastructure,
+        };
+        let name = match ground.name() {
+            Ok(name) => name,
+            Err(error) => return self.wait("NotProvisioned", &error.to_string()).await,
+        };
+        let clash = match self.find(Some(&name), Some(&cluster.name_any())).await? {
+            Found::Ours(vm) => return self.follow(*vm).await,
+            Found::Others => true,
+            Found::Nothing => false,
+        };
+        if let Some((reason, message)) = ground.waits() {
+            return self.wait(reason, message).await;
+        }
+        if clash {
+            let message = format!("VSphereVM {name:?} is there and not this machine's");
+            return self.wait("NameTaken", &message).await;
+        }
+        match self.zone(&ground).await? {
+            Err(say) => self.wait(say.reason, &say.message).await,
+            Ok(zone) => self.create(ground.vm(&name, zone.as_ref())).await,
+        }
+    }
+
+    async fn create(&mut self, vm: VSphereVM) -> Result<Outcome, kube::Error> {
+        let name = vm.name_any();
+        let made = self
+            .api::<VSphereVM>()
+            .create(&PostParams::default(), &vm)
+            .await?;
+        info!(machine = %self.key, vm = name, "has a virtual machine that is to be");
+        self.follow(made).await
+    }
+
+    /// Is as its virtual machine is.
+    async fn follow(&mut self, vm: VSphereVM) -> Result<Outcome, kube::Error> {
+        if let Some(changes) = changes(&self.machine, &vm) {
+            let patch = Patch::Merge(json!({
+                "metadata": {"resourceVersion": vm.resource_version()},
+                "spec": changes,
+            }));
+            let vms = self.api::<VSphereVM>();
+            vms.patch(&vm.name_any(), &PatchParams::default(), &patch)
+                .await?;
+        }
+        self.note_uuid(&vm).await?;
+        self.telling().mirror(&vm);
+        self.commit().await?;
+        let is_ready = vm
+            .status
+            .as_ref()
+            .is_some_and(|status| status.ready == Some(true));
+        Ok(match is_ready {
+            true => Outcome::Settled(self.context.anyway(self.key)),
+            false => Outcome::Waits(WAITING),
+        })
+    }
+
+    /// Writes which virtual machine it is, once.
+    async fn note_uuid(&mut self, vm: &VSphereVM) -> Result<(), kube::Error> {
+        let given = self.machine.spec.provider_id.as_deref().unwrap_or_default();
+        let Some(uuid) = vm.spec.bios_uuid.as_ref().filter(|_| given.is_empty()) else {
+            return Ok(());
+        };
+        let patch = json!({
+            "metadata": {"resourceVersion": self.stored.resource_version()},
+            "spec": {"providerID": format!("vsphere://{uuid}")},
+        });
+        let patch = Patch::Merge(patch);
+        let patched = self
+            .machines
+            .patch(&self.key.name, &PatchParams::default(), &patch)
+            .await?;
+        self.adopt(patched);
+        Ok(())
+    }
+
+    /// Deletes its virtual machine, and goes when that is gone.
+    async fn remove(&mut self, cluster: Option<&str>) -> Result<Outcome, kube::Error> {
+        if !commit::is_held(&self.machine, MACHINE_FINALIZER) {
+            return Ok(Outcome::Waits(self.context.anyway(self.key)));
+        }
+        let vm = match self.find(None, cluster).await? {
+            Found::Ours(vm) => vm,
+            _ => {
+                commit::let_go(&self.machines, &self.stored, MACHINE_FINALIZER).await?;
+                info!(machine = %self.key, "is gone");
+                return Ok(Outcome::Gone);
+            }
+        };
+        if vm.metadata.deletion_timestamp.is_none() {
+            let parameters = DeleteParams {
+                preconditions: Some(Preconditions {
+                    uid: vm.uid(),
+                    resource_version: None,
+                }),
+                ..DeleteParams::default()
+            };
+            match self
+                .api::<VSphereVM>()
+                .delete(&vm.name_any(), &parameters)
+                .await
+            {
+                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                done => drop(done?),
+            }
+        }
+        let told = vm.status.as_ref().and_then(|status| {
+            let told = super::condition::find(&status.conditions, super::vm::PROVISIONED)?;
+            (told.reason == "Deleting").then(|| told.message.clone())
+        });
+        let message = told.unwrap_or_else(|| "its virtual machine goes".to_owned());
+        self.wait("Deleting", &message).await
+    }
+
+    /// Its VSphereVM: by name, or among all of its cluster, as one that was moved here may
+    /// have the name that it was made with elsewhere.
+    async fn find(
+        &mut self,
+        name: Option<&str>,
+        cluster: Option<&str>,
+    ) -> Result<Found, kube::Error> {
+        let mut others = false;
+        let vms = self.api::<VSphereVM>();
+        if let Some(name) = name {
+            self.note(|space, namespace| Dependency::VSphereVM {
+                space,
+                namespace,
+                name: name.to_owned(),
+            });
+            match vms.get_opt(name).await? {
+                Some(vm) if is_owned(&vm, &self.machine) => return Ok(Found::Ours(Box::new(vm))),
+                there => others = there.is_some(),
+            }
+        }
+        let mut parameters = ListParams::default();
+        if let Some(cluster) = cluster {
+            parameters = parameters.labels(&format!("{CLUSTER_LABEL}={cluster}"));
+        }
+        let listed = vms.list(&parameters).await?;
+        let ours = listed
+            .items
+            .into_iter()
+            .find(|vm| is_owned(vm, &self.machine));
+        Ok(match ours {
+            Some(vm) => {
+                self.note(|space, namespace| Dependency::VSphereVM {
+                    space,
+                    namespace,
+                    name: vm.name_any(),
+                });
+                Found::Ours(Box::new(vm))
+            }
+            None if others => Found::Others,
+            None => Found::Nothing,
+        })
+    }
+
+    /// Where it is put, if that is said; it must be where its cluster is.
+    async fn zone(
+        &mut self,
+        ground: &Ground<'_>,
+    ) -> Result<Result<Option<Zone>, Say>, kube::Error> {
+        let Some(name) = ground.zone() else {
+            return Ok(Ok(None));
+        };
+        let (space, missing) = (self.key.space.clone(), "FailureDomainNotFound");
+        let say = |reason, message| Ok(Err(Say { reason, message }));
+        let on = Dependency::Zones {
+            space: space.clone(),
+        };
+        self.context.note(self.key, self.depends, on);
+        let client = self.context.client(self.key.space.as_deref());
+        let zones: Api<VSphereDeploymentZone> = Api::all(client.clone());
+        let Some(zone) = zones.get_opt(name).await? else {
+            return say(
+                missing,
+                format!("there is no VSphereDeploymentZone {name:?}"),
+            );
+        };
+        if let Err(say) = is_home(&zone, ground.infrastructure) {
+            return Ok(Err(say));
+        }
+        let domain = &zone.spec.failure_domain;
+        let on = Dependency::FailureDomain {
+            space,
+            name: domain.clone(),
+        };
+        self.context.note(self.key, self.depends, on);
+        let domains: Api<VSphereFailureDomain> = Api::all(client);
+        match domains.get_opt(domain).await? {
+            Some(domain) => Ok(Ok(Some(Zone { zone, domain }))),
+            None => say(
+                missing,
+                format!("there is no VSphereFailureDomain {domain:?}"),
+            ),
+        }
+    }
+
+    async fn wait(&mut self, reason: &str, message: &str) -> Result<Outcome, kube::Error> {
+        self.telling().hindered(reason, message);
+        self.commit().await?;
+        Ok(Outcome::Waits(WAITING))
+    }
+
+    async fn hold(&mut self) -> Result<(), kube::Error> {
+        let held = commit::hold(&self.machines, &self.stored, MACHINE_FINALIZER).await?;
+        self.adopt(held);
+        Ok(())
+    }
+
+    async fn commit(&mut self) -> Result<(), kube::Error> {
+        commit::status(&self.machines, &self.stored, &self.machine).await?;
+        Ok(())
+    }
+
+    /// What the server has now; what is not written yet stays to be written.
+    fn adopt(&mut self, stored: VSphereMachine) {
+        let status = self.machine.status.take();
+        self.machine = VSphereMachine {
+            status,
+            ..stored.clone()
+        };
+        self.stored = stored;
+    }
+
+    fn telling(&mut self) -> Telling<'_> {
+        Telling {
+            machine: &mut self.machine,
+            now: Timestamp::now(),
+        }
+    }
+
+    fn note(&mut self, on: impl FnOnce(Option<Arc<str>>, String) -> Dependency) {
+        let on = on(self.key.space.clone(), self.key.place().to_owned());
+        self.context.note(self.key, self.depends, on);
+    }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
+    {
+        let client = self.context.client(self.key.space.as_deref());
+        Api::namespaced(client, self.key.place())
+    }
+}
+
+/// What there is of its virtual machine.
+enum Found {
+    Nothing,
+    Ours(Box<VSphereVM>),
+    /// One of that name that is somebody else's.
+    Others,
+}
+
+/// Whether a zone is on the vCenter of a cluster: credentials of the one are never for
+/// another.
+fn is_home(zone: &VSphereDeploymentZone, cluster: &VSphereCluster) -> Result<(), Say> {
+    let not = |reason, message| Err(Say { reason, message });
+    match (endpoint(&zone.spec.server), endpoint(&cluster.spec.server)) {
+        (Ok(zone), Ok(cluster)) if zone == cluster => Ok(()),
+        (Ok(_), Ok(_)) => not(
+            "FailureDomainMismatch",
+            format!(
+                "VSphereDeploymentZone {:?} is on {}, and VSphereCluster {:?} on {}",
+                zone.name_any(),
+                zone.spec.server,
+                cluster.name_any(),
+                cluster.spec.server
+            ),
+        ),
+        (Err(refusal), _) | (_, Err(refusal)) => not(reason(refusal.reason), refusal.message),
+    }
+}

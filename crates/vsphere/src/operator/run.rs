@@ -22,7 +22,8 @@ use tracing::debug;
 
 use super::context::{Context, Static};
 use super::key::{Key, Kind};
-use super::{cluster, identity, secret, zone};
+use super::pace::Pace;
+use super::{cluster, identity, machine, secret, vm, zone};
 use crate::kinds::{VSphereCluster, VSphereClusterIdentity};
 use crate::names;
 use crate::vcenter::VCenters;
@@ -56,6 +57,8 @@ pub struct Settings {
     pub roots: Vec<Vec<u8>>,
     /// How long an object is left alone that is as it should be.
     pub resync: Duration,
+    /// How often is looked at what nobody tells of.
+    pub pace: Pace,
     /// How it says how it is.
     pub health: Arc<Health>,
 }
@@ -81,6 +84,7 @@ impl Settings {
             default_bound: Bound::Nowhere,
             roots: Vec::new(),
             resync: Duration::from_secs(600),
+            pace: Pace::default(),
             health: Arc::default(),
         }
     }
@@ -126,6 +130,7 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
         given_for: settings.given_for,
         default_bound: settings.default_bound,
         resync: settings.resync,
+        pace: settings.pace,
         instance,
         ration: Ration::default(),
         wakes: Arc::default(),
@@ -168,7 +173,8 @@ impl Work for Context {
             Kind::Cluster => cluster::reconcile(self, &key, failures).await,
             Kind::Zone => zone::reconcile(self, &key, failures).await,
             Kind::Secret => secret::reconcile(self, &key, failures).await,
-            Kind::Machine | Kind::Vm => Ok(Outcome::Gone),
+            Kind::Machine => machine::reconcile(self, &key, failures).await,
+            Kind::Vm => vm::reconcile(self, &key, failures).await,
         };
         done.unwrap_or_else(|error| {
             debug!(%key, %error, "is tried again");

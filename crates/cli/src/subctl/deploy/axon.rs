@@ -55,7 +55,7 @@ pub struct PartsArgs {
 }
 
 /// The image of this version.
-const IMAGE: &str = concat!("insula:", env!("CARGO_PKG_VERSION"));
+pub const IMAGE: &str = concat!("insula:", env!("CARGO_PKG_VERSION"));
 
 /// How objects are printed.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,0 +1,86 @@
+//! What all operators are told alike, and how they are run.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use insula_operator::health::Health;
+use insula_operator::{agent, health};
+use kube::Client;
+use tokio::task::JoinSet;
+
+use crate::failure::Failure;
+use crate::kubeconfig::Source;
+use crate::subctl::{ConnectionArgs, client};
+
+/// What all operators are told alike.
+#[derive(clap::Args)]
+pub struct LifeArgs {
+    #[command(flatten)]
+    source: Source,
+
+    /// Work only while no other one does, and show in a Lease who does
+    #[arg(
+        long,
+        value_name = "BOOL",
+        default_value_t = true,
+        default_missing_value = "true"
+    )]
+    #[arg(num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set)]
+    pub leader_elect: bool,
+
+    /// Where to answer /healthz, /livez and /readyz; default: nowhere
+    #[arg(long, value_name = "ADDR")]
+    health_addr: Option<SocketAddr>,
+
+    /// Where to answer /metrics; default: nowhere
+    #[arg(long, value_name = "ADDR")]
+    metrics_addr: Option<SocketAddr>,
+}
+
+/// What belongs to an operator while it runs.
+pub struct Life {
+    /// The cluster that it works on.
+    pub client: Client,
+    /// Ended with the operator.
+    _asked: JoinSet<()>,
+}
+
+impl LifeArgs {
+    /// Connects, and answers whoever asks how it is.
+    pub async fn begin(self, program: &'static str, health: &Arc<Health>) -> Result<Life, Failure> {
+        let addresses: BTreeSet<_> = [self.health_addr, self.metrics_addr]
+            .into_iter()
+            .flatten()
+            .collect();
+        let connection = ConnectionArgs::of(self.source);
+        let mut config = connection.config().await?;
+        agent::introduce(&mut config, program);
+        let client = client(config)?;
+        let mut asked = JoinSet::new();
+        for address in addresses {
+            let listener = health::listen(address).await;
+            let listener = listener.map_err(|error| cannot_listen(&error))?;
+            asked.spawn(health::serve(listener, Arc::clone(health)));
+        }
+        Ok(Life {
+            client,
+            _asked: asked,
+        })
+    }
+}
+
+/// Runs an operator to its end.
+pub fn run(operator: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new("cannot start", error))?;
+    runtime.block_on(operator)
+}
+
+fn cannot_listen(error: &health::CannotListen) -> Failure {
+    let why = std::error::Error::source(error).map_or_else(String::new, ToString::to_string);
+    Failure::new(&error.to_string(), why).hint("choose another --health-addr or --metrics-addr")
+}

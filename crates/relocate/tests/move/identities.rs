@@ -1,0 +1,183 @@
+//! Identities that moved clusters name, and their Secrets.
+
+use insula_relocate::Settings;
+use insula_relocate::settings::Identities;
+use kube::ResourceExt;
+use serde_json::json;
+
+use crate::scene::{INFRA, Login, Scene, cluster, identity, secret, settings};
+
+#[tokio::test]
+async fn fr4_m1_m2_m3_an_identity_and_its_secret_are_carried_and_stay_at_the_source()
+-> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    scene.source.namespace("a", json!({})).await?;
+    let first = identity(&scene.source, "shared", "x").await?;
+    identity(&scene.source, "other", "x").await?;
+    cluster(&scene.source, "a", "c", Login::Identity("shared")).await?;
+    let (moved, _) = scene.relocate().await?;
+
+    let carried = [
+        "VSphereClusterIdentity shared",
+        "Secret capv-system/shared-login",
+    ];
+    assert_eq!(moved.copied, carried);
+    let left = [
+        "Secret capv-system/other-login",
+        "Secret capv-system/shared-login",
+        "VSphereClusterIdentity other",
+        "VSphereClusterIdentity shared",
+    ];
+    assert_eq!(scene.source.inventory().await?, left);
+    let there = scene.target.inventory().await?;
+    assert!(
+        !there.iter().any(|name| name.contains("other")),
+        "{there:?}"
+    );
+
+    let copied = scene
+        .target
+        .get(INFRA, "VSphereClusterIdentity", ("", "shared"))
+        .await?;
+    let copied = copied.expect("an identity");
+    assert_eq!(copied.data["spec"], first.data["spec"]);
+    assert_ne!(copied.uid(), first.uid());
+    let login = scene
+        .target
+        .get("v1", "Secret", ("capv-system", "shared-login"))
+        .await?;
+    let login = login.expect("a Secret");
+    assert_eq!(
+        login.owner_references()[0].uid,
+        copied.uid().expect("a UID")
+    );
+    // The source's is as it was.
+    let kept = scene
+        .source
+        .get(INFRA, "VSphereClusterIdentity", ("", "shared"))
+        .await?;
+    let kept = kept.expect("an identity");
+    assert_eq!(kept.metadata.finalizers, first.metadata.finalizers);
+    assert_eq!(kept.metadata.deletion_timestamp, None);
+    assert_eq!(kept.resource_version(), first.resource_version());
+    Ok(())
+}
+
+#[tokio::test]
+async fn fr4_an_identity_that_the_target_has_is_used_as_it_is() -> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    scene.source.namespace("a", json!({})).await?;
+    identity(&scene.source, "shared", "x").await?;
+    cluster(&scene.source, "a", "c", Login::Identity("shared")).await?;
+    // The same, but its Secret is not there.
+    let there = identity(&scene.target, "shared", "x").await?;
+    let secrets = scene.target.api("v1", "Secret", "capv-system");
+    let patch = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    secrets
+        .patch("shared-login", &kube::api::PatchParams::default(), &patch)
+        .await?;
+    secrets
+        .delete("shared-login", &kube::api::DeleteParams::default())
+        .await?;
+    let (_, lines) = scene.relocate().await?;
+
+    assert_eq!(lines.warnings(), Vec::<String>::new());
+    let after = scene
+        .target
+        .get(INFRA, "VSphereClusterIdentity", ("", "shared"))
+        .await?;
+    assert_eq!(after.expect("an identity").uid(), there.uid());
+    let login = secrets.get("shared-login").await?;
+    assert_eq!(login.owner_references()[0].uid, there.uid().expect("a UID"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn fr4_an_identity_that_differs_at_the_target_is_told_and_gets_no_secret()
+-> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    scene.source.namespace("a", json!({})).await?;
+    identity(&scene.source, "shared", "x").await?;
+    cluster(&scene.source, "a", "c", Login::Identity("shared")).await?;
+    scene
+        .target
+        .put(json!({
+            "apiVersion": INFRA, "kind": "VSphereClusterIdentity",
+            "metadata": {"name": "shared"}, "spec": {"secretName": "mine"},
+        }))
+        .await?;
+    let (moved, lines) = scene.relocate().await?;
+    let told = "VSphereClusterIdentity shared at the target is another than at the source, and stays as it is";
+    assert_eq!(lines.warnings(), [told]);
+    assert_eq!(moved.copied, ["VSphereClusterIdentity shared"]);
+    let there = scene
+        .target
+        .get(INFRA, "VSphereClusterIdentity", ("", "shared"))
+        .await?;
+    assert_eq!(
+        there.expect("an identity").data["spec"],
+        json!({"secretName": "mine"})
+    );
+    let secrets = scene.target.api("v1", "Secret", "capv-system");
+    assert!(secrets.get_opt("shared-login").await?.is_none());
+    Ok(())
+}
+
+#[tokio::test]
+async fn fr4_a_secret_that_the_target_has_is_never_overwritten() -> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    scene.source.namespace("a", json!({})).await?;
+    identity(&scene.source, "shared", "x").await?;
+    cluster(&scene.source, "a", "c", Login::Identity("shared")).await?;
+    scene.target.namespace("capv-system", json!({})).await?;
+    let mut mine = secret("capv-system", "shared-login", &[]);
+    mine["data"] = json!({"username": "bWluZQ=="});
+    scene.target.put(mine).await?;
+    let (_, lines) = scene.relocate().await?;
+    let told = "Secret capv-system/shared-login at the target is another than at the source, and stays as it is";
+    assert_eq!(lines.warnings(), [told]);
+    let there = scene
+        .target
+        .get("v1", "Secret", ("capv-system", "shared-login"))
+        .await?;
+    assert_eq!(
+        there.expect("a Secret").data["data"],
+        json!({"username": "bWluZQ=="})
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn o13_identities_are_neither_read_nor_carried_if_they_are_not_to_be() -> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    scene.source.namespace("a", json!({})).await?;
+    identity(&scene.source, "shared", "x").await?;
+    cluster(&scene.source, "a", "c", Login::Identity("shared")).await?;
+    let settings = Settings {
+        identities: Identities::Leave,
+        ..settings()
+    };
+    let (moved, lines) = scene.relocate_with(&settings).await?;
+    assert_eq!(moved.copied, Vec::<String>::new());
+    let told = "VSphereCluster a/c needs VSphereClusterIdentity shared at the target, which is not carried there";
+    assert_eq!(lines.warnings(), [told]);
+    let there = scene.target.inventory().await?;
+    assert!(
+        !there.iter().any(|name| name.contains("shared")),
+        "{there:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_identity_that_is_not_there_is_told() -> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    scene.source.namespace("a", json!({})).await?;
+    cluster(&scene.source, "a", "c", Login::Identity("gone")).await?;
+    let (_, lines) = scene.relocate().await?;
+    assert_eq!(
+        lines.warnings(),
+        ["there is no VSphereClusterIdentity gone at the source"]
+    );
+    Ok(())
+}

@@ -1,0 +1,498 @@
+//! Whose credentials an object gets and why, for who asks with rights of their own.
+//!
+//! The way is the operator's. What the caller may not read, and what only the operator knows,
+//! is taken to be as it should be, and said; then what the operator said last about the object
+//! decides, if it said anything.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use insula_identity::credential::Hidden;
+use insula_identity::decide::{self, Ground, Known, Need, Question, Refusal};
+use insula_identity::endpoint::Bound;
+use insula_identity::explain::{Explanation, explain};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{Api, Client, ResourceExt};
+
+use crate::capi::Cluster;
+use crate::kinds::{
+    VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone, VSphereMachine, VSphereVM,
+    VirtualMachineSpec,
+};
+use crate::names::{CLUSTER_LABEL, NAMESPACE};
+use crate::operator::condition::{VCENTER, find, reason};
+use crate::operator::family::reference;
+use crate::operator::identify::{
+    REQUIRED, SERVER, as_identity, as_secret, ask_of_cluster, ask_of_machine, ask_of_zone,
+};
+
+/// The kinds that get credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `VSphereCluster`.
+    Cluster,
+    /// `VSphereMachine`.
+    Machine,
+    /// `VSphereVM`.
+    Vm,
+    /// `VSphereDeploymentZone`.
+    Zone,
+}
+
+impl Kind {
+    /// As people write it: the kind or its plural, in any case.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.to_ascii_lowercase().as_str() {
+            "vspherecluster" | "vsphereclusters" => Some(Self::Cluster),
+            "vspheremachine" | "vspheremachines" => Some(Self::Machine),
+            "vspherevm" | "vspherevms" => Some(Self::Vm),
+            "vspheredeploymentzone" | "vspheredeploymentzones" => Some(Self::Zone),
+            _ => None,
+        }
+    }
+}
+
+/// What is known about an object's credential.
+#[derive(Debug)]
+pub struct Told {
+    /// The object, as in `VSphereCluster red/prod`.
+    pub object: String,
+    /// How it was decided.
+    pub decision: Decision,
+    /// What was taken to be so.
+    pub assumed: Vec<String>,
+    /// What the operator said last, in the object's status.
+    pub said: Option<Condition>,
+}
+
+/// How it was decided.
+#[derive(Debug)]
+pub enum Decision {
+    /// Step by step.
+    Explained(Explanation),
+    /// Before anything was read.
+    Refused(Refusal),
+    /// It cannot be told: what the caller may not read.
+    Unknown(String),
+}
+
+/// Why nothing can be told.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such object.
+    #[error("there is no {0}")]
+    NotFound(String),
+    /// The server does not answer as it should.
+    #[error("cannot read {what}")]
+    Read {
+        /// What was to be read.
+        what: String,
+        /// What the server says.
+        source: kube::Error,
+    },
+}
+
+impl Told {
+    /// Whether it gets a credential. Where something had to be assumed, the operator knows
+    /// better.
+    pub fn is_granted(&self) -> bool {
+        let granted = match &self.decision {
+            Decision::Explained(explanation) => explanation.verdict.is_ok(),
+            Decision::Refused(_) | Decision::Unknown(_) => false,
+        };
+        granted && (self.assumed.is_empty() || !self.is_refused_by_operator())
+    }
+
+    fn is_refused_by_operator(&self) -> bool {
+        // The other reasons come from vCenters, to which a credential was sent.
+        let without = [
+            "IdentityNotFound",
+            "IdentityNotReady",
+            "NamespaceNotAllowed",
+            "SecretNotAvailable",
+            "SecretInUse",
+            "ServerNotAllowed",
+            "NoCredentials",
+        ];
+        let said = self.said.as_ref();
+        said.is_some_and(|said| said.status == "False" && without.contains(&said.reason.as_str()))
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "{}", self.object)?;
+        match &self.decision {
+            Decision::Explained(explanation) => tell(out, explanation)?,
+            Decision::Refused(refusal) => tell_refusal(out, refusal)?,
+            Decision::Unknown(why) => writeln!(out, "not known: {why}")?,
+        }
+        for assumed in &self.assumed {
+            writeln!(out, "note: {assumed}")?;
+        }
+        match &self.said {
+            None => writeln!(out, "the operator has not said anything yet"),
+            Some(said) => {
+                let (kind, status, reason) = (&said.type_, &said.status, &said.reason);
+                write!(out, "the operator says {kind}={status} ({reason})")?;
+                match said.message.as_str() {
+                    "" => writeln!(out),
+                    message => writeln!(out, ": {message}"),
+                }
+            }
+        }
+    }
+}
+
+fn tell(out: &mut fmt::Formatter<'_>, explanation: &Explanation) -> fmt::Result {
+    match &explanation.verdict {
+        Ok(_) => writeln!(out, "{explanation}"),
+        Err(refusal) => {
+            for step in &explanation.steps {
+                writeln!(out, "- {step}")?;
+            }
+            tell_refusal(out, refusal)
+        }
+    }
+}
+
+fn tell_refusal(out: &mut fmt::Formatter<'_>, refusal: &Refusal) -> fmt::Result {
+    let (message, reason) = (&refusal.message, reason(refusal.reason));
+    writeln!(out, "no credential: {message} ({reason})")?;
+    match &refusal.hint {
+        Some(hint) => writeln!(out, "hint: {hint}"),
+        None => Ok(()),
+    }
+}
+
+/// Tells whose credentials an object gets; what is cluster-scoped has no namespace.
+///
+/// # Errors
+///
+/// If it is not there, or the server does not answer.
+pub async fn told(client: &Client, kind: Kind, namespace: &str, name: &str) -> Result<Told, Error> {
+    let asker = Asker { client, namespace };
+    match kind {
+        Kind::Cluster => asker.cluster(name).await,
+        Kind::Machine => asker.machine(name).await,
+        Kind::Vm => asker.vm(name).await,
+        Kind::Zone => asker.zone(name).await,
+    }
+}
+
+/// Who asks, and where.
+struct Asker<'a> {
+    client: &'a Client,
+    namespace: &'a str,
+}
+
+/// Where a credential may be sent that does not say so itself is the operator's to know.
+const ANYWHERE: Bound = Bound::Anywhere;
+
+impl Asker<'_> {
+    async fn cluster(&self, name: &str) -> Result<Told, Error> {
+        let object = format!("VSphereCluster {}/{name}", self.namespace);
+        let cluster: VSphereCluster = self.read(&object, name).await?;
+        let asked = ask_of_cluster(&ANYWHERE, self.namespace, &cluster);
+        let conditions = cluster.status.map(|status| status.conditions);
+        self.decide(object, asked.map(|(question, _)| question), conditions)
+            .await
+    }
+
+    async fn machine(&self, name: &str) -> Result<Told, Error> {
+        let object = format!("VSphereMachine {}/{name}", self.namespace);
+        let machine: VSphereMachine = self.read(&object, name).await?;
+        let label = machine.labels().get(CLUSTER_LABEL).cloned();
+        let conditions = machine.status.map(|status| status.conditions);
+        self.member(object, label, &machine.spec.machine, conditions)
+            .await
+    }
+
+    async fn vm(&self, name: &str) -> Result<Told, Error> {
+        let object = format!("VSphereVM {}/{name}", self.namespace);
+        let vm: VSphereVM = self.read(&object, name).await?;
+        let label = vm.labels().get(CLUSTER_LABEL).cloned();
+        let conditions = vm.status.map(|status| status.conditions);
+        self.member(object, label, &vm.spec.machine, conditions)
+            .await
+    }
+
+    async fn zone(&self, name: &str) -> Result<Told, Error> {
+        let object = format!("VSphereDeploymentZone {name}");
+        let zones: Api<VSphereDeploymentZone> = Api::all(self.client.clone());
+        let zone = found(zones.get_opt(name).await, &object)?;
+        let asked = ask_of_zone(&ANYWHERE, &zone);
+        let conditions = zone.status.map(|status| status.conditions);
+        self.decide(object, asked, conditions).await
+    }
+
+    /// What belongs to a cluster gets the cluster's.
+    async fn member(
+        &self,
+        object: String,
+        label: Option<String>,
+        machine: &VirtualMachineSpec,
+        conditions: Option<Vec<Condition>>,
+    ) -> Result<Told, Error> {
+        let cluster = match self.owner(label).await? {
+            Ok(cluster) => cluster,
+            Err(why) => return Ok(told_without(object, why, conditions)),
+        };
+        let asked = ask_of_machine(&ANYWHERE, self.namespace, machine, &cluster);
+        self.decide(object, asked.map(|(question, _)| question), conditions)
+            .await
+    }
+
+    /// The cluster that something says it belongs to, or why there is none.
+    async fn owner(&self, label: Option<String>) -> Result<Result<VSphereCluster, String>, Error> {
+        let Some(name) = label else {
+            return Ok(Err(format!("it has no label {CLUSTER_LABEL}")));
+        };
+        let what = format!("Cluster {}/{name}", self.namespace);
+        let clusters: Api<Cluster> = Api::namespaced(self.client.clone(), self.namespace);
+        let cluster = match clusters.get_opt(&name).await {
+            Ok(Some(cluster)) => cluster,
+            Ok(None) => return Ok(Err(format!("there is no {what}"))),
+            Err(source) => return Err(Error::Read { what, source }),
+        };
+        match reference(&cluster) {
+            Err(stray) => Ok(Err(stray.message)),
+            Ok(reference) => {
+                let what = format!("VSphereCluster {}/{}", self.namespace, reference.name);
+                match self.read(&what, &reference.name).await {
+                    Err(Error::NotFound(what)) => Ok(Err(format!("there is no {what}"))),
+                    read => read.map(Ok),
+                }
+            }
+        }
+    }
+
+    async fn read<K>(&self, object: &str, name: &str) -> Result<K, Error>
+    where
+        K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + std::fmt::Debug
+            + serde::de::DeserializeOwned,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), self.namespace);
+        found(api.get_opt(name).await, object)
+    }
+
+    async fn decide(
+        &self,
+        object: String,
+        asked: Result<Question, Refusal>,
+        conditions: Option<Vec<Condition>>,
+    ) -> Result<Told, Error> {
+        let said = of_vcenter(conditions);
+        let question = match asked {
+            Ok(question) => question,
+            Err(refusal) => {
+                let decision = Decision::Refused(refusal);
+                let assumed = Vec::new();
+                return Ok(Told {
+                    object,
+                    decision,
+                    assumed,
+                    said,
+                });
+            }
+        };
+        let reads = Reads {
+            client: self.client,
+            notes: Mutex::default(),
+        };
+        let explained = explain(&question, &reads).await;
+        let notes = reads.notes.into_inner();
+        let notes = notes.unwrap_or_else(PoisonError::into_inner);
+        let decision = match explained {
+            Ok(mut explanation) => {
+                for (at, step) in notes.steps {
+                    if let Some(told) = explanation.steps.get_mut(at) {
+                        *told = step;
+                    }
+                }
+                Decision::Explained(explanation)
+            }
+            Err(NotRead::Forbidden(why)) => Decision::Unknown(why),
+            Err(NotRead::Failed(error)) => return Err(error),
+        };
+        let assumed = notes.assumed;
+        Ok(Told {
+            object,
+            decision,
+            assumed,
+            said,
+        })
+    }
+}
+
+fn told_without(object: String, why: String, conditions: Option<Vec<Condition>>) -> Told {
+    let refusal = Refusal {
+        reason: insula_identity::reason::Reason::NoCredentials,
+        message: format!("{why}, so that nothing says whose credential it gets"),
+        hint: None,
+    };
+    Told {
+        object,
+        decision: Decision::Refused(refusal),
+        assumed: Vec::new(),
+        said: of_vcenter(conditions),
+    }
+}
+
+fn of_vcenter(conditions: Option<Vec<Condition>>) -> Option<Condition> {
+    find(&conditions.unwrap_or_default(), VCENTER).cloned()
+}
+
+fn found<K>(read: Result<Option<K>, kube::Error>, object: &str) -> Result<K, Error> {
+    match read {
+        Ok(Some(found)) => Ok(found),
+        Ok(None) => Err(Error::NotFound(object.to_owned())),
+        Err(source) => Err(Error::Read {
+            what: object.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// Reads with the caller's rights.
+struct Reads<'a> {
+    client: &'a Client,
+    notes: Mutex<Notes>,
+}
+
+/// What is to be said beside the decision.
+#[derive(Default)]
+struct Notes {
+    /// How much was read; the first step is what decides, before anything is read.
+    read: usize,
+    /// What is said in place of a step.
+    steps: Vec<(usize, String)>,
+    assumed: Vec<String>,
+    /// Whether the identity says itself where it may be sent.
+    says_where: bool,
+}
+
+/// Why something was not read.
+#[derive(Debug)]
+enum NotRead {
+    Forbidden(String),
+    Failed(Error),
+}
+
+impl Reads<'_> {
+    fn note(&self, note: impl FnOnce(&mut Notes)) {
+        note(&mut self.notes.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn assume(&self, step: String, assumed: String) {
+        self.note(|notes| {
+            notes.steps.push((notes.read, step));
+            notes.assumed.push(assumed);
+        });
+    }
+
+    async fn secret(&self, namespace: &str, name: &str) -> Result<Option<decide::Secret>, NotRead> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let what = format!("Secrets of {namespace}");
+        match secrets.get_opt(name).await {
+            Ok(found) => {
+                let found = found.map(as_secret);
+                let says = |secret: &decide::Secret| secret.data.contains_key(SERVER);
+                if found.as_ref().is_some_and(|secret| !says(secret)) {
+                    self.assume_bound(namespace);
+                }
+                Ok(found)
+            }
+            Err(error) if is_forbidden(&error) => {
+                // Where the Secret of an identity is, is its owner's business.
+                let whose = match namespace {
+                    NAMESPACE => "its Secret".to_owned(),
+                    _ => format!("Secret {name}"),
+                };
+                self.assume(
+                    format!("{whose} is not for you to read"),
+                    format!("you may not read {what}: whether it has what it needs is not known"),
+                );
+                let data = REQUIRED.iter();
+                let data = data.map(|key| ((*key).to_owned(), Hidden::new("?")));
+                Ok(Some(decide::Secret {
+                    data: data.collect(),
+                    ..decide::Secret::default()
+                }))
+            }
+            Err(source) => Err(NotRead::Failed(Error::Read { what, source })),
+        }
+    }
+
+    /// Only shared accounts have to say where they may be sent.
+    fn assume_bound(&self, namespace: &str) {
+        self.note(|notes| {
+            if namespace == NAMESPACE && !notes.says_where {
+                notes.assumed.push(
+                    "neither the identity nor its Secret says where it may be sent: only the operator knows its --allowed-server"
+                        .to_owned(),
+                );
+            }
+        });
+    }
+
+    async fn identity(&self, name: &str) -> Result<Option<decide::Identity>, NotRead> {
+        let identities: Api<VSphereClusterIdentity> = Api::all(self.client.clone());
+        let what = format!("VSphereClusterIdentity {name}");
+        let found = readable(identities.get_opt(name).await, what)?;
+        let found = found.map(|found| as_identity(&found, NAMESPACE));
+        let says = found.as_ref().is_some_and(|it| it.bound != Bound::Nowhere);
+        self.note(|notes| notes.says_where = says);
+        Ok(found)
+    }
+}
+
+impl Ground for Reads<'_> {
+    type Error = NotRead;
+
+    async fn learn(&self, need: Need, known: &mut Known) -> Result<(), NotRead> {
+        self.note(|notes| notes.read += 1);
+        match need {
+            Need::Identity(name) => known.identity = Some(self.identity(&name).await?),
+            Need::Namespace(name) => {
+                let namespaces: Api<Namespace> = Api::all(self.client.clone());
+                let what = format!("Namespace {name}");
+                let found = readable(namespaces.get_metadata_opt(&name).await, what)?;
+                known.namespace = Some(found.map(|found| found.labels().clone()));
+            }
+            Need::Secret { namespace, name } => {
+                known.secret = Some(self.secret(&namespace, &name).await?);
+            }
+            Need::Operator => {
+                self.assume(
+                    "what the operator was given is not for you to read".to_owned(),
+                    "only the operator knows whether it was given a credential for such objects, and for which servers".to_owned(),
+                );
+                let data = REQUIRED.iter();
+                let data = data.map(|key| ((*key).to_owned(), Hidden::new("?")));
+                known.operator = Some(Some(decide::Static {
+                    data: data.collect(),
+                    bound: Bound::Anywhere,
+                }));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn readable<K>(read: Result<Option<K>, kube::Error>, what: String) -> Result<Option<K>, NotRead> {
+    match read {
+        Ok(found) => Ok(found),
+        Err(error) if is_forbidden(&error) => {
+            Err(NotRead::Forbidden(format!("you may not read {what}")))
+        }
+        Err(source) => Err(NotRead::Failed(Error::Read { what, source })),
+    }
+}
+
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
+}

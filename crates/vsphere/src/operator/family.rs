@@ -1,0 +1,156 @@
+//! Which cluster something belongs to, and what it is on. What belongs to none gets no
+//! credentials, whoever's they would be.
+
+use std::collections::BTreeSet;
+
+use kube::Api;
+
+use super::context::{Context, Dependency};
+use super::key::Key;
+use crate::capi::{Cluster, ContractReference};
+use crate::kinds::VSphereCluster;
+use crate::names::{CLUSTER_LABEL, GROUP};
+
+/// The clusters of something.
+pub(super) struct Family {
+    /// Cluster API's.
+    pub cluster: Option<Cluster>,
+    /// Ours, or why there is none.
+    pub infrastructure: Result<VSphereCluster, Stray>,
+}
+
+/// Why something belongs to no cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stray {
+    pub reason: &'static str,
+    pub message: String,
+}
+
+impl Stray {
+    fn not_found(message: String) -> Self {
+        let reason = "ClusterNotFound";
+        Self { reason, message }
+    }
+
+    fn no_infrastructure(message: String) -> Self {
+        let reason = "VSphereClusterNotFound";
+        Self { reason, message }
+    }
+}
+
+/// Reads the clusters of what says that it belongs to the one of this name.
+pub(super) async fn of(
+    context: &Context,
+    key: &Key,
+    named: Option<&str>,
+    depends: &mut BTreeSet<Dependency>,
+) -> Result<Family, kube::Error> {
+    let alone = |stray| Family {
+        cluster: None,
+        infrastructure: Err(stray),
+    };
+    let (Some(name), Some(namespace)) = (named, key.namespace.as_deref()) else {
+        return Ok(alone(Stray::not_found(format!(
+            "it has no label {CLUSTER_LABEL}, so it belongs to no cluster"
+        ))));
+    };
+    let owner = Dependency::Owner {
+        space: key.space.clone(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    context.note(key, depends, owner);
+    let client = context.client(key.space.as_deref());
+    let clusters: Api<Cluster> = Api::namespaced(client.clone(), namespace);
+    let Some(cluster) = clusters.get_opt(name).await? else {
+        return Ok(alone(Stray::not_found(format!(
+            "there is no Cluster {name:?}"
+        ))));
+    };
+    let infrastructure = match reference(&cluster) {
+        Err(stray) => Err(stray),
+        Ok(reference) => {
+            let ours: Api<VSphereCluster> = Api::namespaced(client, namespace);
+            let on = Dependency::VSphereCluster {
+                space: key.space.clone(),
+                namespace: namespace.to_owned(),
+                name: reference.name.clone(),
+            };
+            context.note(key, depends, on);
+            let missing = || {
+                let name = &reference.name;
+                Stray::no_infrastructure(format!("there is no VSphereCluster {name:?}"))
+            };
+            ours.get_opt(&reference.name).await?.ok_or_else(missing)
+        }
+    };
+    Ok(Family {
+        cluster: Some(cluster),
+        infrastructure,
+    })
+}
+
+/// What a Cluster is on. One that is on something else may have the same name as one of ours,
+/// which is none of its business.
+pub(crate) fn reference(cluster: &Cluster) -> Result<&ContractReference, Stray> {
+    let name = cluster.metadata.name.as_deref().unwrap_or_default();
+    let Some(reference) = &cluster.spec.infrastructure_ref else {
+        return Err(Stray::no_infrastructure(format!(
+            "Cluster {name:?} says nothing yet about what it is on"
+        )));
+    };
+    if reference.api_group != GROUP || reference.kind != "VSphereCluster" {
+        let (group, kind) = (&reference.api_group, &reference.kind);
+        return Err(Stray::no_infrastructure(format!(
+            "Cluster {name:?} is on a {kind} of {group}, not on a VSphereCluster of {GROUP}"
+        )));
+    }
+    Ok(reference)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capi::ClusterSpec;
+
+    #[test]
+    fn fr5_only_what_a_cluster_says_it_is_on_counts_whatever_has_the_same_name() {
+        let on = |group: &str, kind: &str| {
+            Some(ContractReference {
+                api_group: group.to_owned(),
+                kind: kind.to_owned(),
+                name: "prod".to_owned(),
+            })
+        };
+        for (reference_given, expected) in [
+            (on(GROUP, "VSphereCluster"), Ok("prod")),
+            (
+                on("evil.example", "VSphereCluster"),
+                Err(
+                    "Cluster \"c\" is on a VSphereCluster of evil.example, not on a VSphereCluster \
+                     of infrastructure.cluster.x-k8s.io",
+                ),
+            ),
+            (
+                on(GROUP, "AWSCluster"),
+                Err(
+                    "Cluster \"c\" is on a AWSCluster of infrastructure.cluster.x-k8s.io, not on \
+                     a VSphereCluster of infrastructure.cluster.x-k8s.io",
+                ),
+            ),
+            (
+                None,
+                Err("Cluster \"c\" says nothing yet about what it is on"),
+            ),
+        ] {
+            let spec = ClusterSpec {
+                infrastructure_ref: reference_given,
+                ..ClusterSpec::default()
+            };
+            let cluster = Cluster::new("c", spec);
+            let found = reference(&cluster).map(|reference| reference.name.as_str());
+            let expected = expected.map_err(|message| Stray::no_infrastructure(message.to_owned()));
+            assert_eq!(found, expected);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What is said of a machine. Nothing here talks to anybody.
+
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+
+use crate::kinds::{
+    Initialization, MachineAddress, VSphereMachine, VSphereMachineStatus, VSphereVM,
+};
+use crate::operator::condition::{Saying, VCENTER, find};
+use crate::operator::paused;
+use crate::operator::vm::PROVISIONED;
+
+/// A machine of which something is said.
+pub(super) struct Telling<'a> {
+    pub machine: &'a mut VSphereMachine,
+    pub now: Timestamp,
+}
+
+impl Telling<'_> {
+    /// Whether it is left alone, and why.
+    pub fn paused(&mut self, why: Option<&str>) {
+        let (generation, now) = (self.machine.metadata.generation, self.now);
+        let conditions = &mut self.status().conditions;
+        paused::say(conditions, why, generation, now);
+    }
+
+    /// It is not, or not yet, as it should be.
+    pub fn hindered(&mut self, reason: &str, message: &str) {
+        let mut saying = self.saying();
+        saying.no(PROVISIONED, reason, message);
+        saying.summary(&[PROVISIONED]);
+    }
+
+    /// It is as its virtual machine is, and says whether that is as it should be.
+    pub fn mirror(&mut self, vm: &VSphereVM) {
+        let status = vm.status.clone().unwrap_or_default();
+        let (reason, message) = match trouble(vm) {
+            Some(trouble) => trouble,
+            None if status.addresses.is_empty() => (
+                "WaitingForNetworkAddress".to_owned(),
+                "its virtual machine has no address yet".to_owned(),
+            ),
+            None => return self.provisioned(vm),
+        };
+        self.status().network = status.network;
+        self.hindered(&reason, &message);
+    }
+
+    fn provisioned(&mut self, vm: &VSphereVM) {
+        let name = vm.name_any();
+        let vm = vm.status.clone().unwrap_or_default();
+        let status = self.status();
+        status.ready = Some(true);
+        status.initialization = Some(Initialization {
+            provisioned: Some(true),
+        });
+        let address = |kind: &str, address: String| MachineAddress {
+            kind: kind.to_owned(),
+            address,
+        };
+        let addresses = vm.addresses.into_iter();
+        let addresses = addresses.map(|one| address("ExternalIP", one));
+        status.addresses = addresses.chain([address("InternalDNS", name)]).collect();
+        status.network = vm.network;
+        let mut saying = self.saying();
+        saying.yes(PROVISIONED, "Provisioned", "");
+        saying.summary(&[PROVISIONED]);
+    }
+
+    fn status(&mut self) -> &mut VSphereMachineStatus {
+        self.machine.status.get_or_insert_default()
+    }
+
+    fn saying(&mut self) -> Saying<'_> {
+        let (generation, now) = (self.machine.metadata.generation, self.now);
+        let conditions = &mut self.status().conditions;
+        Saying {
+            conditions,
+            generation,
+            now,
+        }
+    }
+}
+
+/// What is wrong with a virtual machine, if anything.
+fn trouble(vm: &VSphereVM) -> Option<(String, String)> {
+    let status = vm.status.clone().unwrap_or_default();
+    let is_not = |kind| find(&status.conditions, kind).filter(|told| told.status != "True");
+    // A vCenter that cannot be used is why nothing goes on.
+    if let Some(told) = is_not(VCENTER).or_else(|| is_not(PROVISIONED)) {
+        return Some((told.reason.clone(), told.message.clone()));
+    }
+    match status.ready == Some(true) && vm.spec.bios_uuid.is_some() {
+        true => None,
+        false => Some((
+            "NotProvisioned".to_owned(),
+            "its virtual machine is not made yet".to_owned(),
+        )),
+    }
+}

@@ -1,0 +1,155 @@
+//! How the virtual machine of a machine is called.
+
+use ring::digest::{SHA256, digest};
+
+/// What a name is made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts<'a> {
+    pub cluster: &'a str,
+    pub machine: &'a str,
+    /// What tells machines of the same name apart, one after the other.
+    pub uid: &'a str,
+}
+
+/// Why a template makes no name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NotAName {
+    #[error("naming.template has a {{{{ that is not closed")]
+    Open,
+    #[error("naming.template has {0:?}, which is none of .cluster.name, .machine.name and .random")]
+    Unknown(String),
+    #[error("naming.template makes {0:?}, which is no name of at most 63 letters, digits, - and .")]
+    Unfit(String),
+}
+
+/// The longest name that a guest takes as its own.
+const LONGEST: usize = 63;
+/// As others make random ends of names: no vowels, and nothing that looks like another.
+const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+const RANDOM: usize = 5;
+
+/// The name that a template makes; without one, that of the machine.
+pub(super) fn name(template: Option<&str>, parts: Parts<'_>) -> Result<String, NotAName> {
+    let Some(mut rest) = template.filter(|template| !template.is_empty()) else {
+        return Ok(parts.machine.to_owned());
+    };
+    let mut made = String::new();
+    while let Some((before, after)) = rest.split_once("{{") {
+        let (inside, behind) = after.split_once("}}").ok_or(NotAName::Open)?;
+        made.push_str(before);
+        made.push_str(&part(inside.trim().trim_matches('-').trim(), parts)?);
+        rest = behind;
+    }
+    made.push_str(rest);
+    match is_fit(&made) {
+        true => Ok(made),
+        false => Err(NotAName::Unfit(made)),
+    }
+}
+
+fn part(inside: &str, parts: Parts<'_>) -> Result<String, NotAName> {
+    Ok(match inside {
+        ".cluster.name" => parts.cluster.to_owned(),
+        ".machine.name" => parts.machine.to_owned(),
+        ".random" => random(parts.uid),
+        other => return Err(NotAName::Unknown(other.to_owned())),
+    })
+}
+
+/// Random for whoever does not know the UID, and the same whenever it is asked for: so who
+/// was stopped before the name was written makes no second virtual machine.
+fn random(uid: &str) -> String {
+    let digest = digest(&SHA256, uid.as_bytes());
+    let letters = digest.as_ref().iter().take(RANDOM);
+    let letters = letters.map(|byte| LETTERS[usize::from(*byte) % LETTERS.len()]);
+    letters.map(char::from).collect()
+}
+
+fn is_fit(name: &str) -> bool {
+    let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (1..=LONGEST).contains(&name.len())
+        && name.split('.').all(|label| {
+            let ends = [label.bytes().next(), label.bytes().next_back()];
+            ends.into_iter().all(|end| end.is_some_and(alphanumeric))
+                && label.bytes().all(|byte| alphanumeric(byte) || byte == b'-')
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PARTS: Parts<'_> = Parts {
+        cluster: "prod",
+        machine: "prod-md-7",
+        uid: "b5a1f2c0-0000-4000-8000-000000000001",
+    };
+
+    #[test]
+    fn a_name_is_what_its_template_says() {
+        let random = random(PARTS.uid);
+        assert_eq!(random.len(), 5);
+        let with_random = format!("prod-{random}");
+        let unknown = |text: &str| Err(NotAName::Unknown(text.to_owned()));
+        let unfit = |text: &str| Err(NotAName::Unfit(text.to_owned()));
+        let long = "a".repeat(64);
+        for (template, expected) in [
+            (None, Ok("prod-md-7")),
+            (Some(""), Ok("prod-md-7")),
+            (Some("{{ .machine.name }}"), Ok("prod-md-7")),
+            (Some("{{.cluster.name}}-{{ .random }}"), Ok(&*with_random)),
+            (
+                Some("{{- .cluster.name -}}-{{ .random }}"),
+                Ok(&*with_random),
+            ),
+            (Some("vm.{{ .machine.name }}.x"), Ok("vm.prod-md-7.x")),
+            (Some("fixed"), Ok("fixed")),
+            (Some("{{ .machine.name"), Err(NotAName::Open)),
+            (Some("{{ .secret }}"), unknown(".secret")),
+            (Some("{{ }}"), unknown("")),
+            (Some("Upper"), unfit("Upper")),
+            (Some("-{{ .machine.name }}"), unfit("-prod-md-7")),
+            (Some("a..b"), unfit("a..b")),
+            (Some("a}}"), unfit("a}}")),
+            (Some(&*long), unfit(&long)),
+        ] {
+            let expected = expected.map(str::to_owned);
+            assert_eq!(name(template, PARTS), expected, "{template:?}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_name_is_the_same_whenever_it_is_made() {
+        assert_eq!(random("a"), random("a"));
+        assert_ne!(random("a"), random("b"));
+    }
+
+    #[test]
+    fn why_not_is_said_in_a_sentence() {
+        for (template, expected) in [
+            ("{{", "naming.template has a {{ that is not closed"),
+            (
+                "{{ .x }}",
+                "naming.template has \".x\", which is none of .cluster.name, .machine.name and .random",
+            ),
+            (
+                "_",
+                "naming.template makes \"_\", which is no name of at most 63 letters, digits, - and .",
+            ),
+        ] {
+            let error = name(Some(template), PARTS).expect_err("no name");
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_made_is_a_name(template in "[a-z{}. -]{0,40}|\\PC{0,20}") {
+            if let Ok(name) = name(Some(&template), PARTS) {
+                prop_assert!(is_fit(&name));
+            }
+        }
+    }
+}

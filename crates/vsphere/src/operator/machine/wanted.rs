@@ -1,0 +1,190 @@
+//! The VSphereVM that a machine is to have. Nothing here talks to anybody.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::{Resource, ResourceExt};
+
+use super::name::{NotAName, Parts, name};
+use crate::capi::{Cluster, Machine};
+use crate::kinds::{
+    BootstrapReference, VSphereCluster, VSphereDeploymentZone, VSphereFailureDomain,
+    VSphereMachine, VSphereVM, VSphereVMSpec, VirtualMachineSpec,
+};
+use crate::names::{CLUSTER_LABEL, CONTROL_PLANE_LABEL};
+
+/// What a machine stands on.
+pub(super) struct Ground<'a> {
+    pub machine: &'a VSphereMachine,
+    pub owner: &'a Machine,
+    pub cluster: &'a Cluster,
+    pub infrastructure: &'a VSphereCluster,
+}
+
+/// Where a machine is put, if that is said.
+pub(super) struct Zone {
+    pub zone: VSphereDeploymentZone,
+    pub domain: VSphereFailureDomain,
+}
+
+impl Ground<'_> {
+    /// What it starts with, once that is there.
+    pub fn start(&self) -> Option<&str> {
+        let name = self.owner.spec.bootstrap.data_secret_name.as_deref();
+        name.filter(|name| !name.is_empty())
+    }
+
+    /// What the zone that it is to be in is called.
+    pub fn zone(&self) -> Option<&str> {
+        let of = |zone: &'_ Option<String>| zone.as_deref().is_some_and(|name| !name.is_empty());
+        let (first, second) = (
+            &self.owner.spec.failure_domain,
+            &self.machine.spec.failure_domain,
+        );
+        let zone = [first, second].into_iter().find(|zone| of(zone))?;
+        zone.as_deref()
+    }
+
+    /// Why it waits, before there is a VSphereVM.
+    pub fn waits(&self) -> Option<(&'static str, &'static str)> {
+        let cluster = self.cluster.status.as_ref();
+        let done = cluster
+            .and_then(|status| status.initialization)
+            .unwrap_or_default();
+        if done.infrastructure_provisioned != Some(true) {
+            let message = "the infrastructure of its cluster is not ready yet";
+            return Some(("WaitingForClusterInfrastructureReady", message));
+        }
+        if self.start().is_some() {
+            return None;
+        }
+        let joins = !self.owner.labels().contains_key(CONTROL_PLANE_LABEL);
+        Some(
+            match joins && done.control_plane_initialized != Some(true) {
+                true => (
+                    "WaitingForControlPlaneInitialized",
+                    "the control plane of its cluster is not there yet to join",
+                ),
+                false => (
+                    "WaitingForBootstrapData",
+                    "its Machine does not say yet what it starts with",
+                ),
+            },
+        )
+    }
+
+    /// How its VSphereVM is called.
+    pub fn name(&self) -> Result<String, NotAName> {
+        let naming = self.machine.spec.naming.as_ref();
+        let parts = Parts {
+            cluster: self.cluster.metadata.name.as_deref().unwrap_or_default(),
+            machine: self.owner.metadata.name.as_deref().unwrap_or_default(),
+            uid: self.machine.metadata.uid.as_deref().unwrap_or_default(),
+        };
+        name(naming.and_then(|naming| naming.template.as_deref()), parts)
+    }
+
+    /// The VSphereVM of that name.
+    pub fn vm(&self, name: &str, zone: Option<&Zone>) -> VSphereVM {
+        let spec = VSphereVMSpec {
+            machine: self.spec(zone),
+            bootstrap_ref: self.start().map(|name| BootstrapReference {
+                name: name.to_owned(),
+            }),
+            bios_uuid: None,
+        };
+        let mut vm = VSphereVM::new(name, spec);
+        vm.metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: self.machine.namespace(),
+            labels: Some(self.labels()),
+            owner_references: owner_reference(self.machine).map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        };
+        vm
+    }
+
+    fn labels(&self) -> BTreeMap<String, String> {
+        let mut labels = BTreeMap::new();
+        labels.insert(CLUSTER_LABEL.to_owned(), self.cluster.name_any());
+        if let Some(value) = self.owner.labels().get(CONTROL_PLANE_LABEL) {
+            labels.insert(CONTROL_PLANE_LABEL.to_owned(), value.clone());
+        }
+        labels
+    }
+
+    /// What its zone says counts, then what it says itself, then what its cluster says.
+    fn spec(&self, zone: Option<&Zone>) -> VirtualMachineSpec {
+        let mut spec = self.machine.spec.machine.clone();
+        let cluster = &self.infrastructure.spec;
+        if let Some(zone) = zone {
+            place(&mut spec, zone);
+        }
+        let is_home = match &spec.server {
+            None => true,
+            Some(server) => server.is_empty() || *server == cluster.server,
+        };
+        if is_home {
+            spec.server = Some(cluster.server.clone());
+        }
+        spec
+    }
+}
+
+/// Where a zone puts a machine.
+fn place(spec: &mut VirtualMachineSpec, zone: &Zone) {
+    let (constraint, topology) = (
+        &zone.zone.spec.placement_constraint,
+        &zone.domain.spec.topology,
+    );
+    spec.server = Some(zone.zone.spec.server.clone());
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    if !topology.datacenter.is_empty() {
+        spec.datacenter = Some(topology.datacenter.clone());
+    }
+    let compute = given(&topology.compute_cluster);
+    let pool = given(&constraint.resource_pool);
+    let pool = pool.or_else(|| compute.map(|cluster| format!("{cluster}/Resources")));
+    spec.resource_pool = pool.or(spec.resource_pool.take());
+    spec.folder = given(&constraint.folder).or(spec.folder.take());
+    spec.datastore = given(&topology.datastore).or(spec.datastore.take());
+    for (device, network) in spec.network.devices.iter_mut().zip(&topology.networks) {
+        device.network_name.clone_from(network);
+    }
+}
+
+/// As what a machine owns its VSphereVM.
+pub(super) fn owner_reference(machine: &VSphereMachine) -> Option<OwnerReference> {
+    machine.controller_owner_ref(&())
+}
+
+/// Whether a VSphereVM is this machine's.
+pub(super) fn is_owned(vm: &VSphereVM, machine: &VSphereMachine) -> bool {
+    let uid = machine.metadata.uid.as_deref();
+    vm.owner_references()
+        .iter()
+        .any(|owner| owner.kind == "VSphereMachine" && Some(owner.uid.as_str()) == uid)
+}
+
+/// What of a VSphereVM may change after it was made, and is not as its machine says.
+pub(super) fn changes(machine: &VSphereMachine, vm: &VSphereVM) -> Option<serde_json::Value> {
+    let (wanted, there) = (&machine.spec.machine, &vm.spec.machine);
+    let mut changes = serde_json::Map::new();
+    if wanted.power_off_mode.is_some() && wanted.power_off_mode != there.power_off_mode {
+        changes.insert(
+            "powerOffMode".to_owned(),
+            wanted.power_off_mode.clone().into(),
+        );
+    }
+    let seconds = wanted.guest_soft_power_off_timeout_seconds;
+    if seconds.is_some() && seconds != there.guest_soft_power_off_timeout_seconds {
+        changes.insert("guestSoftPowerOffTimeoutSeconds".to_owned(), seconds.into());
+    }
+    if wanted.thumbprint != there.thumbprint {
+        changes.insert("thumbprint".to_owned(), wanted.thumbprint.clone().into());
+    }
+    (!changes.is_empty()).then(|| changes.into())
+}
+
+#[cfg(test)]
+mod tests;

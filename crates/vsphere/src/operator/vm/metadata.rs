@@ -1,0 +1,302 @@
+//! What a virtual machine is told about itself before it starts: cloud-init's metadata.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kube::ResourceExt;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::kinds::{NetworkDevice, VSphereVM};
+use crate::vcenter::MachineCard;
+
+/// Under which key of the virtual machine it is.
+pub(super) const KEY: &str = "guestinfo.metadata";
+
+/// What a virtual machine is told.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Metadata<'a> {
+    instance_id: &'a str,
+    local_hostname: &'a str,
+    /// Whose it is: nobody else's VSphereVM may name it as its own.
+    owner: String,
+    wait_on_network: Wait,
+    network: Network<'a>,
+}
+
+#[derive(Serialize)]
+struct Wait {
+    ipv4: bool,
+    ipv6: bool,
+}
+
+#[derive(Serialize)]
+struct Network<'a> {
+    version: u8,
+    ethernets: BTreeMap<String, Ethernet<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    routes: Option<&'a Value>,
+}
+
+#[derive(Serialize)]
+struct Ethernet<'a> {
+    #[serde(rename = "match")]
+    card: Match<'a>,
+    #[serde(rename = "set-name")]
+    name: String,
+    wakeonlan: bool,
+    dhcp4: bool,
+    dhcp6: bool,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    addresses: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gateway4: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gateway6: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mtu: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nameservers: Option<Nameservers<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    routes: Option<&'a Value>,
+    #[serde(rename = "dhcp4-overrides", skip_serializing_if = "Option::is_none")]
+    dhcp4_overrides: Option<Value>,
+    #[serde(rename = "dhcp6-overrides", skip_serializing_if = "Option::is_none")]
+    dhcp6_overrides: Option<Value>,
+}
+
+#[derive(Serialize)]
+struct Match<'a> {
+    macaddress: &'a str,
+}
+
+#[derive(Serialize)]
+struct Nameservers<'a> {
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    addresses: &'a [String],
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    search: &'a [String],
+}
+
+/// What a virtual machine is to be told, as it is set; nothing while not all of its cards are
+/// known.
+pub(super) fn wanted(vm: &VSphereVM, cards: &[MachineCard]) -> Option<String> {
+    let devices = &vm.spec.machine.network.devices;
+    if cards.len() < devices.len() || cards.iter().any(|card| card.mac.is_empty()) {
+        return None;
+    }
+    let name = vm.metadata.name.as_deref().unwrap_or_default();
+    let ethernets = devices.iter().zip(cards).enumerate();
+    let metadata = Metadata {
+        instance_id: name,
+        local_hostname: name,
+        owner: owner(vm),
+        wait_on_network: Wait {
+            ipv4: devices.iter().any(|device| device.dhcp4 == Some(true)),
+            ipv6: devices.iter().any(|device| device.dhcp6 == Some(true)),
+        },
+        network: Network {
+            version: 2,
+            ethernets: ethernets
+                .map(|(at, (device, card))| (format!("id{at}"), ethernet(at, device, card)))
+                .collect(),
+            routes: filled(vm.spec.machine.network.rest.get("routes")),
+        },
+    };
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
+    let text = serde_saphyr::to_string_with_options(&metadata, options).ok()?;
+    Some(STANDARD.encode(text))
+}
+
+/// Who a virtual machine says it belongs to, as far as it was told.
+pub(super) fn owner_of(metadata: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Told {
+        owner: Option<String>,
+    }
+    let text = STANDARD.decode(metadata).ok()?;
+    let text = String::from_utf8(text).ok()?;
+    serde_saphyr::from_str::<Told>(&text).ok()?.owner
+}
+
+/// By namespace and name, which a move to another server does not change.
+pub(super) fn owner(vm: &VSphereVM) -> String {
+    format!("{}/{}", vm.namespace().unwrap_or_default(), vm.name_any())
+}
+
+fn ethernet<'a>(at: usize, device: &'a NetworkDevice, card: &'a MachineCard) -> Ethernet<'a> {
+    let named = !device.nameservers.is_empty() || !device.search_domains.is_empty();
+    Ethernet {
+        card: Match {
+            macaddress: &card.mac,
+        },
+        name: device
+            .device_name
+            .clone()
+            .unwrap_or_else(|| format!("eth{at}")),
+        wakeonlan: true,
+        dhcp4: device.dhcp4 == Some(true),
+        dhcp6: device.dhcp6 == Some(true),
+        addresses: &device.ip_addrs,
+        gateway4: device.gateway4.as_deref(),
+        gateway6: device.gateway6.as_deref(),
+        mtu: device.mtu,
+        nameservers: named.then_some(Nameservers {
+            addresses: &device.nameservers,
+            search: &device.search_domains,
+        }),
+        routes: filled(device.rest.get("routes")),
+        dhcp4_overrides: overrides(device.rest.get("dhcp4Overrides")),
+        dhcp6_overrides: overrides(device.rest.get("dhcp6Overrides")),
+    }
+}
+
+fn filled(list: Option<&Value>) -> Option<&Value> {
+    list.filter(|list| list.as_array().is_some_and(|list| !list.is_empty()))
+}
+
+/// What we write `useDNS`, netplan writes `use-dns`.
+fn overrides(given: Option<&Value>) -> Option<Value> {
+    let given = given?.as_object().filter(|given| !given.is_empty())?;
+    let renamed = given.iter().map(|(name, value)| {
+        let name = match name.as_str() {
+            "hostname" => "hostname".to_owned(),
+            name => dashed(name),
+        };
+        (name, value.clone())
+    });
+    Some(Value::Object(renamed.collect()))
+}
+
+/// `sendHostname` as `send-hostname`, `useMTU` as `use-mtu`.
+fn dashed(name: &str) -> String {
+    let mut out = String::new();
+    let mut was_lower = false;
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && was_lower {
+            out.push('-');
+        }
+        was_lower = letter.is_ascii_lowercase();
+        out.push(letter.to_ascii_lowercase());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn vm(network: Value) -> VSphereVM {
+        serde_json::from_value(json!({
+            "apiVersion": crate::names::API_VERSION,
+            "kind": "VSphereVM",
+            "metadata": {"name": "prod-1", "namespace": "team-a"},
+            "spec": {"template": "ubuntu", "network": network},
+        }))
+        .expect("a VSphereVM")
+    }
+
+    fn card(mac: &str) -> MachineCard {
+        MachineCard {
+            mac: mac.to_owned(),
+            ..MachineCard::default()
+        }
+    }
+
+    fn told(vm: &VSphereVM, cards: &[MachineCard]) -> String {
+        let text = wanted(vm, cards).expect("all is known");
+        let text = STANDARD.decode(text).expect("base64");
+        String::from_utf8(text).expect("text")
+    }
+
+    #[test]
+    fn a_machine_is_told_its_name_and_its_cards_by_their_addresses() {
+        let vm = vm(json!({
+            "devices": [
+                {"networkName": "VM Network", "dhcp4": true},
+                {
+                    "networkName": "storage", "deviceName": "stor0", "mtu": 9000,
+                    "ipAddrs": ["10.0.0.5/24"], "gateway4": "10.0.0.1",
+                    "nameservers": ["10.0.0.2"], "searchDomains": ["a.example"],
+                    "routes": [{"to": "10.9.0.0/16", "via": "10.0.0.9", "metric": 3}],
+                    "dhcp4Overrides": {"useDNS": false, "sendHostname": true, "useMTU": true},
+                },
+            ],
+        }));
+        let read: Value =
+            serde_saphyr::from_str(&told(&vm, &[card("aa:01"), card("aa:02")])).expect("YAML");
+        assert_eq!(
+            read,
+            json!({
+                "instance-id": "prod-1",
+                "local-hostname": "prod-1",
+                "owner": "team-a/prod-1",
+                "wait-on-network": {"ipv4": true, "ipv6": false},
+                "network": {
+                    "version": 2,
+                    "ethernets": {
+                        "id0": {
+                            "match": {"macaddress": "aa:01"}, "set-name": "eth0",
+                            "wakeonlan": true, "dhcp4": true, "dhcp6": false,
+                        },
+                        "id1": {
+                            "match": {"macaddress": "aa:02"}, "set-name": "stor0",
+                            "wakeonlan": true, "dhcp4": false, "dhcp6": false,
+                            "addresses": ["10.0.0.5/24"], "gateway4": "10.0.0.1", "mtu": 9000,
+                            "nameservers": {"addresses": ["10.0.0.2"], "search": ["a.example"]},
+                            "routes": [{"to": "10.9.0.0/16", "via": "10.0.0.9", "metric": 3}],
+                            "dhcp4-overrides": {
+                                "use-dns": false, "send-hostname": true, "use-mtu": true,
+                            },
+                        },
+                    },
+                },
+            })
+        );
+    }
+
+    #[test]
+    fn nothing_is_told_before_all_cards_are_known() {
+        let vm = vm(json!({"devices": [{"networkName": "a"}, {"networkName": "b"}]}));
+        for cards in [vec![], vec![card("aa:01")], vec![card("aa:01"), card("")]] {
+            assert_eq!(wanted(&vm, &cards), None, "{cards:?}");
+        }
+    }
+
+    #[test]
+    fn the_same_is_told_in_the_same_words() {
+        let vm = vm(json!({"devices": [{"networkName": "a", "dhcp4": true}]}));
+        let cards = [card("aa:01")];
+        assert_eq!(wanted(&vm, &cards), wanted(&vm.clone(), &cards));
+    }
+
+    #[test]
+    fn what_was_told_says_whose_a_machine_is_and_nothing_else_does() {
+        let vm = vm(json!({"devices": []}));
+        let metadata = wanted(&vm, &[]).expect("all is known");
+        assert_eq!(owner_of(&metadata).as_deref(), Some("team-a/prod-1"));
+        for other in [
+            "",
+            "%%%",
+            "aGVsbG8=",
+            &STANDARD.encode("a: 1"),
+            &STANDARD.encode([255]),
+        ] {
+            assert_eq!(owner_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_any_shape_stays_text() {
+        let mut odd = vm(json!({"devices": []}));
+        for name in ["1e3", "null", "yes", "0.1", "a: b", "- x", "#"] {
+            odd.metadata.name = Some(name.to_owned());
+            let read: Value = serde_saphyr::from_str(&told(&odd, &[])).expect("YAML");
+            assert_eq!(read["instance-id"], json!(name));
+        }
+    }
+}

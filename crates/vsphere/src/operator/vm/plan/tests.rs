@@ -1,0 +1,474 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::kinds::VSphereVMStatus;
+use crate::vcenter::MachineCard;
+
+const UID: &str = "6f1e7c9a-0000-4000-8000-00000000000a";
+const BIOS: &str = "42100000-0000-4000-8000-00000000000b";
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_000_000).expect("a time")
+}
+
+fn pace() -> Pace {
+    Pace::default()
+}
+
+fn vm(bios_uuid: Option<&str>) -> VSphereVM {
+    let mut vm: VSphereVM = serde_json::from_value(json!({
+        "apiVersion": crate::names::API_VERSION,
+        "kind": "VSphereVM",
+        "metadata": {"name": "prod-1", "namespace": "team-a", "uid": UID},
+        "spec": {
+            "template": "ubuntu",
+            "network": {"devices": [{"networkName": "VM Network", "dhcp4": true}]},
+        },
+    }))
+    .expect("a VSphereVM");
+    vm.spec.bios_uuid = bios_uuid.map(str::to_owned);
+    vm.metadata.creation_timestamp = Some(Time(now()));
+    vm
+}
+
+fn object() -> Object {
+    Object::new("VirtualMachine", "vm-65")
+}
+
+fn cards(addresses: &[&str]) -> Vec<MachineCard> {
+    vec![MachineCard {
+        key: 4000,
+        mac: "00:50:56:00:00:01".to_owned(),
+        addresses: addresses.iter().map(|&one| one.to_owned()).collect(),
+        ..MachineCard::default()
+    }]
+}
+
+/// A machine that is as it should be, with these addresses.
+fn machine(addresses: &[&str]) -> Machine {
+    let cards = cards(addresses);
+    Machine {
+        name: "prod-1".to_owned(),
+        bios_uuid: Some(BIOS.to_owned()),
+        instance_uuid: Some(UID.to_owned()),
+        powered_on: true,
+        metadata: metadata::wanted(&vm(None), &cards),
+        cards,
+        ..Machine::default()
+    }
+}
+
+fn found(machine: Machine) -> Found {
+    Found::Machine(object(), Box::new(machine))
+}
+
+fn seen(task: Option<Task>, found: Found) -> Seen {
+    Seen {
+        now: now(),
+        task,
+        found,
+    }
+}
+
+fn failed(fault: &str) -> Option<Task> {
+    Some(Task::Failed {
+        fault: fault.to_owned(),
+        message: "it went wrong".to_owned(),
+    })
+}
+
+#[test]
+fn each_state_has_one_next_step() {
+    let described = metadata::wanted(&vm(None), &cards(&[])).expect("all is known");
+    let again = Act::Wait(pace().again);
+    let without = |change: fn(&mut Machine)| {
+        let mut machine = machine(&["10.0.0.5"]);
+        change(&mut machine);
+        found(machine)
+    };
+    for (law, vm, found, act, say) in [
+        (
+            "what is not there is cloned",
+            vm(None),
+            Found::Nothing,
+            Act::Clone,
+            Some(("WaitingForClone", "it is being cloned")),
+        ),
+        (
+            "what was there and is not is never cloned again",
+            vm(Some(BIOS)),
+            Found::Nothing,
+            again.clone(),
+            Some((
+                "NotFoundByBIOSUUID",
+                "there is no virtual machine with the BIOS UUID \
+                 42100000-0000-4000-8000-00000000000b: it was made, and is not made again",
+            )),
+        ),
+        (
+            "what is somebody else's is left alone",
+            vm(Some(BIOS)),
+            Found::Foreign("theirs".to_owned()),
+            again.clone(),
+            Some((
+                "NotFoundByBIOSUUID",
+                "the virtual machine with the BIOS UUID of spec.biosUUID is theirs, which is not \
+                 this one's",
+            )),
+        ),
+        (
+            "its BIOS UUID is noted first",
+            vm(None),
+            found(machine(&[])),
+            Act::Identify(BIOS.to_owned()),
+            None,
+        ),
+        (
+            "one that has none is still being made",
+            vm(None),
+            without(|machine| machine.bios_uuid = None),
+            Act::Wait(pace().tasks),
+            Some(("WaitingForClone", "it is being cloned")),
+        ),
+        (
+            "it is told about its network before it starts",
+            vm(Some(BIOS)),
+            without(|machine| {
+                machine.metadata = None;
+                machine.powered_on = false;
+            }),
+            Act::Describe(object(), described.clone()),
+            Some(("PoweringOn", "it is told about its network")),
+        ),
+        (
+            "and again if that is not what it was told",
+            vm(Some(BIOS)),
+            without(|machine| machine.metadata = Some("eA==".to_owned())),
+            Act::Describe(object(), described),
+            None,
+        ),
+        (
+            "nothing is told before its cards are there",
+            vm(Some(BIOS)),
+            without(|machine| machine.cards.clear()),
+            Act::Wait(pace().addresses.0),
+            Some(("WaitingForClone", "its network cards are not there yet")),
+        ),
+        (
+            "it is powered on whenever it is off",
+            vm(Some(BIOS)),
+            without(|machine| machine.powered_on = false),
+            Act::PowerOn(object()),
+            Some(("PoweringOn", "it is being powered on")),
+        ),
+        (
+            "it waits for an address",
+            vm(Some(BIOS)),
+            found(machine(&[])),
+            Act::Wait(pace().addresses.0),
+            Some(("WaitingForIPAddress", "it has no address yet")),
+        ),
+        (
+            "one that others cannot reach does not count",
+            vm(Some(BIOS)),
+            found(machine(&[
+                "169.254.1.1",
+                "fe80::1",
+                "127.0.0.1",
+                "::1",
+                "what",
+            ])),
+            Act::Wait(pace().addresses.0),
+            Some(("WaitingForIPAddress", "it has no address yet")),
+        ),
+        (
+            "then it is as it should be",
+            vm(Some(BIOS)),
+            found(machine(&["fe80::1", "10.0.0.5"])),
+            Act::Nothing,
+            None,
+        ),
+    ] {
+        let say = say.map(|(reason, message)| Say::new(reason, message));
+        let plan = plan(&vm, &seen(None, found), &pace());
+        assert_eq!(plan, Plan { act, say }, "{law}");
+    }
+}
+
+#[test]
+fn a_task_is_waited_for_and_what_failed_pauses() {
+    let there = |powered_on| {
+        let mut machine = machine(&["10.0.0.5"]);
+        machine.powered_on = powered_on;
+        found(machine)
+    };
+    let pauses = |message: &str| Plan::saying(Act::Pause, "TaskFailed", message);
+    for (task, found, expected) in [
+        (
+            Some(Task::Running),
+            Found::Nothing,
+            Plan::silently(Act::Wait(pace().tasks)),
+        ),
+        (
+            Some(Task::Done(None)),
+            Found::Nothing,
+            Plan::silently(Act::Forget),
+        ),
+        (
+            Some(Task::Unknown),
+            there(true),
+            Plan::silently(Act::Forget),
+        ),
+        (
+            failed("InvalidPowerState"),
+            there(true),
+            Plan::silently(Act::Forget),
+        ),
+        (
+            failed("InvalidPowerState"),
+            there(false),
+            pauses("it went wrong (InvalidPowerState)"),
+        ),
+        (
+            failed("InvalidPowerState"),
+            Found::Nothing,
+            pauses("it went wrong (InvalidPowerState)"),
+        ),
+        (
+            failed("NoPermission"),
+            there(true),
+            pauses("it went wrong (NoPermission)"),
+        ),
+        (
+            failed("DuplicateName"),
+            Found::Nothing,
+            pauses(
+                "the folder has a virtual machine \"prod-1\" that is not this one's: it went \
+                 wrong",
+            ),
+        ),
+    ] {
+        let told = format!("{task:?} {found:?}");
+        let plan = plan(&vm(Some(BIOS)), &seen(task, found), &pace());
+        assert_eq!(plan, expected, "{told}");
+    }
+}
+
+#[test]
+fn nothing_is_done_before_the_pause_is_over() {
+    for (left, expected) in [
+        (30, Act::Wait(Duration::from_secs(30))),
+        (1, Act::Wait(Duration::from_secs(1))),
+        (0, Act::Begin),
+        (-5, Act::Begin),
+    ] {
+        let mut vm = vm(None);
+        let at = Timestamp::from_second(now().as_second() + left).expect("a time");
+        vm.status = Some(VSphereVMStatus {
+            retry_after: Some(Time(at)),
+            task_ref: Some("task-1".to_owned()),
+            ..VSphereVMStatus::default()
+        });
+        let plan = plan(&vm, &seen(None, Found::Nothing), &pace());
+        assert_eq!(plan, Plan::silently(expected), "{left}");
+    }
+}
+
+#[test]
+fn a_card_without_a_way_to_an_address_is_waited_for_before_anything_is_made() {
+    let waits = |reason, message: &str| Plan::saying(Act::Wait(pace().again), reason, message);
+    let clones = || Plan::saying(Act::Clone, "WaitingForClone", "it is being cloned");
+    for (device, expected) in [
+        (json!({"networkName": "n", "dhcp4": true}), clones()),
+        (json!({"networkName": "n", "dhcp6": true}), clones()),
+        (
+            json!({"networkName": "n", "ipAddrs": ["10.0.0.5/24"]}),
+            clones(),
+        ),
+        (
+            json!({"networkName": "n", "skipIPAllocation": true}),
+            clones(),
+        ),
+        (
+            json!({"networkName": "n", "dhcp4": false}),
+            waits(
+                "WaitingForStaticIPAllocation",
+                "network.devices[0] (n) has neither DHCP nor ipAddrs",
+            ),
+        ),
+        (
+            json!({"networkName": "n", "addressesFromPools": [{"name": "p"}]}),
+            waits(
+                "WaitingForIPAllocation",
+                "network.devices[0] (n) waits for addresses from its pools to be written to \
+                 ipAddrs",
+            ),
+        ),
+    ] {
+        let mut vm = vm(None);
+        let device_given = device.to_string();
+        vm.spec.machine.network.devices = vec![serde_json::from_value(device).expect("a device")];
+        let plan = plan(&vm, &seen(None, Found::Nothing), &pace());
+        assert_eq!(plan, expected, "{device_given}");
+    }
+}
+
+#[test]
+fn one_that_is_young_is_looked_at_more_often() {
+    for (age, expected) in [(0, 2), (15, 2), (50, 5), (100, 10), (100_000, 10), (-9, 2)] {
+        let mut vm = vm(Some(BIOS));
+        let made = Timestamp::from_second(now().as_second() - age).expect("a time");
+        vm.metadata.creation_timestamp = Some(Time(made));
+        let patience = patience(&vm, now(), &pace());
+        assert_eq!(patience, Duration::from_secs(expected), "{age}");
+    }
+}
+
+#[test]
+fn fr5_a_machine_is_nobodys_who_only_names_its_bios_uuid() {
+    let told = |namespace: &str, name: &str| {
+        let mut other = vm(None);
+        other.metadata.namespace = Some(namespace.to_owned());
+        other.metadata.name = Some(name.to_owned());
+        metadata::wanted(&other, &cards(&[]))
+    };
+    for (law, instance, name, metadata, expected) in [
+        ("made for it", UID, "any", None, true),
+        (
+            "made for it, in capitals",
+            &UID.to_uppercase(),
+            "any",
+            None,
+            true,
+        ),
+        (
+            "moved here",
+            "else",
+            "prod-1",
+            told("team-a", "prod-1"),
+            true,
+        ),
+        ("made by others, never told", "else", "prod-1", None, true),
+        (
+            "told by others",
+            "else",
+            "prod-1",
+            Some("eA==".to_owned()),
+            true,
+        ),
+        ("another name", "else", "prod-2", None, false),
+        (
+            "same name, another team's",
+            "else",
+            "prod-1",
+            told("team-b", "prod-1"),
+            false,
+        ),
+        (
+            "another's of the same team",
+            "else",
+            "prod-1",
+            told("team-a", "prod-2"),
+            false,
+        ),
+    ] {
+        let machine = Machine {
+            name: name.to_owned(),
+            instance_uuid: Some(instance.to_owned()),
+            metadata,
+            ..Machine::default()
+        };
+        assert_eq!(is_ours(&vm(Some(BIOS)), &machine), expected, "{law}");
+    }
+    let mut without = vm(Some(BIOS));
+    without.metadata.uid = None;
+    let machine = Machine {
+        instance_uuid: Some(String::new()),
+        ..Machine::default()
+    };
+    assert!(!is_ours(&without, &machine));
+}
+
+fn any_task() -> impl Strategy<Value = Option<Task>> {
+    prop_oneof![
+        Just(None),
+        Just(Some(Task::Running)),
+        Just(Some(Task::Done(None))),
+        Just(Some(Task::Unknown)),
+        Just(failed("InvalidPowerState")),
+        Just(failed("DuplicateName")),
+    ]
+}
+
+fn any_found() -> impl Strategy<Value = Found> {
+    let machine = (any::<[bool; 4]>()).prop_map(|[on, told, bios, address]| {
+        let mut machine = machine(if address { &["10.0.0.5"] } else { &[] });
+        machine.powered_on = on;
+        machine.bios_uuid = machine.bios_uuid.filter(|_| bios);
+        machine.metadata = machine.metadata.filter(|_| told);
+        found(machine)
+    });
+    prop_oneof![
+        Just(Found::Nothing),
+        Just(Found::Foreign("theirs".to_owned())),
+        machine,
+    ]
+}
+
+proptest! {
+    #[test]
+    fn one_is_made_only_where_there_is_none_and_never_was(
+        task in any_task(), found in any_found(), known in any::<bool>(),
+    ) {
+        let vm = vm(known.then_some(BIOS));
+        let seen = seen(task, found);
+        let plan = plan(&vm, &seen, &pace());
+        if plan.act == Act::Clone {
+            prop_assert_eq!(&seen.found, &Found::Nothing);
+            prop_assert!(!known && seen.task.is_none());
+        }
+        let ends = matches!(
+            plan.act,
+            Act::PowerOff(_) | Act::ShutDown(_) | Act::Destroy(_) | Act::LetGo
+        );
+        prop_assert!(!ends, "what is to be is never taken away: {:?}", plan);
+    }
+
+    #[test]
+    fn what_carries_out_every_step_ends_with_a_machine_that_is_ready(found in any_found()) {
+        let mut vm = vm(None);
+        let mut found = found;
+        prop_assume!(!matches!(found, Found::Foreign(_)));
+        for _ in 0..10 {
+            match plan(&vm, &seen(None, found.clone()), &pace()).act {
+                Act::Nothing => return Ok(()),
+                Act::Clone => found = self::found(Machine { bios_uuid: None, ..machine(&[]) }),
+                Act::Identify(uuid) => vm.spec.bios_uuid = Some(uuid),
+                Act::Wait(_) => found = change(found, |machine| {
+                    machine.bios_uuid = Some(BIOS.to_owned());
+                    if machine.powered_on {
+                        machine.cards = cards(&["10.0.0.5"]);
+                    }
+                }),
+                Act::Describe(_, text) => {
+                    found = change(found, |machine| machine.metadata = Some(text.clone()));
+                }
+                Act::PowerOn(_) => found = change(found, |machine| machine.powered_on = true),
+                act => prop_assert!(false, "{act:?}"),
+            }
+        }
+        prop_assert!(false, "it does not end: {found:?}");
+    }
+}
+
+fn change(found: Found, change: impl Fn(&mut Machine)) -> Found {
+    match found {
+        Found::Machine(object, mut machine) => {
+            change(&mut machine);
+            Found::Machine(object, machine)
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,141 @@
+//! The next step of a virtual machine that goes. Nothing here talks to anybody.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
+
+use super::plan::{Act, Found, Plan, Say, Seen, after_task};
+use crate::kinds::VSphereVM;
+use crate::operator::pace::Pace;
+use crate::vcenter::{Machine, Object, Task};
+
+/// Whether its guest was asked to end, and did.
+pub(super) const SOFT: &str = "GuestSoftPowerOffSucceeded";
+/// How long a guest may take to end.
+const SOFT_PATIENCE: Duration = Duration::from_secs(300);
+
+/// Whether anything was ever begun in a vCenter. It is noted before it is.
+pub(super) fn is_begun(vm: &VSphereVM) -> bool {
+    let status = vm.status.as_ref();
+    vm.spec.bios_uuid.is_some()
+        || status.is_some_and(|status| {
+            status.clone_mode.is_some() || status.task_ref.is_some() || status.vm_ref.is_some()
+        })
+}
+
+/// The next step of a virtual machine that goes.
+pub(super) fn plan(vm: &VSphereVM, seen: &Seen, pace: &Pace) -> Plan {
+    if let Some(plan) = finish(vm, seen, pace) {
+        return plan;
+    }
+    match &seen.found {
+        Found::Foreign(name) => Plan::saying(
+            Act::Wait(pace.again),
+            "Deleting",
+            format!(
+                "the virtual machine with the BIOS UUID of spec.biosUUID is {name}, which is not this one's and stays"
+            ),
+        ),
+        Found::Nothing => match uncertain(vm, seen.now, pace) {
+            Some(left) => Plan::saying(
+                Act::Wait(left.min(pace.again)),
+                "Deleting",
+                "it may be about to be made: the vCenter did not say what became of its clone",
+            ),
+            None => Plan::silently(Act::LetGo),
+        },
+        Found::Machine(object, machine) if machine.powered_on => {
+            end(vm, object, machine, seen, pace)
+        }
+        Found::Machine(object, _) => Plan::saying(
+            Act::Destroy(object.clone()),
+            "Deleting",
+            "it is being destroyed",
+        ),
+    }
+}
+
+/// What there is to do about the task that was begun last. One that failed before it was to
+/// go does not matter any more.
+fn finish(vm: &VSphereVM, seen: &Seen, pace: &Pace) -> Option<Plan> {
+    let told = condition(vm, "VirtualMachineProvisioned");
+    let goes = told.is_some_and(|told| told.reason == "Deleting");
+    if !goes && let Some(Task::Failed { .. }) = seen.task {
+        return Some(Plan::silently(Act::Begin));
+    }
+    let plan = after_task(vm, seen, pace)?;
+    Some(match plan.say {
+        Some(say) => Plan::saying(plan.act, "Deleting", say.message),
+        None => plan,
+    })
+}
+
+/// How long it may still appear. A clone was begun, and nobody knows what became of it.
+fn uncertain(vm: &VSphereVM, now: Timestamp, pace: &Pace) -> Option<Duration> {
+    let status = vm.status.as_ref()?;
+    status.clone_mode.as_ref()?;
+    if status.vm_ref.is_some() || vm.spec.bios_uuid.is_some() {
+        return None;
+    }
+    let since = vm.metadata.deletion_timestamp.as_ref()?.0;
+    let waited = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    let left = pace.lost.saturating_sub(waited);
+    (!left.is_zero()).then_some(left)
+}
+
+/// What there is to do for one that runs.
+fn end(vm: &VSphereVM, object: &Object, machine: &Machine, seen: &Seen, pace: &Pace) -> Plan {
+    let off = || {
+        let act = Act::PowerOff(object.clone());
+        Plan::saying(act, "Deleting", "it is being powered off")
+    };
+    let tries = match vm.spec.machine.power_off_mode.as_deref() {
+        Some("soft") => false,
+        Some("trySoft") => true,
+        _ => return off(),
+    };
+    let asked = condition(vm, SOFT).filter(|soft| soft.status == "False");
+    let Some(asked) = asked else {
+        let say = Some(Say::new("Deleting", "its guest is asked to end"));
+        let act = Act::ShutDown(object.clone());
+        return match machine.tools_running {
+            true => Plan { act, say },
+            false if tries => off(),
+            false => Plan::saying(
+                Act::Wait(pace.again),
+                "Deleting",
+                "its guest cannot be asked to end, as VMware Tools do not run, and powerOffMode \
+                 is soft",
+            ),
+        };
+    };
+    let since = asked.last_transition_time.0;
+    let waited = Duration::try_from(seen.now.duration_since(since)).unwrap_or_default();
+    match waited < soft_patience(vm) {
+        true => Plan::saying(Act::Wait(pace.tasks), "Deleting", "its guest is to end"),
+        false if tries => off(),
+        false => Plan::saying(
+            Act::ShutDown(object.clone()),
+            "Deleting",
+            "its guest was asked to end and did not in time, and powerOffMode is soft",
+        ),
+    }
+}
+
+/// How long the guest may take.
+fn soft_patience(vm: &VSphereVM) -> Duration {
+    let seconds = vm.spec.machine.guest_soft_power_off_timeout_seconds;
+    let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    seconds
+        .filter(|seconds| *seconds > 0)
+        .map_or(SOFT_PATIENCE, Duration::from_secs)
+}
+
+fn condition<'a>(vm: &'a VSphereVM, kind: &str) -> Option<&'a Condition> {
+    let conditions = &vm.status.as_ref()?.conditions;
+    conditions.iter().find(|condition| condition.type_ == kind)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! Who uses an identity, and who may, for who asks with rights of their own.
+
+use insula_identity::allowed::AllowedNamespaces;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::ListParams;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::explain::Error;
+use crate::kinds::{
+    VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone, VSphereIdentityReference,
+};
+use crate::operator::condition::{VCENTER, find};
+
+/// How many objects are asked for at once.
+const PAGE: u32 = 500;
+
+/// Who uses an identity, and who may.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Users {
+    /// The identity.
+    pub identity: String,
+    /// Clusters and zones that name it, whether they may or not.
+    pub users: Vec<User>,
+    /// Namespaces that may use it.
+    pub allowed_namespaces: Vec<String>,
+    /// Why nobody may, if what it says cannot be understood.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+    /// What the caller may not read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_read: Vec<String>,
+}
+
+/// An object that names an identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct User {
+    /// `VSphereCluster` or `VSphereDeploymentZone`.
+    pub kind: &'static str,
+    /// None for what is cluster-scoped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// Whether its vCenter can be used.
+    pub available: bool,
+    /// Why, or why not, as the operator says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Finds them.
+///
+/// # Errors
+///
+/// If there is no such identity, or the server does not answer.
+pub async fn of(client: &Client, name: &str) -> Result<Users, Error> {
+    let what = format!("VSphereClusterIdentity {name}");
+    let identities: Api<VSphereClusterIdentity> = Api::all(client.clone());
+    let identity = match identities.get_opt(name).await {
+        Ok(Some(identity)) => identity,
+        Ok(None) => return Err(Error::NotFound(what)),
+        Err(source) => return Err(Error::Read { what, source }),
+    };
+    let mut not_read = Vec::new();
+    let clusters = all::<VSphereCluster>(client, "VSphereClusters", &mut not_read).await?;
+    let zones =
+        all::<VSphereDeploymentZone>(client, "VSphereDeploymentZones", &mut not_read).await?;
+    let namespaces = all::<Namespace>(client, "Namespaces", &mut not_read).await?;
+    let names = |reference: &Option<VSphereIdentityReference>| {
+        let reference = reference.as_ref();
+        reference.is_some_and(|it| it.kind == "VSphereClusterIdentity" && it.name == name)
+    };
+    let clusters = clusters
+        .into_iter()
+        .filter(|it| names(&it.spec.identity_ref));
+    let zones = zones.into_iter().filter(|it| names(&it.spec.identity_ref));
+    let mut users: Vec<_> = clusters
+        .map(|it| {
+            let conditions = it.status.clone().map(|status| status.conditions);
+            user("VSphereCluster", &it, conditions)
+        })
+        .chain(zones.map(|it| {
+            let conditions = it.status.clone().map(|status| status.conditions);
+            user("VSphereDeploymentZone", &it, conditions)
+        }))
+        .collect();
+    users.sort_by(|one, other| {
+        let by = |user: &User| (user.kind, user.namespace.clone(), user.name.clone());
+        by(one).cmp(&by(other))
+    });
+    let (allowed_namespaces, trouble) =
+        allowed(identity.spec.allowed_namespaces.as_ref(), &namespaces);
+    Ok(Users {
+        identity: name.to_owned(),
+        users,
+        allowed_namespaces,
+        trouble,
+        not_read,
+    })
+}
+
+/// Which of the namespaces may, or why none.
+fn allowed(
+    rule: Option<&AllowedNamespaces>,
+    namespaces: &[Namespace],
+) -> (Vec<String>, Option<String>) {
+    let Some(rule) = rule else {
+        return (Vec::new(), None);
+    };
+    let mut names = Vec::new();
+    for namespace in namespaces {
+        match rule.allows(namespace.labels()) {
+            Ok(true) => names.push(namespace.name_any()),
+            Ok(false) => {}
+            Err(error) => return (Vec::new(), Some(error.to_string())),
+        }
+    }
+    names.sort();
+    (names, None)
+}
+
+fn user(kind: &'static str, object: &impl Resource, conditions: Option<Vec<Condition>>) -> User {
+    let conditions = conditions.unwrap_or_default();
+    let said = find(&conditions, VCENTER);
+    User {
+        kind,
+        namespace: object.namespace(),
+        name: object.name_any(),
+        available: said.is_some_and(|said| said.status == "True"),
+        reason: said.map(|said| said.reason.clone()),
+    }
+}
+
+/// All objects of a kind; none, and a word about it, if the caller may not list them.
+async fn all<K>(client: &Client, kinds: &str, not_read: &mut Vec<String>) -> Result<Vec<K>, Error>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
+{
+    let api: Api<K> = Api::all(client.clone());
+    let mut parameters = ListParams::default().limit(PAGE);
+    let mut items = Vec::new();
+    loop {
+        let page = match api.list(&parameters).await {
+            Ok(page) => page,
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                not_read.push(kinds.to_owned());
+                return Ok(Vec::new());
+            }
+            Err(source) => {
+                let what = kinds.to_owned();
+                return Err(Error::Read { what, source });
+            }
+        };
+        items.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => return Ok(items),
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Whoever is ended anywhere, or does not hear an answer, leaves one virtual machine, and none
+//! in the end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use http::{Method, Request};
+use insula_testkit::vcenter::{FakeVCenter, Fault};
+use insula_vsphere::kinds::{VSphereMachine, VSphereVM};
+use kube::client::Body;
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use tokio::sync::Notify;
+use tower::{BoxError, service_fn};
+
+use crate::world::{Running, World, eventually, settings};
+
+const ACCOUNT: (&str, &str) = ("team", "secret");
+/// How many lives are lived at the same time.
+const AT_ONCE: usize = 8;
+
+/// Where an operator ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// Before this write of it reaches the server.
+    Before(usize),
+    /// After it did, and before anything is heard of it.
+    After(usize),
+    Never,
+}
+
+/// What became of an operator that may end.
+#[derive(Default)]
+struct Fate {
+    writes: AtomicUsize,
+    ended: Notify,
+}
+
+/// A client with which an operator ends there.
+fn ending(client: &Client, end: End, fate: &Arc<Fate>) -> Client {
+    let (client, fate) = (client.clone(), Arc::clone(fate));
+    let (at, reaches) = match end {
+        End::Before(at) => (at, false),
+        End::After(at) => (at, true),
+        End::Never => (usize::MAX, true),
+    };
+    let service = service_fn(move |request: Request<Body>| {
+        let (client, fate) = (client.clone(), Arc::clone(&fate));
+        async move {
+            let writes = !matches!(*request.method(), Method::GET | Method::HEAD);
+            let nth = match writes {
+                true => fate.writes.fetch_add(1, Ordering::SeqCst) + 1,
+                false => 0,
+            };
+            if nth < at {
+                return Ok::<_, BoxError>(client.send(request).await?);
+            }
+            if nth == at {
+                if reaches {
+                    client.send(request).await?;
+                }
+                fate.ended.notify_one();
+            }
+            std::future::pending().await
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// A machine's whole life under operators of which the first ends there. How many writes
+/// there were.
+async fn live(world: &World, vcenter: &FakeVCenter, name: &str, end: End) -> anyhow::Result<usize> {
+    world.team(name, vcenter, ACCOUNT).await?;
+    let fate = Arc::new(Fate::default());
+    let first = Running::new(ending(&world.admin, end, &fate), settings(&[name]));
+    let mut operator = Some(first);
+    world.machine(name, name, json!({})).await?;
+    tokio::select! {
+        ready = world.ready(name, name) => drop(ready?),
+        () = fate.ended.notified() => {
+            replace(world, &mut operator, name).await;
+            world.ready(name, name).await?;
+        }
+    }
+    let vm = world.api::<VSphereVM>(name).get(name).await?;
+    let there = vcenter.machines();
+    let there: Vec<_> = there.iter().filter(|vm| vm.name == name).collect();
+    anyhow::ensure!(there.len() == 1, "there are {there:?}");
+    anyhow::ensure!(
+        Some(&there[0].instance_uuid) == vm.uid().as_ref(),
+        "it is another"
+    );
+    anyhow::ensure!(there[0].powered_on, "it does not run");
+    world.delete::<VSphereMachine>(name, name).await?;
+    tokio::select! {
+        gone = world.gone::<VSphereMachine>(name, name) => gone?,
+        () = fate.ended.notified() => {
+            replace(world, &mut operator, name).await;
+            world.gone::<VSphereMachine>(name, name).await?;
+        }
+    }
+    world.gone::<VSphereVM>(name, name).await?;
+    anyhow::ensure!(left(vcenter, name) == 0, "something is left");
+    Ok(fate.writes.load(Ordering::SeqCst))
+}
+
+/// Somebody else works from now on.
+async fn replace(world: &World, operator: &mut Option<Running>, name: &str) {
+    if let Some(ended) = operator.take() {
+        ended.kill().await;
+    }
+    *operator = Some(world.start(&[name]));
+}
+
+fn left(vcenter: &FakeVCenter, name: &str) -> usize {
+    let machines = vcenter.machines();
+    machines.iter().filter(|vm| vm.name == name).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_write_an_operator_ends_at_there_is_one_machine_and_none_in_the_end()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[ACCOUNT]).await?;
+    vcenter.tasks_take(Duration::from_millis(30));
+    let writes = live(&world, &vcenter, "never", End::Never).await?;
+    assert!(writes > 10, "only {writes}");
+    let cases = (1..=writes).flat_map(|at| {
+        [
+            (format!("before-{at}"), End::Before(at)),
+            (format!("after-{at}"), End::After(at)),
+        ]
+    });
+    all(cases, |(name, end)| {
+        let (world, vcenter) = (&world, &vcenter);
+        async move {
+            let lived = live(world, vcenter, &name, end).await;
+            lived.map(drop).map_err(|error| error.context(name))
+        }
+    })
+    .await?;
+    // What was late is there by now.
+    let names: Vec<_> = vcenter.machines().into_iter().map(|vm| vm.name).collect();
+    assert!(
+        names
+            .iter()
+            .all(|name| !name.starts_with("before") && !name.starts_with("after")),
+        "{names:?}"
+    );
+    Ok(())
+}
+
+/// What a vCenter does wrong once.
+#[derive(Clone, Copy, Debug)]
+enum Wrong {
+    /// It does what it is asked, and nobody hears of it.
+    Lost,
+    /// It refuses.
+    Refused(&'static str),
+    /// It accepts, and then fails.
+    Failed(&'static str),
+    /// It has ended the session.
+    Over,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_a_vcenter_does_wrong_once_there_is_one_machine_and_none_in_the_end()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let tasks = [
+        "CloneVM_Task",
+        "ReconfigVM_Task",
+        "PowerOnVM_Task",
+        "PowerOffVM_Task",
+        "Destroy_Task",
+    ];
+    let mut cases = Vec::new();
+    for method in tasks {
+        for wrong in [
+            Wrong::Lost,
+            Wrong::Refused("NoPermission"),
+            Wrong::Refused("TaskInProgress"),
+            Wrong::Failed("GenericVmConfigFault"),
+            Wrong::Over,
+        ] {
+            cases.push((method, wrong));
+        }
+    }
+    for method in ["FindByUuid", "RetrievePropertiesEx", "FindByInventoryPath"] {
+        cases.push((method, Wrong::Lost));
+        cases.push((method, Wrong::Over));
+    }
+    let cases = cases.into_iter().enumerate();
+    all(cases, |(at, (method, wrong))| {
+        let world = &world;
+        async move {
+            let vcenter = FakeVCenter::start(&[ACCOUNT]).await?;
+            // Longer than it takes to ask again: what was begun is not seen yet.
+            vcenter.tasks_take(Duration::from_millis(150));
+            match wrong {
+                Wrong::Lost => vcenter.drop_connection_after(method),
+                Wrong::Refused(fault) => vcenter.fault_next(method, Fault::new(fault, "no")),
+                Wrong::Failed(fault) => vcenter.fail_next_task(method, Fault::new(fault, "no")),
+                Wrong::Over => {
+                    let fault = Fault::new("NotAuthenticated", "The session is not authenticated.");
+                    vcenter.fault_next(method, fault);
+                }
+            }
+            let lived = live(world, &vcenter, &format!("wrong-{at}"), End::Never).await;
+            lived
+                .map(drop)
+                .map_err(|error| error.context(format!("{method} {wrong:?}")))
+        }
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_is_deleted_at_any_time_leaves_nothing() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let vcenters = all(0..36_usize, |calls| {
+        let world = &world;
+        async move {
+            let vcenter = FakeVCenter::start(&[ACCOUNT]).await?;
+            vcenter.tasks_take(Duration::from_millis(100));
+            let name = format!("deleted-{calls}");
+            let gone = delete_after(world, &vcenter, &name, calls).await;
+            gone.map(|()| (name.clone(), vcenter))
+                .map_err(|error| error.context(name))
+        }
+    })
+    .await?;
+    for (name, vcenter) in vcenters {
+        assert_eq!(left(&vcenter, &name), 0, "{name}");
+    }
+    Ok(())
+}
+
+/// Deletes a machine when its vCenter was called so often.
+async fn delete_after(
+    world: &World,
+    vcenter: &FakeVCenter,
+    name: &str,
+    calls: usize,
+) -> anyhow::Result<()> {
+    world.team(name, vcenter, ACCOUNT).await?;
+    let operator = world.start(&[name]);
+    world.machine(name, name, json!({})).await?;
+    let is_ready = async || {
+        let machine = world.api::<VSphereMachine>(name).get(name).await?;
+        anyhow::Ok(
+            machine
+                .status
+                .is_some_and(|status| status.ready == Some(true)),
+        )
+    };
+    eventually(async || {
+        let so = vcenter.calls().len() >= calls || is_ready().await?;
+        Ok(so.then_some(()))
+    })
+    .await?;
+    world.delete::<VSphereMachine>(name, name).await?;
+    world.gone::<VSphereMachine>(name, name).await?;
+    world.gone::<VSphereVM>(name, name).await?;
+    anyhow::ensure!(left(vcenter, name) == 0, "something is left");
+    operator.stop().await
+}
+
+/// Does this for all, some at a time.
+async fn all<C, T, F>(
+    cases: impl IntoIterator<Item = C>,
+    case: impl Fn(C) -> F,
+) -> anyhow::Result<Vec<T>>
+where
+    F: Future<Output = anyhow::Result<T>>,
+{
+    let lives = stream::iter(cases).map(case);
+    lives.buffer_unordered(AT_ONCE).try_collect().await
+}

@@ -1,0 +1,7 @@
+//! Machines and virtual machines, against a server and vCenters on loopback.
+
+mod crash;
+mod credentials;
+mod life;
+mod trouble;
+mod world;

@@ -1,0 +1,479 @@
+//! A server with the kinds and the operator's rights, vCenters, and teams with clusters.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use insula_testkit::server::TestServer;
+use insula_testkit::vcenter::FakeVCenter;
+use insula_vsphere::crds;
+use insula_vsphere::kinds::{VSphereMachine, VSphereVM};
+use insula_vsphere::operator::{Pace, Settings, run, sessions};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long anything may take.
+pub const DEADLINE: Duration = Duration::from_secs(90);
+
+const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
+const CAPI: &str = "cluster.x-k8s.io/v1beta2";
+
+/// A server with the kinds.
+pub struct World {
+    pub server: TestServer,
+    pub admin: Client,
+}
+
+impl World {
+    pub async fn new() -> anyhow::Result<Self> {
+        tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+            .with_test_writer()
+            .try_init()
+            .ok();
+        let server = TestServer::start_whole().await?;
+        let admin = client(&server, "system").await?;
+        let mut definitions = crds::all();
+        definitions.push(definition("Cluster", "clusters")?);
+        definitions.push(definition("Machine", "machines")?);
+        let api: Api<CustomResourceDefinition> = Api::all(admin.clone());
+        for definition in &definitions {
+            api.create(&PostParams::default(), definition).await?;
+        }
+        let served = |definition: &CustomResourceDefinition| {
+            let conditions = definition.status.as_ref()?.conditions.as_ref()?;
+            let served = conditions.iter().find(|one| one.type_ == "Established")?;
+            (served.status == "True").then_some(())
+        };
+        for definition in &definitions {
+            let name = definition.name_any();
+            eventually(async || Ok(served(&api.get(&name).await?))).await?;
+        }
+        let world = Self { server, admin };
+        world.put(&json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "capv-system"}})).await?;
+        Ok(world)
+    }
+
+    /// Makes an object.
+    pub async fn put(&self, object: &Value) -> anyhow::Result<DynamicObject> {
+        let object: DynamicObject = serde_json::from_value(object.clone())?;
+        let made = self
+            .api_of(&object)?
+            .create(&PostParams::default(), &object)
+            .await;
+        made.with_context(|| format!("{object:?}"))
+    }
+
+    /// Writes the status of an object.
+    pub async fn tell(&self, object: &DynamicObject, status: Value) -> anyhow::Result<()> {
+        let patch = Patch::Merge(json!({"status": status}));
+        let name = object.name_any();
+        let api = self.api_of(object)?;
+        api.patch_status(&name, &PatchParams::default(), &patch)
+            .await?;
+        Ok(())
+    }
+
+    /// Changes an object.
+    pub async fn change<K>(&self, namespace: &str, name: &str, patch: Value) -> anyhow::Result<K>
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+        K: Clone + Debug + DeserializeOwned,
+    {
+        let api = self.api::<K>(namespace);
+        let patched = api
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await;
+        patched.with_context(|| name.to_owned())
+    }
+
+    pub fn api<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.admin.clone(), namespace)
+    }
+
+    fn api_of(&self, object: &DynamicObject) -> anyhow::Result<Api<DynamicObject>> {
+        let types = object.types.as_ref().context("it has no kind")?;
+        let kind = types.kind.to_lowercase();
+        let plural = match kind.strip_suffix('y') {
+            Some(stem) => format!("{stem}ies"),
+            None => format!("{kind}s"),
+        };
+        let (group, version) = types.api_version.rsplit_once('/').unwrap_or(("", "v1"));
+        let resource = ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version: types.api_version.clone(),
+            kind: types.kind.clone(),
+            plural,
+        };
+        Ok(match &object.metadata.namespace {
+            Some(namespace) => Api::namespaced_with(self.admin.clone(), namespace, &resource),
+            None => Api::all_with(self.admin.clone(), &resource),
+        })
+    }
+
+    /// A team: a namespace with a Secret for a vCenter and a cluster that is ready, both
+    /// called `prod`.
+    pub async fn team(
+        &self,
+        namespace: &str,
+        vcenter: &FakeVCenter,
+        account: (&str, &str),
+    ) -> anyhow::Result<()> {
+        self.put(&json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace},
+        }))
+        .await?;
+        self.put(&json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "account", "namespace": namespace},
+            "stringData": {"username": account.0, "password": account.1},
+        }))
+        .await?;
+        let reference = json!({"kind": "Secret", "name": "account"});
+        self.cluster(
+            namespace,
+            "prod",
+            &vcenter.address(),
+            &vcenter.thumbprint_sha256(),
+            reference,
+        )
+        .await
+    }
+
+    /// A cluster that is ready.
+    pub async fn cluster(
+        &self,
+        namespace: &str,
+        name: &str,
+        server: &str,
+        thumbprint: &str,
+        identity: Value,
+    ) -> anyhow::Result<()> {
+        let cluster = json!({
+            "apiVersion": CAPI, "kind": "Cluster",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"infrastructureRef": {
+                "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "VSphereCluster",
+                "name": name,
+            }},
+        });
+        let cluster = self.put(&cluster).await?;
+        let done = json!({"infrastructureProvisioned": true, "controlPlaneInitialized": true});
+        self.tell(&cluster, json!({"initialization": done})).await?;
+        let owner = json!({
+            "apiVersion": CAPI, "kind": "Cluster", "name": name, "uid": cluster.uid(),
+        });
+        self.put(&json!({
+            "apiVersion": OURS, "kind": "VSphereCluster",
+            "metadata": {
+                "name": name, "namespace": namespace, "ownerReferences": [owner],
+                "labels": {"cluster.x-k8s.io/cluster-name": name},
+            },
+            "spec": {"server": server, "thumbprint": thumbprint, "identityRef": identity},
+        }))
+        .await?;
+        Ok(())
+    }
+
+    /// A machine of a cluster, of the same name as its infrastructure.
+    pub async fn machine(&self, namespace: &str, name: &str, spec: Value) -> anyhow::Result<()> {
+        self.machine_of(namespace, "prod", name, spec).await
+    }
+
+    pub async fn machine_of(
+        &self,
+        namespace: &str,
+        cluster: &str,
+        name: &str,
+        spec: Value,
+    ) -> anyhow::Result<()> {
+        self.put(&json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": format!("{name}-data"), "namespace": namespace},
+            "stringData": {"value": "#cloud-config\n", "format": "cloud-config"},
+        }))
+        .await?;
+        let labels = json!({"cluster.x-k8s.io/cluster-name": cluster});
+        let machine = self
+            .put(&json!({
+                "apiVersion": CAPI, "kind": "Machine",
+                "metadata": {"name": name, "namespace": namespace, "labels": labels},
+                "spec": {
+                    "clusterName": cluster,
+                    "bootstrap": {"dataSecretName": format!("{name}-data")},
+                },
+            }))
+            .await?;
+        let mut whole = json!({
+            "template": "ubuntu",
+            "network": {"devices": [{"networkName": "VM Network", "dhcp4": true}]},
+        });
+        merge(&mut whole, spec);
+        self.put(&json!({
+            "apiVersion": OURS, "kind": "VSphereMachine",
+            "metadata": {
+                "name": name, "namespace": namespace, "labels": labels,
+                "ownerReferences": [{
+                    "apiVersion": CAPI, "kind": "Machine", "name": name, "uid": machine.uid(),
+                }],
+            },
+            "spec": whole,
+        }))
+        .await?;
+        Ok(())
+    }
+
+    /// Waits until a machine is ready.
+    pub async fn ready(&self, namespace: &str, name: &str) -> anyhow::Result<VSphereMachine> {
+        let is_ready = |machine: &VSphereMachine| {
+            let status = machine.status.as_ref();
+            status.is_some_and(|status| status.ready == Some(true))
+        };
+        self.until(namespace, name, is_ready).await
+    }
+
+    /// Waits until a condition of an object is so.
+    pub async fn said<K>(
+        &self,
+        namespace: &str,
+        name: &str,
+        kind: &str,
+        expected: (&str, &str, &str),
+    ) -> anyhow::Result<()>
+    where
+        K: Told,
+    {
+        let so = |object: &K| {
+            let told = object
+                .conditions()
+                .into_iter()
+                .find(|told| told.type_ == kind);
+            told.is_some_and(|told| {
+                (
+                    told.status.as_str(),
+                    told.reason.as_str(),
+                    told.message.as_str(),
+                ) == expected
+            })
+        };
+        self.until(namespace, name, so).await.map(drop)
+    }
+
+    /// Waits until an object is so.
+    pub async fn until<K>(
+        &self,
+        namespace: &str,
+        name: &str,
+        is_so: impl Fn(&K) -> bool,
+    ) -> anyhow::Result<K>
+    where
+        K: Told,
+    {
+        let api = self.api::<K>(namespace);
+        let mut last = None;
+        let found = eventually(async || {
+            let object = api.get_opt(name).await?;
+            last.clone_from(&object);
+            Ok(object.filter(&is_so))
+        });
+        let found = found.await;
+        found.with_context(|| format!("{namespace}/{name} is {last:#?}"))
+    }
+
+    pub async fn delete<K>(&self, namespace: &str, name: &str) -> anyhow::Result<()>
+    where
+        K: Told,
+    {
+        self.api::<K>(namespace)
+            .delete(name, &DeleteParams::default())
+            .await?;
+        Ok(())
+    }
+
+    /// Waits until an object is gone.
+    pub async fn gone<K>(&self, namespace: &str, name: &str) -> anyhow::Result<()>
+    where
+        K: Told,
+    {
+        let api = self.api::<K>(namespace);
+        let mut last = None;
+        let gone = eventually(async || {
+            last = api.get_opt(name).await?;
+            Ok(last.is_none().then_some(()))
+        });
+        let gone = gone.await;
+        gone.with_context(|| format!("{namespace}/{name} is {last:#?}"))
+    }
+
+    /// Runs the operator for these namespaces only.
+    pub fn start(&self, namespaces: &[&str]) -> Running {
+        Running::new(self.admin.clone(), settings(namespaces))
+    }
+}
+
+/// What has conditions.
+pub trait Told:
+    Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+    + Clone
+    + Debug
+    + DeserializeOwned
+{
+    fn conditions(&self) -> Vec<Condition>;
+}
+
+impl Told for VSphereMachine {
+    fn conditions(&self) -> Vec<Condition> {
+        let status = self.status.clone().unwrap_or_default();
+        status.conditions
+    }
+}
+
+impl Told for VSphereVM {
+    fn conditions(&self) -> Vec<Condition> {
+        let status = self.status.clone().unwrap_or_default();
+        status.conditions
+    }
+}
+
+/// An operator that runs.
+pub struct Running {
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    pub fn new(client: Client, settings: Settings) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(run(client, settings, async { drop(stopped.await) }));
+        Self {
+            stop: Some(stop),
+            task,
+        }
+    }
+
+    /// Stops it, and waits until it has.
+    pub async fn stop(mut self) -> anyhow::Result<()> {
+        if let Some(stop) = self.stop.take() {
+            stop.send(()).ok();
+        }
+        timeout(DEADLINE, &mut self.task)
+            .await
+            .context("does not stop")??;
+        Ok(())
+    }
+
+    /// Ends it wherever it is.
+    pub async fn kill(mut self) {
+        self.task.abort();
+        (&mut self.task).await.ok();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Everything at a pace for tests.
+pub fn settings(namespaces: &[&str]) -> Settings {
+    let (_, given) = watch::channel(None);
+    let short = Duration::from_millis(20);
+    let patience = Duration::from_secs(10);
+    let mut kept = sessions(patience);
+    kept.unreachable_for = (short, short * 5);
+    kept.refused_for = Duration::from_millis(200);
+    Settings {
+        leader_elect: false,
+        patience,
+        vcenter_patience: patience,
+        sessions: kept,
+        namespaces: namespaces
+            .iter()
+            .map(|&name| name.to_owned())
+            .collect::<BTreeSet<_>>(),
+        pace: Pace {
+            tasks: short,
+            addresses: (short, short * 2),
+            again: short * 5,
+            // Times are kept in whole seconds.
+            lost: Duration::from_millis(1500),
+        },
+        ..Settings::new("test", given)
+    }
+}
+
+/// Looks until there is a value, and fails if there is none in time.
+pub async fn eventually<T>(
+    mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
+) -> anyhow::Result<T> {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(found) = look().await? {
+            return Ok(found);
+        }
+        anyhow::ensure!(Instant::now() < deadline, "did not happen in time");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A client with this token.
+async fn client(server: &TestServer, token: &str) -> anyhow::Result<Client> {
+    let ca = STANDARD.encode(server.authority().certificate_pem());
+    let kubeconfig: Kubeconfig = serde_json::from_value(json!({
+        "current-context": "test",
+        "clusters": [{"name": "test", "cluster": {
+            "server": server.url(), "certificate-authority-data": ca,
+        }}],
+        "users": [{"name": "test", "user": {"token": token}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+    }))?;
+    let options = KubeConfigOptions::default();
+    Ok(Client::try_from(
+        Config::from_custom_kubeconfig(kubeconfig, &options).await?,
+    )?)
+}
+
+/// As much of Cluster API's kinds as it takes.
+fn definition(kind: &str, plural: &str) -> anyhow::Result<CustomResourceDefinition> {
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    Ok(serde_json::from_value(json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.cluster.x-k8s.io")},
+        "spec": {
+            "group": "cluster.x-k8s.io", "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural},
+            "versions": [{
+                "name": "v1beta2", "served": true, "storage": true,
+                "subresources": {"status": {}}, "schema": {"openAPIV3Schema": any},
+            }],
+        },
+    }))?)
+}
+
+/// The one with what the other says on top.
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (name, value) in from {
+                merge(into.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
