@@ -40,7 +40,7 @@ pub(super) struct Caller {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Broken {
     Failure(Failure),
-    Fault(Fault),
+    Fault(Box<Fault>),
     /// It was not asked: a text has a character that XML does not have.
     Unsayable,
 }
@@ -212,7 +212,7 @@ fn understand(method: &str, received: &Received) -> Result<Element, Broken> {
     }
     match Answer::read(method, &received.body) {
         Ok(Answer::Response(response)) => Ok(response),
-        Ok(Answer::Fault(fault)) => Err(Broken::Fault(fault)),
+        Ok(Answer::Fault(fault)) => Err(Broken::Fault(Box::new(fault))),
         Err(why) => odd(why),
     }
 }

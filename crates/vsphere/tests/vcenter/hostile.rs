@@ -14,6 +14,9 @@ use super::stub::{
 };
 use super::{PATIENCE, SHORT, credential, endpoint, log_in};
 
+/// What somebody says.
+type Says = Box<dyn Fn() -> Reply + Send + Sync>;
+
 const PASSWORD: &str = "s3cr&t<\"'>";
 
 async fn enter(stub: &Stub) -> Result<Session, LoginError> {
@@ -95,7 +98,7 @@ async fn what_is_no_vcenter_gets_no_password() {
     let elsewhere = Stub::start(&Shown::new("127.0.0.1", false), polite).await;
     let away = format!("location: https://{}/sdk\r\n", elsewhere.address());
     let odd = "it does not answer as a vCenter does: ";
-    let table: Vec<(Box<dyn Fn() -> Reply + Send + Sync>, String)> = vec![
+    let table: Vec<(Says, String)> = vec![
         (
             Box::new(|| http("200 OK", "", "<html/>")),
             format!("{odd}it is no SOAP envelope"),
@@ -184,7 +187,7 @@ async fn what_is_no_vcenter_gets_no_password() {
 #[tokio::test]
 async fn a_login_that_fails_says_why_and_never_with_what() {
     let echo = || envelope(&format!("<{}/>", "s3cret"));
-    let table: Vec<(Box<dyn Fn() -> Reply + Send + Sync>, Reason, &str)> = vec![
+    let table: Vec<(Says, Reason, &str)> = vec![
         (
             Box::new(|| fault("InvalidLogin", "s3cret is wrong")),
             Reason::InvalidCredentials,

@@ -44,6 +44,8 @@ async fn everything_is_found_by_path_by_name_by_id_and_as_the_only_one() {
                 Some("DC0_C0/Resources"),
                 Some("DC0_C0"),
                 Some("/DC0/host/DC0_C0"),
+                Some("DC0_C*/Resources"),
+                Some("/*/host/DC0_C?/*"),
             ],
         ),
         (
@@ -242,6 +244,10 @@ async fn names_below_folders_are_found_and_may_be_escaped() {
         found.join(", ")
     );
     assert_eq!(several.expect_err("two").to_string(), said);
+    let below = name_of(&session, Place::ResourcePool, &dc, Some("*/Resources/*")).await;
+    assert_eq!(below, "ResourcePool");
+    let several = name_of(&session, Place::Folder, &dc, Some("*/*")).await;
+    assert_eq!(several, "Folder");
     assert_eq!(
         name_of(&session, Place::ResourcePool, &dc, Some("team")).await,
         "ResourcePool"
