@@ -21,6 +21,7 @@ mod targets;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod vsphere;
 mod watches;
 mod writes;
 
@@ -77,6 +78,7 @@ pub enum Part {
     Leases,
     Deletion,
     Brokers,
+    Vsphere,
     Floor,
 }
 
@@ -95,6 +97,7 @@ pub struct Sizes {
     leases: leases::Size,
     deletion: deletion::Size,
     brokers: brokers::Size,
+    vsphere: vsphere::Size,
 }
 
 /// So many changes to so many watchers.
@@ -161,6 +164,11 @@ impl Sizes {
             at_once: 100,
             many: 1_000,
         },
+        vsphere: vsphere::Size {
+            clusters: 1_000,
+            identities: 10,
+            rounds: 2,
+        },
     };
     /// As a test can wait for.
     const QUICK: Self = Self {
@@ -215,6 +223,11 @@ impl Sizes {
             at_once: 5,
             many: 10,
         },
+        vsphere: vsphere::Size {
+            clusters: 20,
+            identities: 2,
+            rounds: 2,
+        },
     };
 
     fn lists(&self) -> lists::Size {
@@ -244,6 +257,7 @@ impl Sizes {
             Part::Leases => self.leases.holders >= full.leases.holders,
             Part::Deletion => self.deletion.objects >= full.deletion.objects,
             Part::Brokers => self.brokers.many >= full.brokers.many,
+            Part::Vsphere => self.vsphere.clusters >= full.vsphere.clusters,
         }
     }
 }
@@ -334,9 +348,16 @@ async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Result<Figur
         figures = figures.and(on_new(program, measure).await.context("of deletion")?);
     }
     // What stands in for a server has no operators.
-    if args.wants(Part::Brokers) && program.path != std::env::current_exe()? {
+    if program.path == std::env::current_exe()? {
+        return Ok(figures);
+    }
+    if args.wants(Part::Brokers) {
         let measured = brokers::measure(program, sizes.brokers).await;
         figures = figures.and(measured.context("of brokers")?);
+    }
+    if args.wants(Part::Vsphere) {
+        let measured = vsphere::measure(program, sizes.vsphere).await;
+        figures = figures.and(measured.context("of vSphere")?);
     }
     Ok(figures)
 }

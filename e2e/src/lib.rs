@@ -17,6 +17,7 @@
 //!
 //! | module | is |
 //! |---|---|
+//! | [`cluster_api`] | Cluster API's own programs |
 //! | [`command`] | a program that was run, and what it said |
 //! | [`insula`] | a server's process |
 //! | [`kube_apiserver`] | a real kube-apiserver, to be compared with |
@@ -24,6 +25,7 @@
 //! | [`kubectl`] | kubectl, as one user |
 //! | [`scene`] | a server with two tenants, who do everything at the same time |
 
+pub mod cluster_api;
 pub mod command;
 pub mod content;
 pub mod inspection;

@@ -78,6 +78,7 @@ impl Results {
         self.operations(&leases, &leases::OPERATIONS);
         self.deletion(sizes);
         self.brokers(sizes);
+        self.vsphere(sizes);
     }
 
     /// Insula, and the floor where it was measured.
@@ -417,6 +418,45 @@ impl Results {
                 "CPU of the operator",
                 "memory of the operator",
                 "most until then",
+            ],
+            rows.collect(),
+        );
+    }
+
+    fn vsphere(&self, sizes: &Sizes) {
+        const CELLS: [Cell; 10] = [
+            ("steady", Unit::Time),
+            ("logins", Unit::Count),
+            ("cpu", Unit::Time),
+            ("resident", Unit::Bytes),
+            ("most", Unit::Bytes),
+            ("before p50", Unit::Time),
+            ("before p99", Unit::Time),
+            ("during p50", Unit::Time),
+            ("during p99", Unit::Time),
+            ("held open", Unit::Count),
+        ];
+        let rows = self.insula.get("vsphere steady").into_iter();
+        let rows = rows.map(|_| row(&[], &self.insula, "vsphere", &CELLS));
+        let title = format!(
+            "Clusters on vCenters: {} with {} accounts on two; then one vCenter hangs, and those \
+             of the other are changed",
+            grouped(sizes.vsphere.clusters),
+            grouped(sizes.vsphere.identities)
+        );
+        print(
+            &title,
+            &[
+                "available after the operator's start",
+                "logins",
+                "CPU of the operator",
+                "memory of the operator",
+                "most until then",
+                "a change, p50",
+                "p99",
+                "while the other hangs, p50",
+                "p99",
+                "connections that hang",
             ],
             rows.collect(),
         );

@@ -161,6 +161,36 @@ const TARGETS: &[Target] = &[
         unit: Unit::Bytes,
         other: None,
     },
+    Target::call(
+        "1,000 clusters on vCenters, available after the operator starts",
+        "vsphere steady",
+        15.0,
+    )
+    .of(Part::Vsphere),
+    Target {
+        what: "logins for that, with 10 accounts on 2 vCenters",
+        figure: "vsphere logins",
+        part: Part::Vsphere,
+        bound: Bound::AtMost(20.0),
+        unit: Unit::Count,
+        other: None,
+    },
+    Target {
+        what: "memory of the operator of 1,000 such clusters",
+        figure: "vsphere resident",
+        part: Part::Vsphere,
+        bound: Bound::AtMost(80.0 * MEGA),
+        unit: Unit::Bytes,
+        other: None,
+    },
+    Target {
+        what: "a change of a cluster, p99, while another vCenter hangs, beside before",
+        figure: "vsphere ratio",
+        part: Part::Vsphere,
+        bound: Bound::AtMost(1.2),
+        unit: Unit::Ratio,
+        other: None,
+    },
 ];
 
 pub fn print(insula: &Figures, floor: &Figures, sizes: &Sizes) {

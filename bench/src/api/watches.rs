@@ -42,7 +42,7 @@ struct Events {
 
 /// Bytes of a watch, line by line.
 #[derive(Default)]
-struct Lines(BytesMut);
+pub struct Lines(BytesMut);
 
 /// How a watcher ended: what it saw, and its stream, which stays open.
 type Watched = (Vec<Duration>, RecvStream);
@@ -123,7 +123,7 @@ impl Events {
 
 impl Lines {
     /// The lines that end in this chunk, each without what ends it.
-    fn take(&mut self, chunk: Bytes, mut line: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    pub fn take(&mut self, chunk: Bytes, mut line: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let mut rest: &[u8] = &chunk;
         while let Some(end) = memchr::memchr(b'\n', rest) {
             if self.0.is_empty() {

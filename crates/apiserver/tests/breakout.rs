@@ -1,15 +1,13 @@
 //! Breaking out: every way that we thought of, refused.
 
-#[path = "support/samples.rs"]
-mod samples;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Method;
 use insula_kinds::{Kind, kinds};
 use insula_testkit::server::{Client, TestServer};
-use samples::{api, sample};
 use serde_json::{Value, json};
+
+use crate::samples::{api, sample};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 

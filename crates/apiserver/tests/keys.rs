@@ -1,8 +1,5 @@
 //! Keys: those of the document, for every kind that is stored, in memory and in etcd.
 
-#[path = "support/samples.rs"]
-mod samples;
-
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,8 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use insula_kinds::{Kind, kinds};
 use insula_testkit::server::{Client, Engine, Setup, TestServer};
-use samples::{api, sample};
 use serde_json::{Value, json};
+
+use crate::samples::{api, sample};
 
 /// Where the document says that it is.
 fn documented(kind: &Kind, tenant: Option<&str>, namespace: &str, name: &str) -> String {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{exit, identity, log_to_stderr, operator, serve, tenant};
+use crate::{exit, identity, log_to_stderr, operator, relocate, serve, tenant};
 
 /// A multi-tenant Kubernetes control plane in one binary.
 #[derive(Parser)]
@@ -24,6 +24,8 @@ enum Command {
     Operator(operator::Args),
     /// Show whose credentials something gets, and who uses them
     Identity(identity::Args),
+    /// Move clusters of Cluster API to another server, with the identities that they use
+    Move(Box<relocate::Args>),
 }
 
 /// Does what the command line says.
@@ -35,5 +37,6 @@ pub fn main() -> ExitCode {
         Command::Tenant(args) => tenant::run(args),
         Command::Operator(args) => operator::run(args),
         Command::Identity(args) => identity::run(args),
+        Command::Move(args) => relocate::run(*args),
     })
 }

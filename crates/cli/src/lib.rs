@@ -17,6 +17,7 @@ mod output;
 mod pki;
 mod private_file;
 mod process;
+mod relocate;
 mod secret;
 mod serve;
 mod stop;

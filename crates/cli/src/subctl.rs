@@ -22,7 +22,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 pub(crate) use self::connection::{ConnectionArgs, client};
 pub(crate) use self::deploy::axon;
-use self::progress::Progress;
+pub(crate) use self::progress::Progress;
 use crate::failure::Failure;
 use crate::{exit, log_to_stderr};
 

@@ -418,6 +418,7 @@ fn help_is_as_it_was_reviewed() {
             &["tenant", "delete", "--help"],
             include_str!("golden/tenant-delete-help.txt"),
         ),
+        (&["move", "--help"], include_str!("golden/move-help.txt")),
     ] {
         let help = String::from_utf8(run(arguments).stdout).unwrap();
         assert_eq!(help, golden, "insula {}", arguments.join(" "));

@@ -4,7 +4,7 @@
 const NAMED: usize = 5;
 
 /// Names up to five users, in order, and says how many more there are; for messages. As in
-/// `VSphereCluster team-a/prod, team-b/prod and 3 more`; nobody is `nobody`.
+/// `Metal3Cluster team-a/prod, team-b/prod and 3 more`; nobody is `nobody`.
 pub fn told(kind: &str, users: &[String]) -> String {
     let mut users: Vec<&str> = users.iter().map(String::as_str).collect();
     users.sort_unstable();

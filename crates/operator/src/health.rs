@@ -2,10 +2,10 @@
 //! text form of Prometheus.
 
 use std::convert::Infallible;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,15 +32,16 @@ pub struct Health {
     counts: [AtomicU64; RESULTS.len()],
     /// Of all work, in nanoseconds.
     spent: AtomicU64,
-    further: OnceLock<Figures>,
+    further: Further,
 }
 
-/// What an operator says beside what all say.
-struct Figures(Box<dyn Fn() -> String + Send + Sync>);
+/// What else has figures.
+#[derive(Default)]
+struct Further(Mutex<Vec<Arc<dyn Fn() -> String + Send + Sync>>>);
 
-impl std::fmt::Debug for Figures {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("Figures")
+impl fmt::Debug for Further {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Further")
     }
 }
 
@@ -75,12 +76,6 @@ impl Health {
         self.leader.load(Ordering::Relaxed)
     }
 
-    /// Figures that an operator has beside those that all have. Who sets them first has the
-    /// word.
-    pub fn also(&self, figures: impl Fn() -> String + Send + Sync + 'static) {
-        self.further.get_or_init(|| Figures(Box::new(figures)));
-    }
-
     /// How many objects there are, wait, and are worked on.
     pub(crate) fn observe(&self, objects: usize, waiting: usize, working: usize) {
         self.objects.store(objects, Ordering::Relaxed);
@@ -101,6 +96,17 @@ impl Health {
         self.counts[result].fetch_add(1, Ordering::Relaxed);
         let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.spent.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// Something else has figures too: their text, in the form of Prometheus, is asked for
+    /// whenever somebody wants to see all of them.
+    pub fn also(&self, figures: impl Fn() -> String + Send + Sync + 'static) {
+        let mut further = self
+            .further
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        further.push(Arc::new(figures));
     }
 
     /// All figures, in the text form of Prometheus.
@@ -155,8 +161,11 @@ impl Health {
             "Whether it is this one's turn to work.",
         );
         line(&mut text, "leader", u8::from(self.is_leader()));
-        if let Some(Figures(further)) = self.further.get() {
-            text.push_str(&further());
+        // They may take locks of their own: this one is not held meanwhile.
+        let further = self.further.0.lock();
+        let further = further.unwrap_or_else(PoisonError::into_inner).clone();
+        for figures in further {
+            text.push_str(&figures());
         }
         text
     }
@@ -298,6 +307,25 @@ mod tests {
                 "insula_operator_leader 1",
             ]
         );
+    }
+
+    #[test]
+    fn figures_of_others_follow_as_they_are_when_they_are_asked_for() {
+        let health = Arc::new(Health::default());
+        let own = health.metrics();
+        let asked = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&asked);
+        health.also(move || format!("sessions {}\n", count.fetch_add(1, Ordering::Relaxed)));
+        // One that adds another while it is asked keeps nobody waiting.
+        let (inner, again) = (Arc::downgrade(&health), AtomicBool::new(false));
+        health.also(move || {
+            if let (Some(health), false) = (inner.upgrade(), again.swap(true, Ordering::Relaxed)) {
+                health.also(|| "late 1\n".to_owned());
+            }
+            String::new()
+        });
+        assert_eq!(health.metrics(), format!("{own}sessions 0\n"));
+        assert_eq!(health.metrics(), format!("{own}sessions 1\nlate 1\n"));
     }
 
     #[tokio::test]

@@ -173,7 +173,7 @@ async fn everybody_may_know_what_it_is() -> anyhow::Result<()> {
         "{body}"
     );
     assert!(body.contains("<apiType>VirtualCenter</apiType>"), "{body}");
-    assert!(body.contains("<version>8.0.3</version>"), "{body}");
+    assert!(body.contains("<version>8.0.2</version>"), "{body}");
     Ok(())
 }
 

@@ -126,3 +126,34 @@ pub enum Error {
         why: String,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_written_as_it_is_read() {
+        for text in [
+            "VirtualMachine:vm-65",
+            "Datastore:datastore-1",
+            "Folder:group-v3",
+        ] {
+            assert_eq!(
+                text.parse::<Object>().map(|object| object.to_string()),
+                Ok(text.to_owned())
+            );
+        }
+        for text in [
+            "",
+            "vm-1",
+            ":",
+            "VirtualMachine:",
+            ":vm-1",
+            "/DC0/vm:1",
+            "A B:1",
+            "A:1 2",
+        ] {
+            assert_eq!(text.parse::<Object>(), Err(NotAnObject(text.to_owned())));
+        }
+    }
+}

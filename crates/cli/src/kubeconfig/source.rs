@@ -23,6 +23,14 @@ pub struct Source {
 const OWN: &str = "insula-data/admin.kubeconfig";
 
 impl Source {
+    /// This file, and this context of it.
+    pub const fn of(kubeconfig: PathBuf, context: Option<String>) -> Self {
+        Self {
+            kubeconfig: Some(kubeconfig),
+            context,
+        }
+    }
+
     /// How to reach the server that is meant.
     pub fn connection(&self) -> Result<Connection, Failure> {
         let files = self.files_here()?;

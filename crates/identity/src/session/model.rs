@@ -124,6 +124,7 @@ struct World {
     logins: usize,
     asks: usize,
     deaths: usize,
+    at_once: usize,
 }
 
 fn asker(at: usize) -> Arc<str> {
@@ -131,9 +132,13 @@ fn asker(at: usize) -> Arc<str> {
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(at_once: usize) -> Self {
         Self {
-            table: Table::new(settings()),
+            table: Table::new(Settings {
+                at_once,
+                ..settings()
+            }),
+            at_once,
             now: Instant::now(),
             begun: Vec::new(),
             open: BTreeMap::new(),
@@ -326,7 +331,7 @@ impl World {
             *seats.entry(&hold.key.endpoint).or_default() += 1;
         }
         assert!(
-            seats.values().all(|taken| *taken <= settings().at_once),
+            seats.values().all(|taken| *taken <= self.at_once),
             "too many at once"
         );
         for (session, key) in &self.open {
@@ -368,8 +373,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn r1_whatever_happens_nobody_waits_for_ever_and_nothing_stays_open_that_nobody_uses(ops in ops()) {
-        let mut world = World::new();
+    fn r1_whatever_happens_nobody_waits_for_ever_and_nothing_stays_open_that_nobody_uses(ops in ops(), at_once in 1..4usize) {
+        let mut world = World::new(at_once);
         for op in &ops {
             world.apply(op);
         }
@@ -386,8 +391,8 @@ proptest! {
     }
 
     #[test]
-    fn r1_whatever_happened_closing_leaves_nothing_open(ops in ops()) {
-        let mut world = World::new();
+    fn r1_whatever_happened_closing_leaves_nothing_open(ops in ops(), at_once in 1..4usize) {
+        let mut world = World::new(at_once);
         for op in &ops {
             world.apply(op);
         }

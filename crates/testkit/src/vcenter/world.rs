@@ -61,7 +61,7 @@ impl World {
             vms: BTreeMap::new(),
             tasks: BTreeMap::new(),
             doomed: VecDeque::new(),
-            version: "8.0.3".to_owned(),
+            version: "8.0.2".to_owned(),
             api_type: "VirtualCenter".to_owned(),
             instance_uuid: uuid::Uuid::new_v4().to_string(),
             tasks_take: Duration::ZERO,

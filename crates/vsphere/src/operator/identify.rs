@@ -365,10 +365,7 @@ pub(crate) fn as_identity(found: &VSphereClusterIdentity, home: &str) -> Identit
     Identity {
         uid: found.uid().unwrap_or_default(),
         ready: status.ready == Some(true) || held,
-        trouble: trouble.map(|told| match told.message.as_str() {
-            "" => told.reason.clone(),
-            message => message.to_owned(),
-        }),
+        trouble: trouble.map(|told| told.reason.clone()),
         allowed: found.spec.allowed_namespaces.clone(),
         secret_namespace: home.to_owned(),
         secret_name: found.spec.secret_name.clone(),

@@ -139,7 +139,8 @@ impl Work<'_> {
         }
         let users = users::of(self.context, self.key).await?;
         if !users.is_empty() {
-            let state = State::Deleting(Some(told("VSphereClusterIdentity", &users)));
+            let told = format!("it is used by {}", told("", &users));
+            let state = State::Deleting(Some(told));
             self.tell(identity, &state, &users).await?;
             return Ok(Outcome::Waits(self.context.anyway(self.key)));
         }

@@ -223,3 +223,44 @@ fn pair(set: &str) -> Option<(&str, &str)> {
     let name = name.trim();
     (!name.is_empty()).then_some((name, value.trim()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_its_name_and_its_value() {
+        let table = [
+            ("a=b", Some(("a", "b"))),
+            ("a=\"b=c\"; Path=/; HttpOnly", Some(("a", "\"b=c\""))),
+            (" a = b ;", Some(("a", "b"))),
+            ("=b", None),
+            ("a", None),
+            ("", None),
+            (";a=b", None),
+        ];
+        for (set, expected) in table {
+            assert_eq!(pair(set), expected, "{set:?}");
+        }
+    }
+
+    #[test]
+    fn faults_that_everybody_must_know_are_told_apart() {
+        let this = Object::new("VirtualMachine", "vm-1");
+        let fault = |kind: &str| Fault {
+            kind: kind.to_owned(),
+            message: "m".to_owned(),
+            ..Fault::default()
+        };
+        let error = |kind: &str| fault_error("X", &this, &fault(kind));
+        assert_eq!(error("NotAuthenticated"), Error::NotAuthenticated);
+        assert_eq!(
+            error("ManagedObjectNotFound"),
+            Error::Gone("VirtualMachine:vm-1".to_owned())
+        );
+        assert_eq!(
+            error("NoPermission").to_string(),
+            "the vCenter refuses X: m (NoPermission)"
+        );
+    }
+}

@@ -277,7 +277,9 @@ fn write_growth(config: &mut Text, disk: &Disk, gib: i64) {
         if let Some(unit) = disk.unit {
             device.plain("unitNumber", unit);
         }
+        // Twice: one without the other is taken for no change by some.
         device.plain("capacityInKB", kib);
+        device.plain("capacityInBytes", kib.saturating_mul(1024));
     });
 }
 
@@ -329,4 +331,177 @@ fn write_backing(device: &mut Text, backing: &Backing) {
             },
         ),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(kind: &str, id: &str) -> Object {
+        Object::new(kind, id)
+    }
+
+    fn written(clone: &Clone, disks: &[Disk], backings: &[Backing]) -> String {
+        let template = object("VirtualMachine", "vm-1");
+        let text = Text::call("X", &template, |text| write(text, clone, disks, backings));
+        let text = text.expect("sayable");
+        let start = text.find("</_this>").expect("an object") + "</_this>".len();
+        let end = text.find("</X>").expect("an end");
+        text[start..end].to_owned()
+    }
+
+    fn disk() -> Disk {
+        Disk {
+            key: 2000,
+            kib: 10 << 20,
+            datastore: Some(object("Datastore", "ds-9")),
+            file: Some("[a&b] t/t.vmdk".to_owned()),
+            mode: Some("persistent".to_owned()),
+            controller: Some(1000),
+            unit: Some(0),
+        }
+    }
+
+    fn card(mac: Option<&str>) -> Card {
+        Card {
+            network: object("Network", "n-1"),
+            mac: mac.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_full_clone_is_written_in_the_order_of_the_schema() {
+        let clone = Clone {
+            name: "n".to_owned(),
+            instance_uuid: "u-1".to_owned(),
+            folder: None,
+            pool: Some(object("ResourcePool", "rp-1")),
+            datastore: Some(object("Datastore", "ds-1")),
+            snapshot: None,
+            hardware: Hardware {
+                cpus: 4,
+                cores_per_socket: Some(2),
+                memory_mib: 2048,
+            },
+            extra: vec![("guestinfo.userdata".to_owned(), Hidden::new("<&>"))],
+            cards: vec![card(None), card(Some("00:50:56:00:00:01")), card(None)],
+            cards_of_template: vec![4000],
+            first_disk: Some((2000, 25)),
+        };
+        let backings = [
+            Backing::Network {
+                name: "VM & Network".to_owned(),
+                network: object("Network", "n-1"),
+            },
+            Backing::Port {
+                switch_uuid: "s".to_owned(),
+                portgroup_key: "p".to_owned(),
+            },
+            Backing::Opaque {
+                id: "o".to_owned(),
+                kind: "nsx.LogicalSwitch".to_owned(),
+            },
+        ];
+        let connectable = "<connectable><startConnected>true</startConnected>\
+             <allowGuestControl>true</allowGuestControl><connected>true</connected></connectable>";
+        let expected = [
+            "<location><datastore type=\"Datastore\">ds-1</datastore>",
+            "<diskMoveType>moveAllDiskBackingsAndConsolidate</diskMoveType>",
+            "<pool type=\"ResourcePool\">rp-1</pool><disk><diskId>2000</diskId>",
+            "<datastore type=\"Datastore\">ds-1</datastore>",
+            "<diskMoveType>moveAllDiskBackingsAndDisallowSharing</diskMoveType></disk></location>",
+            "<template>false</template><config><instanceUuid>u-1</instanceUuid>",
+            "<flags><diskUuidEnabled>true</diskUuidEnabled></flags><numCPUs>4</numCPUs>",
+            "<numCoresPerSocket>2</numCoresPerSocket><memoryMB>2048</memoryMB>",
+            "<deviceChange><operation>edit</operation><device xsi:type=\"VirtualDisk\">",
+            "<key>2000</key><backing xsi:type=\"VirtualDiskFlatVer2BackingInfo\">",
+            "<fileName>[a&amp;b] t/t.vmdk</fileName><diskMode>persistent</diskMode></backing>",
+            "<controllerKey>1000</controllerKey><unitNumber>0</unitNumber>",
+            "<capacityInKB>26214400</capacityInKB>",
+            "<capacityInBytes>26843545600</capacityInBytes></device></deviceChange>",
+            "<deviceChange><operation>remove</operation>",
+            "<device xsi:type=\"VirtualEthernetCard\"><key>4000</key></device></deviceChange>",
+            "<deviceChange><operation>add</operation><device xsi:type=\"VirtualVmxnet3\">",
+            "<key>-100</key><backing xsi:type=\"VirtualEthernetCardNetworkBackingInfo\">",
+            "<deviceName>VM &amp; Network</deviceName><network type=\"Network\">n-1</network>",
+            "</backing>",
+            connectable,
+            "<addressType>generated</addressType><wakeOnLanEnabled>true</wakeOnLanEnabled>",
+            "</device></deviceChange>",
+            "<deviceChange><operation>add</operation><device xsi:type=\"VirtualVmxnet3\">",
+            "<key>-101</key>",
+            "<backing xsi:type=\"VirtualEthernetCardDistributedVirtualPortBackingInfo\">",
+            "<port><switchUuid>s</switchUuid><portgroupKey>p</portgroupKey></port></backing>",
+            connectable,
+            "<addressType>manual</addressType><macAddress>00:50:56:00:00:01</macAddress>",
+            "<wakeOnLanEnabled>true</wakeOnLanEnabled></device></deviceChange>",
+            "<deviceChange><operation>add</operation><device xsi:type=\"VirtualVmxnet3\">",
+            "<key>-102</key><backing xsi:type=\"VirtualEthernetCardOpaqueNetworkBackingInfo\">",
+            "<opaqueNetworkId>o</opaqueNetworkId>",
+            "<opaqueNetworkType>nsx.LogicalSwitch</opaqueNetworkType></backing>",
+            connectable,
+            "<addressType>generated</addressType><wakeOnLanEnabled>true</wakeOnLanEnabled>",
+            "</device></deviceChange>",
+            "<extraConfig xsi:type=\"OptionValue\"><key>guestinfo.userdata</key>",
+            "<value xsi:type=\"xsd:string\">&lt;&amp;&gt;</value></extraConfig>",
+            "<vAppConfigRemoved>true</vAppConfigRemoved></config><powerOn>false</powerOn>",
+        ];
+        assert_eq!(written(&clone, &[disk()], &backings), expected.concat());
+    }
+
+    #[test]
+    fn a_linked_clone_has_children_of_the_disks_of_its_snapshot() {
+        let clone = Clone {
+            instance_uuid: "u".to_owned(),
+            snapshot: Some(object("VirtualMachineSnapshot", "snapshot-1")),
+            hardware: Hardware {
+                cpus: 2,
+                cores_per_socket: None,
+                memory_mib: 2048,
+            },
+            first_disk: Some((2000, 10)),
+            ..Clone::default()
+        };
+        let homeless = Disk {
+            key: 2001,
+            ..Disk::default()
+        };
+        let expected = [
+            "<location><diskMoveType>createNewChildDiskBacking</diskMoveType>",
+            "<disk><diskId>2000</diskId><datastore type=\"Datastore\">ds-9</datastore>",
+            "<diskMoveType>createNewChildDiskBacking</diskMoveType></disk></location>",
+            "<template>false</template><config><instanceUuid>u</instanceUuid>",
+            "<flags><diskUuidEnabled>true</diskUuidEnabled></flags><numCPUs>2</numCPUs>",
+            "<memoryMB>2048</memoryMB><vAppConfigRemoved>true</vAppConfigRemoved></config>",
+            "<powerOn>false</powerOn>",
+            "<snapshot type=\"VirtualMachineSnapshot\">snapshot-1</snapshot>",
+        ];
+        assert_eq!(written(&clone, &[disk(), homeless], &[]), expected.concat());
+    }
+
+    #[test]
+    fn a_disk_only_grows() {
+        for (gib, grows) in [
+            (9, false),
+            (10, false),
+            (11, true),
+            (i64::MAX, true),
+            (-1, false),
+        ] {
+            let clone = Clone {
+                first_disk: Some((2000, gib)),
+                ..Clone::default()
+            };
+            assert_eq!(
+                written(&clone, &[disk()], &[]).contains("capacityInKB"),
+                grows,
+                "{gib}"
+            );
+        }
+        let other = Clone {
+            first_disk: Some((2009, 99)),
+            ..Clone::default()
+        };
+        assert!(!written(&other, &[disk()], &[]).contains("capacityInKB"));
+    }
 }

@@ -361,4 +361,14 @@ mod tests {
             );
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_answer_makes_the_reader_fall_over(
+            text in "(<|>|/|&|;|\"|=|a|e:|Body|<e:Fault>|<XResponse xmlns=\"urn:vim25\">| |\\PC){0,60}"
+        ) {
+            let _ = Answer::read("X", &text);
+            let _ = Answer::read("X", &envelope(&text));
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Where things are, as people write it.
 
+use super::element::Element;
 use super::properties::{Found, Wanted};
 use super::{Error, Object, Session};
 
@@ -88,6 +89,9 @@ impl Place {
     }
 }
 
+/// What has a pool of its own.
+const COMPUTE: &[&str] = &["ComputeResource", "ClusterComputeResource"];
+
 /// What a text is looked up as.
 struct Search<'a> {
     what: &'static str,
@@ -99,7 +103,6 @@ struct Search<'a> {
 struct Seen {
     object: Object,
     name: String,
-    depth: usize,
 }
 
 impl Session {
@@ -133,15 +136,10 @@ impl Session {
             return Ok(found);
         }
         let root = self.services().root_folder.clone();
-        if let Some(text) = search.text
-            && let Some(found) = self
-                .at(&search, &format!("/{}", text.trim_matches('/')))
-                .await?
-        {
-            return Ok(found);
+        match search.text {
+            Some(text) => self.written(&search, text, "", root).await,
+            None => search.choose(self.below(root, search.kinds).await?),
         }
-        let seen = self.below(root, search.kinds).await?;
-        search.choose(seen)
     }
 
     async fn locate_once(
@@ -161,27 +159,36 @@ impl Session {
             return Ok(found);
         }
         if let Some(path) = search.text.filter(|text| text.starts_with('/')) {
-            let found = self.at(&search, path.trim_end_matches('/')).await?;
-            return found.ok_or_else(|| search.missing());
+            let root = self.services().root_folder.clone();
+            return self.written(&search, path, "", root).await;
         }
         let (path, base) = self.base(what, within).await?;
-        let Some(text) = search.text else {
-            return match what {
-                Place::Folder => Ok(base),
-                Place::ResourcePool => search.choose(self.root_pools(base).await?),
-                _ => search.choose(self.below(base, search.kinds).await?),
-            };
-        };
-        if let Some(found) = self
-            .at(&search, &format!("{path}/{}", text.trim_matches('/')))
-            .await?
-        {
+        match (search.text, what) {
+            (Some(text), _) => self.written(&search, text, &path, base).await,
+            (None, Place::Folder) => Ok(base),
+            (None, Place::ResourcePool) => search.choose(self.root_pools(base).await?),
+            (None, _) => search.choose(self.below(base, search.kinds).await?),
+        }
+    }
+
+    /// What a text stands for below a folder that has this path: a path, a path of patterns,
+    /// or a name or pattern anywhere below.
+    async fn written(
+        &self,
+        search: &Search<'_>,
+        text: &str,
+        path: &str,
+        folder: Object,
+    ) -> Result<Object, NotLocated> {
+        let whole = format!("{path}/{}", text.trim_matches('/'));
+        if let Some(found) = self.at(search, &whole).await? {
             return Ok(found);
         }
-        if text.contains('/') {
-            return Err(search.missing());
+        match (text.contains('/'), is_pattern(text)) {
+            (true, false) => Err(search.missing()),
+            (true, true) => search.only(self.along(folder, text, search.kinds).await?),
+            (false, _) => search.choose(self.below(folder, search.kinds).await?),
         }
-        search.choose(self.below(base, search.kinds).await?)
     }
 
     /// The object that is written as its type and its ID.
@@ -241,12 +248,39 @@ impl Session {
         Err(too_large())
     }
 
+    /// The pools of all that hosts and clusters have, each by the name of whose it is.
     async fn root_pools(&self, hosts: Object) -> Result<Vec<Seen>, Error> {
-        let mut seen = self.below(hosts, Place::ResourcePool.kinds()).await?;
-        // The pools below hosts and clusters, and not those within pools.
-        let roots = seen.iter().map(|seen| seen.depth).min();
-        seen.retain(|seen| Some(seen.depth) == roots || seen.name == "Resources");
-        Ok(seen)
+        let owners = self.below(hosts, COMPUTE).await?;
+        let owners: Vec<_> = owners.into_iter().map(|seen| seen.object).collect();
+        let found = self.retrieve(&owners, &wanted(&owners), None).await?;
+        let pools = found.iter().filter_map(|found| {
+            let object = found.object("resourcePool")?;
+            Some(Seen {
+                object,
+                name: Seen::of(found).name,
+            })
+        });
+        Ok(pools.collect())
+    }
+
+    /// All that fits a path of patterns below an object.
+    async fn along(&self, start: Object, path: &str, kinds: &[&str]) -> Result<Vec<Seen>, Error> {
+        let mut level = vec![start];
+        let mut found = self.retrieve(&level, &wanted(&level), None).await?;
+        for pattern in path
+            .split('/')
+            .filter(|pattern| !pattern.is_empty())
+            .take(DEEPEST)
+        {
+            level = found.iter().flat_map(children).collect();
+            if level.len() > MOST {
+                return Err(too_large());
+            }
+            found = self.retrieve(&level, &wanted(&level), None).await?;
+            found.retain(|found| fits(pattern, found.text("name").unwrap_or_default()));
+        }
+        found.retain(|found| kinds.contains(&found.object.kind.as_str()));
+        Ok(found.iter().map(Seen::of).collect())
     }
 
     /// All of these kinds below a folder, level by level.
@@ -267,7 +301,7 @@ impl Session {
                 let matching = found
                     .iter()
                     .filter(|found| kinds.contains(&found.object.kind.as_str()));
-                seen.extend(matching.map(|found| Seen::of(found, depth)));
+                seen.extend(matching.map(Seen::of));
             }
             level = found
                 .iter()
@@ -285,13 +319,20 @@ impl<'a> Search<'a> {
         Self { what, kinds, text }
     }
 
-    fn choose(&self, seen: Vec<Seen>) -> Result<Object, NotLocated> {
-        let meant = |name: &str| self.text.is_none_or(|text| plain(text) == plain(name));
-        let mut found: Vec<_> = seen.into_iter().filter(|seen| meant(&seen.name)).collect();
+    /// The only one that fits the text.
+    fn choose(&self, mut seen: Vec<Seen>) -> Result<Object, NotLocated> {
+        seen.retain(|seen| self.text.is_none_or(|text| fits(text, &seen.name)));
+        self.only(seen)
+    }
+
+    fn only(&self, mut found: Vec<Seen>) -> Result<Object, NotLocated> {
         match found.len() {
             0 => Err(self.missing()),
             1 => Ok(found.swap_remove(0).object),
-            _ => Err(self.ambiguous(&found)),
+            _ => {
+                found.sort_by_cached_key(|seen| (seen.name.clone(), seen.object.clone()));
+                Err(self.ambiguous(&found))
+            }
         }
     }
 
@@ -322,24 +363,30 @@ impl<'a> Search<'a> {
 }
 
 impl Seen {
-    fn of(found: &Found, depth: usize) -> Self {
+    fn of(found: &Found) -> Self {
         let name = found.text("name").unwrap_or_default().to_owned();
         Self {
             object: found.object.clone(),
             name,
-            depth,
         }
     }
 }
 
-/// The property that has what is right below an object of a kind.
-fn way_down(kind: &str) -> Option<&'static str> {
+/// The properties that have what is right below an object of a kind, after its name.
+fn paths(kind: &str) -> &'static [&'static str] {
     match kind {
-        "Folder" | "StoragePod" => Some("childEntity"),
+        "Folder" | "StoragePod" => &["name", "childEntity"],
         "ComputeResource" | "ClusterComputeResource" | "ResourcePool" | "VirtualApp" => {
-            Some("resourcePool")
+            &["name", "resourcePool"]
         }
-        _ => None,
+        "Datacenter" => &[
+            "name",
+            "vmFolder",
+            "hostFolder",
+            "datastoreFolder",
+            "networkFolder",
+        ],
+        _ => &["name"],
     }
 }
 
@@ -354,27 +401,19 @@ fn wanted(level: &[Object]) -> Vec<Wanted<'_>> {
     wanted.collect()
 }
 
-fn paths(kind: &str) -> &'static [&'static str] {
-    match way_down(kind) {
-        Some("childEntity") => &["name", "childEntity"],
-        Some(_) => &["name", "resourcePool"],
-        None => &["name"],
-    }
-}
-
 fn children(found: &Found) -> Vec<Object> {
-    let Some(value) = way_down(&found.object.kind).and_then(|path| found.get(path)) else {
-        return Vec::new();
-    };
-    // One of them, or a list.
-    match value.as_object() {
+    let below = paths(&found.object.kind).iter().skip(1);
+    let values = below.filter_map(|path| found.get(path));
+    // Each is one of them, or a list.
+    let children = values.flat_map(|value| match value.as_object() {
         Some(child) => vec![child],
         None => value
             .children()
             .iter()
-            .filter_map(|child| child.as_object())
+            .filter_map(Element::as_object)
             .collect(),
-    }
+    });
+    children.collect()
 }
 
 /// Whether something is looked for, or has below it what is.
@@ -383,9 +422,46 @@ fn leads(object: &Object, kinds: &[&str]) -> bool {
     let through = match kind {
         "Folder" => true,
         "StoragePod" => kinds.contains(&"Datastore"),
-        _ => kinds.contains(&"ResourcePool") && way_down(kind).is_some(),
+        "Datacenter" => false,
+        _ => kinds.contains(&"ResourcePool") && paths(kind).len() > 1,
     };
     through || kinds.contains(&kind)
+}
+
+/// Whether a name is what is written, or fits it: `*` stands for anything, `?` for one.
+fn fits(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (plain(pattern), plain(name));
+    if pattern == name || !is_pattern(&pattern) {
+        return pattern == name;
+    }
+    let pattern: Vec<char> = pattern.chars().collect();
+    let name: Vec<char> = name.chars().collect();
+    // After a star that turns out to have stood for too little, it is tried with one more.
+    let (mut at, mut read, mut star) = (0, 0, None);
+    while read < name.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                star = Some((at, read));
+                at += 1;
+            }
+            Some(wanted) if *wanted == '?' || *wanted == name[read] => {
+                at += 1;
+                read += 1;
+            }
+            _ => {
+                let Some((of, from)) = star else {
+                    return false;
+                };
+                star = Some((of, from + 1));
+                (at, read) = (of + 1, from + 1);
+            }
+        }
+    }
+    pattern[at..].iter().all(|left| *left == '*')
+}
+
+fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?'])
 }
 
 /// A name without what a vCenter writes for characters that a path cannot have.
@@ -421,5 +497,71 @@ fn too_large() -> Error {
     Error::Unexpected {
         method: "RetrievePropertiesEx",
         why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_compared_as_they_are_meant() {
+        let table = [
+            ("a", "a"),
+            ("a%2fb", "a/b"),
+            ("a%2Fb%5c%25", "a/b\\%"),
+            ("%", "%"),
+            ("100%", "100%"),
+            ("%2", "%2"),
+            ("%zz", "%zz"),
+            ("%ä", "%ä"),
+            ("%252f", "%2f"),
+        ];
+        for (written, meant) in table {
+            assert_eq!(plain(written), meant, "{written}");
+        }
+    }
+
+    #[test]
+    fn a_star_stands_for_anything_and_a_question_mark_for_one() {
+        let table = [
+            ("*", "", true),
+            ("*", "a", true),
+            ("a*", "abc", true),
+            ("*c", "abc", true),
+            ("a*c*e", "abcde", true),
+            ("a*c*e", "abcd", false),
+            ("*ab", "aab", true),
+            ("?", "ä", true),
+            ("?", "", false),
+            ("a?", "a", false),
+            ("a", "ab", false),
+            ("a*b", "a*b", true),
+            ("DC?_C*", "DC0_C0", true),
+            ("100%25", "100%", true),
+        ];
+        for (pattern, name, expected) in table {
+            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+        }
+        assert!(!fits(&"*a".repeat(500), &"a".repeat(400)));
+    }
+
+    #[test]
+    fn only_what_may_lead_there_is_looked_at() {
+        let table = [
+            ("Folder", Place::Datastore, true),
+            ("StoragePod", Place::Datastore, true),
+            ("StoragePod", Place::Network, false),
+            ("VmwareDistributedVirtualSwitch", Place::Network, false),
+            ("OpaqueNetwork", Place::Network, true),
+            ("ComputeResource", Place::ResourcePool, true),
+            ("ComputeResource", Place::ComputeCluster, false),
+            ("VirtualApp", Place::VirtualMachine, false),
+            ("VirtualMachine", Place::Folder, false),
+        ];
+        for (kind, what, expected) in table {
+            let object = Object::new(kind, "1");
+            assert_eq!(leads(&object, what.kinds()), expected, "{kind} to {what:?}");
+        }
     }
 }

@@ -244,3 +244,115 @@ fn snapshots(roots: &[Element]) -> Vec<Snapshot> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::properties;
+    use super::*;
+
+    fn machine(properties: &[(&str, &str)]) -> Machine {
+        let sets: String = properties
+            .iter()
+            .map(|(name, value)| format!("<propSet><name>{name}</name>{value}</propSet>"))
+            .collect();
+        let objects = format!("<objects><obj type=\"VirtualMachine\">vm-1</obj>{sets}</objects>");
+        read(&properties::tests::found(&objects).expect("read")[0])
+    }
+
+    #[test]
+    fn of_a_machine_of_which_nothing_is_to_be_seen_nothing_is_known() {
+        assert_eq!(machine(&[]), Machine::default());
+        let odd = [
+            ("name", "<val/>"),
+            (
+                "config.hardware.device",
+                "<val><VirtualDevice><key>x</key></VirtualDevice></val>",
+            ),
+            ("guest.net", "<val><GuestNicInfo/></val>"),
+            ("runtime.host", "<val>host-1</val>"),
+            ("runtime.powerState", "<val>suspended</val>"),
+            (
+                "snapshot.rootSnapshotList",
+                "<val><VirtualMachineSnapshotTree/></val>",
+            ),
+        ];
+        assert_eq!(machine(&odd), Machine::default());
+    }
+
+    #[test]
+    fn addresses_are_those_of_cards_and_not_of_what_a_guest_makes_itself() {
+        let devices = "<val>\
+            <VirtualDevice i:type=\"VirtualE1000e\"><key>4001</key>\
+            <backing><deviceName>net b</deviceName></backing>\
+            <connectable><connected>false</connected></connectable>\
+            <macAddress>00:50:56:00:00:02</macAddress></VirtualDevice>\
+            <VirtualDevice i:type=\"VirtualVmxnet3\"><key>4000</key>\
+            <connectable><connected>true</connected></connectable>\
+            <macAddress>00:50:56:00:00:01</macAddress></VirtualDevice>\
+            <VirtualDevice i:type=\"VirtualDisk\"><key>2000</key><backing>\
+            <fileName>[d] a.vmdk</fileName><datastore type=\"Datastore\">ds-1</datastore>\
+            <diskMode>persistent</diskMode></backing><controllerKey>1000</controllerKey>\
+            <unitNumber>0</unitNumber><capacityInKB>1024</capacityInKB></VirtualDevice></val>";
+        let seen = "<val>\
+            <GuestNicInfo><network>net a</network><ipAddress>10.0.0.1</ipAddress>\
+            <ipAddress>fe80::1</ipAddress><macAddress>00:50:56:00:00:01</macAddress>\
+            <connected>true</connected><deviceConfigId>4000</deviceConfigId></GuestNicInfo>\
+            <GuestNicInfo><ipAddress>172.17.0.1</ipAddress><connected>true</connected>\
+            <deviceConfigId>-1</deviceConfigId></GuestNicInfo></val>";
+        let machine = machine(&[("config.hardware.device", devices), ("guest.net", seen)]);
+        let first = MachineCard {
+            key: 4000,
+            mac: "00:50:56:00:00:01".to_owned(),
+            network: Some("net a".to_owned()),
+            connected: true,
+            addresses: vec!["10.0.0.1".to_owned(), "fe80::1".to_owned()],
+        };
+        let second = MachineCard {
+            key: 4001,
+            mac: "00:50:56:00:00:02".to_owned(),
+            network: Some("net b".to_owned()),
+            connected: false,
+            addresses: Vec::new(),
+        };
+        assert_eq!(machine.cards, [first, second]);
+        let disk = Disk {
+            key: 2000,
+            kib: 1024,
+            datastore: Some(Object::new("Datastore", "ds-1")),
+            file: Some("[d] a.vmdk".to_owned()),
+            mode: Some("persistent".to_owned()),
+            controller: Some(1000),
+            unit: Some(0),
+        };
+        assert_eq!(machine.disks, [disk]);
+    }
+
+    #[test]
+    fn snapshots_below_snapshots_are_found() {
+        let tree = |id: &str, name: &str, below: &str| {
+            format!(
+                "<snapshot type=\"VirtualMachineSnapshot\">{id}</snapshot><name>{name}</name>{below}"
+            )
+        };
+        let child = tree("snapshot-2", "b", "");
+        let child = format!("<childSnapshotList>{child}</childSnapshotList>");
+        let root = tree("snapshot-1", "a", &child);
+        let list =
+            format!("<val><VirtualMachineSnapshotTree>{root}</VirtualMachineSnapshotTree></val>");
+        let current = "<val type=\"VirtualMachineSnapshot\">snapshot-2</val>";
+        let known = machine(&[
+            ("snapshot.rootSnapshotList", &list),
+            ("snapshot.currentSnapshot", current),
+        ]);
+        let names: Vec<_> = known
+            .snapshots
+            .iter()
+            .map(|snapshot| snapshot.name.as_str())
+            .collect();
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!(
+            known.current_snapshot,
+            Some(known.snapshots[1].object.clone())
+        );
+    }
+}

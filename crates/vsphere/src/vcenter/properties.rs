@@ -182,3 +182,93 @@ fn tell(missing: &Element, object: &Object) -> Result<(), Error> {
     };
     Err(fault_error(RETRIEVE, object, &fault))
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::element::Answer;
+    use super::*;
+
+    /// What there is in these objects.
+    pub(in super::super) fn found(objects: &str) -> Result<Vec<Found>, Error> {
+        let mut found = Vec::new();
+        assert_eq!(read(&page(objects), &mut found)?, None);
+        Ok(found)
+    }
+
+    fn page(inside: &str) -> Element {
+        let text = format!(
+            "<e:Envelope xmlns:e=\"http://schemas.xmlsoap.org/soap/envelope/\" \
+             xmlns:i=\"http://www.w3.org/2001/XMLSchema-instance\"><e:Body>\
+             <XResponse xmlns=\"urn:vim25\"><returnval>{inside}</returnval></XResponse>\
+             </e:Body></e:Envelope>"
+        );
+        match Answer::read("X", &text) {
+            Ok(Answer::Response(answer)) => answer,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn objects_and_properties_are_asked_for_in_the_order_of_the_schema() {
+        let vm = Object::new("VirtualMachine", "vm-1");
+        let wanted = [
+            Wanted {
+                kind: "VirtualMachine",
+                paths: &["name", "runtime.host"],
+            },
+            Wanted {
+                kind: "HostSystem",
+                paths: &["name"],
+            },
+        ];
+        let step = Step {
+            kind: "VirtualMachine",
+            path: "runtime.host",
+        };
+        let collector = Object::new("PropertyCollector", "pc");
+        let asked = Text::call("X", &collector, |text| {
+            ask(text, std::slice::from_ref(&vm), &wanted, Some(step));
+        });
+        let expected = "<specSet><propSet><type>VirtualMachine</type><pathSet>name</pathSet>\
+            <pathSet>runtime.host</pathSet></propSet><propSet><type>HostSystem</type>\
+            <pathSet>name</pathSet></propSet><objectSet><obj type=\"VirtualMachine\">vm-1</obj>\
+            <skip>false</skip><selectSet xsi:type=\"TraversalSpec\"><type>VirtualMachine</type>\
+            <path>runtime.host</path><skip>false</skip></selectSet></objectSet></specSet>\
+            <options></options>";
+        assert!(asked.expect("sayable").contains(expected));
+    }
+
+    #[test]
+    fn a_property_that_is_not_to_be_seen_is_missing_unless_the_session_is_over() {
+        let missing = |kind: &str| {
+            format!(
+                "<objects><obj type=\"A\">1</obj><missingSet><path>p</path>\
+                 <fault><fault i:type=\"{kind}\"/></fault></missingSet></objects>"
+            )
+        };
+        let seen = found(&missing("NoPermission")).expect("read");
+        assert_eq!((seen.len(), seen[0].get("p")), (1, None));
+        assert_eq!(
+            found(&missing("NotAuthenticated")),
+            Err(Error::NotAuthenticated)
+        );
+    }
+
+    #[test]
+    fn what_lacks_its_name_or_its_value_is_passed_over() {
+        let objects = "<objects><propSet><name>a</name><val>1</val></propSet></objects>\
+            <objects><obj type=\"A\">1</obj><propSet><val>1</val></propSet>\
+            <propSet><name>b</name></propSet><propSet><name>c</name><val>2</val></propSet></objects>";
+        let seen = found(objects).expect("read");
+        let texts = ["b", "c"].map(|path| seen[0].text(path));
+        assert_eq!((seen.len(), texts), (1, [None, Some("2")]));
+    }
+
+    #[test]
+    fn a_page_says_how_the_next_is_asked_for() {
+        let mut seen = Vec::new();
+        let more = read(&page("<token>t&amp;1</token>"), &mut seen);
+        assert_eq!(more, Ok(Some("t&1".to_owned())));
+        assert_eq!(read(&page("<token></token>"), &mut seen), Ok(None));
+    }
+}

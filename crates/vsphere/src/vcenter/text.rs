@@ -225,4 +225,18 @@ mod tests {
             assert_eq!(written, Err(Unsayable), "{text:?}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_written_is_what_is_read(text in "\\PC*[\t\r\n]?\\PC*", kind in "[^\\p{Cc}]*") {
+            let odd = Object { kind: kind.clone(), id: text.clone() };
+            if let Ok(written) = Text::call("X", &odd, |_| ()) {
+                let document = roxmltree::Document::parse(&written).expect("XML");
+                let this = document.descendants().find(|node| node.tag_name().name() == "_this");
+                let this = this.expect("an object");
+                proptest::prop_assert_eq!(this.text().unwrap_or_default(), text);
+                proptest::prop_assert_eq!(this.attribute("type").unwrap_or_default(), kind);
+            }
+        }
+    }
 }

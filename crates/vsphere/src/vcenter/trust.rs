@@ -198,7 +198,10 @@ fn refusal(why: Error, shown: &CertificateDer<'_>, expected: Option<&String>) ->
 
 fn in_words(why: &CertificateError) -> String {
     match why {
-        CertificateError::UnknownIssuer => "no known authority vouches for it".to_owned(),
+        // Another key under the name of an authority that is known is not that authority.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "no known authority vouches for it".to_owned()
+        }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "it has expired".to_owned()
         }

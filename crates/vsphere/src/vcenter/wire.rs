@@ -15,7 +15,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::trust::NotTrusted;
@@ -24,6 +24,8 @@ use super::trust::NotTrusted;
 const LARGEST: usize = 16 << 20;
 /// How many connections are kept while nobody uses them.
 const KEPT: usize = 8;
+/// How long. What lies between two ends may forget a connection, and tell neither.
+const KEPT_FOR: Duration = Duration::from_secs(60);
 const AGENT: &str = concat!("insula-vsphere/", env!("CARGO_PKG_VERSION"));
 const ACTION: HeaderName = HeaderName::from_static("soapaction");
 
@@ -171,16 +173,21 @@ impl Wire {
             // Whoever waits for an answer is told what went wrong.
             let _ = driving.await;
         });
-        Ok(Connection { sender, driver })
+        Ok(Connection {
+            sender,
+            driver,
+            used: Instant::now(),
+        })
     }
 
     fn take(&self) -> Option<Connection> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|connection| !connection.sender.is_closed());
+        kept.retain(Connection::is_fresh);
         kept.pop()
     }
 
-    fn keep(&self, connection: Connection) {
+    fn keep(&self, mut connection: Connection) {
+        connection.used = Instant::now();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() < KEPT && !connection.sender.is_closed() {
             kept.push(connection);
@@ -203,6 +210,13 @@ pub(super) fn authority(endpoint: &Endpoint) -> String {
 struct Connection {
     sender: SendRequest<Full<Bytes>>,
     driver: JoinHandle<()>,
+    used: Instant,
+}
+
+impl Connection {
+    fn is_fresh(&self) -> bool {
+        !self.sender.is_closed() && self.used.elapsed() < KEPT_FOR
+    }
 }
 
 impl Drop for Connection {

@@ -34,10 +34,19 @@ pub fn by_secret(vcenter: &FakeVCenter, name: &str) -> Value {
     })
 }
 
+/// What is said of a cluster's vCenter.
+pub fn message(cluster: &VSphereCluster) -> &str {
+    let told = condition(conditions(cluster), "VCenterAvailable");
+    told.map_or("", |told| &told.message)
+}
+
 async fn is_held(space: &Space, namespace: &str, name: &str, by: &str) -> anyhow::Result<Secret> {
     let secrets: Api<Secret> = space.inside(namespace);
     until(&secrets, name, |secret| {
-        let held = secret.finalizers().iter().any(|held| held == SECRET_FINALIZER);
+        let held = secret
+            .finalizers()
+            .iter()
+            .any(|held| held == SECRET_FINALIZER);
         let owners = secret.owner_references().iter();
         held && owners.filter(|owner| owner.kind == by).count() == 1
     })
@@ -45,21 +54,30 @@ async fn is_held(space: &Space, namespace: &str, name: &str, by: &str) -> anyhow
 }
 
 #[tokio::test]
-async fn fr1_an_identity_gives_a_cluster_its_account_and_its_secret_is_held() -> anyhow::Result<()> {
+async fn fr1_an_identity_gives_a_cluster_its_account_and_its_secret_is_held() -> anyhow::Result<()>
+{
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("shared", "pw")]).await?;
+    vcenter.version("8.0.2");
     let _running = world.start();
     let here = world.here();
-    here.shared("shared", ("shared", "pw"), allowed(&vcenter)).await?;
+    here.shared("shared", ("shared", "pw"), allowed(&vcenter))
+        .await?;
     here.namespace("a", json!({})).await?;
-    here.owned("a", "prod", by_identity(&vcenter, "shared")).await?;
+    here.owned("a", "prod", by_identity(&vcenter, "shared"))
+        .await?;
 
     let cluster = here.is("a", "prod", "Available").await?;
     let status = cluster.status.clone().unwrap();
     assert_eq!(status.ready, Some(true));
     assert_eq!(status.initialization.unwrap().provisioned, Some(true));
     assert_eq!(status.v_center_version.as_deref(), Some("8.0.2"));
-    assert!(cluster.finalizers().iter().any(|held| held == CLUSTER_FINALIZER));
+    assert!(
+        cluster
+            .finalizers()
+            .iter()
+            .any(|held| held == CLUSTER_FINALIZER)
+    );
     for (kind, status, reason) in [
         ("Ready", "True", "Ready"),
         ("VCenterAvailable", "True", "Available"),
@@ -69,14 +87,26 @@ async fn fr1_an_identity_gives_a_cluster_its_account_and_its_secret_is_held() ->
         assert_eq!((&*told.status, &*told.reason), (status, reason), "{kind}");
         assert_eq!(told.observed_generation, cluster.metadata.generation);
     }
-    let identity = until(&here.all(), "shared", |identity: &VSphereClusterIdentity| {
-        identity.status.as_ref().is_some_and(|status| status.users == Some(1))
-    })
+    let identity = until(
+        &here.all(),
+        "shared",
+        |identity: &VSphereClusterIdentity| {
+            identity
+                .status
+                .as_ref()
+                .is_some_and(|status| status.users == Some(1))
+        },
+    )
     .await?;
     let status = identity.status.clone().unwrap();
     assert_eq!(status.ready, Some(true));
     assert_eq!(status.used_by, ["VSphereCluster a/prod"]);
-    assert!(identity.finalizers().iter().any(|held| held == IDENTITY_FINALIZER));
+    assert!(
+        identity
+            .finalizers()
+            .iter()
+            .any(|held| held == IDENTITY_FINALIZER)
+    );
     let secret = is_held(&here, HOME, "shared", "VSphereClusterIdentity").await?;
     assert_eq!(secret.owner_references()[0].uid, identity.uid().unwrap());
     assert_eq!(accounts(&vcenter), ["shared"]);
@@ -142,7 +172,8 @@ async fn a_cluster_without_an_owner_is_looked_at_and_never_provisioned() -> anyh
     let here = world.here();
     here.namespace("a", json!({})).await?;
     here.account("a", "own", ("own", "pw")).await?;
-    here.cluster("a", "prod", by_secret(&vcenter, "own")).await?;
+    here.cluster("a", "prod", by_secret(&vcenter, "own"))
+        .await?;
     let cluster: VSphereCluster = here.is("a", "prod", "Available").await?;
     let status = cluster.status.unwrap();
     assert_eq!((status.ready, status.initialization), (None, None));

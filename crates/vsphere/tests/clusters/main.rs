@@ -5,3 +5,9 @@
 mod world;
 
 mod basics;
+mod changes;
+mod delete;
+mod escalate;
+mod life;
+mod sessions;
+mod spaces;

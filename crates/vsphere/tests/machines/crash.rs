@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use http::{Method, Request};
 use insula_testkit::vcenter::{FakeVCenter, Fault};
 use insula_vsphere::kinds::{VSphereMachine, VSphereVM};
 use kube::client::Body;
 use kube::{Client, ResourceExt};
 use serde_json::json;
-use tokio::sync::{Notify, Semaphore};
-use tokio::task::JoinSet;
+use tokio::sync::Notify;
 use tower::{BoxError, service_fn};
 
 use crate::world::{Running, World, eventually, settings};
@@ -88,7 +88,10 @@ async fn live(world: &World, vcenter: &FakeVCenter, name: &str, end: End) -> any
     let there = vcenter.machines();
     let there: Vec<_> = there.iter().filter(|vm| vm.name == name).collect();
     anyhow::ensure!(there.len() == 1, "there are {there:?}");
-    anyhow::ensure!(Some(&there[0].instance_uuid) == vm.uid().as_ref(), "it is another");
+    anyhow::ensure!(
+        Some(&there[0].instance_uuid) == vm.uid().as_ref(),
+        "it is another"
+    );
     anyhow::ensure!(there[0].powered_on, "it does not run");
     world.delete::<VSphereMachine>(name, name).await?;
     tokio::select! {
@@ -119,8 +122,8 @@ fn left(vcenter: &FakeVCenter, name: &str) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_write_an_operator_ends_at_there_is_one_machine_and_none_in_the_end()
 -> anyhow::Result<()> {
-    let world = Arc::new(World::new().await?);
-    let vcenter = Arc::new(FakeVCenter::start(&[ACCOUNT]).await?);
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[ACCOUNT]).await?;
     vcenter.tasks_take(Duration::from_millis(30));
     let writes = live(&world, &vcenter, "never", End::Never).await?;
     assert!(writes > 10, "only {writes}");
@@ -131,9 +134,9 @@ async fn whatever_write_an_operator_ends_at_there_is_one_machine_and_none_in_the
         ]
     });
     all(cases, |(name, end)| {
-        let (world, vcenter) = (Arc::clone(&world), Arc::clone(&vcenter));
+        let (world, vcenter) = (&world, &vcenter);
         async move {
-            let lived = live(&world, &vcenter, &name, end).await;
+            let lived = live(world, vcenter, &name, end).await;
             lived.map(drop).map_err(|error| error.context(name))
         }
     })
@@ -141,7 +144,9 @@ async fn whatever_write_an_operator_ends_at_there_is_one_machine_and_none_in_the
     // What was late is there by now.
     let names: Vec<_> = vcenter.machines().into_iter().map(|vm| vm.name).collect();
     assert!(
-        names.iter().all(|name| !name.starts_with("before") && !name.starts_with("after")),
+        names
+            .iter()
+            .all(|name| !name.starts_with("before") && !name.starts_with("after")),
         "{names:?}"
     );
     Ok(())
@@ -163,7 +168,7 @@ enum Wrong {
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_a_vcenter_does_wrong_once_there_is_one_machine_and_none_in_the_end()
 -> anyhow::Result<()> {
-    let world = Arc::new(World::new().await?);
+    let world = World::new().await?;
     let tasks = [
         "CloneVM_Task",
         "ReconfigVM_Task",
@@ -189,7 +194,7 @@ async fn whatever_a_vcenter_does_wrong_once_there_is_one_machine_and_none_in_the
     }
     let cases = cases.into_iter().enumerate();
     all(cases, |(at, (method, wrong))| {
-        let world = Arc::clone(&world);
+        let world = &world;
         async move {
             let vcenter = FakeVCenter::start(&[ACCOUNT]).await?;
             // Longer than it takes to ask again: what was begun is not seen yet.
@@ -203,25 +208,26 @@ async fn whatever_a_vcenter_does_wrong_once_there_is_one_machine_and_none_in_the
                     vcenter.fault_next(method, fault);
                 }
             }
-            let lived = live(&world, &vcenter, &format!("wrong-{at}"), End::Never).await;
+            let lived = live(world, &vcenter, &format!("wrong-{at}"), End::Never).await;
             lived
                 .map(drop)
                 .map_err(|error| error.context(format!("{method} {wrong:?}")))
         }
     })
-    .await
+    .await?;
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_is_deleted_at_any_time_leaves_nothing() -> anyhow::Result<()> {
-    let world = Arc::new(World::new().await?);
+    let world = World::new().await?;
     let vcenters = all(0..36_usize, |calls| {
-        let world = Arc::clone(&world);
+        let world = &world;
         async move {
             let vcenter = FakeVCenter::start(&[ACCOUNT]).await?;
             vcenter.tasks_take(Duration::from_millis(100));
             let name = format!("deleted-{calls}");
-            let gone = delete_after(&world, &vcenter, &name, calls).await;
+            let gone = delete_after(world, &vcenter, &name, calls).await;
             gone.map(|()| (name.clone(), vcenter))
                 .map_err(|error| error.context(name))
         }
@@ -245,7 +251,11 @@ async fn delete_after(
     world.machine(name, name, json!({})).await?;
     let is_ready = async || {
         let machine = world.api::<VSphereMachine>(name).get(name).await?;
-        anyhow::Ok(machine.status.is_some_and(|status| status.ready == Some(true)))
+        anyhow::Ok(
+            machine
+                .status
+                .is_some_and(|status| status.ready == Some(true)),
+        )
     };
     eventually(async || {
         let so = vcenter.calls().len() >= calls || is_ready().await?;
@@ -265,21 +275,8 @@ async fn all<C, T, F>(
     case: impl Fn(C) -> F,
 ) -> anyhow::Result<Vec<T>>
 where
-    F: Future<Output = anyhow::Result<T>> + Send + 'static,
-    T: Send + 'static,
+    F: Future<Output = anyhow::Result<T>>,
 {
-    let room = Arc::new(Semaphore::new(AT_ONCE));
-    let mut running = JoinSet::new();
-    for one in cases {
-        let (room, lives) = (Arc::clone(&room), case(one));
-        running.spawn(async move {
-            let _place = room.acquire_owned().await?;
-            lives.await
-        });
-    }
-    let mut done = Vec::new();
-    while let Some(one) = running.join_next().await {
-        done.push(one??);
-    }
-    Ok(done)
+    let lives = stream::iter(cases).map(case);
+    lives.buffer_unordered(AT_ONCE).try_collect().await
 }

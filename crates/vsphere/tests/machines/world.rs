@@ -259,7 +259,10 @@ impl World {
         K: Told,
     {
         let so = |object: &K| {
-            let told = object.conditions().into_iter().find(|told| told.type_ == kind);
+            let told = object
+                .conditions()
+                .into_iter()
+                .find(|told| told.type_ == kind);
             told.is_some_and(|told| {
                 (
                     told.status.as_str(),

@@ -146,7 +146,11 @@ impl Space {
         create(&self.all(), of("VSphereDeploymentZone", name, spec)).await
     }
 
-    pub async fn domain(&self, name: &str, topology: Value) -> anyhow::Result<VSphereFailureDomain> {
+    pub async fn domain(
+        &self,
+        name: &str,
+        topology: Value,
+    ) -> anyhow::Result<VSphereFailureDomain> {
         let part = |kind: &str| json!({"name": kind, "type": "Datacenter", "tagCategory": kind});
         let spec = json!({
             "region": part("region"), "zone": part("zone"), "topology": topology,
@@ -217,13 +221,18 @@ impl Space {
                 named == Some(name) && event.reason.as_deref() == Some(reason)
             }))
         });
-        found.await.with_context(|| format!("no event {reason} about {name}"))
+        found
+            .await
+            .with_context(|| format!("no event {reason} about {name}"))
     }
 }
 
 /// The conditions of a cluster.
 pub fn conditions(cluster: &VSphereCluster) -> &[Condition] {
-    cluster.status.as_ref().map_or(&[], |status| &status.conditions)
+    cluster
+        .status
+        .as_ref()
+        .map_or(&[], |status| &status.conditions)
 }
 
 /// The condition of that type.
@@ -232,11 +241,7 @@ pub fn condition<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Cond
 }
 
 /// Waits until an object is so.
-pub async fn until<K>(
-    api: &Api<K>,
-    name: &str,
-    is_so: impl Fn(&K) -> bool,
-) -> anyhow::Result<K>
+pub async fn until<K>(api: &Api<K>, name: &str, is_so: impl Fn(&K) -> bool) -> anyhow::Result<K>
 where
     K: Clone + Debug + DeserializeOwned,
 {

@@ -2,7 +2,11 @@
 //!
 //! Whoever uses it says `#[path = "../world/world.rs"] mod world;`.
 
-#![allow(dead_code, unused_imports, reason = "each test program uses what it needs of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test program uses what it needs of it"
+)]
 
 mod make;
 
@@ -150,7 +154,9 @@ impl World {
             servers => Bound::Only(servers.iter().map(|one| (endpoint(one), None)).collect()),
         };
         self.given.send_replace(Some(Static {
-            data: data.map(|(key, value)| (key.to_owned(), text(value))).into(),
+            data: data
+                .map(|(key, value)| (key.to_owned(), text(value)))
+                .into(),
             bound,
         }));
     }

@@ -1,0 +1,180 @@
+//! Clusters on vCenters: how long until many have what they need after the operator starts,
+//! what it takes for that, and what a vCenter that hangs does to the clusters of another.
+
+mod teams;
+mod told;
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use insula_testkit::vcenter::{Door, FakeVCenter};
+use tokio::task::JoinSet;
+
+use self::teams::{Cluster, Teams};
+use self::told::Told;
+use super::client::{Client, Sender};
+use super::load::all;
+use super::server::{Process, Program, Server};
+use crate::figures::{Figures, Quantiles};
+use crate::machine;
+use crate::report::progress;
+
+/// So many clusters are touched at the same time, of each vCenter.
+const AT_ONCE: usize = 4;
+/// What everything is called with which clusters are touched.
+const BEFORE: &str = "before";
+const DURING: &str = "during";
+
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    pub clusters: usize,
+    /// Accounts, each with a namespace of its own, on both vCenters.
+    pub identities: usize,
+    /// So often is each cluster touched.
+    pub rounds: usize,
+}
+
+/// With two vCenters in this process, and the operator in one of its own.
+pub async fn measure(program: &Program, size: Size) -> Result<Figures> {
+    progress(&format!("{} clusters on two vCenters", size.clusters));
+    let server = program.start()?;
+    let client = server.subject.connect(AT_ONCE * 2).await?;
+    let vcenters = vcenters(size.identities).await?;
+    let teams = Teams::new(size, &vcenters);
+    teams.create(program, &server, &client).await?;
+    let mut told = Told::watch(&client).await?;
+    server.subject.settle().await?;
+    let (operator, started) = start(program, &server, &mut told, size).await?;
+    let logins: usize = vcenters.iter().map(|vcenter| vcenter.logins().len()).sum();
+    let started = started.with("logins", logins as f64);
+    let [well, ill] = [teams.at(&vcenters[0]), teams.at(&vcenters[1])];
+    progress("one vCenter hangs");
+    let before = touched(&client, &told, [&well, &ill], size.rounds, BEFORE).await?;
+    hang(&vcenters[1]).await;
+    let during = touched(&client, &told, [&well, &ill], size.rounds, DURING).await?;
+    let ratio = during.p99.as_secs_f64() / before.p99.as_secs_f64().max(f64::MIN_POSITIVE);
+    let figures = started
+        .times(BEFORE, before)
+        .times(DURING, during)
+        .with("ratio", ratio)
+        .with("held open", vcenters[1].open_connections() as f64);
+    drop(operator);
+    server.stop()?;
+    Ok(figures.under("vsphere"))
+}
+
+/// Two of them, on each of which all have an account.
+async fn vcenters(identities: usize) -> Result<[FakeVCenter; 2]> {
+    let accounts: Vec<_> = (0..identities).map(teams::account).collect();
+    let accounts: Vec<_> = accounts
+        .iter()
+        .map(|account| (account.as_str(), teams::PASSWORD))
+        .collect();
+    Ok([
+        FakeVCenter::start(&accounts).await?,
+        FakeVCenter::start(&accounts).await?,
+    ])
+}
+
+/// From the start of the operator until the last cluster can use its vCenter.
+async fn start(
+    program: &Program,
+    server: &Server,
+    told: &mut Told,
+    size: Size,
+) -> Result<(Process, Figures)> {
+    let begun = Instant::now();
+    let child = Command::new(&program.path)
+        .args(["operator", "vsphere", "--kubeconfig"])
+        .arg(server.kubeconfig())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let operator = Process::of(child.context("cannot start the operator")?);
+    told.available(size.clusters).await?;
+    let steady = begun.elapsed();
+    server.subject.settle().await?;
+    let figures = Figures::default()
+        .with("steady", steady.as_secs_f64())
+        .with("cpu", machine::cpu_time(operator.id())?.as_secs_f64())
+        .with("resident", machine::resident(operator.id())? as f64)
+        .with("most", machine::most_resident(operator.id())? as f64);
+    Ok((operator, figures))
+}
+
+/// From now on it accepts connections and says nothing, also on those that are open.
+async fn hang(vcenter: &FakeVCenter) {
+    vcenter.hang("*");
+    vcenter.door(Door::Silent).await;
+}
+
+/// Touches the clusters of both vCenters, and tells how long it took until those of the first
+/// were looked at. Those of the second are to use another session than before, so that there
+/// is something to wait for while it hangs.
+async fn touched(
+    client: &Client,
+    told: &Told,
+    [well, ill]: [&[Cluster]; 2],
+    rounds: usize,
+    what: &str,
+) -> Result<Quantiles> {
+    let mut workers = JoinSet::new();
+    for worker in 0..AT_ONCE {
+        let mine = |all: &[Cluster]| {
+            let mine = all.iter().skip(worker).step_by(AT_ONCE);
+            mine.cloned().collect::<Vec<_>>()
+        };
+        let touch = Touch {
+            sender: client.sender(worker)?,
+            told: told.clone(),
+            what: what.to_owned(),
+        };
+        workers.spawn(touch.all(mine(well), mine(ill), rounds));
+    }
+    let times = tokio::time::timeout(told::PATIENCE, all(workers)).await;
+    Ok(Quantiles::of(times.context("clusters are not looked at")??))
+}
+
+/// One who touches clusters.
+struct Touch {
+    sender: Sender,
+    told: Told,
+    what: String,
+}
+
+impl Touch {
+    async fn all(
+        mut self,
+        well: Vec<Cluster>,
+        ill: Vec<Cluster>,
+        rounds: usize,
+    ) -> Result<Vec<Duration>> {
+        let mut times = Vec::new();
+        for round in 0..rounds {
+            let stamp = format!("{}-{round}", self.what);
+            for (n, cluster) in well.iter().enumerate() {
+                // Nobody waits for the other.
+                if let Some(other) = ill.get(n) {
+                    let body = other.touched(&stamp, self.what == DURING);
+                    self.send(other, body).await?;
+                }
+                let begun = Instant::now();
+                self.send(cluster, cluster.touched(&stamp, false)).await?;
+                self.told.looked_at(&cluster.name, &stamp).await?;
+                times.push(begun.elapsed());
+            }
+        }
+        Ok(times)
+    }
+
+    async fn send(&self, cluster: &Cluster, body: Bytes) -> Result<()> {
+        let request = self
+            .sender
+            .prepare(Method::PATCH, &cluster.path(), Some(body))?;
+        self.sender.send(request).await?.expect(StatusCode::OK)
+    }
+}

@@ -1,0 +1,204 @@
+//! Namespaces with accounts, and their clusters on two vCenters.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use insula_testkit::vcenter::FakeVCenter;
+use serde_json::{Value, json};
+
+use super::super::client::{Answer, Client};
+use super::super::load::{Shape, load};
+use super::super::server::{Program, Server};
+use super::Size;
+
+pub const PASSWORD: &str = "measured";
+/// Where Secrets of identities are.
+const HOME: &str = "capv-system";
+const GROUP: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Everything that is created before the operator starts.
+pub struct Teams {
+    size: Size,
+    clusters: Vec<Cluster>,
+    /// Addresses of vCenters.
+    servers: Vec<String>,
+}
+
+/// A cluster.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    pub name: String,
+    team: usize,
+    server: String,
+    /// Of its vCenter's certificate: the first is used, and then the other.
+    thumbprints: [String; 2],
+}
+
+impl Teams {
+    pub fn new(size: Size, vcenters: &[FakeVCenter; 2]) -> Self {
+        let cluster = |n: usize| {
+            // All accounts are used on both.
+            let vcenter = &vcenters[n / size.identities % vcenters.len()];
+            Cluster {
+                name: format!("c{n:04}"),
+                team: n % size.identities,
+                server: vcenter.address(),
+                thumbprints: [vcenter.thumbprint_sha1(), vcenter.thumbprint_sha256()],
+            }
+        };
+        Self {
+            size,
+            clusters: (0..size.clusters).map(cluster).collect(),
+            servers: vcenters.iter().map(FakeVCenter::address).collect(),
+        }
+    }
+
+    /// The clusters of a vCenter.
+    pub fn at(&self, vcenter: &FakeVCenter) -> Vec<Cluster> {
+        let server = vcenter.address();
+        let all = self.clusters.iter();
+        all.filter(|cluster| cluster.server == server)
+            .cloned()
+            .collect()
+    }
+
+    /// The kinds, the accounts, and the clusters.
+    pub async fn create(&self, program: &Program, server: &Server, client: &Client) -> Result<()> {
+        define(program, client).await?;
+        let mut first = vec![("/api/v1/namespaces".to_owned(), namespace(HOME))];
+        let mut rest = Vec::new();
+        for team in 0..self.size.identities {
+            first.push(("/api/v1/namespaces".to_owned(), namespace(&account(team))));
+            let secrets = format!("/api/v1/namespaces/{HOME}/secrets");
+            rest.push((secrets, secret(team)));
+            let identities = format!("/apis/{GROUP}/vsphereclusteridentities");
+            rest.push((identities, self.identity(team)));
+        }
+        for cluster in &self.clusters {
+            rest.push((cluster.collection(), cluster.object()));
+        }
+        for all in [first, rest] {
+            let requests = all.into_iter().map(|(path, body)| {
+                let body = Bytes::from(body.to_string());
+                client.prepare(Method::POST, &path, Some(body))
+            });
+            let requests: Result<Vec<_>> = requests.collect();
+            let judge = |answer: &Answer| answer.expect(StatusCode::CREATED);
+            load(&server.subject, client, Shape::REQUESTS, requests?, judge).await?;
+        }
+        Ok(())
+    }
+
+    /// An account that one namespace may use, on all vCenters.
+    fn identity(&self, team: usize) -> Value {
+        let servers = self.servers.iter();
+        let servers: Vec<_> = servers.map(|server| json!({"address": server})).collect();
+        let only = json!({"matchLabels": {"kubernetes.io/metadata.name": account(team)}});
+        json!({
+            "apiVersion": GROUP, "kind": "VSphereClusterIdentity",
+            "metadata": {"name": account(team)},
+            "spec": {
+                "secretName": account(team),
+                "allowedNamespaces": {"selector": only},
+                "allowedServers": servers,
+            },
+        })
+    }
+}
+
+impl Cluster {
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.collection(), self.name)
+    }
+
+    fn collection(&self) -> String {
+        let namespace = account(self.team);
+        format!("/apis/{GROUP}/namespaces/{namespace}/vsphereclusters")
+    }
+
+    fn object(&self) -> Value {
+        json!({
+            "apiVersion": GROUP, "kind": "VSphereCluster",
+            "metadata": {"name": self.name},
+            "spec": {
+                "server": self.server,
+                "thumbprint": self.thumbprints[0],
+                "identityRef": {"kind": "VSphereClusterIdentity", "name": account(self.team)},
+                "controlPlaneEndpoint": {"host": "new", "port": 6443},
+            },
+        })
+    }
+
+    /// A change of it that can be told from others, and whether it is to log in anew.
+    pub fn touched(&self, stamp: &str, anew: bool) -> Bytes {
+        let spec = json!({
+            "controlPlaneEndpoint": {"host": stamp, "port": 6443},
+            "thumbprint": self.thumbprints[usize::from(anew)],
+        });
+        Bytes::from(json!({"spec": spec}).to_string())
+    }
+}
+
+/// What an account, its identity, its Secret and its namespace are called.
+pub fn account(team: usize) -> String {
+    format!("team-{team}")
+}
+
+fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
+fn secret(team: usize) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": account(team)},
+        "stringData": {"username": account(team), "password": PASSWORD},
+    })
+}
+
+/// The kinds of the operator, and those of Cluster API that it looks at.
+async fn define(program: &Program, client: &Client) -> Result<()> {
+    let printed = Command::new(&program.path)
+        .args(["operator", "vsphere", "crds"])
+        .output()
+        .context("cannot ask for the kinds")?;
+    let said = String::from_utf8_lossy(&printed.stderr);
+    ensure!(printed.status.success(), "operator vsphere crds: {said}");
+    let text = String::from_utf8(printed.stdout)?;
+    let mut definitions: Vec<Value> = serde_saphyr::from_multiple(&text)?;
+    definitions.extend([
+        foreign("clusters", "Cluster"),
+        foreign("machines", "Machine"),
+    ]);
+    for definition in &definitions {
+        let body = Bytes::from(definition.to_string());
+        let made = client.call(Method::POST, DEFINITIONS, Some(body)).await?;
+        made.expect(StatusCode::CREATED)?;
+    }
+    for definition in &definitions {
+        let name = definition["metadata"]["name"].as_str().context("a name")?;
+        super::told::established(client, name).await?;
+    }
+    Ok(())
+}
+
+/// A kind of Cluster API, of which nothing is there.
+fn foreign(plural: &str, kind: &str) -> Value {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let schema = json!({"type": "object", "properties": {"spec": open, "status": open}});
+    let approved = json!({"api-approved.kubernetes.io": "unapproved, only to measure"});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.cluster.x-k8s.io"), "annotations": approved},
+        "spec": {
+            "group": "cluster.x-k8s.io", "scope": "Namespaced",
+            "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind},
+            "versions": [{
+                "name": "v1beta2", "served": true, "storage": true,
+                "subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema},
+            }],
+        },
+    })
+}

@@ -1,0 +1,189 @@
+//! What is told of clusters, as somebody hears it who watches them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use h2::RecvStream;
+use http::{Method, StatusCode};
+use serde::Deserialize;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::super::client::{Client, chunk};
+use super::super::watches::Lines;
+
+/// Until everything is as it should be.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
+const CLUSTERS: &str = "/apis/infrastructure.cluster.x-k8s.io/v1beta2/vsphereclusters";
+
+/// The newest of every cluster.
+#[derive(Clone)]
+pub struct Told {
+    newest: watch::Receiver<HashMap<String, Newest>>,
+    /// Who listens, as long as anybody wants to know.
+    _watching: Arc<JoinSet<()>>,
+}
+
+/// What was heard last of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Newest {
+    /// Whether its vCenter can be used.
+    available: bool,
+    /// The stamp of the last change that was looked at.
+    looked_at: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(rename = "type")]
+    kind: String,
+    object: serde_json::Value,
+}
+
+impl Told {
+    /// Watches from now on.
+    pub async fn watch(client: &Client) -> Result<Self> {
+        let sender = client.sender(0)?;
+        let request = sender.prepare(Method::GET, &format!("{CLUSTERS}?watch=true"), None)?;
+        let (status, stream) = sender.open(request).await?;
+        ensure!(status == StatusCode::OK, "a watch is answered {status}");
+        let (send, newest) = watch::channel(HashMap::new());
+        let mut watching = JoinSet::new();
+        watching.spawn(async move {
+            // Whoever waits for more is told that there is none.
+            let _ = listen(stream, &send).await;
+        });
+        Ok(Self {
+            newest,
+            _watching: Arc::new(watching),
+        })
+    }
+
+    /// Waits until the vCenters of so many can be used.
+    pub async fn available(&mut self, count: usize) -> Result<()> {
+        let all = self.newest.wait_for(|newest| {
+            let available = newest.values().filter(|cluster| cluster.available);
+            available.count() >= count
+        });
+        let all = tokio::time::timeout(PATIENCE, all).await;
+        all.context("not all clusters are available")?
+            .context("the watch ended")?;
+        Ok(())
+    }
+
+    /// Waits until a change of a cluster was looked at.
+    pub async fn looked_at(&mut self, name: &str, stamp: &str) -> Result<()> {
+        let looked_at = self.newest.wait_for(|newest| {
+            let cluster = newest.get(name);
+            cluster.is_some_and(|cluster| cluster.looked_at.as_deref() == Some(stamp))
+        });
+        looked_at.await.context("the watch ended")?;
+        Ok(())
+    }
+}
+
+/// Waits until a kind is served.
+pub async fn established(client: &Client, name: &str) -> Result<()> {
+    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}/status");
+    let begun = Instant::now();
+    loop {
+        let (status, mut stream) = {
+            let sender = client.sender(0)?;
+            sender
+                .open(sender.prepare(Method::GET, &path, None)?)
+                .await?
+        };
+        ensure!(status == StatusCode::OK, "{name} is answered {status}");
+        let mut body = Vec::new();
+        while let Some(chunk) = chunk(&mut stream).await? {
+            body.extend_from_slice(&chunk);
+        }
+        let definition: serde_json::Value = serde_json::from_slice(&body)?;
+        if condition(&definition, "Established").is_some_and(|told| told["status"] == "True") {
+            return Ok(());
+        }
+        ensure!(begun.elapsed() < PATIENCE, "{name} is not served");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn listen(
+    mut stream: RecvStream,
+    newest: &watch::Sender<HashMap<String, Newest>>,
+) -> Result<()> {
+    let mut lines = Lines::default();
+    while let Some(chunk) = chunk(&mut stream).await? {
+        lines.take(chunk, |line| {
+            if let Some((name, heard)) = read(line)? {
+                newest.send_modify(|newest| drop(newest.insert(name, heard)));
+            }
+            Ok(())
+        })?;
+    }
+    bail!("the watch ended")
+}
+
+/// What a line tells, and of which cluster. Bookmarks tell of none.
+fn read(line: &[u8]) -> Result<Option<(String, Newest)>> {
+    let Event { kind, object } = serde_json::from_slice(line)?;
+    ensure!(kind != "ERROR", "a watch failed: {object}");
+    let Some(name) = object["metadata"]["name"].as_str() else {
+        return Ok(None);
+    };
+    let told = condition(&object, "VCenterAvailable");
+    let current = told.is_some_and(|told| {
+        let generation = &object["metadata"]["generation"];
+        generation.is_number() && told["observedGeneration"] == *generation
+    });
+    let stamp = object["spec"]["controlPlaneEndpoint"]["host"].as_str();
+    let heard = Newest {
+        available: told.is_some_and(|told| told["status"] == "True"),
+        looked_at: stamp.filter(|_| current).map(str::to_owned),
+    };
+    Ok(Some((name.to_owned(), heard)))
+}
+
+fn condition<'a>(object: &'a serde_json::Value, kind: &str) -> Option<&'a serde_json::Value> {
+    let conditions = object["status"]["conditions"].as_array()?;
+    conditions.iter().find(|told| told["type"] == kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_change_is_looked_at_once_the_condition_is_of_its_generation() {
+        let event = |observed: i64, status: &str| {
+            let told = json!({
+                "type": "VCenterAvailable", "status": status, "observedGeneration": observed,
+            });
+            let object = json!({
+                "metadata": {"name": "c1", "generation": 3},
+                "spec": {"controlPlaneEndpoint": {"host": "before-0", "port": 6443}},
+                "status": {"conditions": [told]},
+            });
+            json!({"type": "MODIFIED", "object": object}).to_string()
+        };
+        for (observed, status, available, looked_at) in [
+            (2, "True", true, None),
+            (3, "True", true, Some("before-0")),
+            (3, "False", false, Some("before-0")),
+        ] {
+            let (name, heard) = read(event(observed, status).as_bytes()).unwrap().unwrap();
+            let wanted = Newest {
+                available,
+                looked_at: looked_at.map(str::to_owned),
+            };
+            assert_eq!((name.as_str(), heard), ("c1", wanted));
+        }
+        let bookmark = br#"{"type":"BOOKMARK","object":{"metadata":{}}}"#;
+        assert_eq!(read(bookmark).unwrap(), None);
+        let failed = read(br#"{"type":"ERROR","object":{"code":410}}"#).unwrap_err();
+        assert!(failed.to_string().contains("410"));
+    }
+}

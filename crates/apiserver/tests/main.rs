@@ -1,0 +1,78 @@
+//! Requests and what is answered: the tests of all files beside this one, as one program. To
+//! link one for each file takes longer than to run it.
+
+#[path = "support/samples.rs"]
+mod samples;
+
+mod audit;
+mod audit_secrets;
+mod bad_input;
+mod breakout;
+mod built_in;
+mod create;
+mod default_tenant;
+mod defaults;
+mod delete;
+mod discovery;
+mod egress;
+mod errors;
+mod escalation;
+mod events_and_leases;
+mod get;
+mod impersonation;
+mod keys;
+mod list;
+mod names;
+mod namespaces;
+mod negotiation;
+mod oidc;
+mod oidc_server;
+mod openapi;
+mod pages;
+mod patch;
+mod paths;
+mod protobuf;
+mod rbac;
+mod reviews;
+mod selectors;
+mod smoke;
+mod spaces;
+mod stores;
+mod subresources;
+mod tables;
+mod tenants;
+mod tls;
+mod update;
+mod versions;
+mod watch;
+mod watchers;
+mod who_may;
+
+use std::path::Path;
+
+/// Cargo looks for no tests here: a file that nobody names would be tested by nobody.
+#[test]
+fn every_file_of_tests_is_part_of_a_program() -> anyhow::Result<()> {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = std::fs::read_to_string(package.join("Cargo.toml"))?;
+    let mut missing = Vec::new();
+    for entry in std::fs::read_dir(package.join("tests"))? {
+        let path = entry?.path();
+        let Some(name) = path.file_stem().and_then(|name| name.to_str()) else {
+            continue;
+        };
+        let is_there = if path.join("main.rs").exists() {
+            manifest.contains(&format!("path = \"tests/{name}/main.rs\""))
+        } else if path.extension().is_some_and(|end| end == "rs") && name != "main" {
+            let line = format!("mod {name};");
+            include_str!("main.rs").lines().any(|one| one == line)
+        } else {
+            true
+        };
+        if !is_there {
+            missing.push(path);
+        }
+    }
+    assert!(missing.is_empty(), "{missing:?}");
+    Ok(())
+}

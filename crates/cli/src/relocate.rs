@@ -1,0 +1,150 @@
+//! `insula move`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use insula_operator::agent;
+use insula_relocate::{Error, Identities, Moved, NamespaceLabels, Pauses, Settings};
+use insula_relocate::{preview, relocate};
+use kube::{Client, Config};
+
+use crate::duration;
+use crate::failure::Failure;
+use crate::kubeconfig::Source;
+use crate::output;
+use crate::subctl::{ConnectionArgs, Progress, client};
+
+/// What it can be told.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The kubeconfig of where they are moved to
+    #[arg(long, value_name = "FILE")]
+    to_kubeconfig: PathBuf,
+
+    /// The context of it to use
+    #[arg(long, value_name = "NAME")]
+    to_context: Option<String>,
+
+    /// The namespace whose clusters are moved; default: the context's
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+
+    /// Move only this cluster
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+
+    /// Say what would be moved, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Do not carry the identities that the clusters name, nor their Secrets
+    #[arg(long)]
+    without_identities: bool,
+
+    /// A namespace with Secrets of identities; may be repeated
+    #[arg(long, value_name = "NAME", default_value = "capv-system")]
+    provider_namespace: Vec<String>,
+
+    /// Give the namespace there the labels it has here. Identities may let it in by them
+    #[arg(long)]
+    copy_namespace_labels: bool,
+
+    /// Do not wait for controllers to say that they have paused: none runs here
+    #[arg(long)]
+    assume_paused: bool,
+
+    /// How long controllers may take to pause, and objects may block the move
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse)]
+    timeout: Duration,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Who asks.
+const AGENT: &str = concat!("insula-move/", env!("CARGO_PKG_VERSION"));
+
+/// Moves clusters to another server or space.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new("cannot start", error))?;
+    runtime.block_on(moved(args))
+}
+
+async fn moved(args: Args) -> Result<(), Failure> {
+    let (here, namespace) = connect(ConnectionArgs::of(args.source)).await?;
+    let there = Source::of(args.to_kubeconfig, args.to_context);
+    let (there, _) = connect(ConnectionArgs::of(there)).await?;
+    let settings = Settings {
+        cluster: args.cluster,
+        identities: match args.without_identities {
+            true => Identities::Leave,
+            false => Identities::Carry,
+        },
+        provider_namespaces: args.provider_namespace,
+        namespace_labels: match args.copy_namespace_labels {
+            true => NamespaceLabels::Copy,
+            false => NamespaceLabels::Leave,
+        },
+        pauses: match args.assume_paused {
+            true => Pauses::Assumed,
+            false => Pauses::Confirmed,
+        },
+        patience: args.timeout,
+        ..Settings::new(args.namespace.unwrap_or(namespace))
+    };
+    let progress = Progress::to_stderr();
+    let done = match args.dry_run {
+        true => preview(&here, &there, &settings, &progress).await,
+        false => relocate(&here, &there, &settings, &progress).await,
+    };
+    progress.end(done.is_ok());
+    output::print(&output::harmless(&told(&done?)))
+}
+
+/// A client, and the namespace of its context.
+async fn connect(connection: ConnectionArgs) -> Result<(Client, String), Failure> {
+    let mut config: Config = connection.config().await?;
+    agent::introduce(&mut config, AGENT);
+    let namespace = config.default_namespace.clone();
+    Ok((client(config)?, namespace))
+}
+
+/// One line for each object, and what became of it.
+fn told(moved: &Moved) -> String {
+    let mut text = String::new();
+    for (names, fate) in [(&moved.moved, "move"), (&moved.copied, "copy, kept here")] {
+        for name in names {
+            text.push_str(&format!("{name} ({fate})\n"));
+        }
+    }
+    text
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let failure = Self::message(error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_is_told_line_by_line_and_what_stays_too() {
+        let moved = Moved {
+            moved: vec!["Cluster a/c".to_owned()],
+            copied: vec!["VSphereClusterIdentity shared".to_owned()],
+            unpaused: Vec::new(),
+        };
+        let text = "Cluster a/c (move)\nVSphereClusterIdentity shared (copy, kept here)\n";
+        assert_eq!(told(&moved), text);
+    }
+}

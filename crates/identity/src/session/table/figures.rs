@@ -1,0 +1,74 @@
+//! How many sessions, logins and failures there are.
+
+use std::fmt::Write as _;
+
+use super::super::entry::Phase;
+use super::Table;
+
+impl<S> Table<S> {
+    /// All figures, in the text form of Prometheus.
+    pub fn metrics(&self) -> String {
+        let open = self.entries.values().filter(|entry| {
+            matches!(
+                entry.phase,
+                Phase::Open(_) | Phase::Checking(_) | Phase::Closing
+            )
+        });
+        let waits = self.askers.values().filter(|asker| asker.waits.is_some());
+        let paused = self.lines.values().filter(|line| line.pause.is_some());
+        let counts = &self.counts;
+        let mut text = String::new();
+        for (name, kind, help, lines) in [
+            (
+                "sessions_open",
+                "gauge",
+                "Sessions that are open.",
+                vec![("", open.count() as u64)],
+            ),
+            (
+                "sessions_waiting",
+                "gauge",
+                "Objects that wait for a session.",
+                vec![("", waits.count() as u64)],
+            ),
+            (
+                "session_endpoints_failing",
+                "gauge",
+                "Endpoints that do not answer.",
+                vec![("", paused.count() as u64)],
+            ),
+            (
+                "session_logins_total",
+                "counter",
+                "Logins, by what became of them.",
+                vec![
+                    ("{result=\"opened\"}", counts.opened),
+                    ("{result=\"refused\"}", counts.refused),
+                    ("{result=\"failed\"}", counts.failed),
+                ],
+            ),
+            (
+                "session_checks_total",
+                "counter",
+                "Sessions that were checked before use.",
+                vec![("", counts.checks)],
+            ),
+            (
+                "session_logouts_total",
+                "counter",
+                "Sessions that were closed.",
+                vec![("", counts.closed)],
+            ),
+        ] {
+            // Writing to a String cannot fail.
+            let _ = writeln!(
+                text,
+                "# HELP insula_{name} {help}\n# TYPE insula_{name} {kind}"
+            );
+            for (label, value) in lines {
+                let _ = writeln!(text, "insula_{name}{label} {value}");
+            }
+        }
+        text
+    }
+}

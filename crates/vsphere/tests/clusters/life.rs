@@ -1,0 +1,248 @@
+//! Pausing, several operators, and those that look at a part of everything only.
+
+use insula_testkit::vcenter::FakeVCenter;
+use insula_vsphere::kinds::{VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone};
+use insula_vsphere::{capi, names};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::basics::{accounts, allowed, by_identity, by_secret};
+use crate::world::{World, condition, conditions, delete, eventually, gone, patched, until};
+
+fn paused(cluster: &VSphereCluster) -> Option<(&str, &str)> {
+    let told = condition(conditions(cluster), "Paused")?;
+    Some((&told.status, &told.message))
+}
+
+#[tokio::test]
+async fn what_is_paused_is_left_alone_and_not_let_go_either() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
+    let _running = world.start();
+    let here = world.here();
+    here.namespace("a", json!({})).await?;
+    here.account("a", "own", ("own", "pw")).await?;
+    here.owned("a", "prod", by_secret(&vcenter, "own")).await?;
+    here.is("a", "prod", "Available").await?;
+    let owners: Api<capi::Cluster> = here.inside("a");
+    patched(&owners, "prod", json!({"spec": {"paused": true}})).await?;
+    let by_cluster = Some(("True", "Cluster spec.paused is set to true"));
+    here.says("a", "prod", |cluster| paused(cluster) == by_cluster)
+        .await?;
+    // Nothing is done about changes, nor about deletion.
+    vcenter.clear_log();
+    let annotated = |value: Value| json!({"metadata": {"annotations": {names::PAUSED: value}}});
+    here.change("a", "prod", annotated(json!(""))).await?;
+    let both = "Cluster spec.paused is set to true, \
+                VSphereCluster has the cluster.x-k8s.io/paused annotation";
+    here.says("a", "prod", |cluster| {
+        paused(cluster) == Some(("True", both))
+    })
+    .await?;
+    here.change("a", "prod", json!({"spec": {"identityRef": null}}))
+        .await?;
+    let clusters: Api<VSphereCluster> = here.inside("a");
+    delete(&clusters, "prod").await?;
+    patched(&owners, "prod", json!({"spec": {"paused": false}})).await?;
+    let by_itself = "VSphereCluster has the cluster.x-k8s.io/paused annotation";
+    let cluster = here
+        .says("a", "prod", |cluster| {
+            let told = condition(conditions(cluster), "Paused");
+            paused(cluster) == Some(("True", by_itself))
+                && told.and_then(|told| told.observed_generation) == cluster.metadata.generation
+        })
+        .await?;
+    let told = condition(conditions(&cluster), "VCenterAvailable").unwrap();
+    assert_eq!(told.reason, "Available");
+    assert_eq!(vcenter.logins(), []);
+    here.change("a", "prod", annotated(Value::Null)).await?;
+    gone(&clusters, "prod").await
+}
+
+#[tokio::test]
+async fn what_somebody_else_manages_is_left_alone() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
+    let here = world.here();
+    here.namespace("a", json!({})).await?;
+    here.account("a", "own", ("own", "pw")).await?;
+    here.owned("a", "theirs", by_secret(&vcenter, "own"))
+        .await?;
+    let theirs = json!({"metadata": {"annotations": {names::MANAGED_BY: "terraform"}}});
+    here.change("a", "theirs", theirs).await?;
+    let _running = world.start();
+    here.account("a", "other", ("own", "pw")).await?;
+    here.owned("a", "ours", by_secret(&vcenter, "other"))
+        .await?;
+    here.is("a", "ours", "Available").await?;
+    let cluster = here.inside::<VSphereCluster>("a").get("theirs").await?;
+    assert_eq!(cluster.status, None);
+    assert!(cluster.finalizers().is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_of_two_operators_works_and_whoever_loses_its_turn_leaves_no_session()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
+    let settings = || {
+        let mut settings = world.settings();
+        settings.leader_elect = true;
+        settings
+    };
+    let first = world.start_with(settings());
+    let here = world.here();
+    eventually(async || Ok(first.health.is_leader().then_some(()))).await?;
+    let second = world.start_with(settings());
+    here.namespace("a", json!({})).await?;
+    here.account("a", "own", ("own", "pw")).await?;
+    here.owned("a", "prod", by_secret(&vcenter, "own")).await?;
+    here.is("a", "prod", "Available").await?;
+    assert_eq!(vcenter.logins().len(), 1);
+    assert!(!second.health.is_leader());
+    // Somebody takes its Lease away: it stops, and logs out.
+    let leases: Api<k8s_openapi::api::coordination::v1::Lease> = here.inside("capv-system");
+    let other = json!({"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 3600}});
+    patched(&leases, names::LEASE, other).await?;
+    eventually(async || Ok((!first.health.is_leader()).then_some(()))).await?;
+    let left = |vcenter: &FakeVCenter| accounts(vcenter).is_empty();
+    vcenter.wait_for("no session", left).await?;
+    let free = json!({"spec": {"holderIdentity": ""}});
+    patched(&leases, names::LEASE, free).await?;
+    let again = |vcenter: &FakeVCenter| accounts(vcenter) == ["own"];
+    vcenter.wait_for("a session", again).await?;
+    first.stop().await?;
+    second.stop().await?;
+    assert_eq!(accounts(&vcenter), Vec::<String>::new());
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_operator_of_some_namespaces_or_some_labels_leaves_the_rest_alone() -> anyhow::Result<()>
+{
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[("shared", "pw")]).await?;
+    let here = world.here();
+    here.shared("shared", ("shared", "pw"), allowed(&vcenter))
+        .await?;
+    for namespace in ["a", "b", "c"] {
+        here.namespace(namespace, json!({})).await?;
+        here.owned(namespace, "prod", by_identity(&vcenter, "shared"))
+            .await?;
+    }
+    // As against a Kubernetes that has no spaces.
+    let mut settings = world.settings();
+    settings.tenants = false;
+    settings.namespaces = ["a".to_owned(), "b".to_owned()].into();
+    let running = world.start_with(settings);
+    here.is("a", "prod", "Available").await?;
+    here.is("b", "prod", "Available").await?;
+    // Secrets of identities are heard of, wherever it works.
+    vcenter.set_password("shared", "new");
+    let logins = vcenter.logins().len();
+    here.rotate(crate::world::HOME, "shared", "new").await?;
+    let again = |vcenter: &FakeVCenter| vcenter.logins().len() > logins;
+    vcenter.wait_for("the new password", again).await?;
+    let clusters: Api<VSphereCluster> = here.inside("c");
+    assert_eq!(clusters.get("prod").await?.status, None);
+    running.stop().await?;
+
+    let label = json!({"metadata": {"labels": {names::WATCH_LABEL: "blue"}}});
+    here.change("c", "prod", label).await?;
+    let mut settings = world.settings();
+    settings.watch_filter = Some("blue".to_owned());
+    let _running = world.start_with(settings);
+    here.is("c", "prod", "Available").await?;
+    // An identity without the label is not looked after, but what happens to it is heard of.
+    let nobody = json!({"spec": {"allowedNamespaces": null}});
+    here.change_identity("shared", nobody).await?;
+    here.is("c", "prod", "NamespaceNotAllowed").await?;
+    let identity = here.all::<VSphereClusterIdentity>().get("shared").await?;
+    let told = identity.status.unwrap();
+    let told = condition(&told.conditions, "Available").unwrap();
+    assert_ne!(told.observed_generation, identity.metadata.generation);
+    Ok(())
+}
+
+#[tokio::test]
+async fn zones_say_what_is_not_there_and_clusters_use_those_that_are_ready() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[("shared", "pw")]).await?;
+    let mut settings = world.settings();
+    settings.resync = std::time::Duration::from_secs(1);
+    let _running = world.start_with(settings);
+    let here = world.here();
+    here.shared("shared", ("shared", "pw"), allowed(&vcenter))
+        .await?;
+    here.namespace("a", json!({})).await?;
+    let topology = json!({
+        "datacenter": "DC0", "computeCluster": "DC0_C0", "datastore": "LocalDS_0",
+        "networks": ["VM Network"],
+    });
+    here.domain("east", topology).await?;
+    let zone = |domain: &str, constraint: Value| {
+        json!({
+            "server": vcenter.address(), "failureDomain": domain, "controlPlane": true,
+            "placementConstraint": constraint,
+            "identityRef": {"kind": "VSphereClusterIdentity", "name": "shared"},
+        })
+    };
+    here.zone("one", zone("east", json!({}))).await?;
+    here.zone("two", zone("west", json!({}))).await?;
+    let folder = json!({"folder": "/DC0/vm/team", "resourcePool": "/DC0/host/DC0_C0/Resources"});
+    here.zone("three", zone("east", folder)).await?;
+    let mut spec = by_identity(&vcenter, "shared");
+    spec["failureDomainSelector"] = json!({});
+    here.owned("a", "prod", spec).await?;
+    let zones: Api<VSphereDeploymentZone> = here.all();
+    let says = |kind: &'static str, text: &'static str| {
+        move |zone: &VSphereDeploymentZone| {
+            let status = zone.status.as_ref();
+            let told = status.and_then(|status| condition(&status.conditions, kind));
+            told.is_some_and(|told| told.message.contains(text))
+        }
+    };
+    let is_ready = |zone: &VSphereDeploymentZone| {
+        zone.status
+            .as_ref()
+            .is_some_and(|status| status.ready == Some(true))
+    };
+    until(&zones, "one", is_ready).await?;
+    let two = until(&zones, "two", says("FailureDomainValidated", "west")).await?;
+    assert_eq!(two.status.unwrap().ready, Some(false));
+    until(&zones, "three", says("PlacementConstraintReady", "team")).await?;
+    let cluster = here
+        .says("a", "prod", |cluster| {
+            let told = condition(conditions(cluster), "FailureDomainsReady");
+            let message = "One or more failure domains are not ready";
+            told.is_some_and(|told| told.message == message)
+        })
+        .await?;
+    let status = cluster.status.as_ref().unwrap();
+    let names: Vec<_> = status
+        .failure_domains
+        .iter()
+        .map(|domain| &*domain.name)
+        .collect();
+    assert_eq!(names, ["one"]);
+    let ready = condition(conditions(&cluster), "Ready").unwrap();
+    assert_eq!(
+        (&*ready.reason, &*ready.message),
+        (
+            "NotReady",
+            "* FailureDomainsReady: One or more failure domains are not ready"
+        )
+    );
+    // What is mended is noticed: what is made in the API at once, the rest after a while.
+    here.domain("west", json!({"datacenter": "DC0"})).await?;
+    until(&zones, "two", is_ready).await?;
+    vcenter.add_folder("/DC0/vm/team");
+    until(&zones, "three", is_ready).await?;
+    here.says("a", "prod", |cluster| {
+        let status = cluster.status.as_ref();
+        status.is_some_and(|status| status.failure_domains.len() == 3)
+    })
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! Sessions: how many there are, and what happens when they end or cannot be had.
+
+use std::time::Duration;
+
+use insula_testkit::vcenter::{Door, FakeVCenter};
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::basics::{accounts, allowed, by_identity, by_secret, message};
+use crate::world::{HOME, SESSIONS, Space, World, eventually, patched};
+
+/// What tests wait for, but nobody who asks twice in a row.
+const SHORT: Duration = Duration::from_millis(300);
+
+/// Makes the operator look at a cluster again and again until something holds.
+async fn stir_until(
+    space: &Space,
+    (namespace, name): (&str, &str),
+    holds: impl Fn() -> bool,
+) -> anyhow::Result<()> {
+    let mut times = 0;
+    eventually(async || {
+        times += 1;
+        stir(space, namespace, name, &format!("host{times}")).await?;
+        Ok(holds().then_some(()))
+    })
+    .await
+}
+
+/// Makes the operator look at a cluster.
+async fn stir(space: &Space, namespace: &str, name: &str, word: &str) -> anyhow::Result<()> {
+    let patch = json!({"spec": {"controlPlaneEndpoint": {"host": word, "port": 6443}}});
+    space.change(namespace, name, patch).await?;
+    space.is(namespace, name, "Available").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn g2_c6_many_clusters_of_one_account_are_one_login() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[("shared", "pw")]).await?;
+    let mut settings = world.settings();
+    settings.sessions.check_after = SHORT;
+    let here = world.here();
+    here.shared("shared", ("shared", "pw"), allowed(&vcenter))
+        .await?;
+    for namespace in ["a", "b"] {
+        here.namespace(namespace, json!({})).await?;
+        for number in 0..15 {
+            let name = format!("c{number}");
+            here.owned(namespace, &name, by_identity(&vcenter, "shared"))
+                .await?;
+        }
+    }
+    let running = world.start_with(settings);
+    for namespace in ["a", "b"] {
+        for number in 0..15 {
+            here.is(namespace, &format!("c{number}"), "Available")
+                .await?;
+        }
+    }
+    stir(&here, "a", "c0", "one").await?;
+    assert_eq!(vcenter.logins().len(), 1);
+    // An administrator ends it: whoever asks next finds out, and there is one again.
+    vcenter.terminate_all("shared");
+    stir_until(&here, ("a", "c1"), || vcenter.logins().len() == 2).await?;
+    stir(&here, "b", "c1", "three").await?;
+    assert_eq!(vcenter.logins().len(), 2);
+    assert_eq!(accounts(&vcenter), ["shared"]);
+    let metrics = running.health.metrics();
+    assert!(metrics.contains("session"), "{metrics}");
+    running.stop().await?;
+    assert_eq!(accounts(&vcenter), Vec::<String>::new());
+    Ok(())
+}
+
+#[tokio::test]
+async fn x4_a_wrong_password_is_tried_once_and_the_right_one_at_once() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[("own", "right")]).await?;
+    vcenter.lock_out_after(3);
+    let _running = world.start();
+    let here = world.here();
+    here.shared("shared", ("own", "wrong"), allowed(&vcenter))
+        .await?;
+    here.namespace("a", json!({})).await?;
+    for number in 0..5 {
+        let name = format!("c{number}");
+        here.owned("a", &name, by_identity(&vcenter, "shared"))
+            .await?;
+    }
+    for number in 0..5 {
+        let cluster = here
+            .is("a", &format!("c{number}"), "InvalidCredentials")
+            .await?;
+        assert!(
+            !message(&cluster).contains("wrong"),
+            "{}",
+            message(&cluster)
+        );
+    }
+    assert_eq!(vcenter.logins().len(), 1);
+    assert!(!vcenter.is_locked("own"));
+    here.rotate(HOME, "shared", "right").await?;
+    for number in 0..5 {
+        here.is("a", &format!("c{number}"), "Available").await?;
+    }
+    assert_eq!(vcenter.logins().len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn x3_a_thumbprint_counts_from_when_it_is_written() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
+    let _running = world.start();
+    let here = world.here();
+    here.namespace("a", json!({})).await?;
+    here.account("a", "own", ("own", "pw")).await?;
+    let mut spec = by_secret(&vcenter, "own");
+    spec["thumbprint"] = json!(null);
+    here.owned("a", "prod", spec).await?;
+    // Nobody vouches for it, so nothing is sent.
+    here.is("a", "prod", "CertificateNotTrusted").await?;
+    assert_eq!(vcenter.logins(), []);
+    let written = |text: String| json!({"spec": {"thumbprint": text}});
+    here.change("a", "prod", written(vcenter.thumbprint_sha1()))
+        .await?;
+    here.is("a", "prod", "Available").await?;
+    // The certificate is renewed, and the new one written down.
+    vcenter.renew_certificate()?;
+    let newer = vcenter.thumbprint_sha256().replace(':', "").to_lowercase();
+    here.change("a", "prod", written(newer)).await?;
+    here.is("a", "prod", "Available").await?;
+    assert_eq!(accounts(&vcenter), ["own"]);
+    let other = "AA".repeat(20);
+    here.change("a", "prod", written(other)).await?;
+    here.is("a", "prod", "CertificateNotTrusted").await?;
+    let left = |vcenter: &FakeVCenter| accounts(vcenter).is_empty();
+    vcenter.wait_for("no session", left).await
+}
+
+#[tokio::test]
+async fn x5_x7_accounts_that_may_little_and_sessions_that_grow_old_are_fine() -> anyhow::Result<()>
+{
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
+    vcenter.limit("own");
+    let mut settings = world.settings();
+    settings.sessions.check_after = SHORT;
+    settings.sessions.lifetime = 4 * SHORT;
+    let _running = world.start_with(settings);
+    let here = world.here();
+    here.namespace("a", json!({})).await?;
+    here.account("a", "own", ("own", "pw")).await?;
+    here.owned("a", "prod", by_secret(&vcenter, "own")).await?;
+    here.is("a", "prod", "Available").await?;
+    let first = vcenter.open_sessions();
+    stir_until(&here, ("a", "prod"), || {
+        let open = vcenter.open_sessions();
+        open.len() == 1 && open != first
+    })
+    .await?;
+    assert!(vcenter.logins().iter().all(|login| login.ok));
+    Ok(())
+}
+
+#[tokio::test]
+async fn c6_x6_a_vcenter_that_does_not_answer_delays_nobody_else() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let dead = FakeVCenter::start(&[("own", "pw")]).await?;
+    let alive = FakeVCenter::start(&[("own", "pw")]).await?;
+    dead.door(Door::Silent).await;
+    let mut settings = world.settings();
+    settings.concurrency = 2;
+    let _running = world.start_with(settings);
+    let here = world.here();
+    here.namespace("a", json!({})).await?;
+    for number in 0..6 {
+        let name = format!("dead{number}");
+        here.account("a", &name, ("own", "pw")).await?;
+        here.owned("a", &name, by_secret(&dead, &name)).await?;
+    }
+    here.account("a", "own", ("own", "pw")).await?;
+    let begin = Instant::now();
+    here.owned("a", "alive", by_secret(&alive, "own")).await?;
+    here.is("a", "alive", "Available").await?;
+    let took = begin.elapsed();
+    assert!(
+        took < SESSIONS.patience + Duration::from_secs(6),
+        "{took:?}"
+    );
+    for number in 0..6 {
+        here.is("a", &format!("dead{number}"), "VCenterUnreachable")
+            .await?;
+    }
+    dead.resume().await;
+    for number in 0..6 {
+        here.is("a", &format!("dead{number}"), "Available").await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_secret_that_names_its_server_goes_nowhere_else() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
+    let other = FakeVCenter::start(&[("own", "pw")]).await?;
+    let _running = world.start();
+    let here = world.here();
+    here.namespace("a", json!({})).await?;
+    let address = vcenter.address();
+    let texts = [
+        ("username", "own"),
+        ("password", "pw"),
+        ("server", address.as_str()),
+    ];
+    here.secret("a", "own", &texts).await?;
+    here.owned("a", "prod", by_secret(&other, "own")).await?;
+    here.is("a", "prod", "ServerNotAllowed").await?;
+    assert_eq!(other.connections(), 0);
+    let both = format!("{address}, {}", other.address());
+    let patch = json!({"stringData": {"server": both}});
+    patched(&here.inside::<Secret>("a"), "own", patch).await?;
+    here.is("a", "prod", "Available").await?;
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! A vCenter that does not answer is nobody else's trouble.
+//!
+//! Sixty clusters of three teams, one of them a tenant, half of them on a vCenter that is
+//! well and half on one that is ill. Where the operator would wait for hours before it gives
+//! up, whatever happens happened although it waits.
+
+#[path = "../world/world.rs"]
+mod world;
+
+use std::time::{Duration, Instant};
+
+use insula_identity::session;
+use insula_testkit::vcenter::{Door, FakeVCenter};
+use serde_json::{Value, json};
+
+use crate::world::{SESSIONS, Space, World, eventually};
+
+/// A team's namespace and its identity, and whether it is a tenant's.
+const TEAMS: [(&str, Option<&str>); 3] = [("a", None), ("b", None), ("a", Some("t1"))];
+/// Clusters of each team on each vCenter.
+const EACH: usize = 10;
+/// Longer than any test.
+const HOURS: Duration = Duration::from_secs(7200);
+const WELL: &str = "well";
+const ILL: &str = "ill";
+
+/// Two vCenters and everybody's clusters.
+struct Field {
+    world: World,
+    well: FakeVCenter,
+    ill: FakeVCenter,
+}
+
+impl Field {
+    async fn new() -> anyhow::Result<Self> {
+        let field = Self {
+            world: World::new().await?,
+            well: FakeVCenter::start(&[("a", "pw"), ("b", "pw")]).await?,
+            ill: FakeVCenter::start(&[("a", "pw"), ("b", "pw")]).await?,
+        };
+        let server = |vcenter: &FakeVCenter| json!({"address": vcenter.address(), "thumbprint": vcenter.thumbprint_sha256()});
+        let servers = json!([server(&field.well), server(&field.ill)]);
+        for (team, space) in TEAMS {
+            let space = field.world.space(space);
+            space.namespace(team, json!({})).await?;
+            space.shared(team, (team, "pw"), servers.clone()).await?;
+            for (of, vcenter) in [(WELL, &field.well), (ILL, &field.ill)] {
+                for name in names(of) {
+                    let reference = json!({"kind": "VSphereClusterIdentity", "name": team});
+                    let spec = json!({"server": vcenter.address(), "identityRef": reference});
+                    space.cluster(team, &name, spec).await?;
+                }
+            }
+        }
+        Ok(field)
+    }
+
+    fn clusters(&self, of: &str) -> Vec<(Space, &'static str, String)> {
+        let team = |(team, space): (&'static str, Option<&str>)| {
+            let space = self.world.space(space);
+            let names = names(of).into_iter();
+            names.map(move |name| (space.clone(), team, name))
+        };
+        TEAMS.into_iter().flat_map(team).collect()
+    }
+
+    /// Waits until all clusters of a vCenter are so, as they are now.
+    async fn are(&self, of: &str, reason: &str) -> anyhow::Result<()> {
+        for (space, team, name) in self.clusters(of) {
+            space.is(team, &name, reason).await?;
+        }
+        Ok(())
+    }
+
+    /// Changes all clusters of a vCenter, so that they have to be looked at.
+    async fn touch(&self, of: &str, stamp: &str) -> anyhow::Result<()> {
+        self.touch_every(1, of, stamp).await
+    }
+
+    /// Changes some of them.
+    async fn touch_every(&self, nth: usize, of: &str, stamp: &str) -> anyhow::Result<()> {
+        for (space, team, name) in self.clusters(of).into_iter().step_by(nth) {
+            let endpoint = json!({"host": stamp, "port": 6443});
+            let patch: Value = json!({"spec": {"controlPlaneEndpoint": endpoint}});
+            space.change(team, &name, patch).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs the operator with so much patience with vCenters.
+    fn start(&self, patience: Duration, check_after: Duration) -> world::Running {
+        let mut settings = self.world.settings();
+        settings.vcenter_patience = patience;
+        settings.sessions = session::Settings {
+            patience,
+            check_after,
+            ..SESSIONS
+        };
+        self.world.start_with(settings)
+    }
+}
+
+fn names(of: &str) -> Vec<String> {
+    (0..EACH).map(|n| format!("{of}-{n}")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c6_a_vcenter_that_hangs_at_login_delays_no_other_and_recovers() -> anyhow::Result<()> {
+    let field = Field::new().await?;
+    field.ill.hang("Login");
+    let _running = field.start(HOURS, SESSIONS.check_after);
+    field.are(WELL, "Available").await?;
+    let hangs = |ill: &FakeVCenter| ill.called("Login") > 0;
+    field.ill.wait_for("the login", hangs).await?;
+    field.touch(ILL, "meanwhile").await?;
+    field.touch(WELL, "meanwhile").await?;
+    field.are(WELL, "Available").await?;
+    // One finds out for all.
+    assert_eq!((field.ill.called("Login"), field.ill.connections()), (1, 1));
+    assert_eq!(field.well.logins().len(), TEAMS.len());
+    field.ill.resume().await;
+    field.are(ILL, "Available").await?;
+    assert_eq!(field.ill.logins().len(), TEAMS.len());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c6_a_vcenter_that_hangs_in_mid_session_delays_no_other_and_recovers() -> anyhow::Result<()>
+{
+    let field = Field::new().await?;
+    let _running = field.start(HOURS, Duration::from_millis(200));
+    field.are(WELL, "Available").await?;
+    field.are(ILL, "Available").await?;
+    let before = field.ill.connections();
+    field.ill.hang("*");
+    field.ill.door(Door::Silent).await;
+    let asked = |field: &Field| field.ill.calls().len() + field.ill.connections();
+    let (quiet, mut round) = (asked(&field), 0);
+    // Sessions that were not used for a while are checked, and the check hangs.
+    eventually(async || {
+        round += 1;
+        let stamp = format!("round-{round}");
+        field.touch_every(EACH, ILL, &stamp).await?;
+        Ok((asked(&field) > quiet).then_some(()))
+    })
+    .await?;
+    field.touch(ILL, "meanwhile").await?;
+    field.touch(WELL, "meanwhile").await?;
+    field.are(WELL, "Available").await?;
+    let hanging = field.ill.open_connections();
+    assert!(hanging <= TEAMS.len() * 2, "{hanging} connections hang");
+    let more = field.ill.connections() - before;
+    assert!(more <= TEAMS.len(), "{more} connections were made in vain");
+    field.ill.resume().await;
+    field.are(ILL, "Available").await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c6_a_vcenter_that_is_not_there_is_told_of_and_tried_rarely_until_it_is()
+-> anyhow::Result<()> {
+    let field = Field::new().await?;
+    field.ill.door(Door::HangUp).await;
+    let _running = field.start(Duration::from_secs(5), SESSIONS.check_after);
+    for door in [Door::HangUp, Door::Closed] {
+        field.ill.door(door).await;
+        field.ill.clear_log();
+        let began = Instant::now();
+        let stamp = format!("{door:?}").to_lowercase();
+        field.touch(ILL, &stamp).await?;
+        field.touch(WELL, &stamp).await?;
+        field.are(WELL, "Available").await?;
+        field.are(ILL, "VCenterUnreachable").await?;
+        let tried = field.ill.connections();
+        // The first pauses are short, and then they are a second.
+        let most = 4 + began.elapsed().as_secs() * 2;
+        assert!(
+            tried as u64 <= most,
+            "{door:?}: {tried} connections, {most} are fine"
+        );
+    }
+    field.ill.resume().await;
+    field.are(ILL, "Available").await?;
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! Whom to believe.
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::Ordering;
+
+use insula_identity::endpoint::Trust;
+use insula_identity::reason::Reason;
+use insula_identity::session::{Connector, LoginError};
+use insula_vsphere::vcenter::{Session, VCenters};
+use tokio::net::TcpListener;
+
+use super::stub::{Shown, Stub, polite};
+use super::{PATIENCE, SHORT, credential, endpoint};
+
+async fn ask(stub: &Stub, roots: &[&Shown], trust: &Trust) -> Result<Session, LoginError> {
+    let roots = roots.iter().map(|shown| shown.root.clone()).collect();
+    let vcenters = VCenters::new(PATIENCE, roots);
+    vcenters
+        .log_in(&endpoint(&stub.address()), trust, &credential("u", "p"))
+        .await
+}
+
+#[tokio::test]
+async fn who_is_vouched_for_or_pinned_is_believed() {
+    let good = Shown::new("127.0.0.1", false);
+    let expired = Shown::new("127.0.0.1", true);
+    let elsewhere = Shown::new("vc.example.com", false);
+    let pinned = |text: String| Trust::Pinned(text);
+    let without_colons = good.sha256().replace(':', "");
+    let table: Vec<(&Shown, Vec<&Shown>, Trust)> = vec![
+        (&good, vec![&good], Trust::Verified),
+        // Vouched for is enough, whatever is pinned: a renewed certificate is believed.
+        (&good, vec![&good], pinned(elsewhere.sha1())),
+        (&good, vec![], pinned(good.sha1())),
+        (&good, vec![], pinned(good.sha256())),
+        (&good, vec![], pinned(good.sha1().to_lowercase())),
+        (&good, vec![], pinned(without_colons.to_lowercase())),
+        (&elsewhere, vec![&elsewhere], pinned(elsewhere.sha256())),
+        (&expired, vec![&expired], pinned(expired.sha1())),
+        (&good, vec![], Trust::Anybody),
+        (&expired, vec![], Trust::Anybody),
+        (&elsewhere, vec![], Trust::Anybody),
+    ];
+    for (shown, roots, trust) in table {
+        let stub = Stub::start(shown, polite).await;
+        let session = ask(&stub, &roots, &trust).await.expect("believed");
+        assert_eq!(session.about().version, "8.0.2");
+    }
+}
+
+#[tokio::test]
+async fn who_is_not_believed_hears_nothing_and_the_user_learns_what_to_pin() {
+    let good = Shown::new("127.0.0.1", false);
+    let expired = Shown::new("127.0.0.1", true);
+    let elsewhere = Shown::new("vc.example.com", false);
+    let unknown = "no known authority vouches for it";
+    let wrong = good
+        .sha1()
+        .replace(|digit: char| digit.is_ascii_digit(), "F");
+    let table: Vec<(&Shown, Vec<&Shown>, Trust, &str)> = vec![
+        (&good, vec![], Trust::Verified, unknown),
+        (&good, vec![&elsewhere], Trust::Verified, unknown),
+        (
+            &elsewhere,
+            vec![&elsewhere],
+            Trust::Verified,
+            "it is for another name",
+        ),
+        (&expired, vec![&expired], Trust::Verified, "it has expired"),
+        (&good, vec![], Trust::Pinned(wrong), unknown),
+        (&good, vec![], Trust::Pinned(elsewhere.sha256()), unknown),
+        (
+            &good,
+            vec![],
+            Trust::Pinned(good.sha256()[..59].to_owned()),
+            unknown,
+        ),
+        (&good, vec![], Trust::Pinned(String::new()), unknown),
+        (
+            &expired,
+            vec![&expired],
+            Trust::Pinned(good.sha1()),
+            "it has expired",
+        ),
+    ];
+    for (shown, roots, trust, why) in table {
+        let stub = Stub::start(shown, polite).await;
+        let refused = ask(&stub, &roots, &trust).await.expect_err("not believed");
+        let expected = match &trust {
+            Trust::Pinned(pin) => format!("and {pin:?} is expected"),
+            _ => "and none is expected".to_owned(),
+        };
+        let message = format!(
+            "the certificate of {} is not trusted: {why}; its fingerprints are {} (SHA-1) and {} \
+             (SHA-256), {expected}",
+            stub.address(),
+            shown.sha1(),
+            shown.sha256(),
+        );
+        assert_eq!(
+            refused,
+            LoginError {
+                reason: Reason::CertificateNotTrusted,
+                message
+            }
+        );
+        assert_eq!(stub.methods(), Vec::<String>::new());
+        assert_eq!(stub.connections.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[tokio::test]
+async fn x6_who_never_answers_is_not_waited_for() {
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .expect("a port");
+    let deaf = silent.local_addr().expect("an address").to_string();
+    let shown = Shown::new("127.0.0.1", false);
+    let mute = Stub::start(&shown, |_| super::stub::Reply::Silence).await;
+    for address in [deaf, mute.address()] {
+        let vcenters = VCenters::new(SHORT, Vec::new());
+        let place = endpoint(&address);
+        let refused = vcenters
+            .log_in(&place, &Trust::Anybody, &credential("u", "p"))
+            .await;
+        let message = format!("{address} is not to be used: no answer within 0.3 s");
+        assert_eq!(
+            refused.expect_err("silence"),
+            LoginError {
+                reason: Reason::Unreachable,
+                message
+            }
+        );
+    }
+}
+
+#[tokio::test]
+async fn who_does_not_listen_or_speaks_no_tls_is_unreachable() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .expect("a port");
+    let closed = listener.local_addr().expect("an address").to_string();
+    drop(listener);
+    let plain = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .expect("a port");
+    let rude = plain.local_addr().expect("an address").to_string();
+    let serving = tokio::spawn(async move {
+        use tokio::io::AsyncWriteExt;
+        while let Ok((mut stream, _)) = plain.accept().await {
+            stream
+                .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                .await
+                .ok();
+        }
+    });
+    let vcenters = VCenters::new(PATIENCE, Vec::new());
+    for (address, start) in [
+        (closed, "cannot connect ("),
+        (rude, "TLS does not come about ("),
+    ] {
+        let place = endpoint(&address);
+        let refused = vcenters
+            .log_in(&place, &Trust::Anybody, &credential("u", "p"))
+            .await;
+        let refused = refused.expect_err("nobody there");
+        assert_eq!(refused.reason, Reason::Unreachable);
+        let expected = format!("{address} is not to be used: {start}");
+        assert!(refused.message.starts_with(&expected), "{refused}");
+    }
+    serving.abort();
+}

@@ -1,0 +1,155 @@
+//! Sessions of a real vCenter, as far as there is one.
+
+use insula_identity::endpoint::Trust;
+use insula_identity::reason::Reason;
+use insula_identity::session::Connector;
+use insula_testkit::vcenter::FakeVCenter;
+use insula_testkit::vcsim::{Settings, VcSim};
+use insula_vsphere::vcenter::{Error, VCenters};
+
+use super::{PATIENCE, credential, endpoint, log_in, log_out};
+
+const AGENT: &str = concat!("insula-vsphere/", env!("CARGO_PKG_VERSION"));
+
+#[tokio::test]
+async fn g1_a_session_is_the_accounts_and_ends_with_its_logout() {
+    let Some(vcsim) = VcSim::start("tenant-a", "p&<a") else {
+        return;
+    };
+    let pinned = Trust::Pinned(vcsim.thumbprint().await.expect("a certificate"));
+    // Its own flags are text to us; what the simulator takes for the password is not XML.
+    let session = log_in(&vcsim.address(), &pinned, "tenant-a", "p&<a").await;
+    let session = session.expect("logged in");
+    assert_eq!(session.about().api_type, "VirtualCenter");
+    assert!(!session.about().version.is_empty());
+    assert!(
+        VCenters::new(PATIENCE, Vec::new())
+            .is_alive(&session)
+            .await
+            .expect("answered")
+    );
+    log_out(&session).await;
+    assert!(
+        !VCenters::new(PATIENCE, Vec::new())
+            .is_alive(&session)
+            .await
+            .expect("answered")
+    );
+    assert_eq!(
+        session.find_by_path("/DC0").await,
+        Err(Error::NotAuthenticated)
+    );
+}
+
+#[tokio::test]
+async fn an_administrator_sees_our_session_and_can_end_it() {
+    let Some(vcsim) = VcSim::start("tenant-a", "pa") else {
+        return;
+    };
+    let vcenters = VCenters::new(PATIENCE, Vec::new());
+    let session = log_in(&vcsim.address(), &Trust::Anybody, "tenant-a", "pa").await;
+    let session = session.expect("logged in");
+    let seen = vcsim.sessions().await.expect("listed");
+    let [ours] = &seen[..] else {
+        panic!("{seen:?}");
+    };
+    assert_eq!(
+        (ours.username.as_str(), ours.agent.as_str()),
+        ("tenant-a", AGENT)
+    );
+    vcsim.terminate(&ours.key).await.expect("ended");
+    assert_eq!(
+        session.find_by_path("/DC0").await,
+        Err(Error::NotAuthenticated)
+    );
+    assert!(!vcenters.is_alive(&session).await.expect("answered"));
+    let again = log_in(&vcsim.address(), &Trust::Anybody, "tenant-a", "pa").await;
+    let again = again.expect("logged in again");
+    assert_eq!(vcsim.sessions().await.expect("listed").len(), 1);
+    log_out(&again).await;
+    assert_eq!(vcsim.sessions().await.expect("listed"), []);
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_told_from_a_wrong_certificate() {
+    let Some(vcsim) = VcSim::start("tenant-a", "pa") else {
+        return;
+    };
+    let refused = log_in(&vcsim.address(), &Trust::Anybody, "tenant-a", "pb").await;
+    let refused = refused.expect_err("a wrong password");
+    assert_eq!(refused.reason, Reason::InvalidCredentials);
+    let message = format!(
+        "{} does not take the credential (InvalidLogin)",
+        vcsim.address()
+    );
+    assert_eq!(refused.message, message);
+    let refused = log_in(&vcsim.address(), &Trust::Verified, "tenant-a", "pa").await;
+    let refused = refused.expect_err("nobody vouches");
+    assert_eq!(refused.reason, Reason::CertificateNotTrusted);
+    let shown = vcsim.thumbprint().await.expect("a certificate");
+    assert!(refused.message.contains(&shown), "{refused}");
+    assert_eq!(vcsim.sessions().await.expect("listed"), []);
+}
+
+#[tokio::test]
+async fn a_simulator_shows_the_certificate_it_is_given_and_is_as_slow_as_it_is_told() {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let parameters = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("names");
+    let certificate = parameters.self_signed(&key).expect("a certificate");
+    let settings = Settings {
+        certificate: Some((certificate.pem(), key.serialize_pem())),
+        flags: vec!["-method-delay".to_owned(), "Login:400".to_owned()],
+        ..Settings::default()
+    };
+    let Some(vcsim) = VcSim::start_with(settings) else {
+        return;
+    };
+    let place = endpoint(&vcsim.address());
+    let roots = vec![certificate.der().to_vec()];
+    let hasty = VCenters::new(super::SHORT, roots.clone());
+    let slow = hasty
+        .log_in(&place, &Trust::Verified, &credential("user", "pass"))
+        .await;
+    assert_eq!(slow.expect_err("too slow").reason, Reason::Unreachable);
+    let patient = VCenters::new(PATIENCE, roots);
+    let session = patient
+        .log_in(&place, &Trust::Verified, &credential("user", "pass"))
+        .await;
+    log_out(&session.expect("logged in")).await;
+}
+
+#[tokio::test]
+async fn x5_an_account_of_few_privileges_can_tell_whether_its_session_is_alive() {
+    let fake = FakeVCenter::start(&[("low", "p")])
+        .await
+        .expect("a vCenter");
+    fake.limit("low");
+    let vcenters = VCenters::new(PATIENCE, vec![fake.ca_der().expect("a root")]);
+    let place = endpoint(&fake.address());
+    let session = vcenters
+        .log_in(&place, &Trust::Verified, &credential("low", "p"))
+        .await;
+    let session = session.expect("logged in");
+    assert!(vcenters.is_alive(&session).await.expect("answered"));
+    fake.terminate_all("low");
+    assert!(!vcenters.is_alive(&session).await.expect("answered"));
+    assert_eq!(fake.called("SessionIsActive"), 0);
+}
+
+#[tokio::test]
+async fn many_requests_of_one_session_run_at_once() {
+    let fake = FakeVCenter::start(&[("a", "p")]).await.expect("a vCenter");
+    let session = log_in(&fake.address(), &Trust::Anybody, "a", "p")
+        .await
+        .expect("logged in");
+    let many = (0..50).map(|_| session.find_by_path("/DC0"));
+    for found in futures_util::future::join_all(many).await {
+        assert!(found.expect("answered").is_some());
+    }
+    assert_eq!(fake.logins().len(), 1);
+    let connections = fake.connections();
+    for _ in 0..20 {
+        session.find_by_path("/DC0").await.expect("answered");
+    }
+    assert_eq!(fake.connections(), connections);
+}

@@ -1,0 +1,76 @@
+//! The vCenter client: against vcsim where it is installed, against the vCenter of the
+//! testkit, and against servers that say what no vCenter says.
+
+mod certificates;
+mod hostile;
+mod inventory;
+mod lifecycle;
+mod login;
+mod stub;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use insula_identity::credential::{Credential, Fingerprint, Hidden, Source};
+use insula_identity::endpoint::{Endpoint, Trust};
+use insula_identity::session::{Connector, LoginError};
+use insula_vsphere::vcenter::{Object, Session, Task, VCenters};
+
+/// How long an answer may take that is expected.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long one may take that is not.
+const SHORT: Duration = Duration::from_millis(300);
+
+fn endpoint(text: &str) -> Endpoint {
+    Endpoint::parse(text, 443).expect("an endpoint")
+}
+
+fn credential(username: &str, password: &str) -> Credential {
+    let pairs = [("username", username), ("password", password)];
+    let pairs = pairs.map(|(key, value)| (key.to_owned(), Hidden::new(value)));
+    let content = BTreeMap::from(pairs);
+    Credential {
+        source: Source::Operator,
+        fingerprint: Fingerprint::of(&content),
+        content,
+        trust: None,
+    }
+}
+
+async fn log_in(
+    address: &str,
+    trust: &Trust,
+    username: &str,
+    password: &str,
+) -> Result<Session, LoginError> {
+    let vcenters = VCenters::new(PATIENCE, Vec::new());
+    let credential = credential(username, password);
+    vcenters
+        .log_in(&endpoint(address), trust, &credential)
+        .await
+}
+
+async fn log_out(session: &Session) {
+    VCenters::new(PATIENCE, Vec::new()).log_out(session).await;
+}
+
+/// What comes of a task.
+async fn outcome(session: &Session, task: &Object) -> Task {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match session.task(task).await.expect("a task is known") {
+            Task::Running if Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Task::Running => panic!("{task} still runs"),
+            over => return over,
+        }
+    }
+}
+
+async fn done(session: &Session, task: &Object) -> Option<Object> {
+    match outcome(session, task).await {
+        Task::Done(result) => result,
+        other => panic!("{task}: {other:?}"),
+    }
+}

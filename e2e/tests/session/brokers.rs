@@ -1,0 +1,81 @@
+//! Submariner brokers.
+
+use insula_e2e::kubectl::Kubectl;
+
+use crate::typing::{Does, Ended, blocks, furnish, prints, section, shell, typed};
+
+/// The offering admin.
+const OFFERING: [Does; 6] = [
+    prints(&[]),
+    prints(&[]),
+    prints(&[]),
+    prints(&["red\n"]),
+    prints(&["blue\n"]),
+    prints(&[
+        "blue   Provisioned   submariner-broker-blue",
+        "red    Provisioned   submariner-broker-red",
+    ]),
+];
+
+/// The ClusterSet admins.
+const BROKERS: [Does; 2] = [prints(&[]), prints(&[])];
+
+/// The cluster admins.
+const CLUSTERS: [Does; 12] = [
+    prints(&["red-east\n"]),
+    prints(&["red-west\n"]),
+    prints(&["blue-east\n"]),
+    prints(&["blue-west\n"]),
+    prints(&[]),
+    prints(&[]),
+    prints(&[]),
+    prints(&[]),
+    prints(&[
+        "NAMESPACE",
+        "submariner-broker-blue",
+        "submariner-broker-red",
+        "connectivity, service-discovery",
+        "242.0.0.0/8",
+    ]),
+    prints(&["cluster-east", "cluster-west"]),
+    prints(&["submariner"]),
+    prints(&[]),
+];
+
+#[test]
+fn the_session_of_brokers_does_what_it_says() {
+    let Some(kubectl) = Kubectl::find() else {
+        return;
+    };
+    let section = section("Submariner brokers");
+    let [serve, offering, brokers, clusters] = &blocks(&section)[..] else {
+        panic!("the section has four parts");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    furnish(folder.path(), &kubectl);
+    let mut server = shell(folder.path(), &format!("exec {serve}"));
+    server.await_line("insula ready ");
+    let lines = [offering, brokers, clusters].map(|block| block.lines());
+    let lines: Vec<&str> = lines.into_iter().flatten().collect();
+    let all: Vec<&Does> = OFFERING.iter().chain(&BROKERS).chain(&CLUSTERS).collect();
+    assert_eq!(lines.len(), all.len(), "{lines:#?}");
+    for ((line, does), ended) in lines.iter().zip(all).zip(typed(folder.path(), &lines)) {
+        let Ended { code, out, err } = &ended;
+        assert_eq!(*code, does.code.to_string(), "{line}:\n{out}{err}");
+        // How it goes is told on the way, by `subctl` alone, and nothing goes wrong.
+        let tells = line.starts_with("subctl ");
+        let quiet = err.is_empty() || tells && !err.contains("error");
+        assert!(quiet, "{line}:\n{out}{err}");
+        for text in does.says {
+            assert!(out.contains(text), "no {text:?} from {line}:\n{out}");
+        }
+    }
+    let left = shell(
+        folder.path(),
+        "KUBECONFIG=insula-data/admin.kubeconfig kubectl get tenants.submariner.io,ns -A -o name",
+    );
+    let left = left.finish().succeeds();
+    assert!(left.contains("tenant.submariner.io/red\n"), "{left}");
+    assert!(left.contains("namespace/submariner-broker-red\n"), "{left}");
+    assert!(!left.contains("blue"), "{left}");
+}

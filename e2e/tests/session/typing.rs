@@ -1,0 +1,117 @@
+//! A session of the README, as somebody types it.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use insula_e2e::command::Running;
+use insula_e2e::insula::{binary, root, subctl};
+
+/// Between what a line said, how it ended and what it complained of.
+const MARK: &str = "@@@";
+
+/// What a line of the session must do.
+pub struct Does {
+    /// How it ends.
+    pub code: i32,
+    /// What it prints.
+    pub says: &'static [&'static str],
+    /// What it complains of; nothing, if it does not.
+    pub refused: &'static [&'static str],
+}
+
+pub const fn prints(says: &'static [&'static str]) -> Does {
+    Does {
+        code: 0,
+        says,
+        refused: &[],
+    }
+}
+
+/// A section of the README.
+pub fn section(title: &str) -> String {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, section) = readme.split_once(&format!("\n## {title}\n")).unwrap();
+    section.split("\n## ").next().unwrap().to_owned()
+}
+
+/// How a line ended, and what it said.
+pub struct Ended {
+    pub code: String,
+    pub out: String,
+    pub err: String,
+}
+
+/// Types lines into one shell, as it is one terminal.
+pub fn typed(folder: &Path, lines: &[&str]) -> Vec<Ended> {
+    let line = |line: &&str| format!("{line}\necho {MARK}$?{MARK}; cat err; : >err; echo {MARK}\n");
+    let script: String = lines.iter().map(line).collect();
+    let said = shell(
+        folder,
+        &format!("exec 2>>err\ntrap 'kill $(jobs -p)' EXIT\n{script}"),
+    )
+    .finish();
+    let parts: Vec<&str> = said.out.split(MARK).collect();
+    // What is said after a mark begins on a new line.
+    let text = |part: &str| part.strip_prefix('\n').unwrap_or(part).to_owned();
+    let ended = parts.chunks_exact(3).map(|line| Ended {
+        out: text(line[0]),
+        code: text(line[1]),
+        err: text(line[2]),
+    });
+    let ended: Vec<Ended> = ended.collect();
+    assert_eq!(ended.len(), lines.len(), "{said}");
+    ended
+}
+
+/// The shell blocks of a page.
+pub fn blocks(page: &str) -> Vec<String> {
+    let parts = page.split("```sh\n").skip(1);
+    let block = |part: &str| part.split("```").next().unwrap_or("").to_owned();
+    parts.map(block).collect()
+}
+
+/// A folder in which everything is where the session has it: a `cargo` that runs what is
+/// built already, on a free port; and kubectl.
+pub fn furnish(folder: &Path, kubectl: &Path) {
+    let (bin, release) = (folder.join("bin"), folder.join("target/release"));
+    for made in [&bin, &release] {
+        std::fs::create_dir_all(made).unwrap();
+    }
+    symlink(binary(), release.join("insula")).unwrap();
+    symlink(subctl(), release.join("subctl")).unwrap();
+    symlink(root().join("docs"), folder.join("docs")).unwrap();
+    let words = r#"[ "$*" = "build --release --bin subctl" ] && exit 0
+[ "$1 $2 $3" = "run --release --" ] || exit 2; shift 3"#;
+    let cargo =
+        format!("#!/bin/sh\n{words}\nexec target/release/insula \"$@\" --listen 127.0.0.1:0\n");
+    write_program(&bin.join("cargo"), &cargo);
+    // Without a path of its own it is one from PATH.
+    let kubectl = format!(
+        "#!/bin/sh\nPATH=$OWN_PATH exec {} \"$@\"\n",
+        kubectl.display()
+    );
+    write_program(&bin.join("kubectl"), &kubectl);
+}
+
+/// A program, of a shell's words.
+pub fn write_program(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(path, executable).unwrap();
+}
+
+/// bash, as a user has it, in that folder.
+pub fn shell(folder: &Path, script: &str) -> Running {
+    let own = std::env::var("PATH").unwrap();
+    let mut command = Command::new("bash");
+    command
+        .arg("-c")
+        .arg(script)
+        .current_dir(folder)
+        .env("HOME", folder)
+        .env("OWN_PATH", &own)
+        .env("PATH", format!("{}:{own}", folder.join("bin").display()))
+        .env_remove("KUBECONFIG");
+    Running::start(format!("bash: {script}"), &mut command, "")
+}
