@@ -59,6 +59,8 @@ pub fn workload() -> Vec<PolicyRule> {
         rule(GROUP, MACHINES, READ),
         rule(CAPI, OF_CAPI, EVERYTHING),
         rule(CORE, &["secrets"], EVERYTHING),
+        // Its labels decide which identities may be used in it.
+        rule(CORE, &["namespaces"], &["get"]),
     ]
 }
 

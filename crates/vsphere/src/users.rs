@@ -14,6 +14,9 @@ use crate::kinds::{
 };
 use crate::operator::condition::{VCENTER, find};
 
+/// What the caller may have no right to list.
+pub const NAMESPACES: &str = "Namespaces";
+
 /// How many objects are asked for at once.
 const PAGE: u32 = 500;
 
@@ -70,7 +73,7 @@ pub async fn of(client: &Client, name: &str) -> Result<Users, Error> {
     let clusters = all::<VSphereCluster>(client, "VSphereClusters", &mut not_read).await?;
     let zones =
         all::<VSphereDeploymentZone>(client, "VSphereDeploymentZones", &mut not_read).await?;
-    let namespaces = all::<Namespace>(client, "Namespaces", &mut not_read).await?;
+    let namespaces = all::<Namespace>(client, NAMESPACES, &mut not_read).await?;
     let names = |reference: &Option<VSphereIdentityReference>| {
         let reference = reference.as_ref();
         reference.is_some_and(|it| it.kind == "VSphereClusterIdentity" && it.name == name)

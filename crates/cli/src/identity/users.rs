@@ -66,13 +66,15 @@ fn table(found: &Users) -> String {
         true => format!("nothing uses {}\n", found.identity),
         false => output::table(&rows),
     };
+    let unknown = found.not_read.iter().any(|what| what == users::NAMESPACES);
     text += &match (&found.trouble, found.allowed_namespaces.as_slice()) {
         (Some(trouble), _) => format!("no namespace may use it: {trouble}\n"),
+        (None, _) if unknown => "which namespaces may use it is not known\n".to_owned(),
         (None, []) => "no namespace may use it\n".to_owned(),
         (None, names) => format!("namespaces that may use it: {}\n", names.join(", ")),
     };
     for what in &found.not_read {
-        text += &format!("note: you may not list {what}, so that there may be more\n");
+        text += &format!("note: you may not list {what}\n");
     }
     output::harmless(&text)
 }
@@ -95,4 +97,73 @@ fn identity(text: &str) -> Result<String, String> {
         "it is a kind and a name, as vsphereclusteridentity/shared; there is one such kind"
             .to_owned()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(users: Vec<User>, allowed: &[&str], not_read: &[&str]) -> Users {
+        let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        Users {
+            identity: "shared".to_owned(),
+            users,
+            allowed_namespaces: owned(allowed),
+            trouble: None,
+            not_read: owned(not_read),
+        }
+    }
+
+    #[test]
+    fn users_are_shown_in_columns_and_who_may_below() {
+        let user = |kind, namespace: Option<&str>, reason: Option<&str>| User {
+            kind,
+            namespace: namespace.map(str::to_owned),
+            name: "prod".to_owned(),
+            available: reason == Some("Available"),
+            reason: reason.map(str::to_owned),
+        };
+        let users = vec![
+            user("VSphereCluster", Some("red"), Some("Available")),
+            user("VSphereCluster", Some("grey"), Some("NamespaceNotAllowed")),
+            user("VSphereDeploymentZone", None, None),
+        ];
+        assert_eq!(
+            table(&found(users, &["blue", "red"], &[])),
+            "KIND                    NAMESPACE   NAME   AVAILABLE   REASON\n\
+             VSphereCluster          red         prod   true        Available\n\
+             VSphereCluster          grey        prod   false       NamespaceNotAllowed\n\
+             VSphereDeploymentZone   -           prod   false       -\n\
+             namespaces that may use it: blue, red\n"
+        );
+        assert_eq!(
+            table(&found(vec![], &[], &[])),
+            "nothing uses shared\nno namespace may use it\n"
+        );
+        assert_eq!(
+            table(&found(vec![], &[], &["Namespaces"])),
+            "nothing uses shared\nwhich namespaces may use it is not known\n\
+             note: you may not list Namespaces\n"
+        );
+    }
+
+    #[test]
+    fn an_identity_is_named_by_kind_and_name() {
+        let shared = Ok("shared".to_owned());
+        assert_eq!(identity("vsphereclusteridentity/shared"), shared);
+        assert_eq!(identity("VSphereClusterIdentities/shared"), shared);
+        for wrong in [
+            "shared",
+            "secret/shared",
+            "vsphereclusteridentity/",
+            "vsphereclusteridentity/a/b",
+        ] {
+            assert!(
+                identity(wrong)
+                    .unwrap_err()
+                    .starts_with("it is a kind and a name"),
+                "{wrong}"
+            );
+        }
+    }
 }

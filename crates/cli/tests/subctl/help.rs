@@ -49,6 +49,23 @@ fn help_is_as_it_was_reviewed() {
         ),
         (insula, "operator --help", "operator-help.txt"),
         (insula, "operator broker --help", "operator-broker-help.txt"),
+        (
+            insula,
+            "operator vsphere --help",
+            "operator-vsphere-help.txt",
+        ),
+        (
+            insula,
+            "operator vsphere manifests --help",
+            "operator-vsphere-manifests-help.txt",
+        ),
+        (insula, "identity --help", "identity-help.txt"),
+        (
+            insula,
+            "identity explain --help",
+            "identity-explain-help.txt",
+        ),
+        (insula, "identity users --help", "identity-users-help.txt"),
     ] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/golden")

@@ -14,13 +14,18 @@ const OPERATOR: &str = "system:serviceaccount:axon-operator:axon-operator";
 
 /// What the operator asked, as the server wrote it down.
 fn asked(log: &Path) -> Vec<Value> {
+    asked_by(log, OPERATOR)
+}
+
+/// What somebody asked.
+fn asked_by(log: &Path, user: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     // The last line may not be whole yet.
     let events = text
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok());
-    let by_operator = |event: &Value| event["user"]["username"] == OPERATOR;
-    events.filter(by_operator).collect()
+    let by_user = |event: &Value| event["user"]["username"] == user;
+    events.filter(by_user).collect()
 }
 
 fn shown(log: &Path) -> BTreeSet<String> {
@@ -58,6 +63,32 @@ fn an_operator_beside_the_server_may_do_what_it_was_granted_and_nothing_before()
         said.contains("error: tenant b could not be provisioned: "),
         "{said}"
     );
+    assert_eq!(scene.stop(), Some(0), "it ends when it is told to");
+}
+
+#[test]
+fn the_vsphere_operator_beside_the_server_is_an_account_without_rights_until_it_is_given_some() {
+    let scene = Scene::start_with(&[
+        "--operators",
+        "broker,vsphere",
+        "--vsphere-allowed-server",
+        "vcenter.example",
+        "--audit-log-path",
+        "audit",
+    ]);
+    let (log, user) = (
+        scene.at("audit"),
+        "system:serviceaccount:capv-system:capv-manager",
+    );
+    until("it looks for what it serves", || {
+        asked_by(&log, user).len() >= 2
+    });
+    for event in asked_by(&log, user) {
+        let code = event["responseStatus"]["code"].as_u64().unwrap();
+        assert!(code == 403 || code == 404, "{event}");
+        assert!(event["verb"] == "list" || event["verb"] == "get", "{event}");
+    }
+    assert!(!asked(&log).is_empty(), "the other one works beside it");
     assert_eq!(scene.stop(), Some(0), "it ends when it is told to");
 }
 
@@ -173,15 +204,88 @@ fn what_to_install_an_operator_with_is_printed() {
 }
 
 #[test]
+fn what_to_install_the_vsphere_operator_with_is_printed() {
+    let scene = Scene::start_with(&[]);
+    let printed = |arguments: &[&str]| -> Vec<Value> {
+        let text = good(&scene.insula(arguments).output().unwrap());
+        let documents = text.split("---\n").filter(|text| text.contains("kind:"));
+        documents
+            .map(|text| serde_saphyr::from_str(text).unwrap())
+            .collect()
+    };
+    let counted = |objects: &[Value]| {
+        let mut counts = std::collections::BTreeMap::new();
+        for object in objects {
+            *counts
+                .entry(object["kind"].as_str().unwrap().to_owned())
+                .or_insert(0) += 1;
+        }
+        let counts: Vec<_> = counts
+            .iter()
+            .map(|(kind, count)| format!("{kind} {count}"))
+            .collect();
+        counts.join(", ")
+    };
+    let crds = printed(&["operator", "vsphere", "crds"]);
+    assert_eq!(counted(&crds), "CustomResourceDefinition 8");
+    let all = printed(&["operator", "vsphere", "manifests"]);
+    assert_eq!(
+        counted(&all),
+        "ClusterRole 5, ClusterRoleBinding 1, CustomResourceDefinition 8, Deployment 1, \
+         Namespace 1, Role 1, RoleBinding 1, ServiceAccount 1, ValidatingAdmissionPolicy 2, \
+         ValidatingAdmissionPolicyBinding 2"
+    );
+    let arguments = &all.last().unwrap()["spec"]["template"]["spec"]["containers"][0]["args"];
+    assert_eq!(
+        arguments.to_string(),
+        r#"["operator","vsphere","--leader-elect","--health-addr","0.0.0.0:8080"]"#
+    );
+    let without = ["operator", "vsphere", "manifests", "--without-deployment"];
+    assert_eq!(printed(&without), all[..all.len() - 1]);
+    let published = "multi-tenancy.k8s.io/published";
+    let is_published =
+        |object: &&Value| object["metadata"]["annotations"][published].as_str() == Some("true");
+    assert_eq!(all.iter().filter(is_published).count(), 0);
+    let everywhere = printed(&["operator", "vsphere", "manifests", "--tenants"]);
+    assert_eq!(everywhere.iter().filter(is_published).count(), 8);
+    let tenant = printed(&["operator", "vsphere", "manifests", "--tenant", "acme"]);
+    assert_eq!(counted(&tenant), "ClusterRole 4, Namespace 1");
+}
+
+#[test]
 fn an_operator_that_there_is_not_is_a_wrong_command_line() {
     let scene = Scene::start_with(&[]);
     for (arguments, said) in [
         (
             &["serve", "--operators", "nope"][..],
-            "[possible values: broker]",
+            "[possible values: broker, vsphere]",
         ),
-        (&["operator"], "  broker  Make the tenants"),
+        (&["operator"], "  broker   Make the tenants"),
         (&["operator", "nope"], "unrecognized subcommand 'nope'"),
+        (
+            &["operator", "vsphere", "--mode", "webhooks"],
+            "there are no webhooks: rules in its definitions and policies take their place, so that `watchers` is the only mode",
+        ),
+        (
+            &["operator", "vsphere", "--allowed-server", "https://v"],
+            "\"https://v\" is no host, and no host with a port",
+        ),
+        (
+            &["operator", "vsphere", "--static-credentials-tenants", "a"],
+            "--tenants",
+        ),
+        (
+            &["operator", "vsphere", "manifests", "--tenant", "A b"],
+            "invalid value 'A b' for '--tenant <NAME>'",
+        ),
+        (
+            &["identity", "explain", "pod/x"],
+            "it is a kind and a name, as vspherecluster/prod; kinds are vspherecluster, vspheremachine, vspherevm and vspheredeploymentzone",
+        ),
+        (
+            &["identity", "users", "shared"],
+            "it is a kind and a name, as vsphereclusteridentity/shared; there is one such kind",
+        ),
     ] {
         let output = scene.insula(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");
