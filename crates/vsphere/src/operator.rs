@@ -9,6 +9,7 @@ mod event;
 mod family;
 mod given;
 
+mod heard;
 mod identify;
 mod identity;
 mod key;
