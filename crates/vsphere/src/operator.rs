@@ -8,7 +8,7 @@ mod context;
 mod event;
 pub(crate) mod family;
 mod given;
-
+mod heard;
 pub(crate) mod identify;
 mod identity;
 mod key;

@@ -6,10 +6,11 @@ mod domains;
 mod remove;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use insula_identity::credential::Source;
 use insula_identity::decide::Refusal;
+use insula_identity::reason::Reason;
 use insula_identity::session::NotNow;
 use insula_operator::event::Told;
 use insula_operator::retry::{Class, Outcome};
@@ -29,6 +30,7 @@ use super::{commit, event, paused};
 use crate::capi;
 use crate::kinds::{VSphereCluster, VSphereDeploymentZone};
 use crate::names::{CAPI, CLUSTER_FINALIZER, MANAGED_BY};
+use crate::vcenter;
 
 /// All steps for a cluster.
 pub(super) async fn reconcile(
@@ -147,7 +149,7 @@ impl Work<'_> {
     ) -> Result<(VCenter, Outcome), kube::Error> {
         let waits = Outcome::Waits(self.context.anyway(self.key));
         match self.identify(cluster).await {
-            Ok(Ok(access)) => Ok(self.probe(access)),
+            Ok(Ok(access)) => Ok(self.probe(access).await),
             Ok(Err(refusal)) => {
                 self.context.sessions.release(&self.key.text());
                 Ok((VCenter::Refused(refusal), waits))
@@ -179,26 +181,50 @@ impl Work<'_> {
         identify::of_cluster(self.context, self.key, cluster, &mut self.depends).await
     }
 
-    fn probe(&self, access: Access) -> (VCenter, Outcome) {
-        let sessions = &self.context.sessions;
-        let asker = self.key.text();
+    /// Whether the vCenter answers. Clusters that share a session share the asking.
+    async fn probe(&self, access: Access) -> (VCenter, Outcome) {
+        let context = self.context;
         let source = access.credential.source.clone();
-        match sessions.get(&asker, access.session, &access.credential) {
-            Ok(session) => {
-                let version = session.about().version.clone();
-                let outcome = Outcome::Settled(self.context.anyway(self.key));
-                (VCenter::Answers { version, source }, outcome)
-            }
-            Err(NotNow::Wait) => (VCenter::Asked, Outcome::Waits(WAITING)),
+        let (asker, key) = (self.key.text(), access.session);
+        let session = match context
+            .sessions
+            .get(&asker, key.clone(), &access.credential)
+        {
+            Ok(session) => session,
+            Err(NotNow::Wait) => return (VCenter::Asked, Outcome::Waits(WAITING)),
             Err(NotNow::Failed { error, again_in }) => {
                 let refusal = Refusal {
                     reason: error.reason,
                     message: error.message,
                     hint: None,
                 };
-                (VCenter::Refused(refusal), Outcome::Waits(again_in))
+                return (VCenter::Refused(refusal), Outcome::Waits(again_in));
+            }
+        };
+        if context.heard.is_due(&key, Instant::now()) {
+            match session.current().await {
+                Ok(true) => {}
+                Ok(false) | Err(vcenter::Error::NotAuthenticated) => {
+                    context.heard.forget(&key);
+                    session.is_dead();
+                    return (VCenter::Asked, Outcome::Progressed);
+                }
+                Err(error) => {
+                    context.heard.forget(&key);
+                    session.did_not_answer();
+                    let refusal = Refusal {
+                        reason: Reason::Unreachable,
+                        message: error.to_string(),
+                        hint: None,
+                    };
+                    let outcome = Outcome::Failed(Class::Blocked);
+                    return (VCenter::Refused(refusal), outcome);
+                }
             }
         }
+        let version = session.about().version.clone();
+        let outcome = Outcome::Settled(context.anyway(self.key));
+        (VCenter::Answers { version, source }, outcome)
     }
 
     /// The zones that its machines can be in.

@@ -14,6 +14,7 @@ use insula_operator::spaces;
 use kube::Client;
 use tokio::sync::watch;
 
+use super::heard::Heard;
 use super::key::{Key, Kind};
 use super::pace::Pace;
 use super::wake::Wakes;
@@ -100,6 +101,8 @@ pub(super) struct Context {
     pub home: String,
     pub sessions: Arc<Sessions<VCenters>>,
     pub depends: Depends<Dependency>,
+    /// When each session last answered to a cluster.
+    pub heard: Heard,
     /// Which identities each object was last found to use.
     pub using: Mutex<HashMap<Arc<str>, BTreeSet<Dependency>>>,
     /// What it was given, as the file says now.

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tracing::debug;
 
 use super::context::{Context, Static};
+use super::heard::Heard;
 use super::key::{Key, Kind};
 use super::pace::Pace;
 use super::{cluster, identity, machine, secret, vm, zone};
@@ -125,6 +126,7 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
         home: settings.home,
         sessions: Arc::clone(&sessions),
         depends: Depends::default(),
+        heard: Heard::new(settings.sessions.check_after),
         using: Mutex::default(),
         given: settings.given,
         given_for: settings.given_for,

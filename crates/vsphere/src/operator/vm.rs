@@ -547,11 +547,7 @@ impl Work<'_> {
     }
 }
 
-async fn describe(
-    session: &Session,
-    vm: &Object,
-    metadata: String,
-) -> Result<Object, Error> {
+async fn describe(session: &Session, vm: &Object, metadata: String) -> Result<Object, Error> {
     let encoding = format!("{}.encoding", metadata::KEY);
     let extra = [
         (metadata::KEY.to_owned(), metadata),

@@ -66,7 +66,7 @@ impl Session {
     }
 
     /// Whether the vCenter still knows this session.
-    pub(super) async fn current(&self) -> Result<bool, Error> {
+    pub(crate) async fn current(&self) -> Result<bool, Error> {
         let manager = &self.services.session_manager;
         let found = self.retrieve_one(manager, &["currentSession"]).await?;
         let current = found.as_ref().and_then(|found| found.get("currentSession"));
