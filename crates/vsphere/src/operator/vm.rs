@@ -504,6 +504,8 @@ impl Work<'_> {
             Error::Gone(_) => {}
             Error::Fault { fault, .. } if passes(fault) => {}
             Error::Fault { .. } => {
+                // What is written calls for work again, and the vCenter is not asked as often.
+                self.telling().pauses(Timestamp::now() + again);
                 self.telling()
                     .hindered(&Say::new("TaskFailed", error.to_string()));
                 self.commit().await?;

@@ -1,1 +1,344 @@
-//! credentials
+//! Whose credentials a virtual machine is made with: those of its cluster, or none.
+
+use insula_testkit::vcenter::FakeVCenter;
+use insula_vsphere::kinds::{VSphereMachine, VSphereVM};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::world::{Running, World, settings};
+
+const A: (&str, &str) = ("team-a", "pa");
+const B: (&str, &str) = ("team-b", "pb");
+
+/// A VSphereVM that nobody made for a machine.
+fn vm(namespace: &str, name: &str, cluster: Option<&str>, spec: Value) -> Value {
+    let labels = match cluster {
+        Some(cluster) => json!({"cluster.x-k8s.io/cluster-name": cluster}),
+        None => json!({}),
+    };
+    let mut whole = json!({
+        "template": "ubuntu",
+        "network": {"devices": [{"networkName": "VM Network", "dhcp4": true}]},
+    });
+    for (name, value) in spec.as_object().expect("an object") {
+        whole[name] = value.clone();
+    }
+    json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "VSphereVM",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": whole,
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g1_each_machine_is_made_with_the_account_of_its_cluster_and_no_other() -> anyhow::Result<()>
+{
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[A, B]).await?;
+    world.team("team-a", &vcenter, A).await?;
+    world.team("team-b", &vcenter, B).await?;
+    let operator = world.start(&["team-a", "team-b"]);
+    world.machine("team-a", "a-1", json!({})).await?;
+    world.machine("team-b", "b-1", json!({})).await?;
+    world.ready("team-a", "a-1").await?;
+    world.ready("team-b", "b-1").await?;
+    for (name, account) in [("a-1", "team-a"), ("b-1", "team-b")] {
+        let machine = vcenter
+            .machine(&format!("/DC0/vm/{name}"))
+            .expect("it is there");
+        assert_eq!(machine.created_by, account);
+        let object = format!("VirtualMachine:{}", machine.id);
+        let calls = vcenter.calls();
+        let others = calls
+            .iter()
+            .filter(|call| call.object == object)
+            .find(|call| call.account.as_deref() != Some(account));
+        assert_eq!(others, None);
+    }
+    let logins: Vec<_> = vcenter
+        .logins()
+        .into_iter()
+        .map(|login| login.account)
+        .collect();
+    assert_eq!(
+        logins.iter().filter(|account| *account == "team-a").count(),
+        1,
+        "{logins:?}"
+    );
+    assert_eq!(
+        logins.iter().filter(|account| *account == "team-b").count(),
+        1,
+        "{logins:?}"
+    );
+    operator.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fr5_what_belongs_to_no_cluster_gets_no_credentials_not_even_the_operators()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    // What the operator was given is for this one, and nothing may reach it.
+    let vcenter = FakeVCenter::start(&[("operator", "po")]).await?;
+    world
+        .put(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}}))
+        .await?;
+    for (name, group, kind) in [
+        ("aws", "infrastructure.cluster.x-k8s.io", "AWSCluster"),
+        ("evil", "evil.example", "VSphereCluster"),
+        (
+            "dangling",
+            "infrastructure.cluster.x-k8s.io",
+            "VSphereCluster",
+        ),
+    ] {
+        world
+            .put(&json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+                "metadata": {"name": name, "namespace": "team-a"},
+                "spec": {"infrastructureRef": {"apiGroup": group, "kind": kind, "name": name}},
+            }))
+            .await?;
+    }
+    let (_given, given) = watch::channel(Some(insula_vsphere::operator::Static {
+        data: [("username", "operator"), ("password", "po")]
+            .map(|(key, value)| {
+                (
+                    key.to_owned(),
+                    insula_identity::credential::Hidden::new(value),
+                )
+            })
+            .into(),
+        bound: insula_identity::endpoint::Bound::Anywhere,
+    }));
+    let operator = Running::new(
+        world.admin.clone(),
+        insula_vsphere::operator::Settings {
+            given,
+            ..settings(&["team-a"])
+        },
+    );
+    let server = json!({"server": vcenter.address(), "thumbprint": vcenter.thumbprint_sha1()});
+    for (name, cluster, reason, message) in [
+        (
+            "no-label",
+            None,
+            "ClusterNotFound",
+            "it has no label cluster.x-k8s.io/cluster-name, so it belongs to no cluster",
+        ),
+        (
+            "nowhere",
+            Some("nowhere"),
+            "ClusterNotFound",
+            "there is no Cluster \"nowhere\"",
+        ),
+        (
+            "on-aws",
+            Some("aws"),
+            "VSphereClusterNotFound",
+            "Cluster \"aws\" is on a AWSCluster of infrastructure.cluster.x-k8s.io, not on a \
+             VSphereCluster of infrastructure.cluster.x-k8s.io",
+        ),
+        (
+            "on-evil",
+            Some("evil"),
+            "VSphereClusterNotFound",
+            "Cluster \"evil\" is on a VSphereCluster of evil.example, not on a VSphereCluster of \
+             infrastructure.cluster.x-k8s.io",
+        ),
+        (
+            "dangling",
+            Some("dangling"),
+            "VSphereClusterNotFound",
+            "there is no VSphereCluster \"dangling\"",
+        ),
+    ] {
+        world
+            .put(&vm("team-a", name, cluster, server.clone()))
+            .await?;
+        let expected = ("False", reason, message);
+        world
+            .said::<VSphereVM>("team-a", name, "VCenterAvailable", expected)
+            .await?;
+        let ready = format!("* VCenterAvailable: {message}");
+        world
+            .said::<VSphereVM>("team-a", name, "Ready", ("False", "NotReady", &ready))
+            .await?;
+        // Nothing was begun, so that nothing is in the way of its end.
+        world.delete::<VSphereVM>("team-a", name).await?;
+        world.gone::<VSphereVM>("team-a", name).await?;
+    }
+    assert_eq!(vcenter.connections(), 0);
+    operator.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fr5_a_machine_that_names_another_server_sends_nothing_there() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (vcenter, evil) = (
+        FakeVCenter::start(&[A]).await?,
+        FakeVCenter::start(&[A]).await?,
+    );
+    world.team("team-a", &vcenter, A).await?;
+    let operator = world.start(&["team-a"]);
+    let elsewhere = json!({"server": evil.address(), "thumbprint": evil.thumbprint_sha1()});
+    world.machine("team-a", "m", elsewhere.clone()).await?;
+    world
+        .put(&vm("team-a", "v", Some("prod"), elsewhere))
+        .await?;
+    for name in ["m", "v"] {
+        let refused = |vm: &VSphereVM| {
+            let status = vm.status.clone().unwrap_or_default();
+            let told = status
+                .conditions
+                .iter()
+                .find(|told| told.type_ == "VCenterAvailable");
+            told.is_some_and(|told| told.reason == "ServerNotAllowed" && told.status == "False")
+        };
+        world.until("team-a", name, refused).await?;
+    }
+    let mirrored = |machine: &VSphereMachine| {
+        let status = machine.status.clone().unwrap_or_default();
+        let told = status
+            .conditions
+            .iter()
+            .find(|told| told.type_ == "VirtualMachineProvisioned");
+        told.is_some_and(|told| told.reason == "ServerNotAllowed")
+    };
+    world.until("team-a", "m", mirrored).await?;
+    assert_eq!(evil.connections(), 0);
+    operator.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fr5_an_identity_that_is_taken_away_blocks_and_says_so_until_it_is_given_back()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[A]).await?;
+    world
+        .put(&json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": "team-a", "labels": {"may": "yes"}},
+        }))
+        .await?;
+    world
+        .put(&json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "shared", "namespace": "capv-system"},
+            "stringData": {"username": A.0, "password": A.1},
+        }))
+        .await?;
+    world
+        .put(&json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2",
+            "kind": "VSphereClusterIdentity",
+            "metadata": {"name": "shared"},
+            "spec": {
+                "secretName": "shared",
+                "allowedNamespaces": {"selector": {"matchLabels": {"may": "yes"}}},
+                "allowedServers": [{"address": vcenter.address()}],
+            },
+        }))
+        .await?;
+    let reference = json!({"kind": "VSphereClusterIdentity", "name": "shared"});
+    let (address, thumbprint) = (vcenter.address(), vcenter.thumbprint_sha1());
+    world
+        .cluster("team-a", "prod", &address, &thumbprint, reference)
+        .await?;
+    let operator = world.start(&["team-a"]);
+    world.machine("team-a", "m", json!({})).await?;
+    world.ready("team-a", "m").await?;
+    let namespaces: Api<Namespace> = Api::all(world.admin.clone());
+    let label = async |value: &str| {
+        let patch = Patch::Merge(json!({"metadata": {"labels": {"may": value}}}));
+        namespaces
+            .patch("team-a", &PatchParams::default(), &patch)
+            .await
+    };
+    label("no").await?;
+    let refused = |vm: &VSphereVM| {
+        let status = vm.status.clone().unwrap_or_default();
+        let told = status
+            .conditions
+            .iter()
+            .find(|told| told.type_ == "VCenterAvailable");
+        told.is_some_and(|told| told.reason == "NamespaceNotAllowed")
+    };
+    world.until("team-a", "m", refused).await?;
+    world.delete::<VSphereMachine>("team-a", "m").await?;
+    let blocked = |vm: &VSphereVM| {
+        let status = vm.status.clone().unwrap_or_default();
+        let told = status
+            .conditions
+            .iter()
+            .find(|told| told.type_ == "VirtualMachineProvisioned");
+        told.is_some_and(|told| {
+            told.reason == "Deleting" && told.message.starts_with("it cannot be destroyed: ")
+        })
+    };
+    let vm = world.until("team-a", "m", blocked).await?;
+    assert!(vm.metadata.deletion_timestamp.is_some());
+    assert!(
+        vcenter
+            .machine("/DC0/vm/m")
+            .is_some_and(|machine| machine.powered_on)
+    );
+    let mirrored = |machine: &VSphereMachine| {
+        let status = machine.status.clone().unwrap_or_default();
+        let told = status
+            .conditions
+            .iter()
+            .find(|told| told.type_ == "VirtualMachineProvisioned");
+        told.is_some_and(|told| told.message.starts_with("it cannot be destroyed: "))
+    };
+    world.until("team-a", "m", mirrored).await?;
+    label("yes").await?;
+    world.gone::<VSphereMachine>("team-a", "m").await?;
+    assert_eq!(vcenter.machine("/DC0/vm/m"), None);
+    operator.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fr5_nobody_destroys_another_teams_machine_by_naming_its_uuid() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    // Both teams share an account, so that only we stand between them.
+    let vcenter = FakeVCenter::start(&[A]).await?;
+    world.team("team-a", &vcenter, A).await?;
+    world.team("team-b", &vcenter, A).await?;
+    let operator = world.start(&["team-a", "team-b"]);
+    world.machine("team-a", "victim", json!({})).await?;
+    world.ready("team-a", "victim").await?;
+    let victim = world.api::<VSphereVM>("team-a").get("victim").await?;
+    let uuid = victim.spec.bios_uuid.clone();
+    // Under its own name too.
+    for name in ["thief", "victim"] {
+        let spec = json!({"biosUUID": uuid, "folder": "nowhere"});
+        world.put(&vm("team-b", name, Some("prod"), spec)).await?;
+        let message = "the virtual machine with the BIOS UUID of spec.biosUUID is victim, which \
+                       is not this one's";
+        let expected = ("False", "NotFoundByBIOSUUID", message);
+        let kind = "VirtualMachineProvisioned";
+        world
+            .said::<VSphereVM>("team-b", name, kind, expected)
+            .await?;
+        world.delete::<VSphereVM>("team-b", name).await?;
+        let message = format!("{message} and stays");
+        let expected = ("False", "Deleting", message.as_str());
+        world
+            .said::<VSphereVM>("team-b", name, kind, expected)
+            .await?;
+    }
+    assert!(
+        vcenter
+            .machine("/DC0/vm/victim")
+            .is_some_and(|machine| machine.powered_on)
+    );
+    assert_eq!(
+        vcenter.called("PowerOffVM_Task") + vcenter.called("Destroy_Task"),
+        0
+    );
+    assert_eq!(victim.name_any(), "victim");
+    operator.stop().await
+}

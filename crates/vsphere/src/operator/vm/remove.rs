@@ -56,12 +56,17 @@ pub(super) fn plan(vm: &VSphereVM, seen: &Seen, pace: &Pace) -> Plan {
     }
 }
 
-/// What there is to do about the task that was begun last. One that failed before it was to
-/// go does not matter any more.
+/// What there is to do about the task that was begun last. What failed before it was to go
+/// does not matter any more.
 fn finish(vm: &VSphereVM, seen: &Seen, pace: &Pace) -> Option<Plan> {
     let told = condition(vm, "VirtualMachineProvisioned");
     let goes = told.is_some_and(|told| told.reason == "Deleting");
-    if !goes && let Some(Task::Failed { .. }) = seen.task {
+    let pauses = vm
+        .status
+        .as_ref()
+        .is_some_and(|status| status.retry_after.is_some());
+    let failed = matches!(seen.task, Some(Task::Failed { .. }));
+    if !goes && (pauses || failed) {
         return Some(Plan::silently(Act::Begin));
     }
     let plan = after_task(vm, seen, pace)?;

@@ -205,6 +205,23 @@ fn a_task_that_failed_before_it_was_to_go_holds_nothing_up() {
 }
 
 #[test]
+fn a_pause_from_before_it_was_to_go_is_over() {
+    let goes = vec![told("VirtualMachineProvisioned", "Deleting", 5)];
+    for (conditions, expected) in [
+        (vec![], Act::Begin),
+        (goes, Act::Wait(Duration::from_secs(30))),
+    ] {
+        let status = VSphereVMStatus {
+            conditions,
+            retry_after: Some(ago(-30)),
+            ..VSphereVMStatus::default()
+        };
+        let plan = plan(&vm(None, status), &seen(None, Found::Nothing), &pace());
+        assert_eq!(plan, Plan::silently(expected));
+    }
+}
+
+#[test]
 fn what_was_begun_is_known() {
     let status = |change: fn(&mut VSphereVMStatus)| {
         let mut status = VSphereVMStatus::default();
