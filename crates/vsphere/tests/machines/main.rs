@@ -4,4 +4,5 @@ mod crash;
 mod credentials;
 mod life;
 mod trouble;
+mod vcsim;
 mod world;

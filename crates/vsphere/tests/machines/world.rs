@@ -31,7 +31,7 @@ const CAPI: &str = "cluster.x-k8s.io/v1beta2";
 
 /// A server with the kinds.
 pub struct World {
-    pub server: TestServer,
+    _server: TestServer,
     pub admin: Client,
 }
 
@@ -60,7 +60,10 @@ impl World {
             let name = definition.name_any();
             eventually(async || Ok(served(&api.get(&name).await?))).await?;
         }
-        let world = Self { server, admin };
+        let world = Self {
+            _server: server,
+            admin,
+        };
         world.put(&json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "capv-system"}})).await?;
         Ok(world)
     }
@@ -126,14 +129,8 @@ impl World {
         })
     }
 
-    /// A team: a namespace with a Secret for a vCenter and a cluster that is ready, both
-    /// called `prod`.
-    pub async fn team(
-        &self,
-        namespace: &str,
-        vcenter: &FakeVCenter,
-        account: (&str, &str),
-    ) -> anyhow::Result<()> {
+    /// A namespace with a Secret.
+    pub async fn account(&self, namespace: &str, account: (&str, &str)) -> anyhow::Result<()> {
         self.put(&json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace},
         }))
@@ -144,6 +141,18 @@ impl World {
             "stringData": {"username": account.0, "password": account.1},
         }))
         .await?;
+        Ok(())
+    }
+
+    /// A team: a namespace with a Secret for a vCenter and a cluster that is ready, both
+    /// called `prod`.
+    pub async fn team(
+        &self,
+        namespace: &str,
+        vcenter: &FakeVCenter,
+        account: (&str, &str),
+    ) -> anyhow::Result<()> {
+        self.account(namespace, account).await?;
         let reference = json!({"kind": "Secret", "name": "account"});
         self.cluster(
             namespace,
