@@ -3,5 +3,6 @@
 mod crash;
 mod credentials;
 mod life;
+mod moves;
 mod trouble;
 mod world;
