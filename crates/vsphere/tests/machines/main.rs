@@ -3,6 +3,7 @@
 mod crash;
 mod credentials;
 mod life;
+mod moves;
 mod trouble;
 mod vcsim;
 mod world;

@@ -78,6 +78,24 @@ impl World {
         made.with_context(|| format!("{object:?}"))
     }
 
+    /// Reads an object, of which this says which.
+    pub async fn get(&self, object: &Value) -> anyhow::Result<DynamicObject> {
+        let object: DynamicObject = serde_json::from_value(object.clone())?;
+        let api = self.api_of(&object)?;
+        let mut found = api.get(&object.name_any()).await?;
+        found.types = object.types;
+        Ok(found)
+    }
+
+    /// Changes an object.
+    pub async fn patch(&self, object: &DynamicObject, patch: Value) -> anyhow::Result<()> {
+        let api = self.api_of(object)?;
+        let patch = Patch::Merge(patch);
+        api.patch(&object.name_any(), &PatchParams::default(), &patch)
+            .await?;
+        Ok(())
+    }
+
     /// Writes the status of an object.
     pub async fn tell(&self, object: &DynamicObject, status: Value) -> anyhow::Result<()> {
         let patch = Patch::Merge(json!({"status": status}));
