@@ -120,7 +120,7 @@ impl Fault {
     }
 }
 
-/// What a method returned nothing but this.
+/// Data as what a method returns.
 pub(super) fn returnval(data: Data) -> String {
     Value::from(data).element("returnval")
 }
