@@ -59,7 +59,11 @@ pub struct VSphereClusterStatus {
     pub initialization: Option<Initialization>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failure_domains: Vec<FailureDomain>,
-    #[serde(default, skip_serializing_if = "Option::is_none", rename = "vCenterVersion")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        rename = "vCenterVersion"
+    )]
     pub v_center_version: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

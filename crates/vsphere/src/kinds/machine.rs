@@ -25,7 +25,11 @@ pub struct VSphereMachineSpec {
     #[serde(flatten)]
     pub machine: VirtualMachineSpec,
     /// `vsphere://` and the BIOS UUID.
-    #[serde(default, skip_serializing_if = "Option::is_none", rename = "providerID")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        rename = "providerID"
+    )]
     pub provider_id: Option<String>,
     /// The zone it is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -72,7 +72,11 @@ pub struct VirtualMachineSpec {
     pub memory_mib: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "diskGiB")]
     pub disk_gib: Option<i32>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", rename = "customVMXKeys")]
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        rename = "customVMXKeys"
+    )]
     pub custom_vmx_keys: BTreeMap<String, String>,
     /// `hard` (default), `soft` or `trySoft`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
