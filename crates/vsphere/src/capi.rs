@@ -19,8 +19,10 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSpec {
+    /// Nothing is to be done to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
+    /// Its VSphereCluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infrastructure_ref: Option<ContractReference>,
 }
@@ -29,10 +31,13 @@ pub struct ClusterSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContractReference {
+    /// The group of its kind.
     #[serde(default)]
     pub api_group: String,
+    /// Its kind.
     #[serde(default)]
     pub kind: String,
+    /// Its name.
     #[serde(default)]
     pub name: String,
 }
@@ -41,8 +46,10 @@ pub struct ContractReference {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterStatus {
+    /// How far it has come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialization: Option<ClusterInitialization>,
+    /// What is so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -51,8 +58,10 @@ pub struct ClusterStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterInitialization {
+    /// Its infrastructure is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infrastructure_provisioned: Option<bool>,
+    /// Its control plane answered once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_initialized: Option<bool>,
 }
@@ -71,14 +80,19 @@ pub struct ClusterInitialization {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MachineSpec {
+    /// The cluster that it belongs to.
     #[serde(default)]
     pub cluster_name: String,
+    /// What it starts with.
     #[serde(default)]
     pub bootstrap: Bootstrap,
+    /// Its VSphereMachine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infrastructure_ref: Option<ContractReference>,
+    /// Where it is to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_domain: Option<String>,
+    /// Which machine of the infrastructure it is.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -91,6 +105,7 @@ pub struct MachineSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bootstrap {
+    /// The Secret that holds it, once it is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_secret_name: Option<String>,
 }

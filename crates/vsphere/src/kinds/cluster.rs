@@ -42,8 +42,10 @@ pub struct VSphereClusterSpec {
 /// Where a cluster is reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiEndpoint {
+    /// A name or an address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// The port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<i32>,
 }
@@ -55,16 +57,20 @@ pub struct VSphereClusterStatus {
     /// The same as `initialization.provisioned`, for who knows contract v1beta1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
+    /// How far it has come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialization: Option<Initialization>,
+    /// Where its machines can be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failure_domains: Vec<FailureDomain>,
+    /// The version that the vCenter says it has.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         rename = "vCenterVersion"
     )]
     pub v_center_version: Option<String>,
+    /// What is so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -72,6 +78,7 @@ pub struct VSphereClusterStatus {
 /// What was done once and stays so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Initialization {
+    /// It was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisioned: Option<bool>,
 }
@@ -80,9 +87,12 @@ pub struct Initialization {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureDomain {
+    /// Of the zone.
     pub name: String,
+    /// Whether control planes may be there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<bool>,
+    /// What else is said about it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
 }

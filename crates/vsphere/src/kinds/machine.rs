@@ -54,12 +54,16 @@ pub struct VSphereMachineStatus {
     /// The same as `initialization.provisioned`, for who knows contract v1beta1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
+    /// How far it has come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialization: Option<Initialization>,
+    /// Where it is reached.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<MachineAddress>,
+    /// Its network cards.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub network: Vec<NetworkStatus>,
+    /// What is so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -70,5 +74,6 @@ pub struct MachineAddress {
     /// `InternalIP`, `ExternalIP`, `InternalDNS`, `Hostname`…
     #[serde(rename = "type")]
     pub kind: String,
+    /// The address.
     pub address: String,
 }

@@ -22,6 +22,7 @@ use serde_json::Value;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct VSphereVMSpec {
+    /// What it is to be.
     #[serde(flatten)]
     pub machine: VirtualMachineSpec,
     /// The Secret with what it starts with.
@@ -35,6 +36,7 @@ pub struct VSphereVMSpec {
 /// A Secret of the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootstrapReference {
+    /// Its name.
     pub name: String,
 }
 
@@ -48,30 +50,43 @@ pub struct VirtualMachineSpec {
     /// `linkedClone` or `fullClone`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clone_mode: Option<String>,
+    /// The snapshot of the template that a linked clone stands on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
+    /// The vCenter, if it is not its cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
+    /// The fingerprint of its certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thumbprint: Option<String>,
+    /// The datacenter; the only one if it is missing or `*`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datacenter: Option<String>,
+    /// Its folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
+    /// Its datastore.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datastore: Option<String>,
+    /// Its resource pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_pool: Option<String>,
+    /// Its network cards.
     #[serde(default)]
     pub network: NetworkSpec,
+    /// Processors, at least two.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "numCPUs")]
     pub num_cpus: Option<i32>,
+    /// Cores of each socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_cores_per_socket: Option<i32>,
+    /// Memory; 2048 if it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "memoryMiB")]
     pub memory_mib: Option<i64>,
+    /// The size of its first disk, if it is to grow.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "diskGiB")]
     pub disk_gib: Option<i32>,
+    /// Settings of the virtual machine, as they are.
     #[serde(
         default,
         skip_serializing_if = "BTreeMap::is_empty",
@@ -81,10 +96,13 @@ pub struct VirtualMachineSpec {
     /// `hard` (default), `soft` or `trySoft`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_off_mode: Option<String>,
+    /// How long a guest may take to shut down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest_soft_power_off_timeout_seconds: Option<i64>,
+    /// What runs on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub os: Option<String>,
+    /// Kept, and not acted on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hardware_version: Option<String>,
     /// Everything else.
@@ -95,8 +113,10 @@ pub struct VirtualMachineSpec {
 /// The network of a virtual machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NetworkSpec {
+    /// One for each card.
     #[serde(default)]
     pub devices: Vec<NetworkDevice>,
+    /// Everything else.
     #[serde(flatten)]
     pub rest: BTreeMap<String, Value>,
 }
@@ -105,25 +125,36 @@ pub struct NetworkSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkDevice {
+    /// The network, as the vCenter calls it.
     pub network_name: String,
+    /// How the guest calls it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_name: Option<String>,
+    /// Whether it asks for an IPv4 address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dhcp4: Option<bool>,
+    /// Whether it asks for an IPv6 address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dhcp6: Option<bool>,
+    /// The way out for IPv4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway4: Option<String>,
+    /// The way out for IPv6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway6: Option<String>,
+    /// Addresses that it has, with their networks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ip_addrs: Vec<String>,
+    /// The largest packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<i64>,
+    /// Its hardware address, if it is to have a certain one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac_addr: Option<String>,
+    /// Who is asked for names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nameservers: Vec<String>,
+    /// What is added to short names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub search_domains: Vec<String>,
     /// Everything else: routes, overrides, pools.
@@ -135,26 +166,34 @@ pub struct NetworkDevice {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VSphereVMStatus {
+    /// It runs and has addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
+    /// The host that it runs on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// Where it is reached.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
+    /// How it was cloned; set before that is begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clone_mode: Option<String>,
+    /// The snapshot that it stands on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
+    /// Nothing is tried before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Time>,
     /// The task of the vCenter that is waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_ref: Option<String>,
+    /// Its network cards.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub network: Vec<NetworkStatus>,
     /// As in `VirtualMachine:vm-65`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vm_ref: Option<String>,
+    /// What is so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -163,12 +202,16 @@ pub struct VSphereVMStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkStatus {
+    /// Whether it is plugged in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connected: Option<bool>,
+    /// Addresses that it has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ip_addrs: Vec<String>,
+    /// Its hardware address.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub mac_addr: String,
+    /// The network that it is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_name: Option<String>,
 }

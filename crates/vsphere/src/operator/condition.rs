@@ -94,7 +94,9 @@ mod tests {
     #[test]
     fn the_summary_has_a_line_for_everything_that_is_not_so_in_order() {
         const KINDS: &[&str] = &[VCENTER, "FailureDomainsReady"];
-        let table: &[(&[(&str, bool, &str)], Option<(&str, &str, &str)>)] = &[
+        type There = &'static [(&'static str, bool, &'static str)];
+        type Expected = Option<(&'static str, &'static str, &'static str)>;
+        let table: &[(There, Expected)] = &[
             (&[], None),
             (&[("FailureDomainsReady", false, "no")], None),
             (&[(VCENTER, true, "")], Some(("True", "Ready", ""))),

@@ -23,7 +23,9 @@ use crate::vcenter::VCenters;
 /// What the operator was given for clusters that name no identity.
 #[derive(Clone, Debug, Default)]
 pub struct Static {
+    /// By key, as in a Secret.
     pub data: BTreeMap<String, Hidden>,
+    /// Where it may be sent.
     pub bound: Bound,
 }
 

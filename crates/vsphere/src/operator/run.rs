@@ -34,7 +34,9 @@ use crate::vcenter::VCenters;
 pub struct Settings {
     /// Who it is, in the Lease: the name of its pod or machine. It is made unique.
     pub identity: String,
+    /// Whether it works only while it holds the Lease.
     pub leader_elect: bool,
+    /// How long everything about the Lease takes.
     pub times: Times,
     /// On how many objects it works at the same time.
     pub concurrency: usize,
@@ -46,13 +48,17 @@ pub struct Settings {
     pub sessions: session::Settings,
     /// Whether it works in all tenants' spaces of an Insula too.
     pub tenants: bool,
+    /// Only in these namespaces; everywhere if there are none.
     pub namespaces: BTreeSet<String>,
+    /// Only on what has this value of the label `cluster.x-k8s.io/watch-filter`.
     pub watch_filter: Option<String>,
     /// Where it is, and the Secrets of identities.
     pub home: String,
     /// What it was given; changes are used from then on.
     pub given: watch::Receiver<Option<Static>>,
+    /// In which tenants' spaces what it was given may be used too.
     pub given_for: BTreeSet<String>,
+    /// Where credentials of identities may be sent that say nothing about it themselves.
     pub default_bound: Bound,
     /// Authorities to believe beside the machine's, as DER.
     pub roots: Vec<Vec<u8>>,
