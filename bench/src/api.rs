@@ -167,7 +167,7 @@ impl Sizes {
         vsphere: vsphere::Size {
             clusters: 1_000,
             identities: 10,
-            rounds: 2,
+            window: Duration::from_secs(15),
         },
     };
     /// As a test can wait for.
@@ -226,7 +226,7 @@ impl Sizes {
         vsphere: vsphere::Size {
             clusters: 20,
             identities: 2,
-            rounds: 2,
+            window: Duration::from_secs(1),
         },
     };
 

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::{Method, StatusCode};
 use insula_testkit::vcenter::{Door, FakeVCenter};
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 
 use self::teams::{Cluster, Teams};
 use self::told::Told;
@@ -24,6 +25,11 @@ use crate::report::progress;
 
 /// So many clusters are touched at the same time, of each vCenter.
 const AT_ONCE: usize = 4;
+/// Each of them so often: as many as leave the machine time to do something else.
+const PACE: Duration = Duration::from_millis(50);
+/// How long the operator waits for a vCenter: several times while one hangs, so that what it
+/// does after it has waited is measured, too.
+const TIMEOUT: &str = "3s";
 /// What everything is called with which clusters are touched.
 const BEFORE: &str = "before";
 const DURING: &str = "during";
@@ -33,8 +39,8 @@ pub struct Size {
     pub clusters: usize,
     /// Accounts, each with a namespace of its own, on both vCenters.
     pub identities: usize,
-    /// So often is each cluster touched.
-    pub rounds: usize,
+    /// So long are clusters touched, before one vCenter hangs and while it does.
+    pub window: Duration,
 }
 
 /// With two vCenters in this process, and the operator in one of its own.
@@ -52,9 +58,9 @@ pub async fn measure(program: &Program, size: Size) -> Result<Figures> {
     let started = started.with("logins", logins as f64);
     let [well, ill] = [teams.at(&vcenters[0]), teams.at(&vcenters[1])];
     progress("one vCenter hangs");
-    let before = touched(&client, &told, [&well, &ill], size.rounds, BEFORE).await?;
+    let before = touched(&client, &told, [&well, &ill], size.window, BEFORE).await?;
     hang(&vcenters[1]).await;
-    let during = touched(&client, &told, [&well, &ill], size.rounds, DURING).await?;
+    let during = touched(&client, &told, [&well, &ill], size.window, DURING).await?;
     let ratio = during.p99.as_secs_f64() / before.p99.as_secs_f64().max(f64::MIN_POSITIVE);
     let figures = started
         .times(BEFORE, before)
@@ -88,7 +94,8 @@ async fn start(
 ) -> Result<(Process, Figures)> {
     let begun = Instant::now();
     let child = Command::new(&program.path)
-        .args(["operator", "vsphere", "--kubeconfig"])
+        .args(["operator", "vsphere", "--vcenter-timeout", TIMEOUT])
+        .arg("--kubeconfig")
         .arg(server.kubeconfig())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -119,7 +126,7 @@ async fn touched(
     client: &Client,
     told: &Told,
     [well, ill]: [&[Cluster]; 2],
-    rounds: usize,
+    window: Duration,
     what: &str,
 ) -> Result<Quantiles> {
     let mut workers = JoinSet::new();
@@ -133,7 +140,7 @@ async fn touched(
             told: told.clone(),
             what: what.to_owned(),
         };
-        workers.spawn(touch.all(mine(well), mine(ill), rounds));
+        workers.spawn(touch.all(mine(well), mine(ill), window));
     }
     let times = tokio::time::timeout(told::PATIENCE, all(workers)).await;
     Ok(Quantiles::of(times.context("clusters are not looked at")??))
@@ -151,22 +158,25 @@ impl Touch {
         mut self,
         well: Vec<Cluster>,
         ill: Vec<Cluster>,
-        rounds: usize,
+        window: Duration,
     ) -> Result<Vec<Duration>> {
         let mut times = Vec::new();
-        for round in 0..rounds {
-            let stamp = format!("{}-{round}", self.what);
-            for (n, cluster) in well.iter().enumerate() {
-                // Nobody waits for the other.
-                if let Some(other) = ill.get(n) {
-                    let body = other.touched(&stamp, self.what == DURING);
-                    self.send(other, body).await?;
-                }
-                let begun = Instant::now();
-                self.send(cluster, cluster.touched(&stamp, false)).await?;
-                self.told.looked_at(&cluster.name, &stamp).await?;
-                times.push(begun.elapsed());
+        let mut ticks = tokio::time::interval(PACE);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let until = Instant::now() + window;
+        for (n, (cluster, other)) in well.iter().cycle().zip(ill.iter().cycle()).enumerate() {
+            ticks.tick().await;
+            if Instant::now() >= until {
+                break;
             }
+            let stamp = format!("{}-{n}", self.what);
+            // Nobody waits for the other.
+            let body = other.touched(&stamp, self.what == DURING);
+            self.send(other, body).await?;
+            let begun = Instant::now();
+            self.send(cluster, cluster.touched(&stamp, false)).await?;
+            self.told.looked_at(&cluster.name, &stamp).await?;
+            times.push(begun.elapsed());
         }
         Ok(times)
     }
