@@ -21,16 +21,28 @@ pub enum Trigger {
 
 /// The objects that there are, by name, and when each is worked on next. An object is worked
 /// on by one at a time: what happens meanwhile is remembered.
+///
+/// What somebody has just changed goes before what is only looked at again: many objects that
+/// wait for the same thing, which does not come, are no reason for others to wait. One in four
+/// is one of these all the same.
 #[derive(Debug, Default)]
 pub struct Queue {
     places: HashMap<Arc<str>, Place>,
-    due: BTreeSet<(Instant, Arc<str>)>,
+    changed: BTreeSet<(Instant, Arc<str>)>,
+    others: BTreeSet<(Instant, Arc<str>)>,
+    /// How many were taken.
+    taken: usize,
 }
+
+/// One in so many is taken from those that did not change, if there are any.
+const SHARE: usize = 4;
 
 /// What is known of an object. It is all that is held for one, so it is small.
 #[derive(Debug, Default)]
 struct Place {
     due: Option<Instant>,
+    /// It has changed and was not worked on to the end since.
+    changed: bool,
     working: bool,
     /// Something happened while it was worked on.
     again: Option<Again>,
@@ -71,11 +83,19 @@ impl Queue {
 
     /// The next object whose time has come; it is being worked on from now.
     pub fn take(&mut self, now: Instant) -> Option<Arc<str>> {
-        let (at, _) = self.due.first()?;
-        if *at > now {
-            return None;
-        }
-        let (_, name) = self.due.pop_first()?;
+        let is_due = |set: &BTreeSet<(Instant, Arc<str>)>| {
+            let first = set.first();
+            first.is_some_and(|(at, _)| *at <= now)
+        };
+        let turn = self.taken % SHARE == SHARE - 1;
+        let from = match (is_due(&self.changed), is_due(&self.others)) {
+            (true, true) if turn => &mut self.others,
+            (true, _) => &mut self.changed,
+            (false, true) => &mut self.others,
+            (false, false) => return None,
+        };
+        let (_, name) = from.pop_first()?;
+        self.taken = self.taken.wrapping_add(1);
         let place = self.places.entry(Arc::clone(&name)).or_default();
         place.due = None;
         place.working = true;
@@ -88,6 +108,7 @@ impl Queue {
             return;
         };
         place.working = false;
+        place.changed &= outcome == Outcome::Progressed;
         place.count(outcome, now);
         let again = place.again.take();
         if outcome == Outcome::Gone && again != Some(Again::Changed) {
@@ -115,12 +136,17 @@ impl Queue {
 
     /// When the next object is due.
     pub fn next(&self) -> Option<Instant> {
-        self.due.first().map(|(at, _)| *at)
+        let first = |set: &BTreeSet<(Instant, Arc<str>)>| set.first().map(|(at, _)| *at);
+        let both = [first(&self.changed), first(&self.others)];
+        both.into_iter().flatten().min()
     }
 
     /// How many wait whose time has come.
     pub fn waiting(&self, now: Instant) -> usize {
-        self.due.iter().take_while(|(at, _)| *at <= now).count()
+        let due = |set: &BTreeSet<(Instant, Arc<str>)>| {
+            set.iter().take_while(|(at, _)| *at <= now).count()
+        };
+        due(&self.changed) + due(&self.others)
     }
 
     /// How many there are.
@@ -143,20 +169,37 @@ impl Queue {
             (Again::Touched, Some(until)) => until.max(now),
             _ => now,
         };
+        if again == Again::Changed && !place.changed {
+            self.put_forward(&name);
+        }
         self.set(&name, at);
+    }
+
+    /// Lets an object go before those that did not change.
+    fn put_forward(&mut self, name: &Arc<str>) {
+        let place = self.places.entry(Arc::clone(name)).or_default();
+        place.changed = true;
+        if let Some(due) = place.due {
+            self.others.remove(&(due, Arc::clone(name)));
+            self.changed.insert((due, Arc::clone(name)));
+        }
     }
 
     /// Makes an object due then, unless it is due before.
     fn set(&mut self, name: &Arc<str>, at: Instant) {
         let place = self.places.entry(Arc::clone(name)).or_default();
+        let among = match place.changed {
+            true => &mut self.changed,
+            false => &mut self.others,
+        };
         if let Some(due) = place.due {
             if due <= at {
                 return;
             }
-            self.due.remove(&(due, Arc::clone(name)));
+            among.remove(&(due, Arc::clone(name)));
         }
         place.due = Some(at);
-        self.due.insert((at, Arc::clone(name)));
+        among.insert((at, Arc::clone(name)));
     }
 }
 
@@ -361,6 +404,56 @@ mod tests {
         queue.done(&a, Outcome::Gone, now);
         assert_eq!(queue.take(now).as_deref(), Some("a"));
         assert_eq!(queue.len(), 1);
+    }
+
+    #[test]
+    fn what_changed_goes_first_and_the_others_have_a_share() {
+        let now = Instant::now();
+        let mut queue = Queue::default();
+        for number in 0..8 {
+            let name: Arc<str> = format!("other-{number}").into();
+            queue.call(Trigger::Changed(Arc::clone(&name)), now);
+            let taken = queue.take(now).unwrap();
+            queue.done(&taken, Outcome::Waits(SECOND), now);
+        }
+        let now = now + SECOND;
+        for number in 0..4 {
+            queue.call(changed(&format!("new-{number}")), now);
+        }
+        // One of those that waited has changed too, and is due already.
+        queue.call(changed("other-7"), now);
+        assert_eq!(queue.waiting(now), 12);
+        let order: Vec<_> = std::iter::from_fn(|| queue.take(now)).collect();
+        let order: Vec<&str> = order.iter().map(|name| &**name).collect();
+        assert_eq!(
+            order,
+            [
+                "new-0", "new-1", "new-2", "other-0", "new-3", "other-7", "other-1", "other-2",
+                "other-3", "other-4", "other-5", "other-6"
+            ]
+        );
+        assert_eq!(queue.next(), None);
+    }
+
+    #[test]
+    fn what_is_not_done_with_stays_in_front_and_what_is_tried_again_does_not() {
+        let now = Instant::now();
+        for (outcome, first) in [
+            (Outcome::Progressed, "a"),
+            (Outcome::Waits(Duration::ZERO), "b"),
+        ] {
+            let mut queue = Queue::default();
+            for name in ["b", "a"] {
+                queue.call(changed(name), now);
+            }
+            let b = queue.take(now).unwrap();
+            let a = queue.take(now).unwrap();
+            assert_eq!((&*a, &*b), ("b", "a"));
+            queue.done(&a, Outcome::Waits(Duration::ZERO), now);
+            queue.done(&b, outcome, now + SECOND);
+            let later = now + 2 * SECOND;
+            assert_eq!(queue.take(later).as_deref(), Some(first), "{outcome:?}");
+        }
     }
 
     #[test]
