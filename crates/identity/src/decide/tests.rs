@@ -74,6 +74,7 @@ fn question(wishes: Wishes) -> Question {
         endpoint_key: Some("server"),
         default_port: 443,
         default_bound: Bound::Nowhere,
+        own_bound: Bound::Anywhere,
     }
 }
 
