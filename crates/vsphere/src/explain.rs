@@ -23,10 +23,10 @@ use crate::kinds::{
 use crate::names::{CLUSTER_LABEL, NAMESPACE};
 use crate::operator::condition::{VCENTER, find, reason};
 use crate::operator::family::reference;
-use crate::operator::read::named;
 use crate::operator::identify::{
     Bounds, REQUIRED, SERVER, as_identity, as_secret, ask_of_cluster, ask_of_machine, ask_of_zone,
 };
+use crate::operator::read::named;
 
 /// The kinds that get credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

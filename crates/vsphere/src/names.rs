@@ -71,8 +71,26 @@ mod tests {
             assert!(is_name(name), "{name:?}");
         }
         for text in [
-            "", ".", "..", "a.", ".a", "a..b", "-a", "a-", "a.-b", "A", "a_b", "a b", "a/b",
-            "shared/status", "%73hared", "shared?x", "shared#x", "shared\n", "\u{e4}", &longer,
+            "",
+            ".",
+            "..",
+            "a.",
+            ".a",
+            "a..b",
+            "-a",
+            "a-",
+            "a.-b",
+            "A",
+            "a_b",
+            "a b",
+            "a/b",
+            "shared/status",
+            "%73hared",
+            "shared?x",
+            "shared#x",
+            "shared\n",
+            "\u{e4}",
+            &longer,
         ] {
             assert!(!is_name(text), "{text:?}");
         }

@@ -82,7 +82,9 @@ pub(super) async fn of(
                 let name = &reference.name;
                 Stray::no_infrastructure(format!("there is no VSphereCluster {name:?}"))
             };
-            read::named(&ours, &reference.name).await?.ok_or_else(missing)
+            read::named(&ours, &reference.name)
+                .await?
+                .ok_or_else(missing)
         }
     };
     Ok(Family {

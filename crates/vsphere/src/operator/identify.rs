@@ -222,7 +222,10 @@ fn of_reference(
         true => Ok(Some(named)),
         false => Err(Refusal {
             reason,
-            message: format!("spec.identityRef: nothing can have the name {:?}", reference.name),
+            message: format!(
+                "spec.identityRef: nothing can have the name {:?}",
+                reference.name
+            ),
             hint: None,
         }),
     }

@@ -88,7 +88,11 @@ async fn what_is_no_account_is_never_held_and_never_deleted() -> anyhow::Result<
         ("login", "kubernetes.io/basic-auth", texts.clone()),
         ("other", "example.com/other", texts.clone()),
         ("kubeconfig", "Opaque", json!({"value": "…"})),
-        ("empty", "Opaque", json!({"username": "own", "password": ""})),
+        (
+            "empty",
+            "Opaque",
+            json!({"username": "own", "password": ""}),
+        ),
     ] {
         let secret = json!({"metadata": {"name": name}, "type": of_type, "stringData": texts});
         create(&secrets, secret).await?;
@@ -113,13 +117,23 @@ async fn what_is_no_account_is_never_held_and_never_deleted() -> anyhow::Result<
     here.is("a", "prod", "Available").await?;
     here.rotate("a", "own", "").await?;
     let is_free = |secret: &Secret| {
-        let held = secret.finalizers().iter().any(|one| one == SECRET_FINALIZER);
+        let held = secret
+            .finalizers()
+            .iter()
+            .any(|one| one == SECRET_FINALIZER);
         !held && secret.owner_references().is_empty()
     };
     until(&secrets, "own", is_free).await?;
     delete(&clusters, "prod").await?;
     gone(&clusters, "prod").await?;
-    assert!(secrets.get("own").await?.metadata.deletion_timestamp.is_none());
+    assert!(
+        secrets
+            .get("own")
+            .await?
+            .metadata
+            .deletion_timestamp
+            .is_none()
+    );
     // The Secret of an identity is no other.
     let token = json!({"metadata": {"name": "token"}, "type": "example.com/other",
         "stringData": texts});
@@ -143,7 +157,8 @@ async fn o10_what_is_not_understood_of_one_is_in_the_way_of_nobody_else() -> any
         space.namespace(HOME, json!({})).await.ok();
         space.namespace("a", json!({})).await?;
     }
-    one.shared("odd", ("shared", "pw"), allowed(&vcenter)).await?;
+    one.shared("odd", ("shared", "pw"), allowed(&vcenter))
+        .await?;
     one.owned("a", "odd", by_identity(&vcenter, "odd")).await?;
     // A time that the definition lets through, and that there is not.
     let odd = json!({"status": {"conditions": [{

@@ -285,7 +285,10 @@ async fn a4_a5_what_is_wrong_is_refused_by_name() -> anyhow::Result<()> {
             "spec.identityRef.name in body should match",
         ),
         (
-            ("vspheredeploymentzones", json!({"server": "v", "failureDomain": "../x"})),
+            (
+                "vspheredeploymentzones",
+                json!({"server": "v", "failureDomain": "../x"}),
+            ),
             "spec.failureDomain in body should match",
         ),
         (

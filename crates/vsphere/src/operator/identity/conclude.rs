@@ -207,7 +207,10 @@ mod tests {
                 assert_eq!(status.ready, ready);
                 let available = find(&status.conditions, AVAILABLE).unwrap();
                 assert_eq!(available.status, "False");
-                assert_eq!((&*available.reason, &*available.message), ("Deleting", message));
+                assert_eq!(
+                    (&*available.reason, &*available.message),
+                    ("Deleting", message)
+                );
             }
         }
     }
