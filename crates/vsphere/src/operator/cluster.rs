@@ -25,11 +25,11 @@ use super::condition::{VCENTER, find};
 use super::context::{Context, Dependency};
 use super::identify::{self, Access, claimant_of};
 use super::key::Key;
-use super::read::{all_of, named, understood};
+use super::read::{each, named, understood};
 use super::{commit, event, paused};
 use crate::capi;
 use crate::kinds::{VSphereCluster, VSphereDeploymentZone};
-use crate::names::{CAPI, CLUSTER_FINALIZER, MANAGED_BY};
+use crate::names::{CAPI, CLUSTER_FINALIZER, MANAGED_BY, is_name};
 use crate::vcenter;
 
 /// All steps for a cluster.
@@ -104,7 +104,9 @@ impl Work<'_> {
     /// Who names an identity uses it, whatever else becomes of it.
     fn note_identity(&mut self, cluster: &VSphereCluster) {
         let reference = cluster.spec.identity_ref.as_ref();
-        let identity = reference.filter(|reference| reference.kind == "VSphereClusterIdentity");
+        let identity = reference.filter(|reference| {
+            reference.kind == "VSphereClusterIdentity" && is_name(&reference.name)
+        });
         if let Some(identity) = identity {
             let on = Dependency::Identity {
                 space: self.key.space.clone(),
@@ -236,8 +238,7 @@ impl Work<'_> {
         let space = self.key.space.clone();
         let on = Dependency::Zones { space };
         self.context.note(self.key, &mut self.depends, on);
-        let zones = all_of::<VSphereDeploymentZone>(&self.client).await?;
-        let zones: Vec<VSphereDeploymentZone> = understood(zones);
+        let zones = each::<VSphereDeploymentZone, _>(&self.client, understood).await?;
         Ok(domains::of(&cluster.spec.server, selector, &zones))
     }
 

@@ -38,9 +38,12 @@ where
     }
 }
 
-/// All objects of a kind, as they were written: what cannot be understood of one is in the way
-/// of none.
-pub(super) async fn all_of<K>(client: &Client) -> Result<Vec<DynamicObject>, kube::Error>
+/// What is said of each object of a kind, page by page, taken as it was written: what cannot be
+/// understood of one is in the way of no other.
+pub(super) async fn each<K, T>(
+    client: &Client,
+    say: impl Fn(DynamicObject) -> Option<T>,
+) -> Result<Vec<T>, kube::Error>
 where
     K: Resource<DynamicType = ()>,
 {
@@ -50,7 +53,7 @@ where
     let mut parameters = ListParams::default().limit(PAGE);
     loop {
         let page = api.list(&parameters).await?;
-        all.extend(page.items);
+        all.extend(page.items.into_iter().filter_map(&say));
         match page.metadata.continue_.filter(|next| !next.is_empty()) {
             Some(next) => parameters = parameters.continue_token(&next),
             None => return Ok(all),
@@ -58,17 +61,14 @@ where
     }
 }
 
-/// Those that can be understood.
-pub(super) fn understood<K>(all: Vec<DynamicObject>) -> Vec<K>
+/// An object, if it can be understood.
+pub(super) fn understood<K>(object: DynamicObject) -> Option<K>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
-    let understood = all.into_iter().filter_map(|object| {
-        let name = object.metadata.name.clone();
-        let parsed = object.try_parse::<K>();
-        parsed
-            .inspect_err(|error| debug!(name, %error, "an object is not understood"))
-            .ok()
-    });
-    understood.collect()
+    let name = object.metadata.name.clone();
+    let parsed = object.try_parse();
+    parsed
+        .inspect_err(|error| debug!(name, %error, "an object is not understood"))
+        .ok()
 }

@@ -23,6 +23,7 @@ use super::key::Key;
 use super::read::named;
 use super::{commit, event, paused};
 use crate::kinds::{VSphereDeploymentZone, VSphereFailureDomain};
+use crate::names::is_name;
 use crate::vcenter;
 
 /// How long a zone waits at most for what will be heard of.
@@ -68,7 +69,8 @@ impl Work<'_> {
         zone: &VSphereDeploymentZone,
         failures: u32,
     ) -> Result<Outcome, kube::Error> {
-        if let Some(reference) = &zone.spec.identity_ref {
+        let named = zone.spec.identity_ref.as_ref();
+        if let Some(reference) = named.filter(|reference| is_name(&reference.name)) {
             let on = Dependency::Identity {
                 space: self.key.space.clone(),
                 name: reference.name.clone(),

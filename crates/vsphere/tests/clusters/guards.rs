@@ -2,8 +2,10 @@
 //! and what is in the way of nobody else.
 
 use insula_testkit::vcenter::FakeVCenter;
-use insula_vsphere::kinds::{VSphereCluster, VSphereClusterIdentity, VSphereMachine};
-use insula_vsphere::names::{SECRET_FINALIZER, WATCH_LABEL};
+use insula_vsphere::kinds::{
+    VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone, VSphereMachine,
+};
+use insula_vsphere::names::{PAUSED, SECRET_FINALIZER, WATCH_LABEL};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
@@ -270,6 +272,34 @@ async fn a_server_that_is_none_makes_an_identity_unfit_by_name() -> anyhow::Resu
     here.change_identity("shared", patch).await?;
     here.identity_is("shared", "Available").await?;
     Ok(())
+}
+
+#[tokio::test]
+async fn a_zone_that_is_paused_uses_no_session() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[("shared", "pw")]).await?;
+    let _running = world.start();
+    let here = world.here();
+    here.shared("shared", ("shared", "pw"), allowed(&vcenter))
+        .await?;
+    here.domain("east", json!({"datacenter": "DC0"})).await?;
+    let mut spec = by_identity(&vcenter, "shared");
+    spec["failureDomain"] = json!("east");
+    here.zone("east", spec).await?;
+    let zones: Api<VSphereDeploymentZone> = here.all();
+    let is_ready = |zone: &VSphereDeploymentZone| {
+        let status = zone.status.as_ref();
+        status.is_some_and(|status| status.ready == Some(true))
+    };
+    until(&zones, "east", is_ready).await?;
+    assert_eq!(accounts(&vcenter), ["shared"]);
+    let pause = |value: Value| json!({"metadata": {"annotations": {PAUSED: value}}});
+    patched(&zones, "east", pause(json!(""))).await?;
+    let left = |vcenter: &FakeVCenter| accounts(vcenter).is_empty();
+    vcenter.wait_for("no session", left).await?;
+    patched(&zones, "east", pause(Value::Null)).await?;
+    let again = |vcenter: &FakeVCenter| accounts(vcenter) == ["shared"];
+    vcenter.wait_for("a session", again).await
 }
 
 #[tokio::test]

@@ -1,10 +1,13 @@
 //! Who uses an identity, read anew.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{DynamicObject, ListParams, PartialObjectMeta};
-use kube::{Api, Client, ResourceExt};
+use kube::api::{DynamicObject, ListParams};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::kinds::{
@@ -14,7 +17,7 @@ use crate::names::CLUSTER_LABEL;
 use crate::operator::cluster::owner_of;
 use crate::operator::context::{Context, Dependency};
 use crate::operator::key::Key;
-use crate::operator::read::{all_of, metadata_of};
+use crate::operator::read::{each, metadata_of};
 
 /// The zones of its space that name an identity, and the clusters that do and may, or have
 /// machines that were made with it, in order. Who only names it does not keep it.
@@ -25,41 +28,66 @@ pub(super) async fn of(
     depends: &mut BTreeSet<Dependency>,
 ) -> Result<Vec<String>, kube::Error> {
     let client = context.client(key.space.as_deref());
-    let zones = all_of::<VSphereDeploymentZone>(&client).await?;
-    let zones = zones.iter().filter(|zone| is_named(zone, &key.name));
-    let mut users: Vec<_> = zones
-        .map(|zone| format!("VSphereDeploymentZone {}", zone.name_any()))
-        .collect();
-    let clusters = all_of::<VSphereCluster>(&client).await?;
+    let mut users = each::<VSphereDeploymentZone, _>(&client, |zone| {
+        let names = is_named(&zone, &key.name);
+        names.then(|| format!("VSphereDeploymentZone {}", zone.name_any()))
+    })
+    .await?;
+    let clusters = each::<VSphereCluster, _>(&client, |cluster| {
+        is_named(&cluster, &key.name).then(|| Naming::of(&cluster))
+    })
+    .await?;
     let mut allowed = Allowed {
         context,
         key,
         client,
         identity,
         known: BTreeMap::new(),
+        peopled: BTreeMap::new(),
     };
-    for cluster in clusters
-        .iter()
-        .filter(|cluster| is_named(cluster, &key.name))
-    {
-        let namespace = cluster.namespace().unwrap_or_default();
-        if allowed.is(&namespace, depends).await?
-            || allowed.has_machines(&namespace, cluster, depends).await?
+    for cluster in clusters {
+        if allowed.is(&cluster.namespace, depends).await?
+            || allowed.has_machines(&cluster, depends).await?
         {
-            users.push(format!("VSphereCluster {namespace}/{}", cluster.name_any()));
+            users.push(format!(
+                "VSphereCluster {}/{}",
+                cluster.namespace, cluster.name
+            ));
         }
     }
     users.sort();
     Ok(users)
 }
 
-/// Which namespaces may use an identity now.
+/// A cluster that names an identity.
+struct Naming {
+    namespace: String,
+    name: String,
+    /// What its machines say that they belong to.
+    cluster: String,
+}
+
+impl Naming {
+    fn of(cluster: &DynamicObject) -> Self {
+        let name = cluster.name_any();
+        let label = cluster.labels().get(CLUSTER_LABEL).map(String::as_str);
+        Self {
+            namespace: cluster.namespace().unwrap_or_default(),
+            cluster: owner_of(cluster).or(label).unwrap_or(&name).to_owned(),
+            name,
+        }
+    }
+}
+
+/// Which namespaces may use an identity now, and which clusters have machines.
 struct Allowed<'a> {
     context: &'a Context,
     key: &'a Key,
     client: Client,
     identity: &'a VSphereClusterIdentity,
     known: BTreeMap<String, bool>,
+    /// By namespace, what machines there say that they belong to.
+    peopled: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Allowed<'_> {
@@ -90,33 +118,40 @@ impl Allowed<'_> {
         Ok(is)
     }
 
-    /// Whether a cluster has machines, which cannot be cleaned up without it.
+    /// Whether a cluster has machines, which cannot be cleaned up without the identity. Each
+    /// namespace is looked at once, however many clusters it has.
     async fn has_machines(
-        &self,
-        namespace: &str,
-        cluster: &DynamicObject,
+        &mut self,
+        naming: &Naming,
         depends: &mut BTreeSet<Dependency>,
     ) -> Result<bool, kube::Error> {
-        let label = cluster.labels().get(CLUSTER_LABEL).map(String::as_str);
-        let own = cluster.name_any();
-        let name = owner_of(cluster).or(label).unwrap_or(&own);
         let on = Dependency::Members {
             space: self.key.space.clone(),
-            namespace: namespace.to_owned(),
-            cluster: name.to_owned(),
+            namespace: naming.namespace.clone(),
+            cluster: naming.cluster.clone(),
         };
         self.context.note(self.key, depends, on);
-        let one = ListParams::default()
-            .labels(&format!("{CLUSTER_LABEL}={name}"))
-            .limit(1);
-        let machines: Api<PartialObjectMeta<VSphereMachine>> =
-            Api::namespaced(self.client.clone(), namespace);
-        if !machines.list(&one).await?.items.is_empty() {
-            return Ok(true);
+        if !self.peopled.contains_key(&naming.namespace) {
+            let mut belongs = self.belongs::<VSphereMachine>(&naming.namespace).await?;
+            belongs.append(&mut self.belongs::<VSphereVM>(&naming.namespace).await?);
+            self.peopled.insert(naming.namespace.clone(), belongs);
         }
-        let vms: Api<PartialObjectMeta<VSphereVM>> =
-            Api::namespaced(self.client.clone(), namespace);
-        Ok(!vms.list(&one).await?.items.is_empty())
+        let belongs = self.peopled.get(&naming.namespace);
+        Ok(belongs.is_some_and(|belongs| belongs.contains(&naming.cluster)))
+    }
+
+    /// What objects of a namespace say that they belong to.
+    async fn belongs<K>(&self, namespace: &str) -> Result<BTreeSet<String>, kube::Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + Debug + DeserializeOwned,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let labelled = ListParams::default().labels(CLUSTER_LABEL);
+        let listed = api.list_metadata(&labelled).await?;
+        let labels = listed.items.iter().map(|one| one.labels());
+        let belongs = labels.filter_map(|labels| labels.get(CLUSTER_LABEL).cloned());
+        Ok(belongs.collect())
     }
 }
 
