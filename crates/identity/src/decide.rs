@@ -42,6 +42,8 @@ pub struct Question {
     pub default_port: u16,
     /// Where credentials of identities may be sent that say nothing about it themselves.
     pub default_bound: Bound,
+    /// Where Secrets of namespaces may be sent at most, whatever they say themselves.
+    pub own_bound: Bound,
 }
 
 /// Something that has to be known.
@@ -244,6 +246,9 @@ fn from_secret(
         },
         Ok(bound) => bound,
     };
+    if question.own_bound.admits(&question.endpoint).is_none() {
+        return Err(whose.may_not_leave_to(&question.endpoint));
+    }
     let source = Source::Secret {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
@@ -273,6 +278,10 @@ fn from_identity(
     }
     let secret = secret(known, &identity.secret_namespace, &identity.secret_name)?;
     let secret = secret.ok_or_else(|| whose.has_no_secret())?;
+    if holder(question, name).holder(&secret.owners).is_some() {
+        // Whatever it said of itself last: this Secret is another's.
+        return Err(whose.is_not_ready(Some(Reason::SecretInUse.as_str())));
+    }
     let content = content(question, &whose, &secret.data)?;
     let bound = match &identity.bound {
         Bound::Nowhere => match said(question, secret) {
@@ -287,6 +296,15 @@ fn from_identity(
         uid: identity.uid.clone(),
     };
     grant(question, &whose, source, content, &bound)
+}
+
+/// An identity as what may hold its Secret.
+fn holder(question: &Question, name: &str) -> Claimant {
+    Claimant {
+        kind: question.identity_kind.to_owned(),
+        name: name.to_owned(),
+        ..question.claimant.clone()
+    }
 }
 
 /// Whether the object's namespace may use an identity.

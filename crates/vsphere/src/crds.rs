@@ -24,7 +24,7 @@ const KINDS: [&str; 8] = [
     include_str!("../data/crds/vspherefailuredomains.yaml"),
 ];
 
-const PARTS: [(&str, &str); 14] = [
+const PARTS: [(&str, &str); 15] = [
     ("cards", include_str!("../data/parts/cards.yaml")),
     (
         "clusterspec",
@@ -41,6 +41,7 @@ const PARTS: [(&str, &str); 14] = [
         "machinespec",
         include_str!("../data/parts/machinespec.yaml"),
     ),
+    ("name", include_str!("../data/parts/name.yaml")),
     ("overrides", include_str!("../data/parts/overrides.yaml")),
     ("pools", include_str!("../data/parts/pools.yaml")),
     ("routes", include_str!("../data/parts/routes.yaml")),

@@ -24,8 +24,9 @@ use crate::names::{CLUSTER_LABEL, NAMESPACE};
 use crate::operator::condition::{VCENTER, find, reason};
 use crate::operator::family::reference;
 use crate::operator::identify::{
-    REQUIRED, SERVER, as_identity, as_secret, ask_of_cluster, ask_of_machine, ask_of_zone,
+    Bounds, REQUIRED, SERVER, as_identity, as_secret, ask_of_cluster, ask_of_machine, ask_of_zone,
 };
+use crate::operator::read::named;
 
 /// The kinds that get credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +189,10 @@ struct Asker<'a> {
 }
 
 /// Where a credential may be sent that does not say so itself is the operator's to know.
-const ANYWHERE: Bound = Bound::Anywhere;
+const ANYWHERE: Bounds = Bounds {
+    unsaid: Bound::Anywhere,
+    own: Bound::Anywhere,
+};
 
 impl Asker<'_> {
     async fn cluster(&self, name: &str) -> Result<Told, Error> {
@@ -251,7 +255,7 @@ impl Asker<'_> {
         };
         let what = format!("Cluster {}/{name}", self.namespace);
         let clusters: Api<Cluster> = Api::namespaced(self.client.clone(), self.namespace);
-        let cluster = match clusters.get_opt(&name).await {
+        let cluster = match named(&clusters, &name).await {
             Ok(Some(cluster)) => cluster,
             Ok(None) => return Ok(Err(format!("there is no {what}"))),
             Err(source) => return Err(Error::Read { what, source }),
@@ -276,7 +280,7 @@ impl Asker<'_> {
             + serde::de::DeserializeOwned,
     {
         let api: Api<K> = Api::namespaced(self.client.clone(), self.namespace);
-        found(api.get_opt(name).await, object)
+        found(named(&api, name).await, object)
     }
 
     async fn decide(

@@ -6,8 +6,56 @@ mod machine;
 mod vm;
 mod zone;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
 pub use cluster::*;
 pub use identity::*;
 pub use machine::*;
 pub use vm::*;
 pub use zone::*;
+
+/// The conditions that can be understood. Whoever may write a status may write times that are
+/// none to us: what they are about must not become unreadable by it.
+fn understood<'de, D>(input: D) -> Result<Vec<Condition>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let all = Option::<Vec<Value>>::deserialize(input)?.unwrap_or_default();
+    let understood = all
+        .into_iter()
+        .filter_map(|one| serde_json::from_value(one).ok());
+    Ok(understood.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn o10_a_condition_that_is_not_understood_hides_nothing_else() {
+        let told = |kind: &str, at: &str| {
+            json!({
+                "type": kind, "status": "True", "reason": "Available", "message": "",
+                "lastTransitionTime": at,
+            })
+        };
+        let odd = told("Odd", "2026-01-01 00:00");
+        let right = told("Available", "2026-01-01T00:00:00Z");
+        let identity: VSphereClusterIdentity = serde_json::from_value(json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2",
+            "kind": "VSphereClusterIdentity",
+            "metadata": {"name": "shared"},
+            "spec": {"secretName": "shared"},
+            "status": {"ready": true, "conditions": [odd, right, 5]},
+        }))
+        .unwrap();
+        let status = identity.status.unwrap();
+        assert_eq!(status.ready, Some(true));
+        let kinds: Vec<_> = status.conditions.iter().map(|told| &*told.type_).collect();
+        assert_eq!(kinds, ["Available"]);
+    }
+}

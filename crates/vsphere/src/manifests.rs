@@ -68,13 +68,14 @@ fn definition(
     serde_json::to_value(definition).unwrap_or_default()
 }
 
-/// The roles that people are given. Whoever may edit, or view, in a namespace may do so with
-/// our kinds: that is not more than they may do with what else is there.
+/// The roles that people are given. Whoever may view in a namespace may do so with our kinds.
+/// Who may edit in one may not make clusters by that: clusters that name no identity use the
+/// operator's own account.
 fn for_people() -> Vec<Value> {
     vec![
         cluster_role(roles::PROVIDER, roles::provider(), None),
         cluster_role(roles::MANAGER, roles::manager(), None),
-        cluster_role(roles::WORKLOAD, roles::workload(), Some("edit")),
+        cluster_role(roles::WORKLOAD, roles::workload(), None),
         cluster_role(roles::VIEWER, roles::viewer(), Some("view")),
     ]
 }

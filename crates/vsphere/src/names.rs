@@ -43,3 +43,56 @@ pub const MANAGED_BY: &str = "cluster.x-k8s.io/managed-by";
 
 /// Where a vCenter listens.
 pub const PORT: u16 = 443;
+
+/// The longest name that an object can have.
+const LONGEST: usize = 253;
+
+/// Whether an object can have that name: labels of small letters, digits and dashes, with dots
+/// between them. Whatever else stands where a name should leads elsewhere in a path.
+pub fn is_name(text: &str) -> bool {
+    let inner = |one: u8| one.is_ascii_lowercase() || one.is_ascii_digit() || one == b'-';
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(inner)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    text.len() <= LONGEST && text.split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_but_a_name_is_a_name() {
+        let (long, longer) = ("a".repeat(253), "a".repeat(254));
+        for name in ["a", "shared", "a.b", "1-2.c", "kube-root-ca.crt", &long] {
+            assert!(is_name(name), "{name:?}");
+        }
+        for text in [
+            "",
+            ".",
+            "..",
+            "a.",
+            ".a",
+            "a..b",
+            "-a",
+            "a-",
+            "a.-b",
+            "A",
+            "a_b",
+            "a b",
+            "a/b",
+            "shared/status",
+            "%73hared",
+            "shared?x",
+            "shared#x",
+            "shared\n",
+            "\u{e4}",
+            &longer,
+        ] {
+            assert!(!is_name(text), "{text:?}");
+        }
+    }
+}

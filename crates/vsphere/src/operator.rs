@@ -15,6 +15,7 @@ mod key;
 mod machine;
 mod pace;
 mod paused;
+pub(crate) mod read;
 mod run;
 mod secret;
 mod vm;

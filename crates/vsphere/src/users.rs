@@ -3,7 +3,7 @@
 use insula_identity::allowed::AllowedNamespaces;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::api::ListParams;
+use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,8 +26,11 @@ const PAGE: u32 = 500;
 pub struct Users {
     /// The identity.
     pub identity: String,
-    /// Clusters and zones that name it, whether they may or not.
+    /// Clusters and zones that name it and may.
     pub users: Vec<User>,
+    /// Clusters that name it and may not: they keep it only while they have machines.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<User>,
     /// Namespaces that may use it.
     pub allowed_namespaces: Vec<String>,
     /// Why nobody may, if what it says cannot be understood.
@@ -98,9 +101,17 @@ pub async fn of(client: &Client, name: &str) -> Result<Users, Error> {
     });
     let (allowed_namespaces, trouble) =
         allowed(identity.spec.allowed_namespaces.as_ref(), &namespaces);
+    // Who may is known only to those who may list namespaces.
+    let known = !not_read.iter().any(|what| what == NAMESPACES);
+    let may = |user: &User| {
+        let namespace = user.namespace.as_ref();
+        !known || namespace.is_none_or(|namespace| allowed_namespaces.contains(namespace))
+    };
+    let (users, refused) = users.into_iter().partition(may);
     Ok(Users {
         identity: name.to_owned(),
         users,
+        refused,
         allowed_namespaces,
         trouble,
         not_read,
@@ -139,12 +150,14 @@ fn user(kind: &'static str, object: &impl Resource, conditions: Option<Vec<Condi
     }
 }
 
-/// All objects of a kind; none, and a word about it, if the caller may not list them.
+/// All objects of a kind that can be understood; none, and a word about it, if the caller may
+/// not list them.
 async fn all<K>(client: &Client, kinds: &str, not_read: &mut Vec<String>) -> Result<Vec<K>, Error>
 where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
+    K: Resource<DynamicType = ()> + DeserializeOwned,
 {
-    let api: Api<K> = Api::all(client.clone());
+    let kind = ApiResource::erase::<K>(&());
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
     let mut parameters = ListParams::default().limit(PAGE);
     let mut items = Vec::new();
     loop {
@@ -159,7 +172,8 @@ where
                 return Err(Error::Read { what, source });
             }
         };
-        items.extend(page.items);
+        let understood = page.items.into_iter();
+        items.extend(understood.filter_map(|one| one.try_parse().ok()));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters = parameters.continue_token(&token),
             None => return Ok(items),

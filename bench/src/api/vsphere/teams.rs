@@ -23,8 +23,8 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 pub struct Teams {
     size: Size,
     clusters: Vec<Cluster>,
-    /// Addresses of vCenters.
-    servers: Vec<String>,
+    /// The vCenters that accounts may be sent to, and whom to believe there.
+    servers: Vec<Value>,
 }
 
 /// A cluster.
@@ -32,9 +32,8 @@ pub struct Teams {
 pub struct Cluster {
     pub name: String,
     team: usize,
-    server: String,
-    /// Of its vCenter's certificate: the first is used, and then the other.
-    thumbprints: [String; 2],
+    /// Two addresses of its vCenter: the first is used, and then the other.
+    servers: [String; 2],
 }
 
 impl Teams {
@@ -45,14 +44,17 @@ impl Teams {
             Cluster {
                 name: format!("c{n:04}"),
                 team: n % size.identities,
-                server: vcenter.address(),
-                thumbprints: [vcenter.thumbprint_sha1(), vcenter.thumbprint_sha256()],
+                servers: [vcenter.address(), vcenter.other_address()],
             }
+        };
+        let allowed = |vcenter: &FakeVCenter| {
+            [vcenter.address(), vcenter.other_address()]
+                .map(|address| json!({"address": address, "thumbprint": vcenter.thumbprint_sha1()}))
         };
         Self {
             size,
             clusters: (0..size.clusters).map(cluster).collect(),
-            servers: vcenters.iter().map(FakeVCenter::address).collect(),
+            servers: vcenters.iter().flat_map(allowed).collect(),
         }
     }
 
@@ -60,7 +62,7 @@ impl Teams {
     pub fn at(&self, vcenter: &FakeVCenter) -> Vec<Cluster> {
         let server = vcenter.address();
         let all = self.clusters.iter();
-        all.filter(|cluster| cluster.server == server)
+        all.filter(|cluster| cluster.servers[0] == server)
             .cloned()
             .collect()
     }
@@ -94,8 +96,6 @@ impl Teams {
 
     /// An account that one namespace may use, on all vCenters.
     fn identity(&self, team: usize) -> Value {
-        let servers = self.servers.iter();
-        let servers: Vec<_> = servers.map(|server| json!({"address": server})).collect();
         let only = json!({"matchLabels": {"kubernetes.io/metadata.name": account(team)}});
         json!({
             "apiVersion": GROUP, "kind": "VSphereClusterIdentity",
@@ -103,7 +103,7 @@ impl Teams {
             "spec": {
                 "secretName": account(team),
                 "allowedNamespaces": {"selector": only},
-                "allowedServers": servers,
+                "allowedServers": self.servers,
             },
         })
     }
@@ -124,8 +124,7 @@ impl Cluster {
             "apiVersion": GROUP, "kind": "VSphereCluster",
             "metadata": {"name": self.name},
             "spec": {
-                "server": self.server,
-                "thumbprint": self.thumbprints[0],
+                "server": self.servers[0],
                 "identityRef": {"kind": "VSphereClusterIdentity", "name": account(self.team)},
                 "controlPlaneEndpoint": {"host": "new", "port": 6443},
             },
@@ -136,7 +135,7 @@ impl Cluster {
     pub fn touched(&self, stamp: &str, anew: bool) -> Bytes {
         let spec = json!({
             "controlPlaneEndpoint": {"host": stamp, "port": 6443},
-            "thumbprint": self.thumbprints[usize::from(anew)],
+            "server": self.servers[usize::from(anew)],
         });
         Bytes::from(json!({"spec": spec}).to_string())
     }

@@ -49,9 +49,9 @@ pub async fn run(client: &Client, args: Args) -> Result<(), Failure> {
     })
 }
 
-fn table(found: &Users) -> String {
+fn columns(users: &[User]) -> String {
     let mut rows = vec![["KIND", "NAMESPACE", "NAME", "AVAILABLE", "REASON"].map(str::to_owned)];
-    rows.extend(found.users.iter().map(|user| {
+    rows.extend(users.iter().map(|user| {
         let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         [
             user.kind.to_owned(),
@@ -62,9 +62,13 @@ fn table(found: &Users) -> String {
         ]
     }));
     let rows: Vec<_> = rows.iter().map(<[String; 5]>::as_slice).collect();
+    output::table(&rows)
+}
+
+fn table(found: &Users) -> String {
     let mut text = match found.users.is_empty() {
         true => format!("nothing uses {}\n", found.identity),
-        false => output::table(&rows),
+        false => columns(&found.users),
     };
     let unknown = found.not_read.iter().any(|what| what == users::NAMESPACES);
     text += &match (&found.trouble, found.allowed_namespaces.as_slice()) {
@@ -73,6 +77,10 @@ fn table(found: &Users) -> String {
         (None, []) => "no namespace may use it\n".to_owned(),
         (None, names) => format!("namespaces that may use it: {}\n", names.join(", ")),
     };
+    if !found.refused.is_empty() {
+        text += "these name it and may not use it:\n";
+        text += &columns(&found.refused);
+    }
     for what in &found.not_read {
         text += &format!("note: you may not list {what}\n");
     }
@@ -104,10 +112,13 @@ mod tests {
     use super::*;
 
     fn found(users: Vec<User>, allowed: &[&str], not_read: &[&str]) -> Users {
+        let is_refused = |user: &User| user.reason.as_deref() == Some("NamespaceNotAllowed");
+        let (refused, users) = users.into_iter().partition(is_refused);
         let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
         Users {
             identity: "shared".to_owned(),
             users,
+            refused,
             allowed_namespaces: owned(allowed),
             trouble: None,
             not_read: owned(not_read),
@@ -132,9 +143,11 @@ mod tests {
             table(&found(users, &["blue", "red"], &[])),
             "KIND                    NAMESPACE   NAME   AVAILABLE   REASON\n\
              VSphereCluster          red         prod   true        Available\n\
-             VSphereCluster          grey        prod   false       NamespaceNotAllowed\n\
              VSphereDeploymentZone   -           prod   false       -\n\
-             namespaces that may use it: blue, red\n"
+             namespaces that may use it: blue, red\n\
+             these name it and may not use it:\n\
+             KIND             NAMESPACE   NAME   AVAILABLE   REASON\n\
+             VSphereCluster   grey        prod   false       NamespaceNotAllowed\n"
         );
         assert_eq!(
             table(&found(vec![], &[], &[])),

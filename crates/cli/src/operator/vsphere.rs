@@ -87,6 +87,10 @@ struct GivenArgs {
     #[arg(long = "allowed-server", value_name = "SERVER", value_parser = AllowedServer::parse)]
     allowed_servers: Vec<AllowedServer>,
 
+    /// Send Secrets of namespaces too only to the vCenters of --allowed-server
+    #[arg(long, requires = "allowed_servers")]
+    only_allowed_servers: bool,
+
     /// Tenants whose clusters may use the credentials file too; default: none
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "tenants", value_parser = TenantName::parse)]
     static_credentials_tenants: Vec<TenantName>,
@@ -166,6 +170,7 @@ async fn operate(life: LifeArgs, work: WorkArgs, given: GivenArgs) -> Result<(),
         tenants: work.tenants,
         namespaces: work.namespaces.into_iter().collect(),
         watch_filter: work.watch_filter,
+        only_allowed_servers: given.only_allowed_servers,
         given_for: names(&given.static_credentials_tenants),
         roots: work
             .ca_file

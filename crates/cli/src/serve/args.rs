@@ -90,6 +90,11 @@ pub struct VsphereArgs {
     #[arg(long = "vsphere-allowed-server", value_name = "SERVER")]
     #[arg(value_parser = AllowedServer::parse)]
     pub allowed_servers: Vec<AllowedServer>,
+
+    /// With --operators vsphere: send Secrets of namespaces too only to the vCenters of
+    /// --vsphere-allowed-server
+    #[arg(long = "vsphere-only-allowed-servers", requires = "allowed_servers")]
+    pub only_allowed_servers: bool,
 }
 
 /// Where tenants' webhooks may be.

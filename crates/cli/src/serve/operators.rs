@@ -41,6 +41,8 @@ pub struct Wanted {
     pub operators: BTreeSet<Operator>,
     /// Where credentials of vCenters may be sent that do not say where themselves.
     bound: Bound,
+    /// Whether Secrets of namespaces too may be sent to these only.
+    only_allowed: bool,
     /// The file with credentials for clusters of the system that name no identity.
     credentials: Option<PathBuf>,
 }
@@ -51,6 +53,7 @@ impl Wanted {
         Self {
             operators: operators.into_iter().collect(),
             bound: vsphere::bound(vsphere.allowed_servers),
+            only_allowed: vsphere.only_allowed_servers,
             credentials: vsphere.credentials_file,
         }
     }
@@ -120,6 +123,7 @@ enum Work {
     Vsphere {
         given: watch::Receiver<Option<Static>>,
         bound: Bound,
+        only_allowed: bool,
     },
 }
 
@@ -133,6 +137,7 @@ impl Work {
                     None => watch::channel(None).1,
                 },
                 bound: wanted.bound.clone(),
+                only_allowed: wanted.only_allowed,
             },
         }
     }
@@ -168,10 +173,15 @@ impl Work {
                     told(stopped),
                 ));
             }
-            Self::Vsphere { given, bound } => {
+            Self::Vsphere {
+                given,
+                bound,
+                only_allowed,
+            } => {
                 let settings = insula_vsphere::operator::Settings {
                     tenants: true,
                     default_bound: bound.clone(),
+                    only_allowed_servers: *only_allowed,
                     ..insula_vsphere::operator::Settings::new(process::name(), given.clone())
                 };
                 task.spawn(async {

@@ -143,6 +143,12 @@ impl Whose<'_> {
         refuse(Reason::EndpointNotAllowed, message, hint)
     }
 
+    pub fn may_not_leave_to(&self, endpoint: &Endpoint) -> Halt {
+        let message = format!("nothing may be sent to {endpoint}");
+        let hint = "ask whoever runs the operator to allow this server";
+        refuse(Reason::EndpointNotAllowed, message, hint)
+    }
+
     fn repair(&self) -> &'static str {
         match self {
             Self::Secret { .. } => "correct the Secret",

@@ -74,6 +74,7 @@ fn question(wishes: Wishes) -> Question {
         endpoint_key: Some("server"),
         default_port: 443,
         default_bound: Bound::Nowhere,
+        own_bound: Bound::Anywhere,
     }
 }
 
@@ -666,6 +667,62 @@ fn x1_owners_that_are_none_of_ours_do_not_matter() {
     );
 }
 
+#[test]
+fn an_identity_is_of_no_use_with_a_secret_that_another_holds() {
+    let owner = |kind: &str, name: &str| Owner {
+        api_version: "infra.example/v0".to_owned(),
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        ..Owner::default()
+    };
+    let refused = "IdentityNotReady";
+    for (owners, expected) in [
+        (vec![], Ok("hidden-name")),
+        (vec![owner("CloudIdentity", "shared")], Ok("hidden-name")),
+        (vec![owner("SealedSecret", "other")], Ok("hidden-name")),
+        (vec![owner("CloudIdentity", "other")], Err(refused)),
+        (vec![owner("Cloud", "prod")], Err(refused)),
+        (
+            vec![owner("CloudIdentity", "shared"), owner("Cloud", "shared")],
+            Err(refused),
+        ),
+    ] {
+        let mut world = world();
+        let at = ("home".to_owned(), "hidden-name".to_owned());
+        world.secrets.get_mut(&at).unwrap().owners = owners.clone();
+        let (_, got) = world.decide(&question(by_identity()));
+        assert_eq!(account(&got), expected, "{owners:?}");
+    }
+}
+
+#[test]
+fn o03_a_bound_on_secrets_of_namespaces_counts_whatever_they_say() {
+    for (says, bound, granted) in [
+        (None, Bound::Anywhere, true),
+        (None, Bound::Nowhere, false),
+        (None, only("cloud.example"), true),
+        (None, only("other.example"), false),
+        (Some("cloud.example"), only("other.example"), false),
+        (Some("other.example"), only("cloud.example"), false),
+    ] {
+        let mut world = world();
+        if let Some(says) = says {
+            let at = ("team-a".to_owned(), "mine".to_owned());
+            let data = &mut world.secrets.get_mut(&at).unwrap().data;
+            data.insert("server".to_owned(), Hidden::new(says));
+        }
+        let mut question = question(by_secret("mine"));
+        question.own_bound = bound.clone();
+        let (_, got) = world.decide(&question);
+        let expected = match granted {
+            true => Ok(()),
+            false => Err(Reason::EndpointNotAllowed),
+        };
+        let got = got.map(drop).map_err(|refusal| refusal.reason);
+        assert_eq!(got, expected, "{says:?} {bound:?}");
+    }
+}
+
 #[tokio::test]
 async fn an_explanation_tells_each_step_and_never_content() {
     let mut world = world();
@@ -925,6 +982,7 @@ proptest! {
             Source::Identity { name, .. } => {
                 let identity = &world.identities[name];
                 prop_assert!(identity.ready);
+                prop_assert!(world.secrets[&("home".to_owned(), "hidden-name".to_owned())].owners.is_empty());
                 prop_assert!(question.namespace.is_none() || identity.allowed.is_some());
                 let nowhere = identity.bound == Bound::Nowhere && question.default_bound == Bound::Nowhere;
                 let secret = &world.secrets[&("home".to_owned(), "hidden-name".to_owned())];

@@ -71,7 +71,8 @@ pub struct VSphereClusterStatus {
     )]
     pub v_center_version: Option<String>,
     /// What is so.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "super::understood")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 

@@ -64,7 +64,8 @@ pub struct VSphereMachineStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub network: Vec<NetworkStatus>,
     /// What is so.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "super::understood")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 

@@ -194,7 +194,8 @@ pub struct VSphereVMStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vm_ref: Option<String>,
     /// What is so.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "super::understood")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 

@@ -16,7 +16,6 @@ use insula_operator::event::Told;
 use insula_operator::retry::{Class, Outcome};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::ListParams;
 use kube::{Api, Client, Resource, ResourceExt};
 use tracing::{debug, info};
 
@@ -26,10 +25,11 @@ use super::condition::{VCENTER, find};
 use super::context::{Context, Dependency};
 use super::identify::{self, Access, claimant_of};
 use super::key::Key;
+use super::read::{each, named, understood};
 use super::{commit, event, paused};
 use crate::capi;
 use crate::kinds::{VSphereCluster, VSphereDeploymentZone};
-use crate::names::{CAPI, CLUSTER_FINALIZER, MANAGED_BY};
+use crate::names::{CAPI, CLUSTER_FINALIZER, MANAGED_BY, is_name};
 use crate::vcenter;
 
 /// All steps for a cluster.
@@ -41,10 +41,14 @@ pub(super) async fn reconcile(
     let client = context.client(key.space.as_deref());
     let clusters = Api::namespaced(client.clone(), key.place());
     let found: Option<VSphereCluster> = clusters.get_opt(&key.name).await?;
-    let Some(cluster) = found.filter(|cluster| !is_managed_elsewhere(cluster)) else {
+    let Some(cluster) = found else {
         context.forget(key);
         return Ok(Outcome::Gone);
     };
+    if is_managed_elsewhere(&cluster) {
+        context.forget(key);
+        return Ok(Outcome::Settled(context.anyway(key)));
+    }
     let mut work = Work {
         context,
         key,
@@ -100,7 +104,9 @@ impl Work<'_> {
     /// Who names an identity uses it, whatever else becomes of it.
     fn note_identity(&mut self, cluster: &VSphereCluster) {
         let reference = cluster.spec.identity_ref.as_ref();
-        let identity = reference.filter(|reference| reference.kind == "VSphereClusterIdentity");
+        let identity = reference.filter(|reference| {
+            reference.kind == "VSphereClusterIdentity" && is_name(&reference.name)
+        });
         if let Some(identity) = identity {
             let on = Dependency::Identity {
                 space: self.key.space.clone(),
@@ -125,10 +131,11 @@ impl Work<'_> {
         };
         self.context.note(self.key, &mut self.depends, on);
         let owners: Api<capi::Cluster> = Api::namespaced(self.client.clone(), self.key.place());
-        owners.get_opt(name).await
+        named(&owners, name).await
     }
 
     async fn pause(&self, cluster: &VSphereCluster, why: &str) -> Result<Outcome, kube::Error> {
+        self.context.sessions.release(&self.key.text());
         let mut after = cluster.clone();
         let status = after.status.get_or_insert_default();
         let generation = cluster.metadata.generation;
@@ -193,11 +200,7 @@ impl Work<'_> {
             Ok(session) => session,
             Err(NotNow::Wait) => return (VCenter::Asked, Outcome::Waits(WAITING)),
             Err(NotNow::Failed { error, again_in }) => {
-                let refusal = Refusal {
-                    reason: error.reason,
-                    message: error.message,
-                    hint: None,
-                };
+                let refusal = identify::not_opened(&source, error);
                 return (VCenter::Refused(refusal), Outcome::Waits(again_in));
             }
         };
@@ -235,9 +238,8 @@ impl Work<'_> {
         let space = self.key.space.clone();
         let on = Dependency::Zones { space };
         self.context.note(self.key, &mut self.depends, on);
-        let zones: Api<VSphereDeploymentZone> = Api::all(self.client.clone());
-        let zones = zones.list(&ListParams::default()).await?;
-        Ok(domains::of(&cluster.spec.server, selector, &zones.items))
+        let zones = each::<VSphereDeploymentZone, _>(&self.client, understood).await?;
+        Ok(domains::of(&cluster.spec.server, selector, &zones))
     }
 
     /// Says how it is, and tells an event if its credentials or what is in the way changed.
@@ -268,9 +270,11 @@ impl Work<'_> {
     }
 }
 
-/// Somebody else makes the infrastructure.
+/// Somebody else makes the infrastructure. What we hold and is going is ours to let go.
 fn is_managed_elsewhere(cluster: &VSphereCluster) -> bool {
-    cluster.annotations().contains_key(MANAGED_BY)
+    let going = cluster.metadata.deletion_timestamp.is_some();
+    let is_left = going && commit::is_held(cluster, CLUSTER_FINALIZER);
+    cluster.annotations().contains_key(MANAGED_BY) && !is_left
 }
 
 /// The name of the Cluster that owns something.

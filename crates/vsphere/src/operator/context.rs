@@ -15,6 +15,7 @@ use kube::Client;
 use tokio::sync::watch;
 
 use super::heard::Heard;
+use super::identify::Bounds;
 use super::key::{Key, Kind};
 use super::pace::Pace;
 use super::wake::Wakes;
@@ -111,8 +112,8 @@ pub(super) struct Context {
     pub given: watch::Receiver<Option<Static>>,
     /// In which tenants' spaces that may be used too.
     pub given_for: BTreeSet<String>,
-    /// Where credentials of identities may be sent that say nothing about it themselves.
-    pub default_bound: Bound,
+    /// Where credentials may be sent that say nothing about it themselves, and others at most.
+    pub bounds: Bounds,
     /// How long an object is left alone that is as it should be.
     pub resync: Duration,
     /// How often is looked at what nobody tells of.

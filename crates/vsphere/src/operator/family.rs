@@ -7,6 +7,7 @@ use kube::Api;
 
 use super::context::{Context, Dependency};
 use super::key::Key;
+use super::read;
 use crate::capi::{Cluster, ContractReference};
 use crate::kinds::VSphereCluster;
 use crate::names::{CLUSTER_LABEL, GROUP};
@@ -62,7 +63,7 @@ pub(super) async fn of(
     context.note(key, depends, owner);
     let client = context.client(key.space.as_deref());
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), namespace);
-    let Some(cluster) = clusters.get_opt(name).await? else {
+    let Some(cluster) = read::named(&clusters, name).await? else {
         return Ok(alone(Stray::not_found(format!(
             "there is no Cluster {name:?}"
         ))));
@@ -81,7 +82,9 @@ pub(super) async fn of(
                 let name = &reference.name;
                 Stray::no_infrastructure(format!("there is no VSphereCluster {name:?}"))
             };
-            ours.get_opt(&reference.name).await?.ok_or_else(missing)
+            read::named(&ours, &reference.name)
+                .await?
+                .ok_or_else(missing)
         }
     };
     Ok(Family {

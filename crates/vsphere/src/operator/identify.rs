@@ -4,28 +4,38 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use insula_identity::claim::Claimant;
-use insula_identity::credential::{Credential, Hidden};
+use insula_identity::credential::{Credential, Hidden, Source};
 use insula_identity::decide::{self, Ground, Identity, Known, Need, Question, Refusal};
 use insula_identity::endpoint::{Bound, Endpoint, Trust};
 use insula_identity::reason::Reason;
 use insula_identity::reference::{Reference, Wishes};
-use insula_identity::session;
+use insula_identity::session::{self, LoginError};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Api, Resource, ResourceExt};
 
 use super::condition::find;
 use super::context::{Context, Dependency};
 use super::key::Key;
+use super::read::{metadata_of, named};
 use crate::kinds::{
     AllowedServer, VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone,
     VSphereIdentityReference, VSphereVM, VirtualMachineSpec,
 };
-use crate::names::{API_VERSION, CLAIMANTS, PORT, SECRET_FINALIZER};
+use crate::names::{API_VERSION, CLAIMANTS, PORT, SECRET_FINALIZER, is_name};
 
 /// What must be in a Secret.
 pub(crate) const REQUIRED: &[&str] = &["username", "password"];
 /// Where a Secret may say which servers it may be sent to.
 pub(crate) const SERVER: &str = "server";
+
+/// Where credentials may be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Bounds {
+    /// If they say nothing about it themselves: those of identities, and the operator's.
+    pub unsaid: Bound,
+    /// At most: those of Secrets of namespaces.
+    pub own: Bound,
+}
 
 /// What an object was granted, and the session that it is for.
 #[derive(Debug)]
@@ -41,7 +51,7 @@ pub(super) async fn of_cluster(
     cluster: &VSphereCluster,
     depends: &mut BTreeSet<Dependency>,
 ) -> Result<Result<Access, Refusal>, kube::Error> {
-    let asked = ask_of_cluster(&context.default_bound, key.place(), cluster);
+    let asked = ask_of_cluster(&context.bounds, key.place(), cluster);
     match asked {
         Ok((question, trust)) => resolve(context, key, question, trust, depends).await,
         Err(refusal) => Ok(Err(refusal)),
@@ -58,7 +68,7 @@ pub(super) async fn of_vm(
     depends: &mut BTreeSet<Dependency>,
 ) -> Result<Result<Access, Refusal>, kube::Error> {
     let machine = &vm.spec.machine;
-    let asked = ask_of_machine(&context.default_bound, key.place(), machine, cluster);
+    let asked = ask_of_machine(&context.bounds, key.place(), machine, cluster);
     match asked {
         Ok((question, trust)) => resolve(context, key, question, trust, depends).await,
         Err(refusal) => Ok(Err(refusal)),
@@ -73,7 +83,7 @@ pub(super) async fn of_zone(
     zone: &VSphereDeploymentZone,
     depends: &mut BTreeSet<Dependency>,
 ) -> Result<Result<Access, Refusal>, kube::Error> {
-    match ask_of_zone(&context.default_bound, zone) {
+    match ask_of_zone(&context.bounds, zone) {
         Ok(question) => resolve(context, key, question, Trust::Verified, depends).await,
         Err(refusal) => Ok(Err(refusal)),
     }
@@ -81,7 +91,7 @@ pub(super) async fn of_zone(
 
 /// What is asked for a cluster, and whom it believes.
 pub(crate) fn ask_of_cluster(
-    bound: &Bound,
+    bounds: &Bounds,
     namespace: &str,
     cluster: &VSphereCluster,
 ) -> Result<(Question, Trust), Refusal> {
@@ -92,13 +102,13 @@ pub(crate) fn ask_of_cluster(
     };
     let endpoint = endpoint(&cluster.spec.server)?;
     let place = Some(namespace.to_owned());
-    let question = question(bound, place, wishes, endpoint, claimant_of(cluster));
+    let question = question(bounds, place, wishes, endpoint, claimant_of(cluster));
     Ok((question, pinned(cluster.spec.thumbprint.as_deref())?))
 }
 
 /// The same for a machine of a cluster, and its virtual machine.
 pub(crate) fn ask_of_machine(
-    bound: &Bound,
+    bounds: &Bounds,
     namespace: &str,
     machine: &VirtualMachineSpec,
     cluster: &VSphereCluster,
@@ -116,14 +126,14 @@ pub(crate) fn ask_of_machine(
     let inherited = given(&cluster.spec.thumbprint).filter(|_| there == home);
     let trust = pinned(given(&machine.thumbprint).or(inherited))?;
     let place = Some(namespace.to_owned());
-    let mut question = question(bound, place, wishes, there, claimant_of(cluster));
+    let mut question = question(bounds, place, wishes, there, claimant_of(cluster));
     question.chosen = Some(home);
     Ok((question, trust))
 }
 
 /// The same for a zone.
 pub(crate) fn ask_of_zone(
-    bound: &Bound,
+    bounds: &Bounds,
     zone: &VSphereDeploymentZone,
 ) -> Result<Question, Refusal> {
     let own = of_reference(zone.spec.identity_ref.as_ref())?;
@@ -138,7 +148,8 @@ pub(crate) fn ask_of_zone(
         ..Wishes::default()
     };
     let endpoint = endpoint(&zone.spec.server)?;
-    Ok(question(bound, None, wishes, endpoint, Claimant::default()))
+    let nobody = claimant("VSphereDeploymentZone", zone);
+    Ok(question(bounds, None, wishes, endpoint, nobody))
 }
 
 /// Who holds the Secret that a cluster names.
@@ -172,7 +183,7 @@ fn claimant(kind: &str, object: &impl Resource) -> Claimant {
 }
 
 fn question(
-    bound: &Bound,
+    bounds: &Bounds,
     namespace: Option<String>,
     wishes: Wishes,
     endpoint: Endpoint,
@@ -189,7 +200,8 @@ fn question(
         identity_kind: "VSphereClusterIdentity",
         endpoint_key: Some(SERVER),
         default_port: PORT,
-        default_bound: bound.clone(),
+        default_bound: bounds.unsaid.clone(),
+        own_bound: bounds.own.clone(),
     }
 }
 
@@ -201,10 +213,21 @@ fn of_reference(
         return Ok(None);
     };
     let name = reference.name.clone();
-    match reference.kind.as_str() {
-        "Secret" => Ok(Some(Reference::Secret(name))),
-        "VSphereClusterIdentity" => Ok(Some(Reference::Identity(name))),
-        _ => Err(mistaken("kind must be VSphereClusterIdentity or Secret")),
+    let (reason, named) = match reference.kind.as_str() {
+        "Secret" => (Reason::SecretNotAvailable, Reference::Secret(name)),
+        "VSphereClusterIdentity" => (Reason::IdentityNotFound, Reference::Identity(name)),
+        _ => return Err(mistaken("kind must be VSphereClusterIdentity or Secret")),
+    };
+    match is_name(&reference.name) {
+        true => Ok(Some(named)),
+        false => Err(Refusal {
+            reason,
+            message: format!(
+                "spec.identityRef: nothing can have the name {:?}",
+                reference.name
+            ),
+            hint: None,
+        }),
     }
 }
 
@@ -256,8 +279,7 @@ async fn resolve(
             space: key.space.clone(),
             source: credential.source.clone(),
             endpoint: question.endpoint,
-            // Whoever owns the credential knows better than whoever uses it.
-            trust: credential.trust.clone().unwrap_or(trust),
+            trust: believed(&credential, trust),
             fingerprint: credential.fingerprint.clone(),
         };
         Access {
@@ -265,6 +287,44 @@ async fn resolve(
             session,
         }
     }))
+}
+
+/// Whom to believe where a credential is sent: whom its owner says. Who was lent it does not
+/// choose who may hear it.
+fn believed(credential: &Credential, wanted: Trust) -> Trust {
+    let said = credential.trust.clone();
+    said.unwrap_or(match credential.source {
+        Source::Secret { .. } => wanted,
+        Source::Identity { .. } | Source::Operator => Trust::Verified,
+    })
+}
+
+/// A refusal as conditions say it.
+pub(super) fn sentence(refusal: &Refusal) -> String {
+    match &refusal.hint {
+        Some(hint) => format!("{}: {hint}", refusal.message),
+        None => refusal.message.clone(),
+    }
+}
+
+/// Why there is no session, and whose word would help.
+pub(super) fn not_opened(source: &Source, error: LoginError) -> Refusal {
+    let hint = match (error.reason, source) {
+        (Reason::CertificateNotTrusted, Source::Identity { .. }) => Some(
+            "whoever owns the identity says whom to believe: the thumbprint belongs into its \
+             allowedServers",
+        ),
+        (Reason::CertificateNotTrusted, Source::Operator) => Some(
+            "whoever runs the operator says whom to believe: the thumbprint belongs into the \
+             servers of its credentials file",
+        ),
+        _ => None,
+    };
+    Refusal {
+        reason: error.reason,
+        message: error.message,
+        hint: hint.map(str::to_owned),
+    }
 }
 
 /// Reads what has to be known, in the space of whoever asks, and notes what it was.
@@ -294,7 +354,7 @@ impl Reads<'_> {
             space: self.space(),
             name: name.clone(),
         });
-        let found = identities.get_opt(&name).await?;
+        let found = named(&identities, &name).await?;
         Ok(found.map(|found| as_identity(&found, &self.context.home)))
     }
 
@@ -304,7 +364,7 @@ impl Reads<'_> {
             space: self.space(),
             name: name.clone(),
         });
-        let found = namespaces.get_metadata_opt(&name).await?;
+        let found = metadata_of(&namespaces, &name).await?;
         Ok(found.map(|found| found.labels().clone()))
     }
 
@@ -319,7 +379,7 @@ impl Reads<'_> {
             namespace,
             name: name.clone(),
         });
-        Ok(secrets.get_opt(&name).await?.map(as_secret))
+        Ok(named(&secrets, &name).await?.map(as_secret))
     }
 
     /// What the operator was given is for its own space, and for those that were named.
@@ -355,22 +415,33 @@ impl Ground for Reads<'_> {
     }
 }
 
-/// An identity as the decision needs it. One that is being deleted and held by who uses it is
-/// still good for them: they could not clean up otherwise.
+/// An identity as the decision needs it. One that is being deleted and held by who uses it
+/// stays ready if it was: they could not clean up otherwise.
 pub(crate) fn as_identity(found: &VSphereClusterIdentity, home: &str) -> Identity {
     let status = found.status.clone().unwrap_or_default();
     let available = find(&status.conditions, "Available");
-    let held = available.is_some_and(|told| told.reason == "Deleting");
-    let trouble = available.filter(|told| told.status != "True" && !held);
+    let trouble = available.filter(|told| told.status != "True");
     Identity {
         uid: found.uid().unwrap_or_default(),
-        ready: status.ready == Some(true) || held,
+        ready: status.ready == Some(true),
         trouble: trouble.map(|told| told.reason.clone()),
         allowed: found.spec.allowed_namespaces.clone(),
         secret_namespace: home.to_owned(),
         secret_name: found.spec.secret_name.clone(),
         bound: bound(found.spec.allowed_servers.as_deref()),
     }
+}
+
+/// What is wrong with the first of these servers that is none.
+pub(super) fn unreadable(servers: &[AllowedServer]) -> Option<String> {
+    servers.iter().enumerate().find_map(|(at, server)| {
+        let at = format!("spec.allowedServers[{at}]");
+        if let Err(error) = Endpoint::parse(&server.address, PORT) {
+            return Some(format!("{at}.address: {error}"));
+        }
+        let error = Trust::pinned(given(&server.thumbprint)?).err()?;
+        Some(format!("{at}.thumbprint: {error}"))
+    })
 }
 
 /// Where an identity says that it may be sent. What cannot be read allows nothing.
@@ -404,5 +475,78 @@ pub(crate) fn as_secret(found: Secret) -> decide::Secret {
         deleting: found.metadata.deletion_timestamp.is_some() && !is_held,
         data: texts.collect(),
         owners: found.metadata.owner_references.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use insula_identity::credential::Fingerprint;
+
+    use super::*;
+
+    #[test]
+    fn o02_a_reference_that_can_be_no_name_is_refused_before_anything_is_read() {
+        let bounds = Bounds {
+            unsaid: Bound::Nowhere,
+            own: Bound::Anywhere,
+        };
+        for name in ["shared/status", "%73hared", "shared?x", "..", "", "Shared"] {
+            for (kind, reason) in [
+                ("VSphereClusterIdentity", Reason::IdentityNotFound),
+                ("Secret", Reason::SecretNotAvailable),
+            ] {
+                let mut cluster = VSphereCluster::default();
+                cluster.spec.server = "v.example".to_owned();
+                cluster.spec.identity_ref = Some(VSphereIdentityReference {
+                    kind: kind.to_owned(),
+                    name: name.to_owned(),
+                });
+                let message = format!("spec.identityRef: nothing can have the name {name:?}");
+                let refusal = Refusal {
+                    reason,
+                    message,
+                    hint: None,
+                };
+                let asked = ask_of_cluster(&bounds, "a", &cluster).map(drop);
+                assert_eq!(asked, Err(refusal.clone()), "{kind} {name:?}");
+                let machine = VirtualMachineSpec::default();
+                let asked = ask_of_machine(&bounds, "a", &machine, &cluster).map(drop);
+                assert_eq!(asked, Err(refusal), "{kind} {name:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn o03_only_who_owns_a_credential_says_whom_to_believe() {
+        let pinned = |pair: &str| Trust::pinned(&pair.repeat(20)).unwrap();
+        let own = Source::Secret {
+            namespace: "a".to_owned(),
+            name: "own".to_owned(),
+            uid: "1".to_owned(),
+        };
+        let lent = Source::Identity {
+            name: "shared".to_owned(),
+            uid: "2".to_owned(),
+        };
+        for (source, said, expected) in [
+            (own.clone(), None, pinned("AA")),
+            (own, Some(pinned("BB")), pinned("BB")),
+            (lent.clone(), None, Trust::Verified),
+            (lent.clone(), Some(Trust::Anybody), Trust::Anybody),
+            (lent, Some(pinned("BB")), pinned("BB")),
+            (Source::Operator, None, Trust::Verified),
+            (Source::Operator, Some(pinned("BB")), pinned("BB")),
+        ] {
+            let content = BTreeMap::new();
+            let credential = Credential {
+                source,
+                fingerprint: Fingerprint::of(&content),
+                content,
+                trust: said,
+            };
+            assert_eq!(believed(&credential, pinned("AA")), expected);
+        }
     }
 }

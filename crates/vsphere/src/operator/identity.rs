@@ -14,11 +14,12 @@ use kube::Api;
 use tracing::info;
 
 use self::conclude::{AVAILABLE, State, conclude};
-use super::claim::{Claimed, claim, give_up};
+use super::claim::{Claimed, claim, give_up, missing};
 use super::condition::find;
 use super::context::{Context, Dependency};
-use super::identify::{REQUIRED, claimant_of_identity};
+use super::identify::{claimant_of_identity, unreadable};
 use super::key::Key;
+use super::read::named;
 use super::{commit, event, paused};
 use crate::kinds::VSphereClusterIdentity;
 use crate::names::IDENTITY_FINALIZER;
@@ -93,7 +94,7 @@ impl Work<'_> {
             Err(error) if failures < HICCUPS => return Err(error),
             Err(error) => State::NotHeld(error.to_string()),
         };
-        let users = users::of(self.context, self.key).await?;
+        let users = users::of(self.context, self.key, &identity, &mut depends).await?;
         let is_fit = state == State::Available;
         self.tell(&identity, &state, &users).await?;
         self.context.settle(self.key, depends);
@@ -108,26 +109,36 @@ impl Work<'_> {
         let (secrets, name) = (self.secrets(), &identity.spec.secret_name);
         let told = format!("{}/{name}", self.context.home);
         let claimant = claimant_of_identity(identity);
-        match claim(&secrets, &claimant, name).await? {
-            Claimed::Held => {}
+        let claimed = claim(&secrets, &claimant, name).await?;
+        match claimed {
+            Claimed::Held | Claimed::Unfit => {}
             Claimed::Absent => return Ok(State::NoSecret(told)),
             Claimed::Going => return Ok(State::SecretGoing(told)),
             Claimed::Taken(owner) => return Ok(State::SecretTaken(owner.kind)),
         }
-        let Some(secret) = secrets.get_opt(name).await? else {
+        let Some(secret) = named(&secrets, name).await? else {
             return Ok(State::NoSecret(told));
         };
         let going = secret.metadata.deletion_timestamp.is_some();
-        let data = secret.data.unwrap_or_default();
-        let is_missing = |key: &&&str| data.get(**key).is_none_or(|value| value.0.is_empty());
-        let missing: Vec<_> = REQUIRED.iter().filter(is_missing).copied().collect();
-        Ok(match (missing.is_empty(), going) {
-            (false, _) => State::Incomplete {
+        let missing = missing(&secret);
+        if !missing.is_empty() {
+            return Ok(State::Incomplete {
                 secret: told,
                 missing,
-            },
-            (true, true) => State::KeptOnly(told),
-            (true, false) => State::Available,
+            });
+        }
+        if claimed == Claimed::Unfit {
+            let of_type = secret.type_.unwrap_or_default();
+            return Ok(State::OddSecret {
+                secret: told,
+                of_type,
+            });
+        }
+        let servers = identity.spec.allowed_servers.as_deref();
+        Ok(match (unreadable(servers.unwrap_or_default()), going) {
+            (Some(wrong), _) => State::InvalidServers(wrong),
+            (None, true) => State::KeptOnly(told),
+            (None, false) => State::Available,
         })
     }
 
@@ -137,11 +148,13 @@ impl Work<'_> {
             self.context.forget(self.key);
             return Ok(Outcome::Waits(self.context.anyway(self.key)));
         }
-        let users = users::of(self.context, self.key).await?;
+        let mut depends = BTreeSet::new();
+        let users = users::of(self.context, self.key, identity, &mut depends).await?;
         if !users.is_empty() {
             let told = format!("it is used by {}", told("", &users));
             let state = State::Deleting(Some(told));
             self.tell(identity, &state, &users).await?;
+            self.context.settle(self.key, depends);
             return Ok(Outcome::Waits(self.context.anyway(self.key)));
         }
         self.tell(identity, &State::Deleting(None), &users).await?;
@@ -173,9 +186,13 @@ impl Work<'_> {
         let Some(now) = now else { return Ok(()) };
         let is_same = before.is_some_and(|before| before.reason == now.reason);
         if !is_same {
-            let note = match now.message.as_str() {
-                "" => format!("{} is fit for use", self.key.name),
-                message => message.to_owned(),
+            // Events about it are in a namespace, and who reads them there need not know who
+            // is in others.
+            let note = match (state, now.message.as_str()) {
+                (State::Deleting(Some(_)), _) => format!("it is used by {}", users.len()),
+                (State::Deleting(None), _) => "nothing uses it any more".to_owned(),
+                (_, "") => format!("{} is fit for use", self.key.name),
+                (_, message) => message.to_owned(),
             };
             let told = Told {
                 warning: now.status != "True",

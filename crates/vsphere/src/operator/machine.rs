@@ -25,6 +25,7 @@ use super::identify::endpoint;
 use super::key::Key;
 use super::paused::paused;
 use super::vm::bios_uuid;
+use super::read::named;
 use crate::capi::Machine;
 use crate::kinds::{
     VSphereCluster, VSphereDeploymentZone, VSphereFailureDomain, VSphereMachine, VSphereVM,
@@ -116,7 +117,7 @@ impl Work<'_> {
             namespace,
             name: name.clone(),
         });
-        self.api::<Machine>().get_opt(&name).await
+        named(&self.api::<Machine>(), &name).await
     }
 
     /// What its Machine says; what nobody says is no cluster's.
@@ -289,7 +290,7 @@ impl Work<'_> {
                 namespace,
                 name: name.to_owned(),
             });
-            match vms.get_opt(name).await? {
+            match named(&vms, name).await? {
                 Some(vm) if is_owned(&vm, &self.machine) => return Ok(Found::Ours(Box::new(vm))),
                 there => others = there.is_some(),
             }
@@ -333,7 +334,7 @@ impl Work<'_> {
         self.context.note(self.key, self.depends, on);
         let client = self.context.client(self.key.space.as_deref());
         let zones: Api<VSphereDeploymentZone> = Api::all(client.clone());
-        let Some(zone) = zones.get_opt(name).await? else {
+        let Some(zone) = named(&zones, name).await? else {
             return say(
                 missing,
                 format!("there is no VSphereDeploymentZone {name:?}"),
@@ -349,7 +350,7 @@ impl Work<'_> {
         };
         self.context.note(self.key, self.depends, on);
         let domains: Api<VSphereFailureDomain> = Api::all(client);
-        match domains.get_opt(domain).await? {
+        match named(&domains, domain).await? {
             Some(domain) => Ok(Ok(Some(Zone { zone, domain }))),
             None => say(
                 missing,

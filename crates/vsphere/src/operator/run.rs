@@ -15,17 +15,21 @@ use insula_operator::lease::{Candidate, Times};
 use insula_operator::queue::Trigger;
 use insula_operator::retry::{Class, Outcome};
 use insula_operator::run::{self, Work};
-use kube::api::{ListParams, PartialObjectMeta};
-use kube::{Api, Client};
+use kube::api::{ApiResource, DynamicObject, ListParams, PartialObjectMeta};
+use kube::{Api, Client, Resource};
 use tokio::sync::watch;
 use tracing::debug;
 
 use super::context::{Context, Static};
 use super::heard::Heard;
+use super::identify::Bounds;
 use super::key::{Key, Kind};
 use super::pace::Pace;
+use super::watch::is_ours;
 use super::{cluster, identity, machine, secret, vm, zone};
-use crate::kinds::{VSphereCluster, VSphereClusterIdentity};
+use crate::kinds::{
+    VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone, VSphereMachine, VSphereVM,
+};
 use crate::names;
 use crate::vcenter::VCenters;
 
@@ -60,6 +64,8 @@ pub struct Settings {
     pub given_for: BTreeSet<String>,
     /// Where credentials of identities may be sent that say nothing about it themselves.
     pub default_bound: Bound,
+    /// Whether Secrets of namespaces too may be sent to these servers only.
+    pub only_allowed_servers: bool,
     /// Authorities to believe beside the machine's, as DER.
     pub roots: Vec<Vec<u8>>,
     /// How long an object is left alone that is as it should be.
@@ -89,6 +95,7 @@ impl Settings {
             given,
             given_for: BTreeSet::new(),
             default_bound: Bound::Nowhere,
+            only_allowed_servers: false,
             roots: Vec::new(),
             resync: Duration::from_secs(600),
             pace: Pace::default(),
@@ -136,7 +143,13 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
         using: Mutex::default(),
         given: settings.given,
         given_for: settings.given_for,
-        default_bound: settings.default_bound,
+        bounds: Bounds {
+            own: match settings.only_allowed_servers {
+                true => settings.default_bound.clone(),
+                false => Bound::Anywhere,
+            },
+            unsaid: settings.default_bound,
+        },
         resync: settings.resync,
         pace: settings.pace,
         instance,
@@ -176,6 +189,14 @@ impl Work for Context {
         let Ok(key) = name.parse::<Key>() else {
             return Outcome::Gone;
         };
+        match self.is_for_us(&key).await {
+            Ok(true) => {}
+            Ok(false) => {
+                self.forget(&key);
+                return Outcome::Gone;
+            }
+            Err(error) => return Outcome::Failed(Class::of(&error)),
+        }
         let done = match key.kind {
             Kind::Identity => identity::reconcile(self, &key, failures).await,
             Kind::Cluster => cluster::reconcile(self, &key, failures).await,
@@ -188,5 +209,38 @@ impl Work for Context {
             debug!(%key, %error, "is tried again");
             Outcome::Failed(Class::of(&error))
         })
+    }
+}
+
+impl Context {
+    /// Whether an object is still for this one of several operators: who has taken its label
+    /// away has given it to another. Secrets have none, and are whose their holders are.
+    async fn is_for_us(&self, key: &Key) -> Result<bool, kube::Error> {
+        if self.watch_filter.is_none() {
+            return Ok(true);
+        }
+        match key.kind {
+            Kind::Secret => Ok(true),
+            Kind::Identity => self.is_labelled::<VSphereClusterIdentity>(key).await,
+            Kind::Cluster => self.is_labelled::<VSphereCluster>(key).await,
+            Kind::Zone => self.is_labelled::<VSphereDeploymentZone>(key).await,
+            Kind::Machine => self.is_labelled::<VSphereMachine>(key).await,
+            Kind::Vm => self.is_labelled::<VSphereVM>(key).await,
+        }
+    }
+
+    /// What is gone is left to who worked on it.
+    async fn is_labelled<K>(&self, key: &Key) -> Result<bool, kube::Error>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let kind = ApiResource::erase::<K>(&());
+        let client = self.client(key.space.as_deref());
+        let api: Api<DynamicObject> = match &key.namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &kind),
+            None => Api::all_with(client, &kind),
+        };
+        let found = api.get_metadata_opt(&key.name).await?;
+        Ok(found.is_none_or(|found| is_ours(self, &found.metadata)))
     }
 }

@@ -1,5 +1,6 @@
 //! Secrets that we hold. Holders that are gone, or do not name a Secret any more, are taken
-//! off it, and with the last of them what keeps it. Who holds it stands on the Secret: nothing
+//! off it, and with the last of them what keeps it; so are all of one that is no account any
+//! more. Who holds it stands on the Secret: nothing
 //! has to be remembered, and nothing is left behind.
 
 use std::collections::BTreeSet;
@@ -10,10 +11,11 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt};
 use tracing::info;
 
-use super::claim::{absent_is_fine, write};
+use super::claim::{absent_is_fine, is_fit, write};
 use super::commit::is_held;
 use super::context::{Context, Dependency};
 use super::key::Key;
+use super::read::named;
 use crate::kinds::{VSphereCluster, VSphereClusterIdentity};
 use crate::names::{CLAIMANTS, GROUP, SECRET_FINALIZER};
 
@@ -24,17 +26,18 @@ pub(super) async fn reconcile(
     _failures: u32,
 ) -> Result<Outcome, kube::Error> {
     let secrets: Api<Secret> = Api::namespaced(context.client(key.space.as_deref()), key.place());
-    let found = secrets.get_metadata_opt(&key.name).await?;
+    let found = secrets.get_opt(&key.name).await?;
     let Some(secret) = found.filter(|secret| is_held(secret, SECRET_FINALIZER)) else {
         context.forget(key);
         return Ok(Outcome::Gone);
     };
     let mut depends = BTreeSet::new();
     let (mut owners, mut holders) = (Vec::new(), 0);
+    let fit = is_fit(&secret);
     for owner in secret.owner_references() {
         if !is_ours(owner) {
             owners.push(owner.clone());
-        } else if holds(context, key, owner, &mut depends).await? {
+        } else if fit && holds(context, key, owner, &mut depends).await? {
             owners.push(owner.clone());
             holders += 1;
         }
@@ -75,12 +78,12 @@ async fn holds(
         };
         context.note(key, depends, on);
         let clusters: Api<VSphereCluster> = Api::namespaced(client, key.place());
-        let found = clusters.get_opt(&owner.name).await?;
+        let found = named(&clusters, &owner.name).await?;
         return Ok(found.is_some_and(|cluster| names_secret(&cluster, &key.name)));
     }
     context.note(key, depends, Dependency::Identity { space, name });
     let identities: Api<VSphereClusterIdentity> = Api::all(client);
-    let found = identities.get_opt(&owner.name).await?;
+    let found = named(&identities, &owner.name).await?;
     let is_home = key.place() == context.home;
     Ok(is_home && found.is_some_and(|identity| identity.spec.secret_name == key.name))
 }

@@ -35,6 +35,7 @@ use super::family::{self, Family, Stray};
 use super::identify::{self, Access};
 use super::key::Key;
 use super::paused::paused;
+use super::read::named;
 use crate::kinds::{VSphereCluster, VSphereMachine, VSphereVM};
 use crate::names::{CLUSTER_LABEL, GROUP, VM_FINALIZER};
 use crate::vcenter::{Error, Object, Session, Task, VCenters};
@@ -201,7 +202,7 @@ impl Work<'_> {
         let client = self.context.client(self.key.space.as_deref());
         let machines: Api<VSphereMachine> = Api::namespaced(client, namespace);
         let going = self.vm.metadata.deletion_timestamp.is_some();
-        let Some(machine) = machines.get_opt(&owner.name).await? else {
+        let Some(machine) = named(&machines, &owner.name).await? else {
             let name = &owner.name;
             return Ok(match going {
                 true => Ok(cluster),
@@ -254,7 +255,9 @@ impl Work<'_> {
                 return Ok(Outcome::Waits(WAITING));
             }
             Err(NotNow::Failed { error, again_in }) => {
-                self.refuse(reason(error.reason), error.message).await?;
+                let refusal = identify::not_opened(&credential.source, error);
+                let message = identify::sentence(&refusal);
+                self.refuse(reason(refusal.reason), message).await?;
                 return Ok(Outcome::Waits(again_in));
             }
         };
@@ -423,7 +426,7 @@ impl Work<'_> {
         let client = self.context.client(self.key.space.as_deref());
         let secrets: Api<Secret> = Api::namespaced(client, namespace);
         let name = &reference.name;
-        let Some(secret) = secrets.get_opt(name).await? else {
+        let Some(secret) = named(&secrets, name).await? else {
             let message = format!("there is no Secret {name:?}");
             return Err(Trouble::Say(Say::new("WaitingForBootstrapData", message)));
         };

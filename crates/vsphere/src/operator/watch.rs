@@ -14,14 +14,14 @@ use insula_operator::spaces::within;
 use insula_operator::watch::{Lists, News, Seen, keyed};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
-use kube::api::{ObjectMeta, PartialObjectMeta};
+use kube::api::{ApiResource, DynamicObject, ObjectMeta, PartialObjectMeta};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::sync::watch;
 
 use super::commit::is_held;
-use super::condition::find;
 use super::context::{Context, Dependency, Static};
 use super::key::{Key, Kind};
 use crate::capi;
@@ -133,16 +133,18 @@ impl Watches {
     }
 
     /// Identities are read as a whole: who uses one is concerned by whether it is fit for
-    /// use, and not by how many use it.
+    /// use, and not by how many use it. They are taken as they are: one that is not understood
+    /// keeps nobody from hearing of others.
     fn identities(&self) -> Triggers {
         let (context, filtered) = (Arc::clone(&self.context), Arc::clone(&self.context));
-        let api: Api<VSphereClusterIdentity> = Api::all(self.client.clone());
-        let see = move |identity: &VSphereClusterIdentity| Seen {
+        let kind = ApiResource::erase::<VSphereClusterIdentity>(&());
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind);
+        let see = move |identity: &DynamicObject| Seen {
             name: scoped_key(&filtered, Kind::Identity, identity.meta()).text(),
             is_ours: is_ours(&filtered, identity.meta()),
-            mark: mark(identity),
+            mark: mark(&identity.data["status"]),
         };
-        let also = move |identity: &VSphereClusterIdentity, news| {
+        let also = move |identity: &DynamicObject, news| {
             let key = scoped_key(&context, Kind::Identity, identity.meta());
             match news {
                 News::Written if is_ours(&context, identity.meta()) => Vec::new(),
@@ -356,13 +358,14 @@ fn leaves(context: &Context, key: &Key, metadata: &ObjectMeta, news: News) -> Ve
 }
 
 /// What changes when an identity is fit for use, or not any more, or for another reason.
-fn mark(identity: &VSphereClusterIdentity) -> u64 {
+fn mark(status: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
-    if let Some(status) = &identity.status {
-        status.ready.hash(&mut hasher);
-        let available = find(&status.conditions, "Available");
-        let told = available.map(|told| (&told.status, &told.reason, &told.message));
-        told.hash(&mut hasher);
+    status["ready"].as_bool().hash(&mut hasher);
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    for told in conditions.filter(|told| told["type"] == "Available") {
+        for key in ["status", "reason", "message"] {
+            told[key].as_str().hash(&mut hasher);
+        }
     }
     hasher.finish()
 }
@@ -385,7 +388,7 @@ fn is_within(context: &Context, metadata: &ObjectMeta) -> bool {
 }
 
 /// Whether it is for this one of several operators.
-fn is_ours(context: &Context, metadata: &ObjectMeta) -> bool {
+pub(super) fn is_ours(context: &Context, metadata: &ObjectMeta) -> bool {
     let Some(wanted) = &context.watch_filter else {
         return true;
     };
@@ -418,6 +421,8 @@ fn space_in(link: &str) -> Space {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -440,13 +445,14 @@ mod tests {
 
     #[test]
     fn how_many_use_an_identity_is_no_news_to_those_who_do() {
-        let mut identity = VSphereClusterIdentity::default();
-        let status = identity.status.get_or_insert_default();
-        status.ready = Some(true);
-        let before = mark(&identity);
-        identity.status.get_or_insert_default().users = Some(5);
-        assert_eq!(mark(&identity), before);
-        identity.status.get_or_insert_default().ready = Some(false);
-        assert_ne!(mark(&identity), before);
+        let told = |reason: &str| json!([{"type": "Available", "reason": reason}]);
+        let before = mark(&json!({"ready": true, "conditions": told("Available")}));
+        let others = json!({"ready": true, "users": 5, "conditions": told("Available")});
+        assert_eq!(mark(&others), before);
+        let unfit = json!({"ready": false, "conditions": told("Available")});
+        assert_ne!(mark(&unfit), before);
+        let otherwise = json!({"ready": true, "conditions": told("Deleting")});
+        assert_ne!(mark(&otherwise), before);
+        assert_ne!(mark(&Value::Null), before);
     }
 }

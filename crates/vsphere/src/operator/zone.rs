@@ -20,8 +20,10 @@ use super::condition::{READY, find};
 use super::context::{Context, Dependency};
 use super::identify::{self, Access};
 use super::key::Key;
+use super::read::named;
 use super::{commit, event, paused};
 use crate::kinds::{VSphereDeploymentZone, VSphereFailureDomain};
+use crate::names::is_name;
 use crate::vcenter;
 
 /// How long a zone waits at most for what will be heard of.
@@ -67,7 +69,8 @@ impl Work<'_> {
         zone: &VSphereDeploymentZone,
         failures: u32,
     ) -> Result<Outcome, kube::Error> {
-        if let Some(reference) = &zone.spec.identity_ref {
+        let named = zone.spec.identity_ref.as_ref();
+        if let Some(reference) = named.filter(|reference| is_name(&reference.name)) {
             let on = Dependency::Identity {
                 space: self.key.space.clone(),
                 name: reference.name.clone(),
@@ -96,6 +99,7 @@ impl Work<'_> {
     }
 
     async fn pause(&self, zone: &VSphereDeploymentZone, why: &str) -> Result<Outcome, kube::Error> {
+        self.context.sessions.release(&self.key.text());
         let mut after = zone.clone();
         let status = after.status.get_or_insert_default();
         let generation = zone.metadata.generation;
@@ -121,7 +125,7 @@ impl Work<'_> {
         self.context.note(self.key, &mut self.depends, on);
         let client = self.context.client(self.key.space.as_deref());
         let domains: Api<VSphereFailureDomain> = Api::all(client);
-        let domain = domains.get_opt(&zone.spec.failure_domain).await?;
+        let domain = named(&domains, &zone.spec.failure_domain).await?;
         let access = identify::of_zone(self.context, self.key, zone, &mut self.depends).await?;
         Ok((access, domain))
     }
@@ -138,11 +142,7 @@ impl Work<'_> {
             Ok(session) => session,
             Err(NotNow::Wait) => return (Sight::Asked, Outcome::Waits(WAITING)),
             Err(NotNow::Failed { error, again_in }) => {
-                let refusal = Refusal {
-                    reason: error.reason,
-                    message: error.message,
-                    hint: None,
-                };
+                let refusal = identify::not_opened(&access.credential.source, error);
                 return (Sight::Refused(refusal), Outcome::Waits(again_in));
             }
         };

@@ -54,8 +54,8 @@ async fn is_held(space: &Space, namespace: &str, name: &str, by: &str) -> anyhow
 }
 
 #[tokio::test]
-async fn fr1_an_identity_gives_a_cluster_its_account_and_its_secret_is_held() -> anyhow::Result<()>
-{
+async fn fr1_c1_t1_an_identity_gives_a_cluster_its_account_and_its_secret_is_held()
+-> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("shared", "pw")]).await?;
     vcenter.version("8.0.2");
@@ -115,7 +115,8 @@ async fn fr1_an_identity_gives_a_cluster_its_account_and_its_secret_is_held() ->
 }
 
 #[tokio::test]
-async fn fr2_a_secret_of_the_namespace_is_as_good_and_held_by_the_cluster() -> anyhow::Result<()> {
+async fn fr2_t2_a_secret_of_the_namespace_is_as_good_and_held_by_the_cluster() -> anyhow::Result<()>
+{
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
     let _running = world.start();
@@ -131,8 +132,8 @@ async fn fr2_a_secret_of_the_namespace_is_as_good_and_held_by_the_cluster() -> a
 }
 
 #[tokio::test]
-async fn fr3_g3_s3_clusters_that_name_nothing_use_what_the_operator_was_given() -> anyhow::Result<()>
-{
+async fn fr3_c5_u1_g3_s3_clusters_that_name_nothing_use_what_the_operator_was_given()
+-> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("one", "pw"), ("two", "pw")]).await?;
     let mut settings = world.settings();
@@ -147,7 +148,9 @@ async fn fr3_g3_s3_clusters_that_name_nothing_use_what_the_operator_was_given() 
     assert_eq!(vcenter.connections(), 0);
 
     world.give("one", "pw", &[&vcenter.address()]);
-    here.is("a", "prod", "Available").await?;
+    let cluster = here.is("a", "prod", "Available").await?;
+    // What it says is as it was.
+    assert_eq!(serde_json::to_value(&cluster.spec)?, server);
     assert_eq!(accounts(&vcenter), ["one"]);
 
     world.give("two", "pw", &[&vcenter.address()]);

@@ -271,7 +271,7 @@ async fn c4_x1_owners_come_back_others_may_stay_and_a_stale_uid_is_mended() -> a
 }
 
 #[tokio::test]
-async fn cr1_c2_c3_what_is_missing_is_said_and_clears_by_itself() -> anyhow::Result<()> {
+async fn a2_t1_t2_cr1_c2_c3_what_is_missing_is_said_and_clears_by_itself() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("one", "pw")]).await?;
     let _running = world.start();
@@ -300,6 +300,14 @@ async fn cr1_c2_c3_what_is_missing_is_said_and_clears_by_itself() -> anyhow::Res
     here.is("a", "prod", "IdentityNotReady").await?;
 
     // Secrets that lack something.
+    here.secret(HOME, "shared", &[("password", "pw")]).await?;
+    let identity = here.identity_is("shared", "InvalidCredentials").await?;
+    let told = condition(&identity.status.as_ref().unwrap().conditions, "Available").unwrap();
+    assert_eq!(told.message, "Secret capv-system/shared has no username");
+    let secrets: Api<Secret> = here.inside(HOME);
+    delete(&secrets, "shared").await?;
+    gone(&secrets, "shared").await?;
+    here.identity_is("shared", "SecretNotAvailable").await?;
     here.secret(HOME, "shared", &[("username", "one")]).await?;
     let identity = here.identity_is("shared", "InvalidCredentials").await?;
     let told = condition(&identity.status.as_ref().unwrap().conditions, "Available").unwrap();
@@ -322,12 +330,35 @@ async fn cr1_c2_c3_what_is_missing_is_said_and_clears_by_itself() -> anyhow::Res
         "the Secret shared is not in namespace b: create it there, with username and password: \
          one of another namespace is never used"
     );
-    here.secret("b", "shared", &[("username", ""), ("password", "pw")])
+    let lacks = |keys: &str| format!("the Secret shared has nothing under {keys}");
+    here.secret("b", "shared", &[("password", "pw")]).await?;
+    for (patch, keys) in [
+        (json!({}), "username"),
+        (json!({"stringData": {"username": ""}}), "username"),
+        (
+            json!({"stringData": {"password": ""}}),
+            "username and password",
+        ),
+        (json!({"stringData": {"username": "one"}}), "password"),
+    ] {
+        patched(&here.inside::<Secret>("b"), "shared", patch).await?;
+        here.says("b", "prod", |cluster| {
+            message(cluster) == format!("{}: correct the Secret", lacks(keys))
+        })
         .await?;
-    here.is("b", "prod", "InvalidCredentials").await?;
-    let patch = json!({"stringData": {"username": "one"}});
-    patched(&here.inside::<Secret>("b"), "shared", patch).await?;
+        here.is("b", "prod", "InvalidCredentials").await?;
+    }
+    here.rotate("b", "shared", "pw").await?;
     here.is("b", "prod", "Available").await?;
+    // One that another holds is not theirs too.
+    here.owned("b", "late", by_secret(&vcenter, "shared"))
+        .await?;
+    let cluster = here.is("b", "late", "SecretInUse").await?;
+    assert_eq!(
+        message(&cluster),
+        "the Secret shared is held by VSphereCluster prod: a Secret serves one; make another, \
+         or share an identity"
+    );
     Ok(())
 }
 

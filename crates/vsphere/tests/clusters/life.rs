@@ -29,6 +29,9 @@ async fn what_is_paused_is_left_alone_and_not_let_go_either() -> anyhow::Result<
     let by_cluster = Some(("True", "Cluster spec.paused is set to true"));
     here.says("a", "prod", |cluster| paused(cluster) == by_cluster)
         .await?;
+    // What is not worked on uses no session.
+    let left = |vcenter: &FakeVCenter| accounts(vcenter).is_empty();
+    vcenter.wait_for("no session", left).await?;
     // Nothing is done about changes, nor about deletion.
     vcenter.clear_log();
     let annotated = |value: Value| json!({"metadata": {"annotations": {names::PAUSED: value}}});
@@ -78,7 +81,16 @@ async fn what_somebody_else_manages_is_left_alone() -> anyhow::Result<()> {
     let cluster = here.inside::<VSphereCluster>("a").get("theirs").await?;
     assert_eq!(cluster.status, None);
     assert!(cluster.finalizers().is_empty());
-    Ok(())
+    // Once nobody does, it is ours; and what is ours goes, whoever manages it then.
+    let by = |value: Value| json!({"metadata": {"annotations": {names::MANAGED_BY: value}}});
+    here.change("a", "theirs", by(Value::Null)).await?;
+    here.is("a", "theirs", "Available").await?;
+    here.change("a", "theirs", by(json!("terraform"))).await?;
+    let one = |vcenter: &FakeVCenter| accounts(vcenter).len() == 1;
+    vcenter.wait_for("its session is given back", one).await?;
+    let clusters: Api<VSphereCluster> = here.inside("a");
+    delete(&clusters, "theirs").await?;
+    gone(&clusters, "theirs").await
 }
 
 #[tokio::test]

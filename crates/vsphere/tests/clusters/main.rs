@@ -8,6 +8,7 @@ mod basics;
 mod changes;
 mod delete;
 mod escalate;
+mod guards;
 mod life;
 mod sessions;
 mod spaces;

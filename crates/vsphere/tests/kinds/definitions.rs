@@ -273,6 +273,39 @@ async fn a4_a5_what_is_wrong_is_refused_by_name() -> anyhow::Result<()> {
             r#"spec.identityRef.name: Invalid value: "": spec.identityRef.name in body should be at least 1 chars long"#,
         ),
         (
+            clusters(json!({"kind": "VSphereClusterIdentity", "name": "shared/status"})),
+            "spec.identityRef.name in body should match",
+        ),
+        (
+            clusters(json!({"kind": "Secret", "name": "%73hared"})),
+            "spec.identityRef.name in body should match",
+        ),
+        (
+            zones(json!({"kind": "VSphereClusterIdentity", "name": "shared?x"})),
+            "spec.identityRef.name in body should match",
+        ),
+        (
+            (
+                "vspheredeploymentzones",
+                json!({"server": "v", "failureDomain": "../x"}),
+            ),
+            "spec.failureDomain in body should match",
+        ),
+        (
+            ("vsphereclusteridentities", json!({"secretName": "a/b"})),
+            "spec.secretName in body should match",
+        ),
+        (
+            (
+                "vspheremachines",
+                json!({
+                    "template": "t", "failureDomain": "a/b",
+                    "network": {"devices": [{"networkName": "n"}]},
+                }),
+            ),
+            "spec.failureDomain in body should match",
+        ),
+        (
             clusters(json!({"name": "n"})),
             "spec.identityRef.kind: Required value",
         ),

@@ -203,12 +203,14 @@ async fn c8_who_uses_an_identity_and_who_may_is_told() -> anyhow::Result<()> {
         })
         .collect();
     let expected = [
-        "VSphereCluster grey prod false",
         "VSphereCluster red evil false",
         "VSphereCluster red prod false",
         "VSphereDeploymentZone - z false",
     ];
     assert_eq!(users, expected);
+    let refused: Vec<_> = found.refused.iter().map(|user| &*user.name).collect();
+    assert_eq!(refused, ["prod"]);
+    assert_eq!(found.refused[0].namespace.as_deref(), Some("grey"));
     assert_eq!(found.allowed_namespaces, ["red"]);
     assert_eq!((found.trouble, found.not_read), (None, vec![]));
     // The same names in another space are somebody else's.

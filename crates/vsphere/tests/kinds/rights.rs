@@ -104,7 +104,8 @@ async fn cr4_s2_who_may_write_what() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn cr4_whoever_may_edit_or_view_a_namespace_may_do_so_with_clusters() -> anyhow::Result<()> {
+async fn cr4_whoever_may_view_a_namespace_sees_clusters_and_nobody_edits_them_by_that()
+-> anyhow::Result<()> {
     let scene = Scene::new().await?;
     for (space, admin) in scene.spaces() {
         admin.bind("ops-view", "User:ops", "view").await?;
@@ -115,8 +116,8 @@ async fn cr4_whoever_may_edit_or_view_a_namespace_may_do_so_with_clusters() -> a
             (&viewer, "list", "vsphereclusters", true),
             (&viewer, "get", "vsphereclusteridentities", true),
             (&viewer, "create", "vsphereclusters", false),
-            (&editor, "create", "vsphereclusters", true),
-            (&editor, "delete", "vspheremachines", true),
+            (&editor, "create", "vsphereclusters", false),
+            (&editor, "delete", "vspheremachines", false),
             (&editor, "create", "vspherevms", false),
             (&editor, "update", "vsphereclusteridentities", false),
             (&editor, "update", "vspheredeploymentzones", false),

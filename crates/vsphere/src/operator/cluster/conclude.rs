@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::from;
 use crate::kinds::{FailureDomain, Initialization, VSphereCluster};
 use crate::operator::condition::{READY, Saying, VCENTER, reason};
+use crate::operator::identify::sentence;
 use crate::operator::paused;
 
 /// Whether zones are ready that machines can be in.
@@ -129,10 +130,7 @@ fn say_vcenter(saying: &mut Saying<'_>, vcenter: &VCenter) -> bool {
             }
         },
         VCenter::Refused(refusal) => {
-            let hint = refusal.hint.as_ref();
-            let hint = hint.map_or_else(String::new, |hint| format!(": {hint}"));
-            let message = format!("{}{hint}", refusal.message);
-            saying.no(VCENTER, reason(refusal.reason), message);
+            saying.no(VCENTER, reason(refusal.reason), sentence(refusal));
             return false;
         }
         VCenter::NotKnown(why) => {

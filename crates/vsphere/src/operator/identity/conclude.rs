@@ -31,6 +31,10 @@ pub(super) enum State {
         secret: String,
         missing: Vec<&'static str>,
     },
+    /// The Secret is made for something else.
+    OddSecret { secret: String, of_type: String },
+    /// One of its servers is none.
+    InvalidServers(String),
     /// It goes, once those who use it do not any more.
     Deleting(Option<String>),
 }
@@ -60,6 +64,11 @@ impl State {
                 "InvalidCredentials",
                 format!("Secret {secret} has no {}", missing.join(" and no ")),
             ),
+            Self::OddSecret { secret, of_type } => (
+                "InvalidCredentials",
+                format!("Secret {secret} is of type {of_type}, which is not for accounts"),
+            ),
+            Self::InvalidServers(wrong) => ("InvalidServers", wrong.clone()),
             Self::Deleting(users) => ("Deleting", users.clone().unwrap_or_default()),
         }
     }
@@ -78,7 +87,11 @@ pub(super) fn conclude(
 ) -> VSphereClusterIdentity {
     let mut after = identity.clone();
     let status = after.status.get_or_insert_default();
-    status.ready = Some(state.is_fit());
+    status.ready = match state {
+        // Those who use it can go on until they do not any more, if they could before.
+        State::Deleting(_) => status.ready,
+        _ => Some(state.is_fit()),
+    };
     status.users = Some(i64::try_from(users.len()).unwrap_or(i64::MAX));
     status.used_by = users.iter().take(NAMED).cloned().collect();
     let generation = identity.metadata.generation;
@@ -146,12 +159,20 @@ mod tests {
                 "InvalidCredentials",
                 "Secret capv-system/shared has no username and no password",
             ),
-            (State::Deleting(None), false, "Deleting", ""),
             (
-                State::Deleting(Some("used".to_owned())),
+                State::OddSecret {
+                    secret: secret(),
+                    of_type: "kubernetes.io/tls".to_owned(),
+                },
                 false,
-                "Deleting",
-                "used",
+                "InvalidCredentials",
+                "Secret capv-system/shared is of type kubernetes.io/tls, which is not for accounts",
+            ),
+            (
+                State::InvalidServers("no".to_owned()),
+                false,
+                "InvalidServers",
+                "no",
             ),
         ] {
             let mut identity = VSphereClusterIdentity::default();
@@ -171,6 +192,26 @@ mod tests {
             assert_eq!(available.observed_generation, Some(2));
             let paused = find(&status.conditions, "Paused").unwrap();
             assert_eq!((&*paused.status, &*paused.reason), ("False", "NotPaused"));
+        }
+    }
+
+    #[test]
+    fn going_makes_no_identity_fit_that_was_not() {
+        for ready in [None, Some(false), Some(true)] {
+            let mut identity = VSphereClusterIdentity::default();
+            identity.status.get_or_insert_default().ready = ready;
+            for (used, message) in [(None, ""), (Some("used".to_owned()), "used")] {
+                let state = State::Deleting(used);
+                let after = conclude(&identity, &state, &[], Timestamp::UNIX_EPOCH);
+                let status = after.status.unwrap();
+                assert_eq!(status.ready, ready);
+                let available = find(&status.conditions, AVAILABLE).unwrap();
+                assert_eq!(available.status, "False");
+                assert_eq!(
+                    (&*available.reason, &*available.message),
+                    ("Deleting", message)
+                );
+            }
         }
     }
 }

@@ -1,58 +1,163 @@
 //! Who uses an identity, read anew.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-use kube::api::ListParams;
-use kube::{Api, ResourceExt};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{DynamicObject, ListParams};
+use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use crate::kinds::{VSphereCluster, VSphereDeploymentZone, VSphereIdentityReference};
-use crate::operator::context::Context;
+use crate::kinds::{
+    VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone, VSphereMachine, VSphereVM,
+};
+use crate::names::CLUSTER_LABEL;
+use crate::operator::cluster::owner_of;
+use crate::operator::context::{Context, Dependency};
 use crate::operator::key::Key;
+use crate::operator::read::{each, metadata_of};
 
-/// How many are read at a time.
-const PAGE: u32 = 200;
-
-/// The clusters and zones of its space that name an identity, in order.
-pub(super) async fn of(context: &Context, key: &Key) -> Result<Vec<String>, kube::Error> {
+/// The zones of its space that name an identity, and the clusters that do and may, or have
+/// machines that were made with it, in order. Who only names it does not keep it.
+pub(super) async fn of(
+    context: &Context,
+    key: &Key,
+    identity: &VSphereClusterIdentity,
+    depends: &mut BTreeSet<Dependency>,
+) -> Result<Vec<String>, kube::Error> {
     let client = context.client(key.space.as_deref());
-    let clusters = each(Api::all(client.clone()), |cluster: VSphereCluster| {
-        let names = is_named(cluster.spec.identity_ref.as_ref(), &key.name);
-        names.then(|| {
-            let namespace = cluster.namespace().unwrap_or_default();
-            format!("VSphereCluster {namespace}/{}", cluster.name_any())
-        })
-    });
-    let zones = each(Api::all(client), |zone: VSphereDeploymentZone| {
-        let names = is_named(zone.spec.identity_ref.as_ref(), &key.name);
+    let mut users = each::<VSphereDeploymentZone, _>(&client, |zone| {
+        let names = is_named(&zone, &key.name);
         names.then(|| format!("VSphereDeploymentZone {}", zone.name_any()))
-    });
-    let (mut users, zones) = tokio::try_join!(clusters, zones)?;
-    users.extend(zones);
+    })
+    .await?;
+    let clusters = each::<VSphereCluster, _>(&client, |cluster| {
+        is_named(&cluster, &key.name).then(|| Naming::of(&cluster))
+    })
+    .await?;
+    let mut allowed = Allowed {
+        context,
+        key,
+        client,
+        identity,
+        known: BTreeMap::new(),
+        peopled: BTreeMap::new(),
+    };
+    for cluster in clusters {
+        if allowed.is(&cluster.namespace, depends).await?
+            || allowed.has_machines(&cluster, depends).await?
+        {
+            users.push(format!(
+                "VSphereCluster {}/{}",
+                cluster.namespace, cluster.name
+            ));
+        }
+    }
     users.sort();
     Ok(users)
 }
 
-fn is_named(reference: Option<&VSphereIdentityReference>, name: &str) -> bool {
-    reference.is_some_and(|reference| {
-        reference.kind == "VSphereClusterIdentity" && reference.name == name
-    })
+/// A cluster that names an identity.
+struct Naming {
+    namespace: String,
+    name: String,
+    /// What its machines say that they belong to.
+    cluster: String,
 }
 
-/// What is said of each object, page by page.
-async fn each<K, T>(api: Api<K>, say: impl Fn(K) -> Option<T>) -> Result<Vec<T>, kube::Error>
-where
-    K: Clone + Debug + DeserializeOwned,
-{
-    let mut all = Vec::new();
-    let mut parameters = ListParams::default().limit(PAGE);
-    loop {
-        let page = api.list(&parameters).await?;
-        let next = page.metadata.continue_.filter(|next| !next.is_empty());
-        all.extend(page.items.into_iter().filter_map(&say));
-        match next {
-            Some(next) => parameters = parameters.continue_token(&next),
-            None => return Ok(all),
+impl Naming {
+    fn of(cluster: &DynamicObject) -> Self {
+        let name = cluster.name_any();
+        let label = cluster.labels().get(CLUSTER_LABEL).map(String::as_str);
+        Self {
+            namespace: cluster.namespace().unwrap_or_default(),
+            cluster: owner_of(cluster).or(label).unwrap_or(&name).to_owned(),
+            name,
         }
     }
+}
+
+/// Which namespaces may use an identity now, and which clusters have machines.
+struct Allowed<'a> {
+    context: &'a Context,
+    key: &'a Key,
+    client: Client,
+    identity: &'a VSphereClusterIdentity,
+    known: BTreeMap<String, bool>,
+    /// By namespace, what machines there say that they belong to.
+    peopled: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Allowed<'_> {
+    async fn is(
+        &mut self,
+        namespace: &str,
+        depends: &mut BTreeSet<Dependency>,
+    ) -> Result<bool, kube::Error> {
+        let Some(allowed) = &self.identity.spec.allowed_namespaces else {
+            return Ok(false);
+        };
+        if allowed.check().is_ok() && allowed.allows_all() {
+            return Ok(true);
+        }
+        if let Some(known) = self.known.get(namespace) {
+            return Ok(*known);
+        }
+        let on = Dependency::Namespace {
+            space: self.key.space.clone(),
+            name: namespace.to_owned(),
+        };
+        self.context.note(self.key, depends, on);
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let found = metadata_of(&namespaces, namespace).await?;
+        let labels = found.as_ref().map(ResourceExt::labels);
+        let is = labels.is_some_and(|labels| matches!(allowed.allows(labels), Ok(true)));
+        self.known.insert(namespace.to_owned(), is);
+        Ok(is)
+    }
+
+    /// Whether a cluster has machines, which cannot be cleaned up without the identity. Each
+    /// namespace is looked at once, however many clusters it has.
+    async fn has_machines(
+        &mut self,
+        naming: &Naming,
+        depends: &mut BTreeSet<Dependency>,
+    ) -> Result<bool, kube::Error> {
+        let on = Dependency::Members {
+            space: self.key.space.clone(),
+            namespace: naming.namespace.clone(),
+            cluster: naming.cluster.clone(),
+        };
+        self.context.note(self.key, depends, on);
+        if !self.peopled.contains_key(&naming.namespace) {
+            let mut belongs = self.belongs::<VSphereMachine>(&naming.namespace).await?;
+            belongs.append(&mut self.belongs::<VSphereVM>(&naming.namespace).await?);
+            self.peopled.insert(naming.namespace.clone(), belongs);
+        }
+        let belongs = self.peopled.get(&naming.namespace);
+        Ok(belongs.is_some_and(|belongs| belongs.contains(&naming.cluster)))
+    }
+
+    /// What objects of a namespace say that they belong to.
+    async fn belongs<K>(&self, namespace: &str) -> Result<BTreeSet<String>, kube::Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + Debug + DeserializeOwned,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let labelled = ListParams::default().labels(CLUSTER_LABEL);
+        let listed = api.list_metadata(&labelled).await?;
+        let labels = listed.items.iter().map(|one| one.labels());
+        let belongs = labels.filter_map(|labels| labels.get(CLUSTER_LABEL).cloned());
+        Ok(belongs.collect())
+    }
+}
+
+/// Whether an object names an identity, whatever else it says.
+fn is_named(object: &DynamicObject, name: &str) -> bool {
+    let reference = &object.data["spec"]["identityRef"];
+    let text = |key: &str| reference.get(key).and_then(Value::as_str);
+    text("kind") == Some("VSphereClusterIdentity") && text("name") == Some(name)
 }

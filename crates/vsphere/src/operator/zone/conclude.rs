@@ -5,6 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::kinds::VSphereDeploymentZone;
 use crate::operator::condition::{READY, Saying, VCENTER, find, reason};
+use crate::operator::identify::sentence;
 use crate::operator::paused;
 use crate::vcenter;
 
@@ -57,15 +58,12 @@ pub(super) fn conclude(
     match sight {
         Sight::Asked => {}
         Sight::Refused(refusal) => {
-            let hint = refusal.hint.as_ref();
-            let hint = hint.map_or_else(String::new, |hint| format!(": {hint}"));
-            let message = format!("{}{hint}", refusal.message);
-            saying.no(VCENTER, reason(refusal.reason), message);
+            saying.no(VCENTER, reason(refusal.reason), sentence(refusal));
         }
         Sight::NotKnown(why) => saying.no(VCENTER, "ServerUnavailable", why.clone()),
         // The session is over: there will be another.
         Sight::Failed(vcenter::Error::NotAuthenticated) => {}
-        Sight::Failed(error) => saying.no(VCENTER, "VCenterUnreachable", error.to_string()),
+        Sight::Failed(error) => saying.no(VCENTER, why(error), error.to_string()),
         Sight::Seen(found) => {
             saying.yes(VCENTER, "Available", "");
             seen(
@@ -88,6 +86,15 @@ pub(super) fn conclude(
     after
 }
 
+/// Why a vCenter did not say: one that answers and refuses is not away.
+fn why(error: &vcenter::Error) -> &'static str {
+    match error {
+        vcenter::Error::Fault { fault, .. } if fault == "NoPermission" => "NoPermission",
+        vcenter::Error::Fault { .. } | vcenter::Error::Gone(_) => "VCenterFault",
+        _ => "VCenterUnreachable",
+    }
+}
+
 fn seen(saying: &mut Saying<'_>, kind: &str, reason: &str, missing: &Option<String>) {
     match missing {
         None => saying.yes(kind, "Ready", ""),
@@ -100,6 +107,29 @@ mod tests {
     use insula_identity::reason::Reason;
 
     use super::*;
+
+    #[test]
+    fn a_vcenter_that_refuses_is_not_said_to_be_away() {
+        let fault = |fault: &str| vcenter::Error::Fault {
+            method: "RetrievePropertiesEx",
+            fault: fault.to_owned(),
+            message: "no".to_owned(),
+        };
+        for (error, reason) in [
+            (fault("NoPermission"), "NoPermission"),
+            (fault("InvalidArgument"), "VCenterFault"),
+            (vcenter::Error::Gone("Folder:1".to_owned()), "VCenterFault"),
+            (
+                vcenter::Error::Unreachable("timeout".to_owned()),
+                "VCenterUnreachable",
+            ),
+        ] {
+            let zone = VSphereDeploymentZone::default();
+            let after = conclude(&zone, &Sight::Failed(error), Timestamp::UNIX_EPOCH);
+            let status = after.status.unwrap();
+            assert_eq!(find(&status.conditions, VCENTER).unwrap().reason, reason);
+        }
+    }
 
     #[test]
     fn a_zone_is_ready_exactly_if_everything_it_names_was_seen() {
