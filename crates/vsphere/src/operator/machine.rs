@@ -24,8 +24,8 @@ use super::family::{self, Family};
 use super::identify::endpoint;
 use super::key::Key;
 use super::paused::paused;
-use super::vm::bios_uuid;
 use super::read::named;
+use super::vm::bios_uuid;
 use crate::capi::Machine;
 use crate::kinds::{
     VSphereCluster, VSphereDeploymentZone, VSphereFailureDomain, VSphereMachine, VSphereVM,
