@@ -27,7 +27,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::debug;
 
 use crate::credential::{Credential, Fingerprint, Source};
@@ -196,11 +196,16 @@ impl<C: Connector> Sessions<C> {
         let sessions = Arc::clone(self);
         stream::unfold(sessions, |sessions| async move {
             loop {
-                let (next, closed) = sessions.with(|table, _| (table.wake(), table.is_closed()));
-                match next {
-                    Some(asker) => return Some((asker, sessions)),
-                    None if closed => return None,
-                    None => sessions.woken.notified().await,
+                let (woken, next, closed) = sessions
+                    .with(|table, now| (table.wake(now), table.next_wake(), table.is_closed()));
+                match (woken, next) {
+                    (Some(asker), _) => return Some((asker, sessions)),
+                    (None, _) if closed => return None,
+                    (None, Some(at)) => {
+                        // Somebody else may have to be woken before.
+                        drop(timeout_at(at, sessions.woken.notified()).await);
+                    }
+                    (None, None) => sessions.woken.notified().await,
                 }
             }
         })
@@ -240,8 +245,10 @@ impl<C: Connector> Sessions<C> {
     fn with<T>(self: &Arc<Self>, decide: impl FnOnce(&mut Table<C::Session>, Instant) -> T) -> T {
         let (decided, acts, wakes, closed) = {
             let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-            let decided = decide(&mut table, Instant::now());
-            (decided, table.acts(), table.has_wakes(), table.is_closed())
+            let now = Instant::now();
+            let decided = decide(&mut table, now);
+            let wakes = table.next_wake().is_some_and(|at| at <= now);
+            (decided, table.acts(), wakes, table.is_closed())
         };
         for act in acts {
             self.start(act);

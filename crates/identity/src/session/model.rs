@@ -170,7 +170,7 @@ impl World {
         match op {
             Op::Ask { asker, key } => self.ask(*asker, *key),
             Op::Woken => {
-                if let Some(name) = self.table.wake() {
+                if let Some(name) = self.table.wake(self.now) {
                     let at: usize = name.parse().unwrap();
                     let key = self.wants[&at];
                     self.woken(at);
@@ -383,7 +383,7 @@ impl World {
     /// Everything ends well from now on: then nobody waits.
     fn calm(&mut self) {
         for _ in 0..10_000 {
-            if let Some(at) = self.table.wake() {
+            if let Some(at) = self.table.wake(self.now) {
                 let at: usize = at.parse().unwrap();
                 self.woken(at);
                 let key = self.wants[&at];
@@ -392,6 +392,8 @@ impl World {
                 self.end(0, 7);
             } else if !self.held.is_empty() {
                 self.drop(0);
+            } else if let Some(at) = self.table.next_wake() {
+                self.now = at;
             } else {
                 assert_eq!(self.told_to_wait, BTreeSet::new(), "they wait for ever");
                 assert_eq!(self.table.waiting(), 0);

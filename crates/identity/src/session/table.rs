@@ -35,7 +35,8 @@ pub(super) struct Table<S> {
     guesses: HashMap<Guesser, Vec<Instant>>,
     /// What may be forgotten, and when.
     stale: BTreeMap<(Instant, u64), Stale>,
-    wakes: BTreeMap<u64, Arc<str>>,
+    /// Who is to be woken, and when.
+    wakes: BTreeMap<(Instant, u64), Arc<str>>,
     acts: Vec<Act<S>>,
     numbers: u64,
     counts: Counts,
@@ -101,7 +102,7 @@ struct Asker {
     /// Where they wait, and under which number.
     waits: Option<(Place, u64)>,
     /// They are to be woken, in this order.
-    wake: Option<u64>,
+    wake: Option<(Instant, u64)>,
     /// They were woken for this seat, and had this number.
     called: Option<(Seat, u64)>,
     /// They were woken because this session was found to be one: they need not check it.
@@ -269,7 +270,8 @@ impl<S> Table<S> {
     }
 
     /// Who is to ask again, the next of them.
-    pub fn wake(&mut self) -> Option<Arc<str>> {
+    pub fn wake(&mut self, now: Instant) -> Option<Arc<str>> {
+        self.next_wake().filter(|at| *at <= now)?;
         let (_, asker) = self.wakes.pop_first()?;
         if let Some(known) = self.askers.get_mut(&asker) {
             known.wake = None;
@@ -277,8 +279,10 @@ impl<S> Table<S> {
         Some(asker)
     }
 
-    pub fn has_wakes(&self) -> bool {
-        !self.wakes.is_empty()
+    /// When that is.
+    pub fn next_wake(&self) -> Option<Instant> {
+        let ((at, _), _) = self.wakes.first_key_value()?;
+        Some(*at)
     }
 
     pub fn is_closed(&self) -> bool {

@@ -662,6 +662,27 @@ async fn c6_those_who_hope_are_woken_in_order_when_the_endpoint_answers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn c6_a_crowd_learns_one_after_the_other_that_nobody_answers() {
+    let mut test = test();
+    for at in 0..30 {
+        waits(test.ask(at, "hangs", "a"));
+    }
+    let patience = settings().patience;
+    pass(patience).await;
+    let now = Instant::now();
+    let mut waited = Vec::new();
+    for at in 0..30 {
+        let woken = timeout(patience, test.wakes.next()).await.unwrap();
+        assert_eq!(woken, Some(name(at)));
+        waited.push(now.elapsed().as_millis());
+    }
+    // A few are no crowd.
+    let expected = (0..30_u128).map(|number| number.saturating_sub(8) * 50);
+    assert_eq!(waited, expected.collect::<Vec<_>>());
+    assert_eq!(test.fake.logins("hangs"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_that_was_checked_is_used_by_whoever_the_check_woke() {
     let mut test = test_with(|settings| settings.check_after = Duration::ZERO);
     for round in 1..4 {

@@ -88,7 +88,7 @@ impl<S> Table<S> {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.phase = Phase::Idle;
         }
-        self.wake_entry(key);
+        self.wake_entry(key, now);
         self.settle(key, now);
     }
 
@@ -107,7 +107,7 @@ impl<S> Table<S> {
         let since = open.since;
         entry.phase = Phase::Idle;
         self.rest(key, since, now);
-        self.wake_entry(key);
+        self.wake_entry(key, now);
         self.settle(key, now);
     }
 
@@ -189,18 +189,29 @@ impl<S> Table<S> {
             if answered {
                 line.answers(now);
             }
-            let mut woken = match answered || attempt.probe.is_some() {
+            let waited = match answered || attempt.probe.is_some() {
                 true => line.waiting.all(),
                 false => Vec::new(),
             };
-            if answered {
-                woken.extend(line.hoping.all());
+            match answered {
+                true => {
+                    let hoped = line.hoping.all();
+                    self.wake_all(waited, now);
+                    self.wake_all(hoped, now);
+                }
+                false => self.let_down(waited, now),
             }
-            self.wake_all(woken);
         }
         self.stand_up(&attempt.seat, now);
         self.vouch(key);
-        self.wake_entry(key);
+        match answered {
+            true => self.wake_entry(key, now),
+            false => {
+                let entry = self.entries.get_mut(key);
+                let waited = entry.map_or_else(Vec::new, |entry| entry.waiting.all());
+                self.let_down(waited, now);
+            }
+        }
         self.settle(key, now);
     }
 

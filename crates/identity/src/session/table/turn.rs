@@ -13,6 +13,8 @@ use super::{Answer, Asker, Place, Table};
 /// How far apart those come back who hope for the same endpoint: all at once they would keep
 /// everybody else from being worked on.
 const TRICKLE: Duration = Duration::from_millis(50);
+/// So many are no crowd.
+const AT_ONCE: usize = 8;
 
 /// What was kept for whoever comes.
 #[derive(Debug, Default)]
@@ -30,8 +32,8 @@ impl<S> Table<S> {
         let Some(known) = self.askers.get_mut(asker) else {
             return arrival;
         };
-        if let Some(number) = known.wake.take() {
-            self.wakes.remove(&number);
+        if let Some(turn) = known.wake.take() {
+            self.wakes.remove(&turn);
         }
         arrival.called = known.called.take();
         let (waits, key) = (known.waits.take(), Arc::clone(&known.key));
@@ -132,27 +134,41 @@ impl<S> Table<S> {
         }
     }
 
-    pub(super) fn wake_entry(&mut self, key: &Arc<Key>) {
+    pub(super) fn wake_entry(&mut self, key: &Arc<Key>, now: Instant) {
         let entry = self.entries.get_mut(key);
         let woken = entry.map_or_else(Vec::new, |entry| entry.waiting.all());
-        self.wake_all(woken);
+        self.wake_all(woken, now);
     }
 
-    pub(super) fn wake_all(&mut self, askers: Vec<Arc<str>>) {
+    pub(super) fn wake_all(&mut self, askers: Vec<Arc<str>>, now: Instant) {
         for asker in askers {
-            self.wake_one(asker);
+            self.wake_one(asker, now);
         }
     }
 
-    pub(super) fn wake_one(&mut self, asker: Arc<str>) {
+    /// Wakes those who only learn that there is nothing for them: a few at once, the others one
+    /// after the other.
+    pub(super) fn let_down(&mut self, askers: Vec<Arc<str>>, now: Instant) {
+        for (number, asker) in askers.into_iter().enumerate() {
+            let behind = number.saturating_sub(AT_ONCE);
+            let behind = u32::try_from(behind).unwrap_or(u32::MAX);
+            self.wake_one(asker, now + TRICKLE.saturating_mul(behind));
+        }
+    }
+
+    pub(super) fn wake_one(&mut self, asker: Arc<str>, at: Instant) {
         let number = self.number();
         let Some(known) = self.askers.get_mut(&asker) else {
             return;
         };
         known.waits = None;
+        if let Some(turn) = known.wake.filter(|turn| turn.0 > at) {
+            self.wakes.remove(&turn);
+            known.wake = None;
+        }
         if known.wake.is_none() {
-            known.wake = Some(number);
-            self.wakes.insert(number, asker);
+            known.wake = Some((at, number));
+            self.wakes.insert((at, number), asker);
         }
     }
 
@@ -193,7 +209,7 @@ impl<S> Table<S> {
             match self.askers.get_mut(&asker) {
                 Some(known) => {
                     known.called = Some((seat, number));
-                    self.wake_one(asker);
+                    self.wake_one(asker, now);
                 }
                 None => self.hall.stand_up(&seat),
             }
