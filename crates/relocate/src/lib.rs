@@ -17,6 +17,7 @@
 //! It does not convert versions, does not move between namespaces, and does not carry what a
 //! controller says of itself (`status`): the controllers at the target say it anew.
 
+mod aside;
 pub mod check;
 mod copy;
 mod end;

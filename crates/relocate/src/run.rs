@@ -25,6 +25,7 @@ use kube::Client;
 use kube::api::{DynamicObject, ListParams, ObjectMeta};
 use tokio::time::{Instant, sleep};
 
+use crate::aside::{left_behind, zones};
 use crate::check;
 use crate::copy::{Copied, Existing, TRIES, Uids, copy};
 use crate::end::End;
@@ -79,6 +80,7 @@ pub async fn preview(
     if let Err(error) = ways.check(&found, &steps).await {
         report.warn(&error.to_string());
     }
+    ways.tell(&found, &steps).await;
     Ok(listed(&found, &steps))
 }
 
@@ -129,6 +131,7 @@ impl<'a> Move<'a> {
         let mut moved = Moved::default();
         if !steps.is_empty() {
             self.check(&found, &steps).await?;
+            self.tell(&found, &steps).await;
             self.pause(&found, &steps).await?;
             let (found, steps, carried) = self.copy_all().await?;
             self.remove_all(&found, &steps, &carried.copies).await?;
@@ -284,7 +287,6 @@ impl<'a> Move<'a> {
     /// Copies until there is nothing at the source that was not there before.
     async fn copy_all(&self) -> Result<(Found, Vec<Step>, Carried), Error> {
         let (mut found, mut steps) = self.settle().await?;
-        self.tell(&found, &steps);
         self.served(&found, &steps)?;
         self.prepare(&found, &steps).await?;
         for _ in 0..TRIES {
@@ -455,7 +457,7 @@ impl<'a> Move<'a> {
     }
 
     /// What is worth knowing before.
-    fn tell(&self, found: &Found, steps: &[Step]) {
+    async fn tell(&self, found: &Found, steps: &[Step]) {
         for named in &found.missing {
             let text = format!("there is no {} {} at the source", named.kind, named.name);
             self.report.warn(&text);
@@ -470,6 +472,14 @@ impl<'a> Move<'a> {
                     ));
                 }
             }
+        }
+        let ends = (&self.source, &self.target);
+        let namespace = &self.settings.namespace;
+        let left = left_behind(&self.source, namespace, found, steps).await;
+        for told in [zones(ends, found, steps).await, left] {
+            // Not to know is no reason to stay.
+            let told = told.unwrap_or_else(|error| vec![error.to_string()]);
+            told.iter().for_each(|text| self.report.warn(text));
         }
     }
 

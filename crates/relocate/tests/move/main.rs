@@ -1,5 +1,6 @@
 //! Clusters moved between two servers, and between spaces of one.
 
+mod aside;
 mod cut;
 mod identities;
 mod moves;

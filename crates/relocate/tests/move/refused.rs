@@ -156,6 +156,36 @@ async fn others_of_the_same_names_at_the_target_are_not_overwritten() -> anyhow:
 }
 
 #[tokio::test]
+async fn kinds_that_only_differ_in_their_group_are_told_apart_at_the_target() -> anyhow::Result<()>
+{
+    let scene = scene().await?;
+    let group = "other.cluster.x-k8s.io";
+    let mut definition = insula_testkit::capi::machines();
+    definition["metadata"]["name"] = json!(format!("machines.{group}"));
+    definition["spec"]["group"] = json!(group);
+    for side in [&scene.source, &scene.target] {
+        side.server.system().await?.define(&definition).await?;
+    }
+    scene.target.namespace("a", json!({})).await?;
+    let here = scene.source.get(CAPI, "Cluster", ("a", "c")).await?;
+    let owner = owner(&here.expect("a cluster"), CAPI, "Cluster");
+    for (side, owners) in [(&scene.source, json!([owner])), (&scene.target, json!([]))] {
+        side.put(json!({
+            "apiVersion": format!("{group}/v1beta2"), "kind": "Machine",
+            "metadata": {"name": "x", "namespace": "a", "ownerReferences": owners},
+            "status": {"nodeRef": {"name": "x"}},
+        }))
+        .await?;
+    }
+    let refused = scene.relocate().await.err().expect("a refusal");
+    let text = "the target has others of these names:\n  Machine a/x";
+    assert_eq!(refused.to_string(), text);
+    // It was found before anything was made there.
+    assert_eq!(scene.target.inventory().await?, Vec::<String>::new());
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_blocks_a_move_is_waited_for() -> anyhow::Result<()> {
     let scene = scene().await?;
     let at = (INFRA, "VSphereMachine", "c-m");

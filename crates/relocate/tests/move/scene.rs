@@ -74,6 +74,8 @@ impl Side {
                 "VSphereClusterIdentity",
                 "Cluster",
             ),
+            ("vspheredeploymentzones", "VSphereDeploymentZone", "Cluster"),
+            ("vspherefailuredomains", "VSphereFailureDomain", "Cluster"),
         ] {
             system.define(&infrastructure(plural, kind, scope)).await?;
         }
