@@ -342,6 +342,21 @@ impl FakeVCenter {
         });
     }
 
+    /// Somebody renames a machine.
+    pub fn rename(&self, id: &str, name: &str) {
+        self.world(|world| world.inventory.rename(id, name));
+    }
+
+    /// Accounts may not look at this machine from now on: it is there, and is not found.
+    pub fn hide(&self, id: &str) {
+        self.world(|world| world.hidden.insert(id.to_owned()));
+    }
+
+    /// They may again.
+    pub fn reveal(&self, id: &str) {
+        self.world(|world| world.hidden.remove(id));
+    }
+
     fn add(&self, kind: &'static str, prefix: &str, path: &str) {
         let added = self.world(|world| world.inventory.add_at(kind, prefix, path));
         assert!(added.is_some(), "the parent of {path} is not there");

@@ -130,6 +130,12 @@ impl Inventory {
         }
     }
 
+    pub fn rename(&mut self, id: &str, name: &str) {
+        if let Some(node) = self.nodes.get_mut(id) {
+            name.clone_into(&mut node.name);
+        }
+    }
+
     fn link(&mut self, id: &str, property: &'static str, to: &str) {
         if let Some(to) = self.reference(to) {
             self.further(id, property, to.into());

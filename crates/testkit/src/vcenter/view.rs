@@ -37,6 +37,9 @@ impl Objects for View<'_> {
             ("ContainerView", "view") => world.views.get(id)?.clone().into(),
             ("ResourcePool", "vm") => world.machines_where(|vm| vm.pool == id),
             ("Datastore", "vm") => world.machines_where(|vm| vm.datastore == id),
+            ("VirtualMachine", _) if world.hidden.contains(id) => {
+                return Some(Err(Fault::no_permission("System.Read")));
+            }
             ("VirtualMachine", _) => return Some(Ok(world.of_machine(id, name)?)),
             _ => return Some(Ok(world.inventory.property(id, name)?)),
         })))

@@ -21,6 +21,8 @@ pub(super) struct World {
     pub accounts: Accounts,
     pub inventory: Inventory,
     pub vms: BTreeMap<String, Vm>,
+    /// Machines that nobody may look at.
+    pub hidden: BTreeSet<String>,
     pub tasks: BTreeMap<String, Task>,
     /// What the next tasks of a method fail with.
     pub doomed: VecDeque<(String, Fault)>,
@@ -59,6 +61,7 @@ impl World {
             accounts: Accounts::default(),
             inventory: Inventory::empty(),
             vms: BTreeMap::new(),
+            hidden: BTreeSet::new(),
             tasks: BTreeMap::new(),
             doomed: VecDeque::new(),
             version: "8.0.2".to_owned(),
@@ -314,7 +317,7 @@ impl World {
         let found = self
             .vms
             .iter()
-            .filter(|(_, vm)| method.says("vmSearch") && is(vm));
+            .filter(|(id, vm)| method.says("vmSearch") && is(vm) && !self.hidden.contains(*id));
         let found = found.map(|(id, _)| id.clone());
         let inside = |id: &String| {
             within.is_none_or(|dc| self.inventory.datacenter_of(id).as_deref() == Some(dc))

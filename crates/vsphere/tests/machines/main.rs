@@ -4,6 +4,8 @@ mod crash;
 mod credentials;
 mod life;
 mod moves;
+mod own;
+mod spaces;
 mod trouble;
 mod vcsim;
 mod world;

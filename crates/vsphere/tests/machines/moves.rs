@@ -48,6 +48,8 @@ async fn t4_a_moved_machine_keeps_its_virtual_machine_and_gets_no_second() -> an
     source.ready("team-a", "prod-1").await?;
     adopt(&source).await?;
     let made = vcenter.machine("/DC0/vm/prod-1").expect("it is there");
+    // Whoever renames it in the vCenter does not take it from anybody.
+    vcenter.rename(&made.id, "renamed");
     vcenter.clear_log();
 
     let settings = Settings {
@@ -69,12 +71,15 @@ async fn t4_a_moved_machine_keeps_its_virtual_machine_and_gets_no_second() -> an
     let machine: VSphereMachine = target.ready("team-a", "prod-1").await?;
     let id = format!("vsphere://{}", made.bios_uuid);
     assert_eq!(machine.spec.provider_id, Some(id));
-    let after = vcenter.machine("/DC0/vm/prod-1").expect("it is there");
+    let after = vcenter.machine("/DC0/vm/renamed").expect("it is there");
     assert_eq!((after.id, after.bios_uuid), (made.id, made.bios_uuid));
     assert!(after.powered_on);
     for method in ["CloneVM_Task", "PowerOffVM_Task", "Destroy_Task"] {
         assert_eq!(vcenter.called(method), 0, "{method}");
     }
+    target.delete::<VSphereMachine>("team-a", "prod-1").await?;
+    target.gone::<VSphereMachine>("team-a", "prod-1").await?;
+    assert_eq!(vcenter.machine("/DC0/vm/renamed"), None);
     there.stop().await?;
     here.stop().await
 }

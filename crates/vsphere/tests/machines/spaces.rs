@@ -1,0 +1,149 @@
+//! Machines of the same name in two tenants' spaces.
+
+use insula_testkit::vcenter::FakeVCenter;
+use insula_vsphere::capi::{Cluster, Machine};
+use insula_vsphere::kinds::{VSphereMachine, VSphereVM};
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+#[path = "../world/world.rs"]
+mod whole;
+
+use whole::{Space, World, create, delete, gone, until};
+
+const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
+const CAPI: &str = "cluster.x-k8s.io/v1beta2";
+
+/// A cluster `a/prod` that is ready, with this account.
+async fn cluster(here: &Space, vcenter: &FakeVCenter, account: (&str, &str)) -> anyhow::Result<()> {
+    here.namespace("a", json!({})).await?;
+    here.account("a", "own", account).await?;
+    let spec = json!({
+        "server": vcenter.address(), "thumbprint": vcenter.thumbprint_sha256(),
+        "identityRef": {"kind": "Secret", "name": "own"},
+    });
+    here.owned("a", "prod", spec).await?;
+    let done = json!({"infrastructureProvisioned": true, "controlPlaneInitialized": true});
+    let patch = Patch::Merge(json!({"status": {"initialization": done}}));
+    here.inside::<Cluster>("a")
+        .patch_status("prod", &PatchParams::default(), &patch)
+        .await?;
+    Ok(())
+}
+
+fn labels() -> Value {
+    json!({"cluster.x-k8s.io/cluster-name": "prod"})
+}
+
+fn spec(folder: &str) -> Value {
+    json!({
+        "template": "ubuntu", "folder": folder,
+        "network": {"devices": [{"networkName": "VM Network", "dhcp4": true}]},
+    })
+}
+
+/// A machine `a/m`, in this folder.
+async fn machine(here: &Space, folder: &str) -> anyhow::Result<()> {
+    here.secret("a", "data", &[("value", "x")]).await?;
+    let owner: Machine = create(
+        &here.inside("a"),
+        json!({
+            "apiVersion": CAPI, "kind": "Machine",
+            "metadata": {"name": "m", "labels": labels()},
+            "spec": {"clusterName": "prod", "bootstrap": {"dataSecretName": "data"}},
+        }),
+    )
+    .await?;
+    let owner = json!({"apiVersion": CAPI, "kind": "Machine", "name": "m", "uid": owner.uid()});
+    let metadata = json!({"name": "m", "labels": labels(), "ownerReferences": [owner]});
+    let machine = json!({
+        "apiVersion": OURS, "kind": "VSphereMachine", "metadata": metadata, "spec": spec(folder),
+    });
+    create::<VSphereMachine>(&here.inside("a"), machine).await?;
+    Ok(())
+}
+
+async fn ready(here: &Space) -> anyhow::Result<VSphereMachine> {
+    until(&here.inside("a"), "m", |machine: &VSphereMachine| {
+        let status = machine.status.as_ref();
+        status.is_some_and(|status| status.ready == Some(true))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g1_machines_of_one_name_in_two_spaces_have_their_own_accounts_and_stay_apart()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[("t1", "p1"), ("t2", "p2")]).await?;
+    let spaces = [("t1", "p1"), ("t2", "p2")];
+    let running = world.start();
+    for (name, password) in spaces {
+        vcenter.add_folder(&format!("/DC0/vm/{name}"));
+        let here = world.space(Some(name));
+        cluster(&here, &vcenter, (name, password)).await?;
+        machine(&here, name).await?;
+    }
+    for (name, _) in spaces {
+        let machine = ready(&world.space(Some(name))).await?;
+        let made = vcenter
+            .machine(&format!("/DC0/vm/{name}/m"))
+            .expect("it is there");
+        let id = format!("vsphere://{}", made.bios_uuid);
+        assert_eq!(machine.spec.provider_id, Some(id));
+        assert_eq!(made.created_by, name);
+        let object = format!("VirtualMachine:{}", made.id);
+        let calls = vcenter.calls();
+        let others = calls
+            .iter()
+            .filter(|call| call.object == object)
+            .find(|call| call.account.as_deref() != Some(name));
+        assert_eq!(others, None);
+    }
+    // The one that goes leaves the other alone.
+    let one = world.space(Some("t1"));
+    delete(&one.inside::<VSphereMachine>("a"), "m").await?;
+    gone(&one.inside::<VSphereMachine>("a"), "m").await?;
+    assert_eq!(vcenter.machine("/DC0/vm/t1/m"), None);
+    let other = vcenter.machine("/DC0/vm/t2/m");
+    assert!(other.is_some_and(|machine| machine.powered_on));
+    running.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fr5_a_tenant_does_not_get_anothers_machine_by_name_and_uuid_under_one_account()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[("lent", "p")]).await?;
+    let running = world.start();
+    let (victim, thief) = (world.space(Some("t1")), world.space(Some("t2")));
+    vcenter.add_folder("/DC0/vm/t1");
+    cluster(&victim, &vcenter, ("lent", "p")).await?;
+    cluster(&thief, &vcenter, ("lent", "p")).await?;
+    machine(&victim, "t1").await?;
+    ready(&victim).await?;
+    let theirs = victim.inside::<VSphereVM>("a").get("m").await?;
+    // All that can be known of it but what stands in the VSphereVM itself.
+    let mut spec = spec("t1");
+    spec["biosUUID"] = json!(theirs.spec.bios_uuid);
+    let annotations = json!({"vsphere.insula.dev/mark": theirs.uid()});
+    let taken = json!({
+        "apiVersion": OURS, "kind": "VSphereVM",
+        "metadata": {"name": "m", "labels": labels(), "annotations": annotations}, "spec": spec,
+    });
+    let vms = thief.inside::<VSphereVM>("a");
+    create(&vms, taken).await?;
+    until(&vms, "m", |vm: &VSphereVM| {
+        let status = vm.status.clone().unwrap_or_default();
+        let mut told = status.conditions.iter();
+        told.any(|told| told.reason == "NotFoundByBIOSUUID")
+    })
+    .await?;
+    delete(&vms, "m").await?;
+    gone(&vms, "m").await?;
+    let made = vcenter.machine("/DC0/vm/t1/m");
+    assert!(made.is_some_and(|machine| machine.powered_on));
+    assert_eq!(vcenter.called("Destroy_Task"), 0);
+    running.stop().await
+}
