@@ -65,7 +65,9 @@ pub(super) fn conclude(
         Sight::NotKnown(why) => saying.no(VCENTER, "ServerUnavailable", why.clone()),
         // The session is over: there will be another.
         Sight::Failed(vcenter::Error::NotAuthenticated) => {}
-        Sight::Failed(error) => saying.no(VCENTER, "VCenterUnreachable", error.to_string()),
+        Sight::Failed(error) => {
+            saying.no(VCENTER, reason(error.reason()), error.to_string());
+        }
         Sight::Seen(found) => {
             saying.yes(VCENTER, "Available", "");
             seen(
