@@ -40,12 +40,14 @@ pub struct Settings {
     pub concurrency: usize,
     /// How long the work on an object may take: it never waits for others to act.
     pub patience: Duration,
+    /// How long what is being done may take to end when it is told to stop; then it is dropped.
+    pub closing: Duration,
 }
 
 /// How often it looks whether what it serves is there.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Works until it is told to stop; what is being done then is finished.
+/// Works until it is told to stop; what is being done then is finished, if that is soon.
 pub async fn run<W: Work>(
     work: Arc<W>,
     settings: Settings,
@@ -115,9 +117,15 @@ async fn control<W: Work>(work: &Arc<W>, settings: &Settings, health: &Health, m
         }
     }
     debug!(busy = hands.busy(), "finishes what is being done");
-    while hands.busy() > 0 {
-        let done = hands.finish().await;
-        health.count(done.outcome, done.took);
+    let finishing = async {
+        while hands.busy() > 0 {
+            let done = hands.finish().await;
+            health.count(done.outcome, done.took);
+        }
+    };
+    if timeout(settings.closing, finishing).await.is_err() {
+        debug!(busy = hands.busy(), "drops what is being done");
+        hands.tasks.shutdown().await;
     }
     health.observe(queue.len(), 0, 0);
 }
@@ -289,6 +297,7 @@ mod tests {
             candidate: None,
             concurrency: 2,
             patience: Duration::from_secs(60),
+            closing: Duration::from_secs(60),
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let run = tokio::spawn(run(
@@ -308,5 +317,30 @@ mod tests {
         let lines = diary.lines.lock().expect("no panic").clone();
         assert_eq!(lines, ["quick 0", "broken 1", "slow 0"]);
         assert!(!health.is_leader());
+    }
+
+    #[tokio::test]
+    async fn what_hangs_is_dropped_a_while_after_the_word_to_stop() {
+        let diary = Arc::new(Diary::default());
+        let settings = Settings {
+            candidate: None,
+            concurrency: 2,
+            patience: Duration::from_secs(7200),
+            closing: Duration::from_millis(100),
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let health = Arc::new(Health::default());
+        let run = tokio::spawn(run(Arc::clone(&diary), settings, health, async {
+            drop(stopped.await)
+        }));
+        diary.until("quick 0").await;
+        let told = Instant::now();
+        stop.send(()).expect("it runs");
+        run.await.expect("no panic");
+        let took = told.elapsed();
+        assert!(took >= Duration::from_millis(100), "{took:?}");
+        assert!(took < Duration::from_secs(30), "{took:?}");
+        // Nobody has a hand on it any more.
+        assert_eq!(Arc::strong_count(&diary), 1);
     }
 }

@@ -29,6 +29,8 @@ mod wire;
 use std::fmt;
 use std::str::FromStr;
 
+use insula_identity::reason::Reason;
+
 pub use self::clone::{Card, Clone, Hardware};
 pub use self::inventory::{NotLocated, Place};
 pub use self::login::VCenters;
@@ -114,6 +116,9 @@ pub enum Error {
         /// Its words.
         message: String,
     },
+    /// It shows a certificate now that is not believed.
+    #[error("the certificate of the vCenter is not trusted: {0}")]
+    NotTrusted(String),
     /// It does not answer.
     #[error("the vCenter does not answer: {0}")]
     Unreachable(String),
@@ -125,6 +130,16 @@ pub enum Error {
         /// What is wrong with the answer.
         why: String,
     },
+}
+
+impl Error {
+    /// Why the vCenter cannot be used, if it cannot.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::NotTrusted(_) => Reason::CertificateNotTrusted,
+            _ => Reason::Unreachable,
+        }
+    }
 }
 
 #[cfg(test)]

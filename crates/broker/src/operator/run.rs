@@ -87,6 +87,7 @@ pub async fn run(
         candidate,
         concurrency: settings.concurrency.max(1),
         patience: settings.patience,
+        closing: settings.patience,
     };
     run::run(context, how, settings.health, stop).await;
     Ok(())

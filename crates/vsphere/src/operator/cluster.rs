@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use insula_identity::credential::Source;
 use insula_identity::decide::Refusal;
-use insula_identity::reason::Reason;
 use insula_identity::session::NotNow;
 use insula_operator::event::Told;
 use insula_operator::retry::{Class, Outcome};
@@ -216,7 +215,7 @@ impl Work<'_> {
                     context.heard.forget(&key);
                     session.did_not_answer();
                     let refusal = Refusal {
-                        reason: Reason::Unreachable,
+                        reason: error.reason(),
                         message: error.to_string(),
                         hint: None,
                     };

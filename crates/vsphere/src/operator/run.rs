@@ -46,6 +46,8 @@ pub struct Settings {
     pub concurrency: usize,
     /// How long a request to the API server, and the work on an object, may take.
     pub patience: Duration,
+    /// How long what is being done may take to end when it is told to stop.
+    pub closing: Duration,
     /// How long a request to a vCenter may take.
     pub vcenter_patience: Duration,
     /// How sessions are kept.
@@ -86,6 +88,7 @@ impl Settings {
             times: Times::default(),
             concurrency: 32,
             patience: Duration::from_secs(20),
+            closing: Duration::from_secs(5),
             vcenter_patience,
             sessions: sessions(vcenter_patience),
             tenants: false,
@@ -118,8 +121,11 @@ pub fn sessions(patience: Duration) -> session::Settings {
     }
 }
 
-/// Runs the operator until it is told to stop; what is being done then is finished, and all
-/// sessions are closed.
+/// How long logins are waited for that nobody needs any more, when all else is closed.
+const LATE: Duration = Duration::from_secs(1);
+
+/// Runs the operator until it is told to stop; what is being done then is finished if that is
+/// soon, and all sessions are closed.
 pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = ()>) {
     let client = deadline::within(&client, settings.patience);
     let instance = format!("{}_{}", settings.identity, uuid::Uuid::new_v4());
@@ -128,7 +134,13 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
         Candidate::new(client.clone(), home, names::LEASE, &instance, times)
     });
     let vcenters = VCenters::new(settings.vcenter_patience, settings.roots);
-    let sessions = Sessions::new(vcenters, settings.sessions);
+    let concurrency = settings.concurrency.max(1);
+    let how = session::Settings {
+        // However many vCenters keep somebody waiting, some work goes on.
+        at_once: settings.sessions.at_once.min(concurrency / 4).max(1),
+        ..settings.sessions
+    };
+    let sessions = Sessions::new(vcenters.clone(), how);
     let figures = Arc::clone(&sessions);
     settings.health.also(move || figures.metrics());
     let context = Arc::new(Context {
@@ -158,12 +170,14 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
     });
     let how = run::Settings {
         candidate,
-        concurrency: settings.concurrency.max(1),
+        concurrency,
         // A few requests to a vCenter may be part of it.
         patience: settings.patience + settings.vcenter_patience * 4,
+        closing: settings.closing,
     };
     run::run(context, how, settings.health, stop).await;
     sessions.close().await;
+    vcenters.finish(LATE).await;
 }
 
 impl Work for Context {

@@ -262,7 +262,10 @@ impl Work<'_> {
             }
         };
         match self.go_on(&held).await {
-            Ok(outcome) => Ok(outcome),
+            Ok(outcome) => {
+                held.answered();
+                Ok(outcome)
+            }
             Err(trouble) => self.fail(&held, trouble).await,
         }
     }
@@ -537,9 +540,9 @@ impl Work<'_> {
                 self.commit().await?;
                 return Ok(Outcome::Waits(again));
             }
-            Error::Unreachable(_) => {
+            Error::Unreachable(_) | Error::NotTrusted(_) => {
                 held.did_not_answer();
-                self.refuse(reason(Reason::Unreachable), error.to_string())
+                self.refuse(reason(error.reason()), error.to_string())
                     .await?;
             }
             Error::Unexpected { .. } => {

@@ -147,7 +147,11 @@ impl Work<'_> {
             }
         };
         let anyway = self.context.anyway(self.key);
-        match look::look(&session, zone, domain.as_ref()).await {
+        let looked = look::look(&session, zone, domain.as_ref()).await;
+        if looked.is_ok() {
+            session.answered();
+        }
+        match looked {
             Ok(found) if found == Found::default() => {
                 (Sight::Seen(found), Outcome::Settled(anyway))
             }
@@ -156,7 +160,9 @@ impl Work<'_> {
             Err(error) => {
                 match error {
                     vcenter::Error::NotAuthenticated => session.is_dead(),
-                    vcenter::Error::Unreachable(_) => session.did_not_answer(),
+                    vcenter::Error::Unreachable(_) | vcenter::Error::NotTrusted(_) => {
+                        session.did_not_answer();
+                    }
                     _ => {}
                 }
                 let outcome = Outcome::Failed(Class::Transient);

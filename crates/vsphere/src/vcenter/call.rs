@@ -9,7 +9,7 @@ use http::header::{HeaderMap, HeaderValue, SET_COOKIE};
 
 use super::element::{Answer, Element, Fault};
 use super::text::Text;
-use super::wire::{Failure, Letter, Received, Wire};
+use super::wire::{Failure, Letter, Received, Size, Wire};
 use super::{Error, Object};
 
 /// How long the words of a vCenter may be that are passed on.
@@ -84,7 +84,19 @@ impl Caller {
         this: &Object,
         inside: impl FnOnce(&mut Text),
     ) -> Result<Element, Error> {
-        let answer = self.ask(method, this, self.patience, inside).await;
+        self.call_for(Size::Small, method, this, inside).await
+    }
+
+    /// Calls a method whose answer may be as large as this.
+    pub(super) async fn call_for(
+        &self,
+        size: Size,
+        method: &'static str,
+        this: &Object,
+        inside: impl FnOnce(&mut Text),
+    ) -> Result<Element, Error> {
+        let within = (self.patience, size);
+        let answer = self.ask(method, this, within, inside).await;
         answer.map_err(|broken| broken.into_error(method, this))
     }
 
@@ -102,12 +114,12 @@ impl Caller {
         })
     }
 
-    /// Calls a method, with a patience of its own.
+    /// Calls a method, with a patience and for an answer of its own.
     pub(super) async fn ask(
         &self,
         method: &'static str,
         this: &Object,
-        patience: Duration,
+        (patience, size): (Duration, Size),
         inside: impl FnOnce(&mut Text),
     ) -> Result<Element, Broken> {
         let body = Text::call(method, this, inside).map_err(|_| Broken::Unsayable)?;
@@ -115,6 +127,7 @@ impl Caller {
             action: self.action.clone(),
             cookie: self.cookie(),
             body: Bytes::from(body),
+            size,
             repeatable: READS.contains(&method),
         };
         let received = self
@@ -123,7 +136,7 @@ impl Caller {
             .await
             .map_err(Broken::Failure)?;
         self.remember(&received.headers);
-        understand(method, &received)
+        understand(method, &received, size)
     }
 
     fn cookie(&self) -> Option<HeaderValue> {
@@ -158,9 +171,7 @@ impl Caller {
 impl Broken {
     pub(super) fn into_error(self, method: &'static str, this: &Object) -> Error {
         match self {
-            Self::Failure(Failure::NotTrusted(why)) => {
-                Error::Unreachable(format!("its certificate is not trusted: {why}"))
-            }
+            Self::Failure(Failure::NotTrusted(why)) => Error::NotTrusted(why.to_string()),
             Self::Failure(Failure::Unreachable(why)) => Error::Unreachable(why),
             Self::Failure(Failure::Odd(why)) => Error::Unexpected { method, why },
             Self::Fault(fault) => fault_error(method, this, &fault),
@@ -198,7 +209,7 @@ pub(super) fn shorten(text: &str) -> String {
     }
 }
 
-fn understand(method: &str, received: &Received) -> Result<Element, Broken> {
+fn understand(method: &str, received: &Received, size: Size) -> Result<Element, Broken> {
     let odd = |why: String| Err(Broken::Failure(Failure::Odd(why)));
     match received.status.as_u16() {
         200 | 500 => {}
@@ -210,7 +221,7 @@ fn understand(method: &str, received: &Received) -> Result<Element, Broken> {
         }
         status => return odd(format!("it answers HTTP {status}")),
     }
-    match Answer::read(method, &received.body) {
+    match Answer::read(method, &received.body, size.nodes()) {
         Ok(Answer::Response(response)) => Ok(response),
         Ok(Answer::Fault(fault)) => Err(Broken::Fault(Box::new(fault))),
         Err(why) => odd(why),

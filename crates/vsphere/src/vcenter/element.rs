@@ -11,8 +11,6 @@ const VIM: &str = "urn:vim25";
 /// How deep an answer may be. A snapshot tree is as deep as it has snapshots, of which a
 /// vCenter allows 32 in a row; everything else is flat.
 const DEPTH: usize = 100;
-/// How many elements, attributes and texts an answer may have.
-const NODES: u32 = 1_000_000;
 
 /// An element: of what type it is, its text or what is in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,12 +42,13 @@ pub(super) struct Fault {
 }
 
 impl Answer {
-    /// Reads the answer to a method.
-    pub(super) fn read(method: &str, text: &str) -> Result<Self, String> {
+    /// Reads the answer to a method, if it has no more than so many elements, attributes and
+    /// texts.
+    pub(super) fn read(method: &str, text: &str, nodes: u32) -> Result<Self, String> {
         // Neither is a definition of a document type ever needed, nor is one safe.
         let options = ParsingOptions {
             allow_dtd: false,
-            nodes_limit: NODES,
+            nodes_limit: nodes,
             ..Default::default()
         };
         // Where it is wrong, and not what is there: that may be what must not be shown.
@@ -105,6 +104,11 @@ impl Element {
         name: &'name str,
     ) -> impl Iterator<Item = &'a Self> + use<'a, 'name> {
         self.children.iter().filter(move |child| child.name == name)
+    }
+
+    /// How many elements it is.
+    pub(super) fn weight(&self) -> usize {
+        1 + self.children.iter().map(Self::weight).sum::<usize>()
     }
 
     /// All that is right below.
@@ -200,6 +204,8 @@ fn child<'a, 'input>(
 mod tests {
     use super::*;
 
+    const NODES: u32 = 1_000_000;
+
     fn envelope(body: &str) -> String {
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\
@@ -212,7 +218,7 @@ mod tests {
         let text = envelope(&format!(
             "<XResponse xmlns=\"urn:vim25\">{inside}</XResponse>"
         ));
-        match Answer::read("X", &text) {
+        match Answer::read("X", &text, NODES) {
             Ok(Answer::Response(response)) => response,
             other => panic!("{other:?}"),
         }
@@ -291,7 +297,7 @@ mod tests {
                 "<e:Fault><faultcode>ServerFaultCode</faultcode>\
                  <faultstring> no </faultstring>{detail}</e:Fault>"
             ));
-            let Ok(Answer::Fault(fault)) = Answer::read("Login", &text) else {
+            let Ok(Answer::Fault(fault)) = Answer::read("Login", &text, NODES) else {
                 panic!("{text}");
             };
             assert_eq!(
@@ -334,7 +340,7 @@ mod tests {
             ),
         ];
         for (text, why) in table {
-            assert_eq!(Answer::read("X", &text), Err(why.to_owned()));
+            assert_eq!(Answer::read("X", &text, NODES), Err(why.to_owned()));
         }
     }
 
@@ -354,7 +360,7 @@ mod tests {
             envelope("<x:XResponse/>"),
         ];
         for text in table {
-            let read = Answer::read("X", &text);
+            let read = Answer::read("X", &text, NODES);
             assert!(
                 matches!(&read, Err(why) if why.starts_with("it is no XML (at ")),
                 "{read:?}"
@@ -367,8 +373,8 @@ mod tests {
         fn no_answer_makes_the_reader_fall_over(
             text in "(<|>|/|&|;|\"|=|a|e:|Body|<e:Fault>|<XResponse xmlns=\"urn:vim25\">| |\\PC){0,60}"
         ) {
-            let _ = Answer::read("X", &text);
-            let _ = Answer::read("X", &envelope(&text));
+            let _ = Answer::read("X", &text, NODES);
+            let _ = Answer::read("X", &envelope(&text), NODES);
         }
     }
 }

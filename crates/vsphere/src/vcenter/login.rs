@@ -1,20 +1,22 @@
 //! Opens, checks and closes sessions.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use insula_identity::credential::{Credential, Hidden};
+use insula_identity::credential::{Credential, Fingerprint, Hidden};
 use insula_identity::endpoint::{Endpoint, Trust};
 use insula_identity::reason::Reason;
 use insula_identity::session::{Connector, LoginError};
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
 
 use super::call::{Broken, Caller};
 use super::element::Element;
 use super::session::Services;
 use super::trust::Authorities;
-use super::wire::{Failure, Wire, authority};
+use super::wire::{Failure, Size, Wire, authority};
 use super::{About, Error, Object, Session};
 
 /// The keys of a Secret.
@@ -22,14 +24,82 @@ const USERNAME: &str = "username";
 const PASSWORD: &str = "password";
 /// What vCenters are served from.
 const OLDEST: u32 = 6;
+/// How long what a vCenter says of itself may be: it is kept for as long as the session.
+const LONGEST: usize = 256;
 /// How many times our patience the answer to a login is waited for when nobody needs the
 /// session any more: one that comes late is of a session that has to be closed.
 const LATE: u32 = 4;
 
+/// How long a refusal that came late is kept for whoever logs in next: longer than anybody
+/// who was not answered pauses.
+const KEPT: Duration = Duration::from_secs(300);
+
 /// Opens sessions.
+#[derive(Clone)]
 pub struct VCenters {
     patience: Duration,
     authorities: Authorities,
+    logins: Arc<Logins>,
+}
+
+/// Logins that are under way, also those that nobody waits for any more.
+#[derive(Default)]
+struct Logins {
+    accounts: Mutex<HashMap<Account, Login>>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// What a login is counted against at the other side.
+type Account = (Endpoint, Fingerprint);
+
+/// A login, as others of the same account see it.
+#[derive(Clone)]
+struct Login {
+    since: Instant,
+    end: watch::Receiver<Option<End>>,
+}
+
+/// What became of a login.
+#[derive(Clone)]
+enum End {
+    /// Somebody was told, or it does not matter any more.
+    Over,
+    /// It was refused.
+    Refused(LoginError),
+}
+
+impl Logins {
+    /// Notes a login, unless there is one of the same account.
+    fn begin(&self, account: &Account) -> Result<watch::Sender<Option<End>>, Login> {
+        let mut accounts = lock(&self.accounts);
+        accounts.retain(|_, login| login.end.borrow().is_none() || login.since.elapsed() < KEPT);
+        if let Some(login) = accounts.get(account) {
+            return Err(login.clone());
+        }
+        let (tell, end) = watch::channel(None);
+        let since = Instant::now();
+        accounts.insert(account.clone(), Login { since, end });
+        Ok(tell)
+    }
+
+    /// Forgets this login, and none that came after it.
+    fn forget(&self, account: &Account, end: &watch::Receiver<Option<End>>) {
+        let mut accounts = lock(&self.accounts);
+        let known = accounts.get(account);
+        if known.is_some_and(|login| login.end.same_channel(end)) {
+            accounts.remove(account);
+        }
+    }
+
+    fn spawn(&self, login: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = lock(&self.tasks);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(login);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl VCenters {
@@ -39,7 +109,46 @@ impl VCenters {
         Self {
             patience,
             authorities: Authorities::new(further_roots),
+            logins: Arc::default(),
         }
+    }
+
+    /// Waits for logins that nobody waits for any more, so that what they open is closed, but
+    /// no longer than this.
+    pub async fn finish(&self, within: Duration) {
+        let mut tasks = std::mem::take(&mut *lock(&self.logins.tasks));
+        let done = async { while tasks.join_next().await.is_some() {} };
+        if timeout(within, done).await.is_err() {
+            tracing::debug!("some logins were never answered");
+        }
+    }
+
+    /// Notes a login once there is no other of the same account that is not answered yet: each
+    /// may be one that counts towards locking it.
+    async fn begin(
+        &self,
+        endpoint: &Endpoint,
+        account: &Account,
+    ) -> Result<watch::Sender<Option<End>>, LoginError> {
+        let waiting = async {
+            loop {
+                let mut earlier = match self.logins.begin(account) {
+                    Ok(tell) => return Ok(tell),
+                    Err(earlier) => earlier,
+                };
+                let end = earlier.end.wait_for(Option::is_some).await;
+                let end = end.ok().and_then(|end| end.clone());
+                self.logins.forget(account, &earlier.end);
+                if let Some(End::Refused(error)) = end {
+                    return Err(error);
+                }
+            }
+        };
+        let waited = timeout(self.patience, waiting).await;
+        waited.unwrap_or_else(|_| {
+            let why = "an earlier login is not answered yet";
+            Err(unreachable(endpoint, why))
+        })
     }
 
     fn caller(&self, endpoint: &Endpoint, trust: &Trust) -> Result<Caller, LoginError> {
@@ -63,15 +172,30 @@ impl Connector for VCenters {
         let username = content(credential, USERNAME)?;
         let password = content(credential, PASSWORD)?;
         let caller = self.caller(endpoint, trust)?;
+        let account = (endpoint.clone(), credential.fingerprint.clone());
+        let tell = self.begin(endpoint, &account).await?;
         let (give, taken) = oneshot::channel();
+        let logins = Arc::clone(&self.logins);
         let late = self.patience * LATE;
         // On its own, and for a bounded time: whoever asked may leave at any moment, and a
         // session that nobody knows of would stay until the vCenter ends it.
-        tokio::spawn(async move {
+        self.logins.spawn(async move {
             let opened = open(caller, &username, &password, late, || give.is_closed()).await;
-            if let Err(Ok(unwanted)) = give.send(opened) {
-                unwanted.leave().await;
+            let end = match give.send(opened) {
+                Err(Err(error)) if error.reason == Reason::InvalidCredentials => {
+                    End::Refused(error)
+                }
+                Err(Ok(unwanted)) => {
+                    unwanted.leave().await;
+                    End::Over
+                }
+                Ok(()) | Err(Err(_)) => End::Over,
+            };
+            if matches!(end, End::Over) {
+                logins.forget(&account, &tell.subscribe());
             }
+            // Whoever logs in next looks at it, if nobody does now.
+            tell.send_replace(Some(end));
         });
         let slow = || {
             let seconds = self.patience.as_secs_f32();
@@ -90,6 +214,11 @@ impl Connector for VCenters {
         match session.current().await {
             Ok(alive) => Ok(alive),
             Err(Error::NotAuthenticated) => Ok(false),
+            Err(error @ Error::NotTrusted(_)) => Err(LoginError {
+                reason: error.reason(),
+                message: error.to_string(),
+                answered: false,
+            }),
             Err(error) => Err(unreachable(
                 session.caller().wire().endpoint(),
                 &error.to_string(),
@@ -110,9 +239,10 @@ async fn open(
     unwanted: impl Fn() -> bool,
 ) -> Result<Session, LoginError> {
     let endpoint = caller.wire().endpoint().clone();
+    let within = (late, Size::Small);
     let this = Object::new("ServiceInstance", "ServiceInstance");
     let content = caller
-        .ask("RetrieveServiceContent", &this, late, |_| ())
+        .ask("RetrieveServiceContent", &this, within, |_| ())
         .await;
     let content = content.map_err(|broken| not_opened(&endpoint, broken))?;
     let (about, services) = introduce(&content).map_err(|why| unreachable(&endpoint, &why))?;
@@ -120,7 +250,7 @@ async fn open(
         return Err(unreachable(&endpoint, "nobody waits for it any more"));
     }
     caller.speak(&about.api_version);
-    let answer = caller.ask("Login", &services.session_manager, late, |login| {
+    let answer = caller.ask("Login", &services.session_manager, within, |login| {
         login.leaf("userName", username.reveal());
         login.leaf("password", password.reveal());
     });
@@ -158,6 +288,15 @@ fn introduce(answer: &Element) -> Result<(About, Services), String> {
         api_type: said("about/apiType"),
         instance_uuid: said("about/instanceUuid"),
     };
+    let said = [
+        &about.version,
+        &about.api_version,
+        &about.api_type,
+        &about.instance_uuid,
+    ];
+    if said.iter().any(|said| said.len() > LONGEST) {
+        return Err("it says too much of itself".to_owned());
+    }
     if about.api_type != "VirtualCenter" {
         return Err("it is no vCenter".to_owned());
     }
@@ -169,7 +308,11 @@ fn introduce(answer: &Element) -> Result<(About, Services), String> {
     if major.is_none_or(|major| major < OLDEST) {
         return Err(format!("it is not of version {OLDEST} or newer"));
     }
-    let service = |name: &str| content.object(name).ok_or(format!("it has no {name}"));
+    let service = |name: &str| {
+        let found = content.object(name);
+        let found = found.filter(|found| found.kind.len() + found.id.len() <= LONGEST);
+        found.ok_or(format!("it has no {name}"))
+    };
     let services = Services {
         root_folder: service("rootFolder")?,
         property_collector: service("propertyCollector")?,

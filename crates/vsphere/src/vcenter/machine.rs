@@ -109,7 +109,14 @@ impl Session {
 
     /// The disks of a virtual machine.
     pub(super) async fn disks(&self, vm: &Object) -> Result<Vec<Disk>, Error> {
-        let found = self.retrieve_one(vm, &[DEVICES]).await?;
+        let wanted = [Wanted {
+            kind: &vm.kind,
+            paths: &[DEVICES],
+        }];
+        let found = self
+            .retrieve(std::slice::from_ref(vm), &wanted, None)
+            .await?;
+        let found = found.into_iter().find(|found| found.object == *vm);
         let found = found.ok_or_else(|| Error::Gone(vm.to_string()))?;
         Ok(disks(found.list(DEVICES)))
     }

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use super::call::fault_error;
 use super::element::{Element, Fault};
 use super::text::Text;
+use super::wire::Size;
 use super::{Error, Object, Session};
 
 /// How many objects are asked for at once.
 const AT_ONCE: usize = 500;
-/// How many pages an answer may have.
+/// How many pages an answer may have, and how many elements all of them.
 const PAGES: usize = 1000;
+const ELEMENTS: usize = 300_000;
 
 const RETRIEVE: &str = "RetrievePropertiesEx";
 const CONTINUE: &str = "ContinueRetrievePropertiesEx";
@@ -55,7 +57,7 @@ impl Found {
 }
 
 impl Session {
-    /// Properties of one object; nothing if there is nothing to be seen of it.
+    /// Small properties of one object; nothing if there is nothing to be seen of it.
     pub(super) async fn retrieve_one(
         &self,
         object: &Object,
@@ -65,8 +67,9 @@ impl Session {
             kind: &object.kind,
             paths,
         }];
-        let found = self
-            .retrieve(std::slice::from_ref(object), &wanted, None)
+        let object_only = std::slice::from_ref(object);
+        let mut found = Vec::new();
+        self.retrieve_chunk(object_only, &wanted, (None, Size::Small), &mut found)
             .await?;
         Ok(found.into_iter().find(|found| found.object == *object))
     }
@@ -80,7 +83,7 @@ impl Session {
     ) -> Result<Vec<Found>, Error> {
         let mut found = Vec::new();
         for objects in objects.chunks(AT_ONCE) {
-            self.retrieve_chunk(objects, wanted, step, &mut found)
+            self.retrieve_chunk(objects, wanted, (step, Size::Large), &mut found)
                 .await?;
         }
         Ok(found)
@@ -90,20 +93,26 @@ impl Session {
         &self,
         objects: &[Object],
         wanted: &[Wanted<'_>],
-        step: Option<Step<'_>>,
+        (step, size): (Option<Step<'_>>, Size),
         found: &mut Vec<Found>,
     ) -> Result<(), Error> {
         let collector = &self.services().property_collector;
         let ask = |text: &mut Text| ask(text, objects, wanted, step);
-        let mut answer = self.caller().call(RETRIEVE, collector, ask).await?;
+        let caller = self.caller();
+        let mut answer = caller.call_for(size, RETRIEVE, collector, ask).await?;
+        let mut weight = 0;
         for _ in 0..PAGES {
+            weight += answer.weight();
+            if weight > ELEMENTS {
+                break;
+            }
             let Some(token) = read(&answer, found)? else {
                 return Ok(());
             };
             let ask = |text: &mut Text| {
                 text.leaf("token", &token);
             };
-            answer = self.caller().call(CONTINUE, collector, ask).await?;
+            answer = caller.call_for(size, CONTINUE, collector, ask).await?;
         }
         Err(Error::Unexpected {
             method: CONTINUE,
@@ -202,7 +211,7 @@ pub(super) mod tests {
              <XResponse xmlns=\"urn:vim25\"><returnval>{inside}</returnval></XResponse>\
              </e:Body></e:Envelope>"
         );
-        match Answer::read("X", &text) {
+        match Answer::read("X", &text, 1_000) {
             Ok(Answer::Response(answer)) => answer,
             other => panic!("{other:?}"),
         }

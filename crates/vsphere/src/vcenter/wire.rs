@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -14,14 +14,18 @@ use insula_identity::endpoint::Endpoint;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::trust::NotTrusted;
 
-/// How large an answer may be. The largest that is asked for is a thousand names.
-const LARGEST: usize = 16 << 20;
+/// How many answers that are larger than small may be read and kept in mind at the same time,
+/// whoever asked for them: each is some tens of megabytes when it is understood.
+static LARGE_ANSWERS: Semaphore = Semaphore::const_new(4);
+/// How long the rest of one may take. Whoever says it slowly keeps others from theirs.
+const REST: Duration = Duration::from_secs(5);
 /// How many connections are kept while nobody uses them.
 const KEPT: usize = 8;
 /// How long. What lies between two ends may forget a connection, and tell neither.
@@ -43,8 +47,37 @@ pub(super) struct Letter {
     pub(super) action: HeaderValue,
     pub(super) cookie: Option<HeaderValue>,
     pub(super) body: Bytes,
+    /// How large the answer may be.
+    pub(super) size: Size,
     /// Whether it does no harm if it arrives twice.
     pub(super) repeatable: bool,
+}
+
+/// How large an answer may be. Everybody may be asked by anybody who has a cluster, and says
+/// what they like: only where much is asked for is much to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Size {
+    /// One thing, or a few properties of one.
+    Small,
+    /// The devices of a machine, or a thousand names.
+    Large,
+}
+
+impl Size {
+    const fn bytes(self) -> usize {
+        match self {
+            Self::Small => 256 << 10,
+            Self::Large => 4 << 20,
+        }
+    }
+
+    /// How many elements, attributes and texts there may be.
+    pub(super) const fn nodes(self) -> u32 {
+        match self {
+            Self::Small => 5_000,
+            Self::Large => 100_000,
+        }
+    }
 }
 
 /// What came back.
@@ -52,6 +85,8 @@ pub(super) struct Received {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: String,
+    /// Kept until it is understood, if it is large.
+    _permit: Option<SemaphorePermit<'static>>,
 }
 
 /// Why nothing came back.
@@ -127,7 +162,7 @@ impl Wire {
             unsent: error.message().is_some(),
             failure: broken(error.error()),
         })?;
-        let received = receive(response).await;
+        let received = receive(response, letter.size).await;
         let received = received.map_err(|failure| Lost {
             unsent: false,
             failure,
@@ -231,25 +266,49 @@ struct Lost {
     failure: Failure,
 }
 
-async fn receive(response: Response<Incoming>) -> Result<Received, Failure> {
-    let (head, body) = response.into_parts();
-    let body = Limited::new(body, LARGEST)
-        .collect()
-        .await
-        .map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                Failure::Odd(format!("it is larger than {} MiB", LARGEST >> 20))
-            } else {
-                Failure::Unreachable("the answer breaks off".to_owned())
-            }
+async fn receive(response: Response<Incoming>, size: Size) -> Result<Received, Failure> {
+    let (head, mut body) = response.into_parts();
+    let mut bytes = BytesMut::new();
+    let small = read(&mut body, &mut bytes, Size::Small).await?;
+    let mut permit = None;
+    if !small {
+        if size == Size::Small {
+            return Err(too_large(size));
+        }
+        permit = LARGE_ANSWERS.acquire().await.ok();
+        let rest = timeout(REST, read(&mut body, &mut bytes, size)).await;
+        let whole = rest.unwrap_or_else(|_| {
+            let why = "the answer takes too long".to_owned();
+            Err(Failure::Unreachable(why))
         })?;
-    let body = String::from_utf8(body.to_bytes().into())
+        if !whole {
+            return Err(too_large(size));
+        }
+    }
+    let body = String::from_utf8(Vec::from(bytes))
         .map_err(|_| Failure::Odd("it is no UTF-8".to_owned()))?;
     Ok(Received {
         status: head.status,
         headers: head.headers,
         body,
+        _permit: permit,
     })
+}
+
+/// Reads for as long as it is not too large, and says whether that is all.
+async fn read(body: &mut Incoming, bytes: &mut BytesMut, size: Size) -> Result<bool, Failure> {
+    let breaks = |_| Failure::Unreachable("the answer breaks off".to_owned());
+    while bytes.len() <= size.bytes() {
+        match body.frame().await.transpose().map_err(breaks)? {
+            Some(frame) => bytes.extend(frame.into_data().ok()),
+            None => return Ok(true),
+        }
+    }
+    Ok(false)
+}
+
+fn too_large(size: Size) -> Failure {
+    Failure::Odd(format!("it is larger than {} KiB", size.bytes() >> 10))
 }
 
 fn broken(error: &hyper::Error) -> Failure {

@@ -183,3 +183,59 @@ async fn c6_a_vcenter_that_is_not_there_is_told_of_and_tried_rarely_until_it_is(
     field.are(ILL, "Available").await?;
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c6_forty_vcenters_of_a_tenant_that_let_in_and_hang_stop_nobody_else() -> anyhow::Result<()>
+{
+    let field = Field::new().await?;
+    let tenant = field.world.space(Some("t2"));
+    tenant.namespace("evil", json!({})).await?;
+    let mut evil = Vec::new();
+    for at in 0..40 {
+        let vcenter = FakeVCenter::start(&[("a", "pw")]).await?;
+        vcenter.hang("RetrievePropertiesEx");
+        let name = format!("evil-{at}");
+        tenant.account("evil", &name, ("a", "pw")).await?;
+        let spec = json!({
+            "server": vcenter.address(), "thumbprint": vcenter.thumbprint_sha256(),
+            "identityRef": {"kind": "Secret", "name": name},
+        });
+        tenant.cluster("evil", &name, spec).await?;
+        evil.push(vcenter);
+    }
+    let _running = field.start(HOURS, SESSIONS.check_after);
+    let sum = |of: fn(&FakeVCenter) -> usize| evil.iter().map(of).sum::<usize>();
+    let hanging = || sum(|evil| evil.called("RetrievePropertiesEx"));
+    let let_in = || sum(|evil| evil.logins().len());
+    eventually(async || Ok((let_in() == 40 && hanging() == 8).then_some(()))).await?;
+    field.are(WELL, "Available").await?;
+    field.touch(WELL, "meanwhile").await?;
+    field.are(WELL, "Available").await?;
+    assert_eq!(hanging(), 8);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r1_whoever_hangs_when_it_is_time_to_stop_keeps_no_session_open() -> anyhow::Result<()> {
+    let field = Field::new().await?;
+    field.ill.hang("RetrievePropertiesEx");
+    let mut settings = field.world.settings();
+    settings.vcenter_patience = HOURS;
+    settings.sessions.patience = HOURS;
+    settings.closing = Duration::from_millis(200);
+    let running = field.world.start_with(settings);
+    field.are(WELL, "Available").await?;
+    let hangs = |ill: &FakeVCenter| ill.called("RetrievePropertiesEx") > 0;
+    field.ill.wait_for("somebody who hangs", hangs).await?;
+    assert_eq!(field.well.open_sessions().len(), TEAMS.len());
+    let told = Instant::now();
+    running.stop().await?;
+    assert!(
+        told.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        told.elapsed()
+    );
+    assert_eq!(field.well.open_sessions().len(), 0);
+    assert_eq!(field.ill.open_sessions().len(), 0);
+    Ok(())
+}

@@ -101,7 +101,8 @@ async fn who_is_not_believed_hears_nothing_and_the_user_learns_what_to_pin() {
             refused,
             LoginError {
                 reason: Reason::CertificateNotTrusted,
-                message
+                message,
+                answered: false,
             }
         );
         assert_eq!(stub.methods(), Vec::<String>::new());
@@ -128,7 +129,8 @@ async fn x6_who_never_answers_is_not_waited_for() {
             refused.expect_err("silence"),
             LoginError {
                 reason: Reason::Unreachable,
-                message
+                message,
+                answered: false,
             }
         );
     }

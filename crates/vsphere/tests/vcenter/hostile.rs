@@ -128,7 +128,7 @@ async fn what_is_no_vcenter_gets_no_password() {
                 let head = b"HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n".to_vec();
                 Reply::Bytes([head, vec![b' '; 17 << 20]].concat())
             }),
-            format!("{odd}it is larger than 16 MiB"),
+            format!("{odd}it is larger than 256 KiB"),
         ),
         (
             Box::new(|| {
@@ -148,6 +148,14 @@ async fn what_is_no_vcenter_gets_no_password() {
         (
             Box::new(|| content("VirtualCenter", "new")),
             "it is not of version 6 or newer".to_owned(),
+        ),
+        (
+            Box::new(|| content("VirtualCenter", &format!("8.{}", "0".repeat(255)))),
+            "it says too much of itself".to_owned(),
+        ),
+        (
+            Box::new(|| answer("RetrieveServiceContent", &"<a/>".repeat(5_000))),
+            format!("{odd}it is no XML (at 1:1)"),
         ),
         (
             Box::new(|| answer("RetrieveServiceContent", "")),
@@ -176,7 +184,8 @@ async fn what_is_no_vcenter_gets_no_password() {
             refused,
             LoginError {
                 reason: Reason::Unreachable,
-                message
+                message,
+                answered: why == "it refuses to log anybody in",
             }
         );
         assert_eq!(stub.methods(), ["RetrieveServiceContent"]);
@@ -220,7 +229,12 @@ async fn a_login_that_fails_says_why_and_never_with_what() {
         let message = format!("{} {why}", stub.address());
         assert_eq!(
             refused.expect_err("refused"),
-            LoginError { reason, message }
+            LoginError {
+                reason,
+                message,
+                // Whoever refuses is there.
+                answered: why.contains("does not take") || why.ends_with("log anybody in"),
+            }
         );
     }
 }
@@ -244,6 +258,7 @@ async fn a_credential_that_lacks_something_or_cannot_be_sent_connects_nowhere_fo
         let expected = LoginError {
             reason: Reason::InvalidCredentials,
             message,
+            answered: false,
         };
         assert_eq!(refused.expect_err("refused"), expected);
         assert_eq!(stub.connections.load(Ordering::SeqCst), connections);
@@ -386,4 +401,33 @@ async fn words_of_a_vcenter_are_passed_on_but_not_all_of_them() {
         message,
     };
     assert_eq!(session.find_vm_by_instance_uuid("u").await, Err(expected));
+}
+
+#[tokio::test]
+async fn only_where_much_is_asked_for_is_much_read() {
+    let vm = Object::new("VirtualMachine", "vm-1");
+    let said = |kib: usize| {
+        let long = "x".repeat(kib << 10);
+        let name = format!("<propSet><name>name</name><val>{long}</val></propSet>");
+        let object = "<obj type=\"VirtualMachine\">vm-1</obj>";
+        format!("<returnval><objects>{object}{name}</objects></returnval>")
+    };
+    let larger = |kib: usize| Error::Unexpected {
+        method: "RetrievePropertiesEx",
+        why: format!("it is larger than {kib} KiB"),
+    };
+    for (kib, of_task, of_machine) in [
+        (300, Err(larger(256)), Ok(300 << 10)),
+        (5000, Err(larger(256)), Err(larger(4096))),
+    ] {
+        let stub = who_says("RetrievePropertiesEx", move || {
+            answer("RetrievePropertiesEx", &said(kib))
+        });
+        let stub = stub.await;
+        let session = enter(&stub).await.expect("logged in");
+        let task = Object::new("Task", "task-1");
+        assert_eq!(session.task(&task).await.map(|_| ()), of_task);
+        let machine = session.machine(&vm).await;
+        assert_eq!(machine.map(|machine| machine.name.len()), of_machine);
+    }
 }

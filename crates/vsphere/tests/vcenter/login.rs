@@ -7,7 +7,7 @@ use insula_testkit::vcenter::FakeVCenter;
 use insula_testkit::vcsim::{Settings, VcSim};
 use insula_vsphere::vcenter::{Error, VCenters};
 
-use super::{PATIENCE, credential, endpoint, log_in, log_out};
+use super::{PATIENCE, SHORT, credential, endpoint, log_in, log_out};
 
 const AGENT: &str = concat!("insula-vsphere/", env!("CARGO_PKG_VERSION"));
 
@@ -106,7 +106,7 @@ async fn a_simulator_shows_the_certificate_it_is_given_and_is_as_slow_as_it_is_t
     };
     let place = endpoint(&vcsim.address());
     let roots = vec![certificate.der().to_vec()];
-    let hasty = VCenters::new(super::SHORT, roots.clone());
+    let hasty = VCenters::new(SHORT, roots.clone());
     let slow = hasty
         .log_in(&place, &Trust::Verified, &credential("user", "pass"))
         .await;
@@ -152,4 +152,54 @@ async fn many_requests_of_one_session_run_at_once() {
         session.find_by_path("/DC0").await.expect("answered");
     }
     assert_eq!(fake.connections(), connections);
+}
+
+#[tokio::test]
+async fn x4_a_refusal_that_comes_late_is_a_refusal_and_nothing_is_tried_meanwhile() {
+    let fake = FakeVCenter::start(&[("a", "p")]).await.expect("a vCenter");
+    fake.delay("Login", SHORT * 2);
+    let vcenters = VCenters::new(SHORT, Vec::new());
+    let place = endpoint(&fake.address());
+    let wrong = credential("a", "wrong");
+    let mut reasons = Vec::new();
+    while reasons.last() != Some(&Reason::InvalidCredentials) && reasons.len() < 10 {
+        let refused = vcenters.log_in(&place, &Trust::Anybody, &wrong).await;
+        reasons.push(refused.expect_err("a wrong password").reason);
+    }
+    assert_eq!(reasons.first(), Some(&Reason::Unreachable));
+    assert_eq!(reasons.last(), Some(&Reason::InvalidCredentials));
+    assert_eq!(fake.logins().len(), 1);
+    assert_eq!(fake.called("Login"), 1);
+}
+
+#[tokio::test]
+async fn r1_a_session_that_was_opened_too_late_is_closed_before_the_end() {
+    let fake = FakeVCenter::start(&[("a", "p")]).await.expect("a vCenter");
+    fake.delay("Login", SHORT * 2);
+    let vcenters = VCenters::new(SHORT, Vec::new());
+    let place = endpoint(&fake.address());
+    let late = vcenters
+        .log_in(&place, &Trust::Anybody, &credential("a", "p"))
+        .await;
+    assert_eq!(late.expect_err("too late").reason, Reason::Unreachable);
+    vcenters.finish(PATIENCE).await;
+    assert_eq!((fake.logins().len(), fake.called("Logout")), (1, 1));
+    assert_eq!(fake.open_sessions().len(), 0);
+}
+
+#[tokio::test]
+async fn a_certificate_that_changes_in_mid_session_is_not_trusted_and_that_is_said() {
+    let fake = FakeVCenter::start(&[("a", "p")]).await.expect("a vCenter");
+    let pinned = Trust::Pinned(fake.thumbprint_sha256());
+    let session = log_in(&fake.address(), &pinned, "a", "p").await;
+    let session = session.expect("logged in");
+    fake.renew_certificate().expect("another certificate");
+    fake.drop_connection_after("FindByInventoryPath");
+    let error = session.find_by_path("/DC0").await.expect_err("another");
+    assert_eq!(error.reason(), Reason::CertificateNotTrusted);
+    let start = "the certificate of the vCenter is not trusted: ";
+    assert!(error.to_string().starts_with(start), "{error}");
+    let vcenters = VCenters::new(PATIENCE, Vec::new());
+    let checked = vcenters.is_alive(&session).await.expect_err("another");
+    assert_eq!(checked.reason, Reason::CertificateNotTrusted);
 }

@@ -91,7 +91,7 @@ fn why(error: &vcenter::Error) -> &'static str {
     match error {
         vcenter::Error::Fault { fault, .. } if fault == "NoPermission" => "NoPermission",
         vcenter::Error::Fault { .. } | vcenter::Error::Gone(_) => "VCenterFault",
-        _ => "VCenterUnreachable",
+        error => reason(error.reason()),
     }
 }
 
