@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `table` | pure: who uses what, what is to be done next, who is to be woken |
 //! | `entry` | one session and who uses it |
-//! | `line` | whether an endpoint answers, and how many use it |
+//! | `line` | whether an endpoint answers |
+//! | `hall` | how many use an endpoint, and whose they are |
 //! | `crowd` | who waits, in the order they came |
 
 mod crowd;
 mod entry;
+mod hall;
 mod line;
 #[cfg(test)]
 mod model;
@@ -76,6 +78,9 @@ pub struct LoginError {
     pub reason: Reason,
     /// A sentence about it, without what was sent.
     pub message: String,
+    /// Whether the other side answered: then it is this credential that is left alone, and
+    /// not the endpoint.
+    pub answered: bool,
 }
 
 /// How sessions are kept.
@@ -91,7 +96,10 @@ pub struct Settings {
     pub refused_for: Duration,
     /// The first and the longest pause before an endpoint that did not answer is tried again.
     pub unreachable_for: (Duration, Duration),
-    /// How many may use one endpoint at the same time.
+    /// How many may use one endpoint at the same time, and three times as many all of them. Of
+    /// one owner (a space, or a namespace with Secrets of its own) it is as many, and half of
+    /// that at one endpoint; logins are half of it at most. A quarter of those who work is
+    /// right.
     pub at_once: usize,
 }
 
@@ -104,7 +112,7 @@ pub enum NotNow {
     Failed {
         /// Why.
         error: LoginError,
-        /// When to ask again; nobody is woken for it.
+        /// When to ask again. Whoever asked may be woken before, if the endpoint answers.
         again_in: Duration,
     },
 }
@@ -341,7 +349,14 @@ impl<C: Connector> Held<C> {
     /// The other side did not answer. The next who asks for anything there has to wait until
     /// it was found out whether it does; nobody who works finds that out.
     pub fn did_not_answer(&self) {
-        self.sessions.with(|table, _| table.suspect(&self.key));
+        self.sessions
+            .with(|table, now| table.suspect(&self.key, now));
+    }
+
+    /// The other side did what it was asked, which is more than to let somebody in: what was
+    /// held against it is forgotten.
+    pub fn answered(&self) {
+        self.sessions.with(|table, now| table.trust(&self.key, now));
     }
 }
 
@@ -354,5 +369,9 @@ impl<C: Connector> Drop for Held<C> {
 
 fn unreachable(message: String) -> LoginError {
     let reason = Reason::Unreachable;
-    LoginError { reason, message }
+    LoginError {
+        reason,
+        message,
+        answered: false,
+    }
 }

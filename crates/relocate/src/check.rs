@@ -35,8 +35,23 @@ pub fn stage(node: &Node, object: &DynamicObject, mark: &str) -> Stage {
     }
 }
 
+/// What keeps an object from being copied after everything was paused, if anything does:
+/// somebody may have been faster than the pause, or may have ended it.
+pub fn unrest(node: &Node, object: &DynamicObject, mark: &str) -> Option<String> {
+    let pausable = node.is_cluster() || node.is_class();
+    if pausable && stage(node, object, mark) == Stage::Working {
+        return Some(format!("{node} is not paused"));
+    }
+    trouble(node, object, mark)
+}
+
 /// What keeps an object from being moved, if anything does.
 pub fn trouble(node: &Node, object: &DynamicObject, mark: &str) -> Option<String> {
+    if object.metadata.deletion_timestamp.is_some()
+        && !object.annotations().contains_key(DELETED_FOR_MOVE)
+    {
+        return Some(format!("{node} is being deleted"));
+    }
     if node.is_cluster() || node.is_class() {
         match stage(node, object, mark) {
             Stage::Working => {}
@@ -45,11 +60,6 @@ pub fn trouble(node: &Node, object: &DynamicObject, mark: &str) -> Option<String
             Stage::Paused => return Some(format!("{node} is paused")),
             Stage::Elsewhere => return Some(format!("{node} is being moved somewhere else")),
         }
-    }
-    if object.metadata.deletion_timestamp.is_some()
-        && !object.annotations().contains_key(DELETED_FOR_MOVE)
-    {
-        return Some(format!("{node} is being deleted"));
     }
     let text = match (node.kind.as_str(), node.is_cluster()) {
         (_, true) => of_cluster(object)?,

@@ -7,6 +7,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ObjectMeta, PostParams, TypeMeta};
 use serde_json::Value;
 
+use crate::check;
 use crate::end::End;
 use crate::error::Error;
 use crate::kind::Kind;
@@ -41,9 +42,11 @@ pub enum Existing {
     Leave,
 }
 
-/// Makes an object at the target as it is at the source now. `None` if it is not there.
+/// Makes an object at the target as it is at the source now. `None` if it is not there. What
+/// is moved has to be at rest then; the mark says by whom it is paused.
 pub async fn copy(
     ends: (&End, &End),
+    mark: &str,
     node: &Node,
     kind: &Kind,
     uids: &Uids,
@@ -60,6 +63,11 @@ pub async fn copy(
         let Some(fresh) = fresh.filter(same) else {
             return Ok(None);
         };
+        if existing == Existing::Update
+            && let Some(unrest) = check::unrest(node, &fresh, mark)
+        {
+            return Err(Error::Unfit(vec![unrest]));
+        }
         let version = fresh.resource_version().unwrap_or_default();
         let (wanted, dropped) = rewritten(fresh, kind, uids);
         let made = put(&target, node, &wanted, existing).await?;
@@ -96,6 +104,10 @@ async fn put(
     };
     let uid = there.uid().unwrap_or_default();
     let ours = there.annotations().get(ORIGIN) == Some(&node.uid);
+    let doomed = there.metadata.deletion_timestamp.is_some();
+    if doomed && (ours || existing == Existing::Leave) {
+        return Err(Error::Doomed(vec![node.to_string()]));
+    }
     match existing {
         Existing::Leave => {
             let differs = !ours && content(&there) != content(wanted);

@@ -25,7 +25,7 @@ pub enum Error {
         /// What was looked for, if not everything.
         cluster: Option<String>,
     },
-    /// Clusters are not fit to be moved. Nothing was written.
+    /// Clusters are not fit to be moved.
     #[error("not everything can be moved:{}", in_lines(.0))]
     Unfit(Vec<String>),
     /// The target has no such kinds. Nothing was written.
@@ -34,6 +34,10 @@ pub enum Error {
     /// Something else has these names at the target.
     #[error("the target has others of these names:{}", in_lines(.0))]
     Taken(Vec<String>),
+    /// Copies that somebody deletes. Whatever takes them for the order to destroy what they
+    /// stand for must not be let go.
+    #[error("being deleted at the target:{}", in_lines(.0))]
+    Doomed(Vec<String>),
     /// Objects own each other in a circle.
     #[error("these own each other:{}", in_lines(.0))]
     Circle(Vec<String>),
@@ -59,6 +63,14 @@ pub enum Error {
         /// Which.
         what: String,
     },
+    /// It went no further, and could not be undone.
+    #[error("{error}\nstill paused at the source:{}", in_lines(paused))]
+    Held {
+        /// Why it went no further.
+        error: Box<Error>,
+        /// What waits for a move that ends.
+        paused: Vec<String>,
+    },
 }
 
 impl Error {
@@ -83,15 +95,19 @@ impl Error {
             },
             Self::SamePlace => "name the target with --to-kubeconfig and --to-context",
             Self::Nothing { .. } => "choose the namespace with -n",
-            Self::Unfit(_) => "nothing was changed; mend what it says, or wait, and run it again",
-            Self::NoKinds(_) => "nothing was changed; install the same providers at the target",
+            Self::Unfit(_) => "mend what it says, or wait, and run it again",
+            Self::NoKinds(_) => "install the same providers at the target, and run it again",
             Self::Taken(_) => "they are nobody's copies: delete or rename them at the target",
+            Self::Doomed(_) => {
+                "as soon as they go on, what they stand for is destroyed: keep what you need of them, take their finalizers off there, and run it again"
+            }
             Self::Circle(_) => "take the owner references off that should not be there",
             Self::Unpaused { .. } => {
                 "is the controller running? run it again, or with --assume-paused if none runs at the source"
             }
             Self::Blocked { .. } => "see what their controllers say, and run it again",
             Self::Restless { .. } => "find out who changes it, and run it again",
+            Self::Held { error, .. } => return error.hint(),
         })
     }
 }

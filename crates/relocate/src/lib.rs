@@ -27,6 +27,7 @@ mod names;
 mod observe;
 mod pause;
 pub mod plan;
+mod release;
 mod remove;
 pub mod run;
 pub mod settings;

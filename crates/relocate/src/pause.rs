@@ -1,7 +1,7 @@
 //! Nothing is done to what is paused, at either end.
 
 use kube::ResourceExt;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::check::{self, Stage};
@@ -9,7 +9,7 @@ use crate::copy::TRIES;
 use crate::end::End;
 use crate::error::Error;
 use crate::kind::Kind;
-use crate::names::{BLOCK, CAPI, MARK, PAUSED};
+use crate::names::{BLOCK, MARK, PAUSED};
 use crate::observe::Found;
 use crate::plan::{Fate, Node, Step};
 use crate::settings::{Pauses, Settings};
@@ -40,64 +40,8 @@ pub async fn pause(source: &End, node: &Node, kind: &Kind, mark: &str) -> Result
     Err(Error::Restless { what })
 }
 
-/// Lets go what this move has paused at the target; says what.
-pub async fn unpause(target: &End, settings: &Settings, mark: &str) -> Result<Vec<String>, Error> {
-    let mut released = Vec::new();
-    // A cluster needs its class.
-    for name in ["ClusterClass", "Cluster"] {
-        let is_it = |kind: &&Kind| kind.resource.group == CAPI && kind.resource.kind == name;
-        let Some(kind) = target.kinds.iter().find(is_it) else {
-            continue;
-        };
-        let api = target.api(kind, Some(&settings.namespace));
-        let attempted = format!("list {} at the target", kind.resource.plural);
-        let list = api.list(&ListParams::default()).await;
-        for there in list.map_err(Error::when(attempted))? {
-            let meant = settings
-                .cluster
-                .as_ref()
-                .is_none_or(|only| *only == there.name_any());
-            if meant && there.annotations().get(MARK).is_some_and(|had| had == mark) {
-                released.push(release(&api, kind, there, mark).await?);
-            }
-        }
-    }
-    Ok(released)
-}
-
-async fn release(
-    api: &Api<DynamicObject>,
-    kind: &Kind,
-    mut there: DynamicObject,
-    mark: &str,
-) -> Result<String, Error> {
-    let node = Node {
-        group: kind.resource.group.clone(),
-        kind: kind.resource.kind.clone(),
-        namespace: there.namespace(),
-        name: there.name_any(),
-        ..Node::default()
-    };
-    let attempted = || format!("let {node} go on at the target");
-    for _ in 0..TRIES {
-        let done = write(api, &there, &node, None).await;
-        if done.map_err(Error::when(attempted()))? {
-            return Ok(node.to_string());
-        }
-        there = api
-            .get(&node.name)
-            .await
-            .map_err(Error::when(attempted()))?;
-        if there.annotations().get(MARK).is_none_or(|had| had != mark) {
-            return Ok(node.to_string());
-        }
-    }
-    let what = node.to_string();
-    Err(Error::Restless { what })
-}
-
 /// Pauses it for who has this mark, or lets it go. Says no if somebody was faster.
-async fn write(
+pub async fn write(
     api: &Api<DynamicObject>,
     there: &DynamicObject,
     node: &Node,

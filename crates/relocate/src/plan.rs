@@ -11,6 +11,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use crate::error::Error;
 use crate::names::{ADDONS, CAPI};
 
 /// An object, as far as it matters where it goes.
@@ -83,6 +84,21 @@ pub enum Trouble {
     Shared(Vec<(String, String)>),
 }
 
+impl Trouble {
+    /// The same, for who asked for the move.
+    pub fn told(self) -> Error {
+        match self {
+            Self::Circle(nodes) => Error::Circle(nodes),
+            Self::Shared(pairs) => {
+                let shared = pairs.iter();
+                let told =
+                    shared.map(|(what, by)| format!("{what} belongs to {by} too, which stays"));
+                Error::Unfit(told.collect())
+            }
+        }
+    }
+}
+
 impl Node {
     /// Whether it is a cluster.
     pub fn is_cluster(&self) -> bool {
@@ -94,7 +110,8 @@ impl Node {
         self.group == CAPI && self.kind == "ClusterClass"
     }
 
-    fn is_secret(&self) -> bool {
+    /// Whether it is a Secret.
+    pub fn is_secret(&self) -> bool {
         self.group.is_empty() && self.kind == "Secret"
     }
 
@@ -122,7 +139,7 @@ impl fmt::Display for Node {
 
 /// What is done, owners before what they own.
 pub fn plan(nodes: &[Node], wanted: Wanted<'_>) -> Result<Vec<Step>, Trouble> {
-    let family = Family::of(nodes);
+    let family = Family::of(nodes, wanted);
     let going = family.below(roots(nodes, wanted));
     let staying = strangers(&family, &going, wanted)?;
     let mut kept = family.below(staying);
@@ -218,7 +235,7 @@ struct Family<'a> {
 }
 
 impl<'a> Family<'a> {
-    fn of(nodes: &'a [Node]) -> Self {
+    fn of(nodes: &'a [Node], wanted: Wanted<'_>) -> Self {
         let by_uid: BTreeMap<&str, usize> = nodes
             .iter()
             .enumerate()
@@ -230,7 +247,7 @@ impl<'a> Family<'a> {
             let known = owners.filter_map(|uid| by_uid.get(uid.as_str()).copied());
             let mut found: Vec<usize> = known.filter(|&by| nodes[by].reaches(node)).collect();
             if node.is_secret() && node.owners.is_empty() {
-                found.extend(by_name(nodes, node));
+                found.extend(by_name(nodes, node, wanted));
             }
             found.sort_unstable();
             found.dedup();
@@ -300,8 +317,14 @@ const PURPOSES: [&str; 6] = [
     "sa",
 ];
 
-/// Who has a Secret that nobody owns: the cluster, or the identity, that its name says.
-fn by_name<'a>(nodes: &'a [Node], secret: &'a Node) -> impl Iterator<Item = usize> + 'a {
+/// Who has a Secret that nobody owns: the cluster, or the identity, that its name says. Those
+/// of identities are in namespaces of their own: one beside the clusters is somebody's else.
+fn by_name<'a>(
+    nodes: &'a [Node],
+    secret: &'a Node,
+    wanted: Wanted<'_>,
+) -> impl Iterator<Item = usize> + 'a {
+    let beside = secret.namespace.as_deref() == Some(wanted.namespace);
     let cluster = PURPOSES.iter().find_map(|purpose| {
         let stem = secret.name.strip_suffix(purpose)?;
         stem.strip_suffix('-')
@@ -313,7 +336,7 @@ fn by_name<'a>(nodes: &'a [Node], secret: &'a Node) -> impl Iterator<Item = usiz
                 && node.namespace == secret.namespace
                 && Some(node.name.as_str()) == cluster
         }
-        None => node.secret.as_deref() == Some(secret.name.as_str()),
+        None => !beside && node.secret.as_deref() == Some(secret.name.as_str()),
     };
     numbered
         .filter(move |(_, node)| has(node))

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! meet       who is at either end, and which kinds they have
+//! arrived    what an earlier run has moved goes on at the target
 //! look       what is at the source, and what of it goes
 //! check      whether clusters are fit to be moved, and the target to have them
 //! pause      at the source, with a mark that says where it goes
-//! settle     until controllers have paused and nobody blocks the move
+//! settle     until controllers have paused and nobody blocks the move; check again
 //! copy       to the target, owners first; what is paused stays so there
 //! remove     from the source, owners last
 //! unpause    at the target, and the mark goes
@@ -13,14 +14,15 @@
 //!
 //! Every step finds out what was done before, so that a move that was killed is taken up by
 //! running it again. Until the last object has left the source, clusters are paused at both
-//! ends; what has left is at the target.
+//! ends; what has left is at the target. A move that fails before anything is at the target
+//! lets what it has paused go on at the source.
 
 use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 
 use insula_operator::report::Report;
 use kube::Client;
-use kube::ResourceExt;
-use kube::api::ListParams;
+use kube::api::{DynamicObject, ListParams, ObjectMeta};
 use tokio::time::{Instant, sleep};
 
 use crate::check;
@@ -31,8 +33,9 @@ use crate::ground;
 use crate::kind::Kind;
 use crate::names::ORIGIN;
 use crate::observe::{Found, observe};
-use crate::pause::{blocked, pause, unconfirmed, unpause};
+use crate::pause::{blocked, pause, unconfirmed};
 use crate::plan::{Fate, Node, Step, Trouble, Wanted, plan};
+use crate::release::{arrived, give_back};
 use crate::remove::{Removed, remove};
 use crate::settings::{Identities, Settings};
 
@@ -55,15 +58,10 @@ pub async fn relocate(
     report: &dyn Report,
 ) -> Result<Moved, Error> {
     let ways = Move::begin(source, target, settings, report).await?;
-    let (found, steps) = ways.look().await?;
-    if steps.is_empty() {
-        return ways.end(Moved::default()).await;
+    match ways.go().await {
+        Ok(moved) => Ok(moved),
+        Err(error) => Err(ways.give_back(error).await),
     }
-    ways.check(&found, &steps).await?;
-    ways.pause(&found, &steps).await?;
-    let (found, steps, moved) = ways.copy_all().await?;
-    ways.remove_all(&found, &steps, &moved.copies).await?;
-    ways.end(moved.told).await
 }
 
 /// What would be moved; whether it could be is told, and nothing is written.
@@ -94,6 +92,9 @@ struct Move<'a> {
     mark: String,
 }
 
+/// What keeps an object from being moved, at one time or another.
+type Keeps = fn(&Node, &DynamicObject, &str) -> Option<String>;
+
 /// What was copied, by the number of its step.
 struct Carried {
     copies: Vec<Option<Copied>>,
@@ -122,31 +123,53 @@ impl<'a> Move<'a> {
         })
     }
 
+    async fn go(&self) -> Result<Moved, Error> {
+        let before = self.arrived().await?;
+        let (found, steps) = self.look().await?;
+        let mut moved = Moved::default();
+        if !steps.is_empty() {
+            self.check(&found, &steps).await?;
+            self.pause(&found, &steps).await?;
+            let (found, steps, carried) = self.copy_all().await?;
+            self.remove_all(&found, &steps, &carried.copies).await?;
+            moved = carried.told;
+        }
+        moved.unpaused = before;
+        moved.unpaused.extend(self.arrived().await?);
+        match moved == Moved::default() {
+            true => Err(self.nothing()),
+            false => Ok(moved),
+        }
+    }
+
     async fn look(&self) -> Result<(Found, Vec<Step>), Error> {
         let found = observe(&self.source, self.settings).await?;
         let wanted = Wanted {
             namespace: &self.settings.namespace,
             cluster: self.settings.cluster.as_deref(),
         };
-        let steps = plan(&found.nodes, wanted).map_err(|trouble| match trouble {
-            Trouble::Circle(nodes) => Error::Circle(nodes),
-            Trouble::Shared(pairs) => Error::Unfit(pairs.iter().map(shared).collect()),
-        })?;
+        let steps = plan(&found.nodes, wanted).map_err(Trouble::told)?;
         Ok((found, steps))
     }
 
     async fn check(&self, found: &Found, steps: &[Step]) -> Result<(), Error> {
+        self.fit(found, steps, check::trouble)?;
+        self.served(found, steps)?;
+        self.free(found, steps).await
+    }
+
+    /// Nothing may keep what is moved from it.
+    fn fit(&self, found: &Found, steps: &[Step], keeps: Keeps) -> Result<(), Error> {
         let moved = steps.iter().filter(|step| step.fate == Fate::Move);
         let troubles = moved.filter_map(|step| {
             let (node, object) = (&found.nodes[step.at], &found.objects[step.at]);
-            check::trouble(node, &object.content, &self.mark)
+            keeps(node, &object.content, &self.mark)
         });
         let troubles: Vec<String> = troubles.collect();
-        if !troubles.is_empty() {
-            return Err(Error::Unfit(troubles));
+        match troubles.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Unfit(troubles)),
         }
-        self.served(found, steps)?;
-        self.free(found, steps).await
     }
 
     /// The target has to have the kinds, in the version that the source stores.
@@ -175,38 +198,43 @@ impl<'a> Move<'a> {
             })
     }
 
-    /// Nothing at the target may have the name of what is moved, but its own copy.
+    /// Nothing at the target may have the name of what is moved, but its own copy; and nothing
+    /// that is copied may be being deleted there.
     async fn free(&self, found: &Found, steps: &[Step]) -> Result<(), Error> {
-        let mut taken = Vec::new();
-        let mut looked: BTreeSet<&str> = BTreeSet::new();
-        let moved = |step: &&Step| step.fate == Fate::Move;
-        for step in steps.iter().filter(moved) {
-            let kind = &found.objects[step.at].kind;
-            if !looked.insert(kind.resource.plural.as_str()) {
+        let (mut taken, mut doomed) = (Vec::new(), Vec::new());
+        let mut looked: BTreeMap<(&str, &str, Option<&str>), Vec<ObjectMeta>> = BTreeMap::new();
+        for step in steps {
+            let (node, kind) = (&found.nodes[step.at], &found.objects[step.at].kind);
+            let (group, plural) = (&kind.resource.group, &kind.resource.plural);
+            let there = match looked.entry((group, plural, node.namespace.as_deref())) {
+                Entry::Occupied(had) => had.into_mut(),
+                Entry::Vacant(lacks) => lacks.insert(self.there(node, kind).await?),
+            };
+            let is_it = |there: &&ObjectMeta| there.name.as_ref() == Some(&node.name);
+            let Some(there) = there.iter().find(is_it) else {
                 continue;
-            }
-            let api = self.target.api(kind, Some(&self.settings.namespace));
-            let attempted = format!("list {} at the target", kind.resource.plural);
-            let there = api.list_metadata(&ListParams::default()).await;
-            let there = there.map_err(Error::when(attempted))?;
-            for other in steps.iter().filter(moved) {
-                let node = &found.nodes[other.at];
-                let is_it = node.kind == kind.resource.kind && node.group == kind.resource.group;
-                let others = there
-                    .items
-                    .iter()
-                    .filter(|there| is_it && there.name_any() == node.name);
-                let mut others =
-                    others.filter(|there| there.annotations().get(ORIGIN) != Some(&node.uid));
-                if others.next().is_some() {
-                    taken.push(node.to_string());
-                }
+            };
+            let origin = there.annotations.as_ref().and_then(|all| all.get(ORIGIN));
+            if step.fate == Fate::Move && origin != Some(&node.uid) {
+                taken.push(node.to_string());
+            } else if there.deletion_timestamp.is_some() {
+                doomed.push(node.to_string());
             }
         }
-        match taken.is_empty() {
-            true => Ok(()),
-            false => Err(Error::Taken(taken)),
+        match (taken.is_empty(), doomed.is_empty()) {
+            (true, true) => Ok(()),
+            (_, false) => Err(Error::Doomed(doomed)),
+            (false, _) => Err(Error::Taken(taken)),
         }
+    }
+
+    /// What the target has of a kind, where an object would be.
+    async fn there(&self, node: &Node, kind: &Kind) -> Result<Vec<ObjectMeta>, Error> {
+        let api = self.target.api(kind, node.namespace.as_deref());
+        let attempted = format!("list {} at the target", kind.resource.plural);
+        let there = api.list_metadata(&ListParams::default()).await;
+        let there = there.map_err(Error::when(attempted))?;
+        Ok(there.items.into_iter().map(|one| one.metadata).collect())
     }
 
     async fn pause(&self, found: &Found, steps: &[Step]) -> Result<(), Error> {
@@ -231,7 +259,10 @@ impl<'a> Move<'a> {
             let unpaused = unconfirmed(&found, &steps, self.settings);
             let blocked = blocked(&found, &steps);
             let waiting = match (unpaused.is_empty(), blocked.is_empty()) {
-                (true, true) => return Ok((found, steps)),
+                (true, true) => {
+                    self.fit(&found, &steps, check::unrest)?;
+                    return Ok((found, steps));
+                }
                 (false, _) => unpaused,
                 (true, false) => blocked.clone(),
             };
@@ -259,7 +290,12 @@ impl<'a> Move<'a> {
         for _ in 0..TRIES {
             let carried = self.copy_once(&found, &steps).await?;
             let (next, more) = self.settle().await?;
-            if uids(&next, &more).is_subset(&uids(&found, &steps)) {
+            let here: BTreeSet<String> = more
+                .iter()
+                .map(|step| next.nodes[step.at].uid.clone())
+                .collect();
+            if here.is_subset(&safe(&found, &steps, &carried.copies)) {
+                self.free(&next, &more).await?;
                 return Ok((found, steps, carried));
             }
             (found, steps) = (next, more);
@@ -273,7 +309,7 @@ impl<'a> Move<'a> {
         let (mut copies, mut told) = (Vec::new(), listed(found, steps));
         for step in steps {
             let node = &found.nodes[step.at];
-            let copied = match hangs_below(node, &foreign) {
+            let copied = match self.hangs_below(node, step.fate, &foreign) {
                 true => None,
                 false => self.copy_one(found, step, &known).await?,
             };
@@ -310,7 +346,8 @@ impl<'a> Move<'a> {
             Fate::Copy => Existing::Leave,
         };
         let (node, kind) = (&found.nodes[step.at], &found.objects[step.at].kind);
-        let copied = copy((&self.source, &self.target), node, kind, known, existing).await?;
+        let ends = (&self.source, &self.target);
+        let copied = copy(ends, &self.mark, node, kind, known, existing).await?;
         if copied.is_some() {
             self.report.done(&format!("{node} is at the target"));
         }
@@ -353,7 +390,8 @@ impl<'a> Move<'a> {
                 return Ok(());
             }
             let ends = (&self.source, &self.target);
-            let Some(again) = copy(ends, node, kind, known, Existing::Update).await? else {
+            let again = copy(ends, &self.mark, node, kind, known, Existing::Update).await?;
+            let Some(again) = again else {
                 return Ok(());
             };
             version = again.version;
@@ -362,15 +400,41 @@ impl<'a> Move<'a> {
         Err(Error::Restless { what })
     }
 
-    async fn end(&self, mut moved: Moved) -> Result<Moved, Error> {
-        moved.unpaused = unpause(&self.target, self.settings, &self.mark).await?;
-        for name in &moved.unpaused {
+    async fn arrived(&self) -> Result<Vec<String>, Error> {
+        let ends = (&self.source, &self.target);
+        let released = arrived(ends, self.settings, &self.mark).await?;
+        for name in &released {
             self.report.done(&format!("{name} goes on at the target"));
         }
-        match moved == Moved::default() {
-            true => Err(self.nothing()),
-            false => Ok(moved),
+        Ok(released)
+    }
+
+    /// Why it went no further, and what is paused because of that.
+    async fn give_back(&self, error: Error) -> Error {
+        let ends = (&self.source, &self.target);
+        // Who cannot be asked cannot be told from who is not paused.
+        let Ok(done) = give_back(ends, self.settings, &self.mark).await else {
+            return error;
+        };
+        for name in &done.released {
+            self.report.done(&format!("{name} goes on at the source"));
         }
+        match done.paused.is_empty() {
+            true => error,
+            false => Error::Held {
+                error: Box::new(error),
+                paused: done.paused,
+            },
+        }
+    }
+
+    /// Whether it is the Secret of an identity that the target has its own of.
+    fn hangs_below(&self, node: &Node, fate: Fate, foreign: &[&Node]) -> bool {
+        let outside = node.namespace.as_ref() != Some(&self.settings.namespace);
+        let theirs = |other: &&Node| {
+            node.owners.contains(&other.uid) || other.secret.as_deref() == Some(node.name.as_str())
+        };
+        fate == Fate::Copy && node.is_secret() && outside && foreign.iter().any(theirs)
     }
 
     async fn prepare(&self, found: &Found, steps: &[Step]) -> Result<(), Error> {
@@ -424,17 +488,13 @@ fn names_global(node: &Node) -> bool {
         .is_some_and(|named| named.kind != "Secret")
 }
 
-/// Whether it belongs to one of these, which are not those of the source.
-fn hangs_below(node: &Node, foreign: &[&Node]) -> bool {
-    foreign.iter().any(|other| {
-        node.owners.contains(&other.uid) || other.secret.as_deref() == Some(node.name.as_str())
-    })
-}
-
-fn uids(found: &Found, steps: &[Step]) -> BTreeSet<String> {
-    steps
+/// The UIDs of what is not lost when all that was moved leaves the source.
+fn safe(found: &Found, steps: &[Step], copies: &[Option<Copied>]) -> BTreeSet<String> {
+    let safe = steps
         .iter()
-        .map(|step| found.nodes[step.at].uid.clone())
+        .zip(copies)
+        .filter(|(step, copied)| step.fate == Fate::Copy || copied.is_some());
+    safe.map(|(step, _)| found.nodes[step.at].uid.clone())
         .collect()
 }
 
@@ -448,8 +508,4 @@ fn listed(found: &Found, steps: &[Step]) -> Moved {
         copied: names(Fate::Copy),
         unpaused: Vec::new(),
     }
-}
-
-fn shared((what, by): &(String, String)) -> String {
-    format!("{what} belongs to {by} too, which stays")
 }

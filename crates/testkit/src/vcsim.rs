@@ -99,11 +99,17 @@ impl VcSim {
     ///
     /// If it is there and does not start.
     pub fn start_with(settings: Settings) -> Option<Self> {
-        let Some(binary) = peer::installed("INSULA_VCSIM", "vcsim-0.56.0-2") else {
-            peer::skipped("vcsim is not installed; make peers does that");
-            return None;
-        };
+        let binary = Self::find()?;
         Some(Self::launch(&binary, settings).expect("vcsim is installed, so it starts"))
+    }
+
+    /// Where it is. `None`, and a loud word about it, if it is not installed.
+    pub fn find() -> Option<PathBuf> {
+        let found = peer::installed("INSULA_VCSIM", "vcsim-0.56.0-2");
+        if found.is_none() {
+            peer::skipped("vcsim is not installed; make peers does that");
+        }
+        found
     }
 
     fn launch(binary: &PathBuf, settings: Settings) -> anyhow::Result<Self> {

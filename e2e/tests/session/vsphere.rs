@@ -36,14 +36,14 @@ const TEAMS: [Does; 14] = [
     prints(&["VSphereClusterIdentity shared"]),
     Does {
         code: 1,
-        says: &[],
-        refused: &["NamespaceNotAllowed", "hint: "],
+        says: &["(NamespaceNotAllowed)", "hint: "],
+        refused: &["error: VSphereCluster grey/prod gets no credential"],
     },
     prints(&["blue", "red", "grey"]),
     Does {
         code: 1,
         says: &[],
-        refused: &["is used by", "VSphereCluster blue/prod"],
+        refused: &["(Forbidden)", "it is used by", "VSphereCluster blue/prod"],
     },
     prints(&["namespace/grey labeled"]),
     prints(&["prod condition met"]),

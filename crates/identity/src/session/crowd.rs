@@ -26,6 +26,21 @@ impl Crowd {
         std::mem::take(&mut self.0).into_values().collect()
     }
 
+    /// Who waits.
+    pub fn askers(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.values()
+    }
+
+    /// The number of who came first.
+    pub fn first_number(&self) -> Option<u64> {
+        self.0.first_key_value().map(|(number, _)| *number)
+    }
+
+    /// How many came before a number, as far as it matters.
+    pub fn ahead_of(&self, number: u64, most: usize) -> usize {
+        self.0.range(..number).take(most).count()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -19,6 +19,8 @@ pub(super) struct Entry<S> {
     pub waiting: Crowd,
     /// It is left alone for a while, though its endpoint may answer others.
     pub pause: Option<Pause>,
+    /// How many times in a row it was answered, and yet there is no session.
+    pub failures: u32,
 }
 
 /// How a session is.
@@ -60,6 +62,7 @@ impl<S> Entry<S> {
             askers: HashSet::new(),
             waiting: Crowd::default(),
             pause: None,
+            failures: 0,
         }
     }
 

@@ -1,4 +1,4 @@
-//! Whether an endpoint answers, and how many use it.
+//! Whether an endpoint answers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub(super) struct Line {
     answered: Option<Instant>,
     /// Who is woken when that was found out.
     pub waiting: Crowd,
+    /// Who was told that it does not answer, and is woken when it does.
+    pub hoping: Crowd,
     /// How many keys there are for it.
     pub keys: usize,
 }
@@ -118,21 +120,5 @@ impl Line {
         self.keys == 0
             && self.probing.is_empty()
             && self.pause.as_ref().is_none_or(|pause| pause.until <= now)
-    }
-}
-
-/// How many use an endpoint.
-#[derive(Debug, Default)]
-pub(super) struct Seats {
-    pub taken: usize,
-    /// Who waits for one.
-    pub waiting: Crowd,
-    /// How many were woken for one and have not come yet.
-    pub called: usize,
-}
-
-impl Seats {
-    pub fn is_void(&self) -> bool {
-        self.taken == 0 && self.called == 0 && self.waiting.is_empty()
     }
 }

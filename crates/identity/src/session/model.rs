@@ -52,12 +52,19 @@ pub(super) fn error(reason: Reason) -> LoginError {
     LoginError {
         reason,
         message: reason.as_str().to_owned(),
+        answered: false,
     }
 }
 
-/// Two endpoints, two accounts, and on the first endpoint two sorts of trust.
+/// Two endpoints, two accounts, and on the first endpoint two sorts of trust; a tenant at both.
 fn some_key(at: usize) -> (Key, Credential) {
-    match at % 5 {
+    let of_tenant = |(key, credential)| {
+        let space = Some("t1".into());
+        (Key { space, ..key }, credential)
+    };
+    match at % 7 {
+        5 => of_tenant(key("vc1", Trust::Verified, "d")),
+        6 => of_tenant(key("vc2", Trust::Verified, "d")),
         0 => key("vc1", Trust::Verified, "a"),
         1 => key("vc1", Trust::Verified, "b"),
         2 => key("vc1", Trust::Anybody, "a"),
@@ -81,6 +88,7 @@ enum Op {
     /// The other side forgets a session, and nobody knows.
     Forget(usize),
     Suspect(usize),
+    Trust(usize),
     End {
         act: usize,
         how: usize,
@@ -90,13 +98,14 @@ enum Op {
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
-        8 => (0..8usize, 0..5usize).prop_map(|(asker, key)| Op::Ask { asker, key }),
+        8 => (0..8usize, 0..7usize).prop_map(|(asker, key)| Op::Ask { asker, key }),
         8 => Just(Op::Woken),
         2 => (0..8usize).prop_map(Op::Release),
         5 => any::<usize>().prop_map(Op::Drop),
         1 => any::<usize>().prop_map(Op::Dead),
         1 => any::<usize>().prop_map(Op::Forget),
         1 => any::<usize>().prop_map(Op::Suspect),
+        1 => any::<usize>().prop_map(Op::Trust),
         8 => (any::<usize>(), 0..8usize).prop_map(|(act, how)| Op::End { act, how }),
         3 => prop::sample::select(vec![100, 1_000, 5_000, 61_000, 200_000, 700_000]).prop_map(Op::Pass),
     ];
@@ -120,6 +129,8 @@ struct World {
     held: Vec<Hold>,
     wants: BTreeMap<usize, usize>,
     told_to_wait: BTreeSet<usize>,
+    /// Who was told that there is none, and may be woken before they ask again.
+    told_to_hope: BTreeSet<usize>,
     refused: HashMap<(Endpoint, Fingerprint), Instant>,
     logins: usize,
     asks: usize,
@@ -132,10 +143,11 @@ fn asker(at: usize) -> Arc<str> {
 }
 
 impl World {
-    fn new(at_once: usize) -> Self {
+    fn new(at_once: usize, check_after: u64) -> Self {
         Self {
             table: Table::new(Settings {
                 at_once,
+                check_after: Duration::from_secs(check_after),
                 ..settings()
             }),
             at_once,
@@ -146,6 +158,7 @@ impl World {
             held: Vec::new(),
             wants: BTreeMap::new(),
             told_to_wait: BTreeSet::new(),
+            told_to_hope: BTreeSet::new(),
             refused: HashMap::new(),
             logins: 0,
             asks: 0,
@@ -160,7 +173,7 @@ impl World {
                 if let Some(name) = self.table.wake() {
                     let at: usize = name.parse().unwrap();
                     let key = self.wants[&at];
-                    assert!(self.told_to_wait.remove(&at), "{at} was woken for nothing");
+                    self.woken(at);
                     self.ask(at, key);
                 }
             }
@@ -168,6 +181,7 @@ impl World {
                 self.table.release(&asker(*at), self.now);
                 self.wants.remove(at);
                 self.told_to_wait.remove(at);
+                self.told_to_hope.remove(at);
             }
             Op::Drop(at) => self.drop(*at),
             Op::Dead(at) => {
@@ -188,7 +202,13 @@ impl World {
             Op::Suspect(at) => {
                 if let Some(hold) = self.pick(*at) {
                     let key = Arc::clone(&hold.key);
-                    self.table.suspect(&key);
+                    self.table.suspect(&key, self.now);
+                }
+            }
+            Op::Trust(at) => {
+                if let Some(hold) = self.pick(*at) {
+                    let key = Arc::clone(&hold.key);
+                    self.table.trust(&key, self.now);
                 }
             }
             Op::End { act, how } => self.end(*act, *how),
@@ -207,6 +227,7 @@ impl World {
         let (key, credential) = some_key(wanted);
         self.wants.insert(at, wanted);
         self.told_to_wait.remove(&at);
+        self.told_to_hope.remove(&at);
         match self
             .table
             .ask(&asker(at), key.clone(), &credential, self.now)
@@ -226,8 +247,16 @@ impl World {
             Answer::Wait => {
                 self.told_to_wait.insert(at);
             }
-            Answer::Failed { again_in, .. } => assert!(again_in > Duration::ZERO),
+            Answer::Failed { again_in, .. } => {
+                assert!(again_in > Duration::ZERO);
+                self.told_to_hope.insert(at);
+            }
         }
+    }
+
+    fn woken(&mut self, at: usize) {
+        let waited = self.told_to_wait.remove(&at) || self.told_to_hope.remove(&at);
+        assert!(waited, "{at} was woken for nothing");
     }
 
     fn drop(&mut self, at: usize) {
@@ -274,6 +303,10 @@ impl World {
             0 => Some(error(Reason::InvalidCredentials)),
             1 => Some(error(Reason::Unreachable)),
             2 => Some(error(Reason::CertificateNotTrusted)),
+            3 => Some(LoginError {
+                answered: true,
+                ..error(Reason::Unreachable)
+            }),
             _ => None,
         };
         match act {
@@ -312,6 +345,7 @@ impl World {
 
     /// What holds at any time.
     fn check(&self) {
+        assert_eq!(self.table.hoping_in_vain(), 0, "they hope in vain");
         let mut busy: HashSet<&Key> = HashSet::new();
         let mut seats: HashMap<&Endpoint, usize> = HashMap::new();
         for act in &self.begun {
@@ -331,6 +365,10 @@ impl World {
             seats.values().all(|taken| *taken <= self.at_once),
             "too many at once"
         );
+        let of_tenant = self.held.iter().filter(|hold| hold.key.space.is_some());
+        let of_tenant = of_tenant.count();
+        assert!(of_tenant <= self.at_once.max(2), "a tenant has too many");
+        assert!(self.held.len() <= self.at_once * 3, "too many work");
         for (session, key) in &self.open {
             let used = self
                 .wants
@@ -347,7 +385,7 @@ impl World {
         for _ in 0..10_000 {
             if let Some(at) = self.table.wake() {
                 let at: usize = at.parse().unwrap();
-                assert!(self.told_to_wait.remove(&at));
+                self.woken(at);
                 let key = self.wants[&at];
                 self.ask(at, key);
             } else if !self.begun.is_empty() {
@@ -370,8 +408,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn r1_whatever_happens_nobody_waits_for_ever_and_nothing_stays_open_that_nobody_uses(ops in ops(), at_once in 1..4usize) {
-        let mut world = World::new(at_once);
+    fn r1_whatever_happens_nobody_waits_for_ever_and_nothing_stays_open_that_nobody_uses(ops in ops(), at_once in 1..4usize, check_after in prop::sample::select(vec![0, 60])) {
+        let mut world = World::new(at_once, check_after);
         for op in &ops {
             world.apply(op);
         }
@@ -388,8 +426,8 @@ proptest! {
     }
 
     #[test]
-    fn r1_whatever_happened_closing_leaves_nothing_open(ops in ops(), at_once in 1..4usize) {
-        let mut world = World::new(at_once);
+    fn r1_whatever_happened_closing_leaves_nothing_open(ops in ops(), at_once in 1..4usize, check_after in prop::sample::select(vec![0, 60])) {
+        let mut world = World::new(at_once, check_after);
         for op in &ops {
             world.apply(op);
         }

@@ -12,8 +12,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use self::attempt::Paused;
+use self::turn::Arrival;
 use super::entry::{Entry, Pause, Phase};
-use super::line::{Line, Probe, Seats};
+use super::hall::{Hall, Seat, Sort};
+use super::line::{Line, Probe};
 use super::{Key, LoginError, Settings};
 use crate::credential::{Credential, Fingerprint, Source};
 use crate::endpoint::{Endpoint, Trust};
@@ -26,8 +29,10 @@ pub(super) struct Table<S> {
     entries: HashMap<Arc<Key>, Entry<S>>,
     askers: HashMap<Arc<str>, Asker>,
     lines: HashMap<Way, Line>,
-    seats: HashMap<Endpoint, Seats>,
+    hall: Hall,
     refused: HashMap<Account, Pause>,
+    /// Until when contents of a source count that were refused.
+    guesses: HashMap<Guesser, Vec<Instant>>,
     /// What may be forgotten, and when.
     stale: BTreeMap<(Instant, u64), Stale>,
     wakes: BTreeMap<u64, Arc<str>>,
@@ -59,6 +64,7 @@ pub(super) struct Attempt {
     since: Instant,
     /// It finds out for all whether the endpoint answers.
     probe: Option<Probe>,
+    seat: Seat,
 }
 
 /// What whoever asks is told.
@@ -79,8 +85,16 @@ pub(super) enum Answer<S> {
 type Way = (Endpoint, Trust);
 
 /// What a login is counted against at the other side. Whom we believe there is no part of it:
-/// whoever asks chooses that, and is not to lock an account by choosing anew.
-type Account = (Option<Arc<str>>, Source, Endpoint, Fingerprint);
+/// whoever asks chooses that, and is not to lock an account by choosing anew. Nor is where it
+/// is from: the same content in ten places is one account.
+type Account = (Option<Arc<str>>, Endpoint, Fingerprint);
+
+/// Whose contents are refused somewhere.
+type Guesser = (Option<Arc<str>>, Source, Endpoint);
+
+/// How many contents of a source may be refused before the next has to wait: an account is
+/// locked after a handful.
+const GUESSES: usize = 3;
 
 struct Asker {
     key: Arc<Key>,
@@ -88,8 +102,10 @@ struct Asker {
     waits: Option<(Place, u64)>,
     /// They are to be woken, in this order.
     wake: Option<u64>,
-    /// They were woken for a seat there, and had this number.
-    called: Option<(Endpoint, u64)>,
+    /// They were woken for this seat, and had this number.
+    called: Option<(Seat, u64)>,
+    /// They were woken because this session was found to be one: they need not check it.
+    vouched: Option<u64>,
 }
 
 /// What is waited for.
@@ -99,14 +115,18 @@ enum Place {
     Entry,
     /// Whether the endpoint answers.
     Line,
+    /// That the endpoint answers again, by those who were told that it does not.
+    Hope,
     /// That somebody goes.
-    Seat,
+    Seat(Sort),
 }
 
 enum Stale {
     Entry(Arc<Key>),
     Line(Way),
     Account(Account),
+    Guesser(Guesser),
+    Room(Endpoint),
 }
 
 #[derive(Debug, Default)]
@@ -124,13 +144,13 @@ impl Key {
     }
 
     fn account(&self) -> Account {
+        let (endpoint, fingerprint) = (self.endpoint.clone(), self.fingerprint.clone());
+        (self.space.clone(), endpoint, fingerprint)
+    }
+
+    fn guesser(&self) -> Guesser {
         let (source, endpoint) = (self.source.clone(), self.endpoint.clone());
-        (
-            self.space.clone(),
-            source,
-            endpoint,
-            self.fingerprint.clone(),
-        )
+        (self.space.clone(), source, endpoint)
     }
 }
 
@@ -148,8 +168,9 @@ impl<S> Table<S> {
             entries: HashMap::new(),
             askers: HashMap::new(),
             lines: HashMap::new(),
-            seats: HashMap::new(),
+            hall: Hall::new(settings.at_once),
             refused: HashMap::new(),
+            guesses: HashMap::new(),
             stale: BTreeMap::new(),
             wakes: BTreeMap::new(),
             acts: Vec::new(),
@@ -170,20 +191,26 @@ impl<S> Table<S> {
             let message = "sessions are not opened any more".to_owned();
             let reason = Reason::Unreachable;
             let again_in = self.settings.unreachable_for.1;
+            let answered = false;
             return Answer::Failed {
-                error: LoginError { reason, message },
+                error: LoginError {
+                    reason,
+                    message,
+                    answered,
+                },
                 again_in,
             };
         }
         self.forget(now);
-        let called = self.arrive(asker);
+        let arrival = self.arrive(asker);
         let key = self.join(asker, key, now);
-        let answer = self.answer(&key, credential, now).unwrap_or_else(|place| {
-            self.queue(asker, &key, place, called.as_ref());
+        let answer = self.answer(asker, &arrival, &key, credential, now);
+        let answer = answer.unwrap_or_else(|place| {
+            self.queue(asker, &key, place, &arrival);
             Answer::Wait
         });
-        if let Some((endpoint, _)) = called {
-            self.call(&endpoint);
+        if arrival.called.is_some() {
+            self.call(now);
         }
         answer
     }
@@ -191,12 +218,12 @@ impl<S> Table<S> {
     /// Somebody uses none any more.
     pub fn release(&mut self, asker: &str, now: Instant) {
         self.forget(now);
-        let called = self.arrive(asker);
+        let arrival = self.arrive(asker);
         if let Some(known) = self.askers.remove(asker) {
             self.part(asker, &known.key, now);
         }
-        if let Some((endpoint, _)) = called {
-            self.call(&endpoint);
+        if arrival.called.is_some() {
+            self.call(now);
         }
     }
 
@@ -210,7 +237,7 @@ impl<S> Table<S> {
             open.used = now;
             old = open.is_older_than(lifetime, now);
         }
-        self.stand_up(&key.endpoint);
+        self.stand_up(&Seat::of(key, Sort::Use), now);
         match old {
             true => self.shut(key),
             false => self.settle(key, now),
@@ -267,6 +294,8 @@ impl<S> Table<S> {
     /// What to tell whoever asks, or what they are to wait for.
     fn answer(
         &mut self,
+        asker: &Arc<str>,
+        arrival: &Arrival,
         key: &Arc<Key>,
         credential: &Credential,
         now: Instant,
@@ -275,9 +304,15 @@ impl<S> Table<S> {
         if busy {
             return Err(Place::Entry);
         }
-        if let Some(Pause { error, until }) = self.paused(key, now) {
-            let again_in = until.duration_since(now);
-            return Ok(Answer::Failed { error, again_in });
+        match self.paused(key, now) {
+            Some(Paused::Line(pause)) => {
+                return Ok(self.hope(asker, key, arrival, pause, now));
+            }
+            Some(Paused::Key(Pause { error, until })) => {
+                let again_in = until.duration_since(now);
+                return Ok(Answer::Failed { error, again_in });
+            }
+            None => {}
         }
         if self.retire(key, now) {
             return Err(Place::Entry);
@@ -290,27 +325,52 @@ impl<S> Table<S> {
         let line = self.lines.entry(key.way()).or_default();
         let proven = line.proven;
         if !proven && line.is_waited_for_by(probe) {
-            return Err(Place::Line);
+            let Some(before) = &line.pause else {
+                return Err(Place::Line);
+            };
+            // It did not answer before: whoever finds out whether it does now is not waited
+            // for by everybody.
+            let (error, until) = (before.error.clone(), now + self.settings.patience);
+            return Ok(self.hope(asker, key, arrival, Pause { error, until }, now));
         }
-        if !self.sit_down(&key.endpoint) {
-            return Err(Place::Seat);
+        let sort = match probe {
+            Probe::Login => Sort::Login,
+            Probe::Check if proven && self.is_usable(asker, key, now) => Sort::Use,
+            Probe::Check => Sort::Check,
+        };
+        let seat = Seat::of(key, sort);
+        if !self.hall.sit_down(&seat, now) {
+            return Err(Place::Seat(sort));
         }
-        if proven && let Some((id, session)) = self.usable(key, now) {
+        if sort == Sort::Use
+            && let Some((id, session)) = self.hold(asker, key, now)
+        {
             let key = Arc::clone(key);
             return Ok(Answer::Use { key, id, session });
         }
         let probe = (!proven).then_some(probe);
-        self.attempt(key, credential, probe, now);
+        self.attempt(key, credential, (probe, seat), now);
         Err(Place::Entry)
     }
 
-    /// The session, if it may be used without a check; it is held from now.
-    fn usable(&mut self, key: &Arc<Key>, now: Instant) -> Option<(u64, Arc<S>)> {
+    /// Whether the session may be used without a check.
+    fn is_usable(&self, asker: &Arc<str>, key: &Arc<Key>, now: Instant) -> bool {
         let check_after = self.settings.check_after;
-        let open = self.entries.get_mut(key).and_then(Entry::open_mut)?;
-        if open.was_idle_for(check_after, now) {
-            return None;
+        let vouched = self.askers.get(asker).and_then(|known| known.vouched);
+        match self.entries.get(key).map(|entry| &entry.phase) {
+            Some(Phase::Open(open)) => {
+                vouched == Some(open.id) || !open.was_idle_for(check_after, now)
+            }
+            _ => false,
         }
+    }
+
+    /// The session; it is held from now.
+    fn hold(&mut self, asker: &Arc<str>, key: &Arc<Key>, now: Instant) -> Option<(u64, Arc<S>)> {
+        if let Some(known) = self.askers.get_mut(asker) {
+            known.vouched = None;
+        }
+        let open = self.entries.get_mut(key).and_then(Entry::open_mut)?;
         open.held += 1;
         open.used = now;
         Some((open.id, Arc::clone(&open.session)))
@@ -330,8 +390,8 @@ impl<S> Table<S> {
             self.entries.len(),
             self.askers.len(),
             self.lines.len(),
-            self.seats.len(),
-            self.refused.len(),
+            self.hall.len(),
+            self.refused.len() + self.guesses.len(),
             self.stale.len(),
             self.wakes.len(),
         ]
@@ -340,7 +400,12 @@ impl<S> Table<S> {
     pub fn waiting(&self) -> usize {
         let entries = self.entries.values().map(|entry| entry.waiting.len());
         let lines = self.lines.values().map(|line| line.waiting.len());
-        let seats = self.seats.values().map(|seats| seats.waiting.len());
-        entries.chain(lines).chain(seats).sum()
+        entries.chain(lines).sum::<usize>() + self.hall.waiting()
+    }
+
+    /// How many hope for an endpoint that answers: nobody is to.
+    pub fn hoping_in_vain(&self) -> usize {
+        let lines = self.lines.values().filter(|line| line.proven);
+        lines.map(|line| line.hoping.len()).sum()
     }
 }

@@ -70,11 +70,19 @@ impl Connector for Fake {
             "hangs" | "hangs2" => std::future::pending().await,
             "panics" => panic!("the connector panics"),
             "untrusted" => return Err(error(Reason::CertificateNotTrusted)),
+            "busy" => {
+                return Err(LoginError {
+                    answered: true,
+                    ..error(Reason::Unreachable)
+                });
+            }
             "slow" => sleep(Duration::from_secs(5)).await,
             _ => sleep(Duration::from_millis(10)).await,
         }
         match password {
-            "wrong" => return Err(error(Reason::InvalidCredentials)),
+            wrong if wrong.starts_with("wrong") => {
+                return Err(error(Reason::InvalidCredentials));
+            }
             "hangs" => std::future::pending().await,
             _ => {}
         }
@@ -108,8 +116,14 @@ struct Test {
 }
 
 fn test() -> Test {
+    test_with(|_| ())
+}
+
+fn test_with(change: impl FnOnce(&mut Settings)) -> Test {
+    let mut how = settings();
+    change(&mut how);
     let fake = Fake::default();
-    let sessions = Sessions::new(fake.clone(), settings());
+    let sessions = Sessions::new(fake.clone(), how);
     let wakes = sessions.wakes();
     Test {
         fake,
@@ -330,7 +344,8 @@ async fn an_account_that_is_never_answered_does_not_keep_others_from_an_endpoint
     let mut test = test();
     let told = test.wait(0, "vc", "hangs").await.err().unwrap();
     assert_eq!(told.message, "it did not answer within 10s");
-    assert_eq!(fails(test.ask(1, "vc", "a")).1, SECOND);
+    let after = SECOND + Duration::from_millis(50);
+    assert_eq!(fails(test.ask(1, "vc", "a")).1, after);
     // Whoever is never answered always comes first, but is not let find out twice in a row.
     for round in 0..20 {
         drop(test.ask(0, "vc", "hangs"));
@@ -376,7 +391,8 @@ async fn no_more_than_allowed_use_an_endpoint_and_everybody_has_their_turn() {
             test.woken(at).await;
             held.push(test.ask(at, "vc", "a").ok().unwrap());
         } else {
-            held.push(test.ask(8, "vc", "a").ok().unwrap());
+            // The seat is kept for who was called.
+            waits(test.ask(8, "vc", "a"));
         }
     }
     assert_eq!(test.fake.logins("vc"), 1);
@@ -467,6 +483,7 @@ async fn whoever_was_not_answered_makes_nobody_else_find_out_the_same_way() {
     let held = test.wait(0, "vc", "a").await.unwrap();
     drop(test.wait(1, "vc", "b").await.unwrap());
     held.did_not_answer();
+    drop(held);
     waits(test.ask(1, "vc", "b"));
     waits(test.ask(2, "vc", "c"));
     drop(test.wait(2, "vc", "c").await.unwrap());
@@ -601,4 +618,176 @@ async fn every_figure_has_a_line() {
         "insula_session_logouts_total 1",
     ];
     assert_eq!(lines, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c6_those_who_hope_for_an_endpoint_come_back_one_after_the_other() {
+    let mut test = test();
+    test.wait(0, "hangs", "a").await.err().unwrap();
+    let step = Duration::from_millis(50);
+    let told = |test: &Test, at| fails(test.ask(at, "hangs", "a")).1;
+    for at in 1..=100 {
+        assert_eq!(told(&test, at), SECOND + step * at as u32);
+    }
+    // Whoever asks again keeps their place.
+    assert_eq!(told(&test, 7), SECOND + step * 7);
+    // The first finds out; those who come meanwhile do not wait for that, nor all at once.
+    pass(SECOND).await;
+    waits(test.ask(0, "hangs", "a"));
+    let patience = settings().patience;
+    for at in 1..=100 {
+        let first = at as u32 - 1;
+        assert_eq!(fails(test.ask(at, "hangs", "b")).1, patience + step * first);
+    }
+    pass(patience + SECOND).await;
+    let woken = std::iter::from_fn(|| test.wakes.next().now_or_never().flatten());
+    assert_eq!(woken.collect::<Vec<_>>(), [name(0)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c6_those_who_hope_are_woken_in_order_when_the_endpoint_answers() {
+    let mut test = test();
+    test.wait(0, "vc", "hangs").await.err().unwrap();
+    for at in 1..=20 {
+        fails(test.ask(at, "vc", "a"));
+    }
+    pass(SECOND).await;
+    waits(test.ask(1, "vc", "a"));
+    // Whoever was not let in hopes too, and came first.
+    for at in [0].into_iter().chain(2..=20).chain([1]) {
+        let woken = timeout(SECOND, test.wakes.next()).await.unwrap();
+        assert_eq!(woken, Some(name(at)));
+    }
+    assert_eq!(test.fake.logins("vc"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_was_checked_is_used_by_whoever_the_check_woke() {
+    let mut test = test_with(|settings| settings.check_after = Duration::ZERO);
+    for round in 1..4 {
+        for at in 0..10 {
+            drop(test.wait(at, "vc", "a").await.unwrap());
+        }
+        let checks = test.fake.0.checks.load(Ordering::SeqCst);
+        assert!(checks <= round * 10, "{checks}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn x4_one_content_in_ten_secrets_of_a_space_is_tried_once() {
+    let mut test = test();
+    for at in 0..10 {
+        let (mut key, credential) = key("vc", Trust::Verified, "wrong");
+        key.source = secret("team", at);
+        let told = loop {
+            match test.sessions.get(&name(at), key.clone(), &credential) {
+                Err(NotNow::Wait) => test.woken(at).await,
+                other => break fails(other).0,
+            }
+        };
+        assert_eq!(told, Reason::InvalidCredentials);
+    }
+    assert_eq!(test.fake.logins("vc"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn x4_of_a_secret_that_is_guessed_with_three_contents_are_tried_in_a_while() {
+    let mut test = test();
+    for at in 0..1800 {
+        pass(SECOND / 10).await;
+        drop(
+            test.wait(0, "vc", &format!("wrong{at}"))
+                .await
+                .err()
+                .unwrap(),
+        );
+    }
+    assert_eq!(test.fake.logins("vc"), 3);
+    pass(Duration::from_secs(180)).await;
+    drop(test.wait(0, "vc", "right").await.unwrap());
+    assert_eq!(test.fake.logins("vc"), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_that_is_answered_and_not_let_in_keeps_nobody_else_from_an_endpoint() {
+    let mut test = test();
+    let began = Instant::now();
+    let (mut tries, mut others) = (0, 0);
+    while began.elapsed() < Duration::from_secs(300) {
+        match test.ask(0, "busy", "a") {
+            Err(NotNow::Wait) => test.woken(0).await,
+            other => {
+                tries += 1;
+                pass(fails(other).1).await;
+            }
+        }
+        // Nobody else is told what this one was told.
+        others += 1;
+        waits(test.ask(1, "busy", &format!("{others}")));
+        test.sessions.release(&name(1));
+    }
+    assert!(tries <= 20, "{tries}");
+}
+
+fn secret(namespace: &str, at: usize) -> Source {
+    Source::Secret {
+        namespace: namespace.to_owned(),
+        name: format!("s{at}"),
+        uid: format!("{at}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn c6_forty_endpoints_of_one_owner_do_not_have_all_who_work() {
+    for space in [None, Some("t1")] {
+        let mut test = test_with(|settings| settings.at_once = 8);
+        let mut held = Vec::new();
+        for at in 0..40 {
+            let (mut key, credential) = key(&format!("evil{at}"), Trust::Verified, "a");
+            key.space = space.map(Into::into);
+            key.source = secret("evil", at);
+            match test.sessions.get(&name(at), key.clone(), &credential) {
+                Err(NotNow::Wait) => {}
+                _ => panic!("nothing is open"),
+            }
+            pass(SECOND).await;
+            held.extend(test.sessions.get(&name(at), key, &credential));
+        }
+        assert_eq!(held.len(), 8);
+        for at in 100..104 {
+            held.push(test.wait(at, "vc", "a").await.unwrap());
+        }
+        // Whoever goes makes room for the next.
+        drop(held);
+        for _ in 0..8 {
+            timeout(SECOND, test.wakes.next()).await.unwrap().unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn c6_endpoints_that_did_not_answer_have_four_of_those_who_work_until_they_do() {
+    let mut test = test_with(|settings| settings.at_once = 8);
+    for at in 0..20 {
+        let host = format!("evil{at}");
+        let held = test.wait(at, &host, "a").await.unwrap();
+        held.did_not_answer();
+    }
+    let mut held = Vec::new();
+    for at in 0..20 {
+        let host = format!("evil{at}");
+        waits(test.ask(at, &host, "a"));
+        pass(SECOND).await;
+        held.extend(test.ask(at, &host, "a"));
+    }
+    assert_eq!(held.len(), 4);
+    // Those that answer are as any other.
+    for one in &held {
+        one.answered();
+    }
+    while test.wakes.next().now_or_never().is_some() {}
+    for at in 4..8 {
+        held.push(test.ask(at, &format!("evil{at}"), "a").ok().unwrap());
+    }
+    waits(test.ask(8, "evil8", "a"));
 }

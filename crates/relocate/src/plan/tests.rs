@@ -111,6 +111,24 @@ fn o13_only_identities_that_are_named_are_copied_with_what_is_theirs() {
 }
 
 #[test]
+fn o13_a_secret_beside_the_clusters_is_no_identity_s_whatever_its_name() {
+    let nodes = [
+        cluster("a", "c"),
+        infra("a", "c", "mine"),
+        identity("mine"),
+        secret("a", "mine-login", &[]),
+        secret("capv-system", "mine-login", &[]),
+    ];
+    let expected = [
+        "Move Cluster a/c",
+        "Copy VSphereClusterIdentity mine",
+        "Move VSphereCluster a/c",
+        "Copy Secret capv-system/mine-login",
+    ];
+    assert_eq!(planned(&nodes, ALL), expected);
+}
+
+#[test]
 fn o13_nothing_of_another_namespace_goes_whatever_its_owner_references_say() {
     let nodes = [
         cluster("a", "c"),
@@ -250,7 +268,7 @@ proptest! {
         };
         let fates = fates(&nodes, &steps);
         prop_assert_eq!(fates.len(), steps.len(), "twice in it");
-        let family = Family::of(&nodes);
+        let family = Family::of(&nodes, ALL);
         for (&at, &(order, fate)) in &fates {
             let node = &nodes[at];
             // Of one namespace: the rest is there because of an identity that is named.

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use http::{Method, Request, Response};
 use insula_operator::report::Silent;
 use insula_relocate::{Settings, relocate};
-use kube::api::ListParams;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::client::Body;
 use kube::{Client, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tower::{BoxError, service_fn};
 
@@ -206,22 +206,34 @@ async fn killed_after_any_write_a_move_ends_where_it_would_have() -> anyhow::Res
     Ok(())
 }
 
-/// Somebody writes a Secret between its copy and its deletion.
-fn meddled(client: &Client, seen: &Arc<AtomicBool>) -> Client {
-    let (client, seen) = (client.clone(), Arc::clone(seen));
+/// What somebody writes, and before which request of the move.
+#[derive(Clone)]
+struct Meddler {
+    /// By which method, and how its path ends.
+    before: (Method, &'static str),
+    /// Where it is written.
+    at: &'static str,
+    what: Value,
+}
+
+/// Somebody patches something just before the move sends a request for the first time. The
+/// patch is sent to `home`.
+fn meddled(over: &Client, home: &Client, meddler: &Meddler, seen: &Arc<AtomicBool>) -> Client {
+    let (over, home, seen) = (over.clone(), home.clone(), Arc::clone(seen));
+    let meddler = meddler.clone();
     let service = service_fn(move |request: Request<Body>| {
-        let (client, seen) = (client.clone(), Arc::clone(&seen));
+        let (over, home, seen) = (over.clone(), home.clone(), Arc::clone(&seen));
+        let meddler = meddler.clone();
         async move {
-            let path = request.uri().path().to_owned();
-            let hit = *request.method() == Method::PATCH && path.ends_with("/secrets/c-login");
+            let (method, path) = &meddler.before;
+            let hit = request.method() == method && request.uri().path().ends_with(path);
             if hit && !seen.swap(true, Ordering::SeqCst) {
-                let rotated = json!({"data": {"password": "bmV3"}});
-                let patch = Request::patch(path)
+                let patch = Request::patch(meddler.at)
                     .header("content-type", "application/merge-patch+json")
-                    .body(Body::from(serde_json::to_vec(&rotated)?))?;
-                client.send(patch).await?;
+                    .body(Body::from(serde_json::to_vec(&meddler.what)?))?;
+                home.send(patch).await?;
             }
-            Ok::<_, BoxError>(client.send(request).await?)
+            Ok::<_, BoxError>(over.send(request).await?)
         }
     });
     Client::new(service, "default")
@@ -233,7 +245,14 @@ async fn a_secret_that_is_rotated_during_the_move_arrives_rotated() -> anyhow::R
     scene.source.namespace("a", json!({})).await?;
     cluster(&scene.source, "a", "c", Login::Secret).await?;
     let seen = Arc::new(AtomicBool::new(false));
-    let source = meddled(&scene.source.client, &seen);
+    let path = "/api/v1/namespaces/a/secrets/c-login";
+    let rotation = Meddler {
+        before: (Method::PATCH, path),
+        at: path,
+        what: json!({"data": {"password": "bmV3"}}),
+    };
+    let client = &scene.source.client;
+    let source = meddled(client, client, &rotation, &seen);
     relocate(&source, &scene.target.client, &settings(), &Silent).await?;
     assert!(seen.load(Ordering::SeqCst));
     let there = scene.target.get("v1", "Secret", ("a", "c-login")).await?;
@@ -265,5 +284,233 @@ async fn what_changes_at_the_source_after_a_kill_is_at_the_target_in_the_end() -
         json!("bmV3")
     );
     assert_eq!(scene.source.inventory().await?, Vec::<String>::new());
+    Ok(())
+}
+
+const VM: &str = "/apis/infrastructure.cluster.x-k8s.io/v1beta2/namespaces/a/vspherevms/c-m";
+const CLUSTER: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/a/clusters/c";
+
+/// A namespace with a cluster.
+async fn scene() -> anyhow::Result<Scene> {
+    let scene = Scene::new().await?;
+    scene.source.namespace("a", json!({})).await?;
+    cluster(&scene.source, "a", "c", Login::Secret).await?;
+    Ok(scene)
+}
+
+async fn delete(side: &Side, (version, kind): (&str, &str), name: &str) -> anyhow::Result<()> {
+    let api = side.api(version, kind, "a");
+    api.delete(name, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+async fn assert_working(side: &Side, name: &str) -> anyhow::Result<()> {
+    let cluster = side.get(CAPI, "Cluster", ("a", name)).await?;
+    let cluster = cluster.expect("a cluster");
+    assert_eq!(cluster.data["spec"]["paused"], json!(null), "{name}");
+    let mark = "move.insula.dev/under-way";
+    assert!(!cluster.annotations().contains_key(mark), "{name}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn nothing_leaves_the_source_while_its_copy_is_being_deleted() -> anyhow::Result<()> {
+    let scene = scene().await?;
+    // Pause, namespace, and seven objects.
+    assert!(kill(&scene, &settings(), 9, Fate::After).await?);
+    delete(&scene.target, (INFRA, "VSphereVM"), "c-m").await?;
+    let refused = scene.relocate().await.err().expect("a refusal");
+    let text = "being deleted at the target:\n  VSphereVM a/c-m\nstill paused at the source:\n  Cluster a/c";
+    assert_eq!(refused.to_string(), text);
+    let hint = refused.hint().expect("a hint");
+    assert!(hint.contains("take their finalizers off there"), "{hint}");
+    assert_eq!(scene.source.inventory().await?, pieces("a", "c"));
+    assert_paused(&scene.source, "a").await?;
+    assert_paused(&scene.target, "a").await?;
+    // As the hint says.
+    let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let vms = scene.target.api(INFRA, "VSphereVM", "a");
+    vms.patch("c-m", &PatchParams::default(), &bare).await?;
+    scene.relocate().await?;
+    assert_eq!(scene.source.inventory().await?, Vec::<String>::new());
+    assert_eq!(scene.target.inventory().await?, pieces("a", "c"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn nothing_goes_on_at_the_target_while_a_part_of_it_is_being_deleted() -> anyhow::Result<()> {
+    let scene = scene().await?;
+    // Pause, namespace, seven objects, seven times strip and delete; all but the last.
+    assert!(kill(&scene, &settings(), 23, Fate::After).await?);
+    assert_eq!(scene.source.inventory().await?, Vec::<String>::new());
+    delete(&scene.target, (INFRA, "VSphereVM"), "c-m").await?;
+    let refused = scene.relocate().await.err().expect("a refusal");
+    let text = "being deleted at the target:\n  VSphereVM a/c-m";
+    assert_eq!(refused.to_string(), text);
+    assert_paused(&scene.target, "a").await
+}
+
+#[tokio::test]
+async fn a_copy_that_is_deleted_during_the_move_keeps_everything_at_the_source()
+-> anyhow::Result<()> {
+    let scene = scene().await?;
+    let seen = Arc::new(AtomicBool::new(false));
+    // When the first object is about to leave.
+    let target = scene.target.api(INFRA, "VSphereVM", "a");
+    let source = before(&scene.source.client, &seen, "/vspheremachines", move || {
+        let target = target.clone();
+        async move {
+            let copied = target.get_opt("c-m").await?.is_some();
+            if copied {
+                target.delete("c-m", &DeleteParams::default()).await?;
+            }
+            Ok(copied)
+        }
+    });
+    let refused = relocate(&source, &scene.target.client, &settings(), &Silent).await;
+    assert!(seen.load(Ordering::SeqCst));
+    let text = "being deleted at the target:\n  VSphereVM a/c-m\nstill paused at the source:\n  Cluster a/c";
+    assert_eq!(refused.err().expect("a refusal").to_string(), text);
+    assert_eq!(scene.source.inventory().await?, pieces("a", "c"));
+    assert_paused(&scene.target, "a").await
+}
+
+/// Somebody does something before requests to a path, until it is done.
+fn before<F>(
+    over: &Client,
+    seen: &Arc<AtomicBool>,
+    path: &'static str,
+    act: impl Fn() -> F + Clone + Send + Sync + 'static,
+) -> Client
+where
+    F: Future<Output = anyhow::Result<bool>> + Send + 'static,
+{
+    let (over, seen) = (over.clone(), Arc::clone(seen));
+    let service = service_fn(move |request: Request<Body>| {
+        let (over, seen, act) = (over.clone(), Arc::clone(&seen), act.clone());
+        async move {
+            let hit = request.uri().path().ends_with(path) && !seen.load(Ordering::SeqCst);
+            if hit && act().await? {
+                seen.store(true, Ordering::SeqCst);
+            }
+            Ok::<_, BoxError>(over.send(request).await?)
+        }
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test]
+async fn what_becomes_unfit_before_the_pause_is_not_moved_and_goes_on() -> anyhow::Result<()> {
+    let scene = scene().await?;
+    let seen = Arc::new(AtomicBool::new(false));
+    let late = Meddler {
+        before: (Method::PATCH, CLUSTER),
+        at: VM,
+        what: json!({"spec": {"biosUUID": null}}),
+    };
+    let client = &scene.source.client;
+    let source = meddled(client, client, &late, &seen);
+    let refused = relocate(&source, &scene.target.client, &settings(), &Silent).await;
+    assert!(seen.load(Ordering::SeqCst));
+    let refused = refused.err().expect("a refusal");
+    let text = "not everything can be moved:\n  VSphereVM a/c-m has no virtual machine yet";
+    assert_eq!(refused.to_string(), text);
+    let hint = "mend what it says, or wait, and run it again";
+    assert_eq!(refused.hint(), Some(hint));
+    assert_working(&scene.source, "c").await?;
+    assert_eq!(scene.source.inventory().await?, pieces("a", "c"));
+    assert_eq!(scene.target.inventory().await?, Vec::<String>::new());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_cluster_that_somebody_lets_go_on_during_the_move_is_not_moved() -> anyhow::Result<()> {
+    let scene = scene().await?;
+    let seen = Arc::new(AtomicBool::new(false));
+    let impatient = Meddler {
+        before: (Method::POST, "/vspherevms"),
+        at: CLUSTER,
+        what: json!({"spec": {"paused": null}}),
+    };
+    let target = meddled(
+        &scene.target.client,
+        &scene.source.client,
+        &impatient,
+        &seen,
+    );
+    let refused = relocate(&scene.source.client, &target, &settings(), &Silent).await;
+    assert!(seen.load(Ordering::SeqCst));
+    let text = "not everything can be moved:\n  Cluster a/c is not paused";
+    assert_eq!(refused.err().expect("a refusal").to_string(), text);
+    assert_eq!(scene.source.inventory().await?, pieces("a", "c"));
+    assert_paused(&scene.target, "a").await?;
+    // The next run pauses it again.
+    scene.relocate().await?;
+    assert_eq!(scene.source.inventory().await?, Vec::<String>::new());
+    assert_working(&scene.target, "c").await
+}
+
+#[tokio::test]
+async fn what_an_earlier_run_paused_goes_on_at_the_source_if_it_is_not_fit() -> anyhow::Result<()> {
+    let scene = scene().await?;
+    assert!(kill(&scene, &settings(), 1, Fate::After).await?);
+    assert_paused(&scene.source, "a").await?;
+    let vms = scene.source.api(INFRA, "VSphereVM", "a");
+    let uuid = |value: Value| Patch::Merge(json!({"spec": {"biosUUID": value}}));
+    vms.patch("c-m", &PatchParams::default(), &uuid(json!(null)))
+        .await?;
+    let refused = scene.relocate().await.err().expect("a refusal");
+    let text = "not everything can be moved:\n  VSphereVM a/c-m has no virtual machine yet";
+    assert_eq!(refused.to_string(), text);
+    assert_working(&scene.source, "c").await?;
+    // Its controller has gone on.
+    vms.patch("c-m", &PatchParams::default(), &uuid(json!("4210")))
+        .await?;
+    scene.relocate().await?;
+    assert_eq!(scene.target.inventory().await?, pieces("a", "c"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_has_left_goes_on_at_the_target_whatever_becomes_of_the_rest() -> anyhow::Result<()> {
+    let scene = scene().await?;
+    cluster(&scene.source, "a", "d", Login::Secret).await?;
+    // Two pauses, a namespace, fourteen objects, and thirteen times strip and delete.
+    assert!(kill(&scene, &settings(), 43, Fate::After).await?);
+    assert_eq!(scene.source.inventory().await?, ["Cluster a/c"]);
+    delete(&scene.source, (CAPI, "Cluster"), "c").await?;
+    let refused = scene.relocate().await.err().expect("a refusal");
+    let text = "not everything can be moved:\n  Cluster a/c is being deleted\nstill paused at the source:\n  Cluster a/c";
+    assert_eq!(refused.to_string(), text);
+    assert_working(&scene.target, "d").await?;
+    assert_paused(&scene.target, "a").await
+}
+
+#[tokio::test]
+async fn what_is_not_found_when_it_is_copied_but_is_there_does_not_lose_its_owner()
+-> anyhow::Result<()> {
+    let scene = scene().await?;
+    let seen = Arc::new(AtomicBool::new(false));
+    let (client, once) = (scene.source.client.clone(), Arc::clone(&seen));
+    let service = service_fn(move |request: Request<Body>| {
+        let (client, once) = (client.clone(), Arc::clone(&once));
+        async move {
+            let hit = *request.method() == Method::GET && request.uri().path() == VM;
+            if hit && !once.swap(true, Ordering::SeqCst) {
+                let nothing = json!({
+                    "kind": "Status", "apiVersion": "v1", "status": "Failure",
+                    "reason": "NotFound", "code": 404, "message": "not found",
+                });
+                let body = Body::from(serde_json::to_vec(&nothing)?);
+                return Ok(Response::builder().status(404).body(body)?);
+            }
+            Ok::<_, BoxError>(client.send(request).await?)
+        }
+    });
+    let source = Client::new(service, "default");
+    relocate(&source, &scene.target.client, &settings(), &Silent).await?;
+    assert!(seen.load(Ordering::SeqCst));
+    assert_eq!(scene.source.inventory().await?, Vec::<String>::new());
+    assert_eq!(scene.target.inventory().await?, pieces("a", "c"));
     Ok(())
 }

@@ -5,7 +5,8 @@ use insula_relocate::settings::Identities;
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::scene::{INFRA, Login, Scene, cluster, identity, secret, settings};
+use crate::moves::pieces;
+use crate::scene::{CAPI, INFRA, Login, Scene, cluster, identity, owner, secret, settings};
 
 #[tokio::test]
 async fn fr4_m1_m2_m3_an_identity_and_its_secret_are_carried_and_stay_at_the_source()
@@ -179,5 +180,63 @@ async fn an_identity_that_is_not_there_is_told() -> anyhow::Result<()> {
         lines.warnings(),
         ["there is no VSphereClusterIdentity gone at the source"]
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_called_like_the_secret_of_an_identity_that_differs_is_moved() -> anyhow::Result<()>
+{
+    let scene = Scene::new().await?;
+    scene.source.namespace("a", json!({})).await?;
+    identity(&scene.source, "shared", "x").await?;
+    // Clusters, and a Secret of one of them, of the name that the identity's Secret has.
+    let login = Login::Identity("shared");
+    cluster(&scene.source, "a", "shared-login", login).await?;
+    let infra = scene
+        .source
+        .get(INFRA, "VSphereCluster", ("a", "shared-login"))
+        .await?;
+    let owner = owner(&infra.expect("an infrastructure"), INFRA, "VSphereCluster");
+    let own = secret("a", "shared-login", &[owner]);
+    scene.source.put(own).await?;
+    scene
+        .target
+        .put(json!({
+            "apiVersion": INFRA, "kind": "VSphereClusterIdentity",
+            "metadata": {"name": "shared"}, "spec": {"secretName": "mine"},
+        }))
+        .await?;
+    let mut expected = pieces("a", "shared-login");
+    expected.retain(|name| name != "Secret a/shared-login-login");
+    expected.push("Secret a/shared-login".to_owned());
+    expected.push("VSphereClusterIdentity shared".to_owned());
+    expected.sort();
+    scene.relocate().await?;
+    assert_eq!(scene.target.inventory().await?, expected);
+    let kept = [
+        "Secret capv-system/shared-login",
+        "VSphereClusterIdentity shared",
+    ];
+    assert_eq!(scene.source.inventory().await?, kept);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_identity_that_is_being_deleted_at_the_target_is_not_relied_on() -> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    scene.source.namespace("a", json!({})).await?;
+    identity(&scene.source, "shared", "x").await?;
+    cluster(&scene.source, "a", "c", Login::Identity("shared")).await?;
+    identity(&scene.target, "shared", "x").await?;
+    scene
+        .target
+        .api(INFRA, "VSphereClusterIdentity", "")
+        .delete("shared", &kube::api::DeleteParams::default())
+        .await?;
+    let refused = scene.relocate().await.err().expect("a refusal");
+    let text = "being deleted at the target:\n  VSphereClusterIdentity shared";
+    assert_eq!(refused.to_string(), text);
+    let here = scene.source.get(CAPI, "Cluster", ("a", "c")).await?;
+    assert_eq!(here.expect("a cluster").data["spec"]["paused"], json!(null));
     Ok(())
 }

@@ -172,7 +172,8 @@ async fn what_blocks_a_move_is_waited_for() -> anyhow::Result<()> {
         .expect("a refusal");
     let text = "still not to be moved after 0 s:\n  VSphereMachine a/c-m";
     assert_eq!(refused.to_string(), text);
-    // It stays paused, and goes on when it may.
+    // It is at work again, and is moved when it may be.
+    assert_untouched(&scene).await?;
     let ends = tokio::join!(
         scene.relocate(),
         patch(&scene.source, at, block(json!(null)))
@@ -200,6 +201,7 @@ async fn controllers_that_say_whether_they_paused_are_waited_for() -> anyhow::Re
     let text = "not paused by their controllers after 0 s:\n  VSphereVM a/c-m";
     assert_eq!(refused.to_string(), text);
     assert_eq!(scene.target.inventory().await?, Vec::<String>::new());
+    assert_untouched(&scene).await?;
     let ends = tokio::join!(
         scene.relocate(),
         patch_status(&scene.source, at, paused("True"))

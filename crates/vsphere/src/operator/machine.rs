@@ -25,6 +25,7 @@ use super::identify::endpoint;
 use super::key::Key;
 use super::paused::paused;
 use super::read::named;
+use super::vm::bios_uuid;
 use crate::capi::Machine;
 use crate::kinds::{
     VSphereCluster, VSphereDeploymentZone, VSphereFailureDomain, VSphereMachine, VSphereVM,
@@ -154,10 +155,14 @@ impl Work<'_> {
             Err(error) => return self.wait("NotProvisioned", &error.to_string()).await,
         };
         let clash = match self.find(Some(&name), Some(&cluster.name_any())).await? {
-            Found::Ours(vm) => return self.follow(*vm).await,
+            Found::Ours(vm) => return self.follow(*vm, ground.zone()).await,
             Found::Others => true,
             Found::Nothing => false,
         };
+        if self.is_known() {
+            let message = "its virtual machine is gone, and is not made again";
+            return self.wait("NotProvisioned", message).await;
+        }
         if let Some((reason, message)) = ground.waits() {
             return self.wait(reason, message).await;
         }
@@ -167,23 +172,32 @@ impl Work<'_> {
         }
         match self.zone(&ground).await? {
             Err(say) => self.wait(say.reason, &say.message).await,
-            Ok(zone) => self.create(ground.vm(&name, zone.as_ref())).await,
+            Ok(zone) => {
+                let vm = ground.vm(&name, zone.as_ref());
+                self.create(vm, ground.zone()).await
+            }
         }
     }
 
-    async fn create(&mut self, vm: VSphereVM) -> Result<Outcome, kube::Error> {
+    /// Whether it has been a certain virtual machine: no other can be that.
+    fn is_known(&self) -> bool {
+        let id = self.machine.spec.provider_id.as_deref();
+        id.is_some_and(|id| !id.is_empty())
+    }
+
+    async fn create(&mut self, vm: VSphereVM, zone: Option<&str>) -> Result<Outcome, kube::Error> {
         let name = vm.name_any();
         let made = self
             .api::<VSphereVM>()
             .create(&PostParams::default(), &vm)
             .await?;
         info!(machine = %self.key, vm = name, "has a virtual machine that is to be");
-        self.follow(made).await
+        self.follow(made, zone).await
     }
 
     /// Is as its virtual machine is.
-    async fn follow(&mut self, vm: VSphereVM) -> Result<Outcome, kube::Error> {
-        if let Some(changes) = changes(&self.machine, &vm) {
+    async fn follow(&mut self, vm: VSphereVM, zone: Option<&str>) -> Result<Outcome, kube::Error> {
+        if let Some(changes) = changes(&self.machine, &vm, zone) {
             let patch = Patch::Merge(json!({
                 "metadata": {"resourceVersion": vm.resource_version()},
                 "spec": changes,
@@ -207,8 +221,7 @@ impl Work<'_> {
 
     /// Writes which virtual machine it is, once.
     async fn note_uuid(&mut self, vm: &VSphereVM) -> Result<(), kube::Error> {
-        let given = self.machine.spec.provider_id.as_deref().unwrap_or_default();
-        let Some(uuid) = vm.spec.bios_uuid.as_ref().filter(|_| given.is_empty()) else {
+        let Some(uuid) = bios_uuid(vm).filter(|_| !self.is_known()) else {
             return Ok(());
         };
         let patch = json!({

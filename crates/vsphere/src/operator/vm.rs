@@ -27,6 +27,7 @@ pub(super) use self::conclude::PROVISIONED;
 use self::conclude::Telling;
 use self::observe::observe;
 use self::plan::{Act, Found, Plan, Say, Seen};
+pub(super) use self::plan::{bios_uuid, needs_addresses};
 use super::commit;
 use super::condition::reason;
 use super::context::{Context, Dependency};
@@ -42,6 +43,9 @@ use crate::vcenter::{Error, Object, Session, Task, VCenters};
 /// How many steps are made without a pause: a task that is over at once, its BIOS UUID, what
 /// it is told, and its start.
 const STEPS: usize = 8;
+/// The annotation of a VSphereVM that was begun to be cloned more than once: what became of
+/// the first is not known, however the last one ends.
+const UNHEARD: &str = "vsphere.insula.dev/clone-unheard";
 /// How often is looked at what waits for something that will be seen.
 const WAITING: Duration = Duration::from_secs(60);
 
@@ -228,13 +232,10 @@ impl Work<'_> {
         let (context, key) = (self.context, self.key);
         match identify::of_vm(context, key, &self.vm, cluster, depends).await? {
             Ok(access) => self.enter(access).await,
-            Err(Refusal {
-                reason: why,
-                message,
-                ..
-            }) => {
+            Err(refusal) => {
                 context.sessions.release(&self.asker);
-                self.refuse(reason(why), message).await?;
+                let message = told(&refusal);
+                self.refuse(reason(refusal.reason), message).await?;
                 Ok(Outcome::Waits(WAITING))
             }
         }
@@ -260,7 +261,6 @@ impl Work<'_> {
                 return Ok(Outcome::Waits(again_in));
             }
         };
-        self.telling().available();
         match self.go_on(&held).await {
             Ok(outcome) => Ok(outcome),
             Err(trouble) => self.fail(&held, trouble).await,
@@ -270,7 +270,11 @@ impl Work<'_> {
     /// Goes on for as long as that leads somewhere.
     async fn go_on(&mut self, session: &Session) -> Result<Outcome, Trouble> {
         for _ in 0..STEPS {
+            let asks = self.telling().status().retry_after.is_none();
             let seen = observe(session, &self.vm).await?;
+            if asks {
+                self.telling().available();
+            }
             if let Found::Machine(object, machine) = &seen.found {
                 self.telling().seen(object, machine);
             }
@@ -313,7 +317,7 @@ impl Work<'_> {
                 return Ok(None);
             }
             Act::Pause => {
-                self.was_not_made(seen);
+                self.is_over(seen);
                 self.telling().pauses(seen.now + pace.again);
                 self.commit().await?;
                 return Ok(Some(Outcome::Waits(pace.again)));
@@ -325,6 +329,11 @@ impl Work<'_> {
             Act::ShutDown(vm) => {
                 self.shut_down(session, &vm, &plan.say).await?;
                 return Ok(Some(Outcome::Waits(pace.tasks)));
+            }
+            Act::ShutDownAgain(vm) => {
+                self.telling().pauses(seen.now + pace.again);
+                self.shut_down(session, &vm, &plan.say).await?;
+                return Ok(Some(Outcome::Waits(pace.again)));
             }
             Act::LetGo => return Ok(Some(self.let_go().await?)),
             Act::Nothing => {
@@ -364,24 +373,25 @@ impl Work<'_> {
         }
     }
 
-    /// A task failed, and what it was for is begun again.
+    /// What was paused goes on: with a task that still runs, or with what one that failed was
+    /// for.
     fn begin(&mut self, seen: &Seen) {
-        self.was_not_made(seen);
+        self.is_over(seen);
+        self.telling().status().retry_after = None;
+    }
+
+    /// A task that failed is over, and a clone that failed was not made. One whose name is
+    /// taken may be, by the one before; and if nothing was heard of the one before, that one
+    /// may still be.
+    fn is_over(&mut self, seen: &Seen) {
+        let Some(Task::Failed { fault, .. }) = &seen.task else {
+            return;
+        };
+        let unheard = self.vm.annotations().contains_key(UNHEARD);
         let mut telling = self.telling();
         let status = telling.status();
         status.task_ref = None;
-        status.retry_after = None;
-    }
-
-    /// A clone that failed was not made. One whose name is taken may be: by the one before,
-    /// of which nothing was heard.
-    fn was_not_made(&mut self, seen: &Seen) {
-        let mut telling = self.telling();
-        let status = telling.status();
-        if let Some(Task::Failed { fault, .. }) = &seen.task
-            && fault != "DuplicateName"
-            && status.vm_ref.is_none()
-        {
+        if fault != "DuplicateName" && !unheard && status.vm_ref.is_none() {
             status.clone_mode = None;
         }
     }
@@ -391,6 +401,9 @@ impl Work<'_> {
     async fn clone(&mut self, session: &Session) -> Result<Object, Trouble> {
         let start = self.start().await?;
         let prepared = prepare(session, &self.vm, &start).await?;
+        if self.telling().status().clone_mode.is_some() {
+            self.annotate(UNHEARD, "true").await?;
+        }
         let mode = Some(prepared.mode.to_owned());
         let before = std::mem::replace(&mut self.telling().status().clone_mode, mode);
         self.commit().await?;
@@ -433,12 +446,21 @@ impl Work<'_> {
         Ok(session.shut_down_guest(vm).await?)
     }
 
-    /// Into its spec: from then on it is found by it, or not at all.
+    async fn annotate(&mut self, name: &str, value: &str) -> Result<(), kube::Error> {
+        let annotations = json!({"annotations": {name: value}});
+        let stored = commit::metadata(&self.vms, &self.stored, annotations).await?;
+        self.adopt(stored);
+        Ok(())
+    }
+
+    /// Into its spec: from then on it is found by it, or not at all. What is there stays.
     async fn note_uuid(&mut self, uuid: &str) -> Result<(), kube::Error> {
         let version = self.stored.metadata.resource_version.clone();
+        let mark = metadata::mark(&self.vm);
+        let mark = mark.map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned);
         let patch = json!({
-            "metadata": {"resourceVersion": version},
-            "spec": {"biosUUID": uuid},
+            "metadata": {"resourceVersion": version, "annotations": {metadata::MARK: mark}},
+            "spec": {"biosUUID": bios_uuid(&self.vm).unwrap_or(uuid)},
         });
         let patched = self
             .vms
@@ -507,6 +529,7 @@ impl Work<'_> {
             Error::Gone(_) => {}
             Error::Fault { fault, .. } if passes(fault) => {}
             Error::Fault { .. } => {
+                self.telling().available();
                 // What is written calls for work again, and the vCenter is not asked as often.
                 self.telling().pauses(Timestamp::now() + again);
                 self.telling()
@@ -559,6 +582,13 @@ async fn describe(session: &Session, vm: &Object, metadata: String) -> Result<Ob
         (encoding, "base64".to_owned()),
     ];
     session.set_extra(vm, &extra).await
+}
+
+/// A refusal in words.
+fn told(refusal: &Refusal) -> String {
+    let hint = refusal.hint.as_ref();
+    let hint = hint.map_or_else(String::new, |hint| format!(": {hint}"));
+    format!("{}{hint}", refusal.message)
 }
 
 /// Whether a fault is about what somebody does at this moment.

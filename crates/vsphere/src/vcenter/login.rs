@@ -185,6 +185,7 @@ fn content(credential: &Credential, key: &str) -> Result<Arc<Hidden>, LoginError
     found.cloned().map(Arc::new).ok_or_else(|| LoginError {
         reason: Reason::InvalidCredentials,
         message: format!("the credential has no {key}"),
+        answered: false,
     })
 }
 
@@ -197,12 +198,18 @@ fn not_opened(endpoint: &Endpoint, broken: Broken) -> LoginError {
             "InvalidLogin" | "PasswordExpired" | "NoPermission" => LoginError {
                 reason: Reason::InvalidCredentials,
                 message: format!("{place} does not take the credential ({})", fault.kind),
+                answered: true,
             },
-            _ => unreachable(endpoint, "it refuses to log anybody in"),
+            // Whoever refuses is there: others may be let in.
+            _ => LoginError {
+                answered: true,
+                ..unreachable(endpoint, "it refuses to log anybody in")
+            },
         },
         Broken::Failure(Failure::NotTrusted(why)) => LoginError {
             reason: Reason::CertificateNotTrusted,
             message: format!("the certificate of {place} is not trusted: {why}"),
+            answered: false,
         },
         Broken::Failure(Failure::Unreachable(why)) => unreachable(endpoint, &why),
         Broken::Failure(Failure::Odd(why)) => unreachable(
@@ -212,6 +219,7 @@ fn not_opened(endpoint: &Endpoint, broken: Broken) -> LoginError {
         Broken::Unsayable => LoginError {
             reason: Reason::InvalidCredentials,
             message: "the credential has a character that cannot be sent".to_owned(),
+            answered: false,
         },
     }
 }
@@ -221,5 +229,6 @@ fn unreachable(endpoint: &Endpoint, why: &str) -> LoginError {
     LoginError {
         reason: Reason::Unreachable,
         message,
+        answered: false,
     }
 }

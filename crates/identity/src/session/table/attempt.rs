@@ -6,11 +6,20 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::super::entry::{Open, Pause, Phase};
+use super::super::hall::Seat;
 use super::super::line::Probe;
 use super::super::{Key, LoginError};
-use super::{Act, Attempt, Stale, Table};
+use super::{Act, Attempt, GUESSES, Stale, Table};
 use crate::credential::Credential;
 use crate::reason::Reason;
+
+/// Why something is not tried for a while.
+pub(super) enum Paused {
+    /// The endpoint does not answer anybody.
+    Line(Pause),
+    /// It is about this session or its credential.
+    Key(Pause),
+}
 
 impl<S> Table<S> {
     /// A login has ended.
@@ -32,7 +41,10 @@ impl<S> Table<S> {
             Err(_) => Phase::Idle,
         };
         match &outcome {
-            Ok(()) => self.counts.opened += 1,
+            Ok(()) => {
+                entry.failures = 0;
+                self.counts.opened += 1;
+            }
             Err(error) if error.reason == Reason::InvalidCredentials => {
                 self.refuse(key, error, now)
             }
@@ -100,10 +112,19 @@ impl<S> Table<S> {
     }
 
     /// An endpoint may not answer any more.
-    pub fn suspect(&mut self, key: &Key) {
+    pub fn suspect(&mut self, key: &Key, now: Instant) {
         if let Some(line) = self.lines.get_mut(&key.way()) {
             line.proven = false;
         }
+        let until = now + self.settings.refused_for;
+        self.hall.suspect(&key.endpoint, until);
+        self.note(until, Stale::Room(key.endpoint.clone()));
+    }
+
+    /// An endpoint did what it was asked.
+    pub fn trust(&mut self, key: &Key, now: Instant) {
+        self.hall.trust(&key.endpoint);
+        self.call(now);
     }
 
     /// Begins a login, or a check if there is a session.
@@ -111,13 +132,14 @@ impl<S> Table<S> {
         &mut self,
         key: &Arc<Key>,
         credential: &Credential,
-        probe: Option<Probe>,
+        (probe, seat): (Option<Probe>, Seat),
         now: Instant,
     ) {
         let attempt = Attempt {
             key: Arc::clone(key),
             since: now,
             probe,
+            seat,
         };
         if let Some(line) = self.lines.get_mut(&key.way()) {
             line.begin(probe);
@@ -153,6 +175,10 @@ impl<S> Table<S> {
         let answered = match outcome {
             Ok(()) => true,
             Err(error) if error.reason == Reason::InvalidCredentials => true,
+            Err(error) if error.answered => {
+                self.leave_alone(key, error, now);
+                true
+            }
             Err(error) => {
                 self.fail(attempt, error, now);
                 false
@@ -163,31 +189,83 @@ impl<S> Table<S> {
             if answered {
                 line.answers(now);
             }
-            let woken = match answered || attempt.probe.is_some() {
+            let mut woken = match answered || attempt.probe.is_some() {
                 true => line.waiting.all(),
                 false => Vec::new(),
             };
+            if answered {
+                woken.extend(line.hoping.all());
+            }
             self.wake_all(woken);
         }
-        self.stand_up(&key.endpoint);
+        self.stand_up(&attempt.seat, now);
+        self.vouch(key);
         self.wake_entry(key);
         self.settle(key, now);
     }
 
+    /// Whoever waited for a session that is open now may use it, whatever its age: else they
+    /// could check it for ever.
+    fn vouch(&mut self, key: &Arc<Key>) {
+        let Some(entry) = self.entries.get(key) else {
+            return;
+        };
+        let Phase::Open(open) = &entry.phase else {
+            return;
+        };
+        for asker in entry.waiting.askers() {
+            if let Some(known) = self.askers.get_mut(asker) {
+                known.vouched = Some(open.id);
+            }
+        }
+    }
+
     /// Whether, and for how long, something is not to be tried: the longest of what there is.
-    pub(super) fn paused(&self, key: &Arc<Key>, now: Instant) -> Option<Pause> {
+    pub(super) fn paused(&self, key: &Arc<Key>, now: Instant) -> Option<Paused> {
         let entry = self.entries.get(key)?;
         let first = self.settings.unreachable_for.0;
         let line = self.lines.get(&key.way());
         let line = line.and_then(|line| line.pause_for(key, first));
-        let refused = match entry.phase {
+        let (refused, guessed) = match entry.phase {
             // A session that is open was not refused.
-            Phase::Open(_) => None,
-            _ => self.refused.get(&key.account()).cloned(),
+            Phase::Open(_) => (None, None),
+            _ => {
+                let refused = self.refused.get(&key.account()).cloned();
+                (refused, self.guessed(key, now))
+            }
         };
-        let pauses = [entry.pause.clone(), line, refused].into_iter().flatten();
-        let active = pauses.filter(|pause| pause.until > now);
-        active.max_by_key(|pause| pause.until)
+        let line = line.map(Paused::Line);
+        let keys = [entry.pause.clone(), refused, guessed].map(|pause| pause.map(Paused::Key));
+        let pauses = keys.into_iter().chain([line]).flatten();
+        let active = pauses.filter(|paused| paused.until() > now);
+        active.max_by_key(Paused::until)
+    }
+
+    /// Whether too many contents of the same source were refused just now.
+    fn guessed(&self, key: &Key, now: Instant) -> Option<Pause> {
+        let mut counting = self.guesses.get(&key.guesser())?.clone();
+        counting.retain(|until| *until > now);
+        counting.sort_unstable();
+        let until = *counting.get(counting.len().checked_sub(GUESSES)?)?;
+        let message = format!("{GUESSES} other contents of this credential were not taken");
+        let error = LoginError {
+            reason: Reason::InvalidCredentials,
+            message,
+            answered: true,
+        };
+        Some(Pause { error, until })
+    }
+
+    /// It was answered, and yet there is no session: its pauses grow, and nobody else's.
+    fn leave_alone(&mut self, key: &Arc<Key>, error: LoginError, now: Instant) {
+        let (first, longest) = self.settings.unreachable_for;
+        let Some(entry) = self.entries.get_mut(key) else {
+            return;
+        };
+        let long = first.saturating_mul(1 << entry.failures.min(16));
+        entry.failures = entry.failures.saturating_add(1);
+        let until = now + long.min(longest);
+        self.pause(key, Pause { error, until });
     }
 
     /// Nobody answered. If somebody else was answered meanwhile, it is this account that is
@@ -216,13 +294,12 @@ impl<S> Table<S> {
         if until > now {
             let message = "the session ended as soon as it was opened".to_owned();
             let reason = Reason::Unreachable;
-            self.pause(
-                key,
-                Pause {
-                    error: LoginError { reason, message },
-                    until,
-                },
-            );
+            let error = LoginError {
+                reason,
+                message,
+                answered: true,
+            };
+            self.pause(key, Pause { error, until });
         }
     }
 
@@ -239,5 +316,15 @@ impl<S> Table<S> {
         self.note(until, Stale::Account(key.account()));
         let error = error.clone();
         self.refused.insert(key.account(), Pause { error, until });
+        self.note(until, Stale::Guesser(key.guesser()));
+        self.guesses.entry(key.guesser()).or_default().push(until);
+    }
+}
+
+impl Paused {
+    fn until(&self) -> Instant {
+        match self {
+            Self::Line(pause) | Self::Key(pause) => pause.until,
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::super::entry::Phase;
-use super::Table;
+use super::{Place, Table};
 
 impl<S> Table<S> {
     /// All figures, in the text form of Prometheus.
@@ -14,7 +14,10 @@ impl<S> Table<S> {
                 Phase::Open(_) | Phase::Checking(_) | Phase::Closing
             )
         });
-        let waits = self.askers.values().filter(|asker| asker.waits.is_some());
+        let waits = self.askers.values().filter(|asker| {
+            let place = asker.waits.map(|(place, _)| place);
+            place.is_some_and(|place| place != Place::Hope)
+        });
         let paused = self.lines.values().filter(|line| line.pause.is_some());
         let counts = &self.counts;
         let mut text = String::new();

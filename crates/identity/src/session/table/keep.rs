@@ -80,6 +80,18 @@ impl<S> Table<S> {
             match first.remove() {
                 Stale::Entry(key) => self.settle(&key, now),
                 Stale::Line(way) => self.settle_line(&way, now),
+                Stale::Room(endpoint) => {
+                    self.hall.forgive(&endpoint, now);
+                    self.call(now);
+                }
+                Stale::Guesser(guesser) => {
+                    if let Some(counting) = self.guesses.get_mut(&guesser) {
+                        counting.retain(|until| *until > now);
+                        if counting.is_empty() {
+                            self.guesses.remove(&guesser);
+                        }
+                    }
+                }
                 Stale::Account(account) => {
                     if self
                         .refused

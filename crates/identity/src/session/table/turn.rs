@@ -1,23 +1,39 @@
 //! Whose turn it is: who comes and goes, who waits for what, who is woken, who has a seat.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::super::Key;
-use super::super::entry::Entry;
-use super::super::line::Seats;
-use super::{Asker, Place, Table};
-use crate::endpoint::Endpoint;
+use super::super::entry::{Entry, Pause};
+use super::super::hall::Seat;
+use super::{Answer, Asker, Place, Table};
+
+/// How far apart those come back who hope for the same endpoint: all at once they would keep
+/// everybody else from being worked on.
+const TRICKLE: Duration = Duration::from_millis(50);
+
+/// What was kept for whoever comes.
+#[derive(Debug, Default)]
+pub(super) struct Arrival {
+    /// A seat, and the number they waited with.
+    pub called: Option<(Seat, u64)>,
+    /// The number they hoped with.
+    pub hoped: Option<u64>,
+}
 
 impl<S> Table<S> {
     /// Whoever comes waits no more, is not to be woken, and was not called in vain.
-    pub(super) fn arrive(&mut self, asker: &str) -> Option<(Endpoint, u64)> {
-        let known = self.askers.get_mut(asker)?;
+    pub(super) fn arrive(&mut self, asker: &str) -> Arrival {
+        let mut arrival = Arrival::default();
+        let Some(known) = self.askers.get_mut(asker) else {
+            return arrival;
+        };
         if let Some(number) = known.wake.take() {
             self.wakes.remove(&number);
         }
-        let called = known.called.take();
+        arrival.called = known.called.take();
         let (waits, key) = (known.waits.take(), Arc::clone(&known.key));
         if let Some((place, number)) = waits {
             match place {
@@ -31,20 +47,19 @@ impl<S> Table<S> {
                         line.waiting.leave(number);
                     }
                 }
-                Place::Seat => {
-                    if let Some(seats) = self.seats.get_mut(&key.endpoint) {
-                        seats.waiting.leave(number);
+                Place::Hope => {
+                    arrival.hoped = Some(number);
+                    if let Some(line) = self.lines.get_mut(&key.way()) {
+                        line.hoping.leave(number);
                     }
-                    self.clear(&key.endpoint);
                 }
+                Place::Seat(sort) => self.hall.leave(&Seat::of(&key, sort), number),
             }
         }
-        if let Some((endpoint, _)) = &called
-            && let Some(seats) = self.seats.get_mut(endpoint)
-        {
-            seats.called = seats.called.saturating_sub(1);
+        if let Some((seat, _)) = &arrival.called {
+            self.hall.stand_up(seat);
         }
-        called
+        arrival
     }
 
     /// Whoever asks uses this from now, and what they used before no more.
@@ -73,6 +88,7 @@ impl<S> Table<S> {
             waits: None,
             wake: None,
             called: None,
+            vouched: None,
         };
         self.askers.insert(Arc::clone(asker), known);
         key
@@ -91,21 +107,22 @@ impl<S> Table<S> {
         asker: &Arc<str>,
         key: &Arc<Key>,
         place: Place,
-        called: Option<&(Endpoint, u64)>,
+        arrival: &Arrival,
     ) {
-        let number = match called {
-            Some((endpoint, number)) if place == Place::Seat && *endpoint == key.endpoint => {
-                *number
-            }
+        let number = match (place, &arrival.called, arrival.hoped) {
+            (Place::Seat(_), Some((seat, number)), _) if seat.endpoint == key.endpoint => *number,
+            (Place::Hope, _, Some(number)) => number,
             _ => self.number(),
         };
+        let line = self.lines.get_mut(&key.way());
         let crowd = match place {
             Place::Entry => self.entries.get_mut(key).map(|entry| &mut entry.waiting),
-            Place::Line => self.lines.get_mut(&key.way()).map(|line| &mut line.waiting),
-            Place::Seat => self
-                .seats
-                .get_mut(&key.endpoint)
-                .map(|seats| &mut seats.waiting),
+            Place::Line => line.map(|line| &mut line.waiting),
+            Place::Hope => line.map(|line| &mut line.hoping),
+            Place::Seat(sort) => {
+                self.hall.join(Seat::of(key, sort), number, asker);
+                None
+            }
         };
         if let Some(crowd) = crowd {
             crowd.join(number, asker);
@@ -139,46 +156,47 @@ impl<S> Table<S> {
         }
     }
 
-    /// Takes a seat, if there is one.
-    pub(super) fn sit_down(&mut self, endpoint: &Endpoint) -> bool {
-        let seats = self.seats.entry(endpoint.clone()).or_default();
-        // With none at all nobody would ever be woken.
-        let free = seats.taken < self.settings.at_once.max(1);
-        seats.taken += usize::from(free);
-        free
+    /// Tells somebody that an endpoint does not answer. They are woken when it does, and come
+    /// back by themselves one after the other: the first of them finds out.
+    pub(super) fn hope(
+        &mut self,
+        asker: &Arc<str>,
+        key: &Arc<Key>,
+        arrival: &Arrival,
+        Pause { error, until }: Pause,
+        now: Instant,
+    ) -> Answer<S> {
+        self.queue(asker, key, Place::Hope, arrival);
+        let longest = self.settings.unreachable_for.1;
+        let most = longest.as_millis() / TRICKLE.as_millis();
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let waits = self.askers.get(asker).and_then(|known| known.waits);
+        let line = self.lines.get(&key.way());
+        let ahead = match (waits, line) {
+            (Some((_, number)), Some(line)) => line.hoping.ahead_of(number, most),
+            _ => 0,
+        };
+        let after = TRICKLE.saturating_mul(u32::try_from(ahead).unwrap_or(u32::MAX));
+        let again_in = until.saturating_duration_since(now) + after;
+        Answer::Failed { error, again_in }
     }
 
-    pub(super) fn stand_up(&mut self, endpoint: &Endpoint) {
-        if let Some(seats) = self.seats.get_mut(endpoint) {
-            seats.taken = seats.taken.saturating_sub(1);
-        }
-        self.call(endpoint);
+    pub(super) fn stand_up(&mut self, seat: &Seat, now: Instant) {
+        self.hall.stand_up(seat);
+        self.call(now);
     }
 
-    /// Wakes as many as there are free seats. Whoever was called and did not come yet counts:
-    /// when they come and do not sit down, the next is called.
-    pub(super) fn call(&mut self, endpoint: &Endpoint) {
-        let at_once = self.settings.at_once.max(1);
-        while let Some(seats) = self.seats.get_mut(endpoint) {
-            if seats.taken + seats.called >= at_once {
-                break;
+    /// Wakes as many as there are free seats, each of which is kept for who was woken: when
+    /// they come and do not sit down, the next is called.
+    pub(super) fn call(&mut self, now: Instant) {
+        while let Some((seat, number, asker)) = self.hall.call(now) {
+            match self.askers.get_mut(&asker) {
+                Some(known) => {
+                    known.called = Some((seat, number));
+                    self.wake_one(asker);
+                }
+                None => self.hall.stand_up(&seat),
             }
-            let Some((number, asker)) = seats.waiting.first() else {
-                break;
-            };
-            let Some(known) = self.askers.get_mut(&asker) else {
-                continue;
-            };
-            seats.called += 1;
-            known.called = Some((endpoint.clone(), number));
-            self.wake_one(asker);
-        }
-        self.clear(endpoint);
-    }
-
-    pub(super) fn clear(&mut self, endpoint: &Endpoint) {
-        if self.seats.get(endpoint).is_some_and(Seats::is_void) {
-            self.seats.remove(endpoint);
         }
     }
 }

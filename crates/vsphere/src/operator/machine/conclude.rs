@@ -8,7 +8,7 @@ use crate::kinds::{
 };
 use crate::operator::condition::{Saying, VCENTER, find};
 use crate::operator::paused;
-use crate::operator::vm::PROVISIONED;
+use crate::operator::vm::{PROVISIONED, bios_uuid, needs_addresses};
 
 /// A machine of which something is said.
 pub(super) struct Telling<'a> {
@@ -36,7 +36,7 @@ impl Telling<'_> {
         let status = vm.status.clone().unwrap_or_default();
         let (reason, message) = match trouble(vm) {
             Some(trouble) => trouble,
-            None if status.addresses.is_empty() => (
+            None if status.addresses.is_empty() && needs_addresses(vm) => (
                 "WaitingForNetworkAddress".to_owned(),
                 "its virtual machine has no address yet".to_owned(),
             ),
@@ -90,7 +90,7 @@ fn trouble(vm: &VSphereVM) -> Option<(String, String)> {
     if let Some(told) = is_not(VCENTER).or_else(|| is_not(PROVISIONED)) {
         return Some((told.reason.clone(), told.message.clone()));
     }
-    match status.ready == Some(true) && vm.spec.bios_uuid.is_some() {
+    match status.ready == Some(true) && bios_uuid(vm).is_some() {
         true => None,
         false => Some((
             "NotProvisioned".to_owned(),

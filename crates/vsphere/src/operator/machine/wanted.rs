@@ -8,10 +8,11 @@ use kube::{Resource, ResourceExt};
 use super::name::{NotAName, Parts, name};
 use crate::capi::{Cluster, Machine};
 use crate::kinds::{
-    BootstrapReference, VSphereCluster, VSphereDeploymentZone, VSphereFailureDomain,
+    BootstrapReference, NetworkDevice, VSphereCluster, VSphereDeploymentZone, VSphereFailureDomain,
     VSphereMachine, VSphereVM, VSphereVMSpec, VirtualMachineSpec,
 };
-use crate::names::{CLUSTER_LABEL, CONTROL_PLANE_LABEL};
+use crate::names::{CLUSTER_LABEL, CONTROL_PLANE_LABEL, WATCH_LABEL};
+use crate::operator::vm::bios_uuid;
 
 /// What a machine stands on.
 pub(super) struct Ground<'a> {
@@ -110,6 +111,10 @@ impl Ground<'_> {
         if let Some(value) = self.owner.labels().get(CONTROL_PLANE_LABEL) {
             labels.insert(CONTROL_PLANE_LABEL.to_owned(), value.clone());
         }
+        // Whoever works on the one works on the other.
+        if let Some(value) = self.machine.labels().get(WATCH_LABEL) {
+            labels.insert(WATCH_LABEL.to_owned(), value.clone());
+        }
         labels
     }
 
@@ -166,8 +171,13 @@ pub(super) fn is_owned(vm: &VSphereVM, machine: &VSphereMachine) -> bool {
         .any(|owner| owner.kind == "VSphereMachine" && Some(owner.uid.as_str()) == uid)
 }
 
-/// What of a VSphereVM may change after it was made, and is not as its machine says.
-pub(super) fn changes(machine: &VSphereMachine, vm: &VSphereVM) -> Option<serde_json::Value> {
+/// What of a VSphereVM may change after it was made, and is not as its machine says. In a zone
+/// it is on the networks of that.
+pub(super) fn changes(
+    machine: &VSphereMachine,
+    vm: &VSphereVM,
+    zone: Option<&str>,
+) -> Option<serde_json::Value> {
     let (wanted, there) = (&machine.spec.machine, &vm.spec.machine);
     let mut changes = serde_json::Map::new();
     if wanted.power_off_mode.is_some() && wanted.power_off_mode != there.power_off_mode {
@@ -183,7 +193,40 @@ pub(super) fn changes(machine: &VSphereMachine, vm: &VSphereVM) -> Option<serde_
     if wanted.thumbprint != there.thumbprint {
         changes.insert("thumbprint".to_owned(), wanted.thumbprint.clone().into());
     }
+    let devices = devices(machine, vm, zone);
+    if devices != there.network.devices {
+        let devices = serde_json::json!({"devices": devices});
+        changes.insert("network".to_owned(), devices);
+    }
     (!changes.is_empty()).then(|| changes.into())
+}
+
+/// The cards that a VSphereVM is to have: as its machine says, with the addresses that were
+/// given to the VSphereVM alone. One that was made has the cards that it has.
+fn devices(machine: &VSphereMachine, vm: &VSphereVM, zone: Option<&str>) -> Vec<NetworkDevice> {
+    let there = &vm.spec.machine.network.devices;
+    let wanted = &machine.spec.machine.network.devices;
+    let kept = |at: usize, device: &NetworkDevice| {
+        let mut device = device.clone();
+        let Some(there) = there.get(at) else {
+            return device;
+        };
+        if zone.is_some() {
+            device.network_name.clone_from(&there.network_name);
+        }
+        if device.ip_addrs.is_empty() && !there.ip_addrs.is_empty() {
+            device.ip_addrs.clone_from(&there.ip_addrs);
+            device.gateway4 = device.gateway4.or_else(|| there.gateway4.clone());
+            device.gateway6 = device.gateway6.or_else(|| there.gateway6.clone());
+        }
+        device
+    };
+    let wanted = wanted.iter().enumerate();
+    let devices: Vec<_> = wanted.map(|(at, device)| kept(at, device)).collect();
+    match bios_uuid(vm) {
+        Some(_) if devices.len() != there.len() => there.clone(),
+        _ => devices,
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kube::ResourceExt;
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -13,6 +14,9 @@ use crate::vcenter::MachineCard;
 
 /// Under which key of the virtual machine it is.
 pub(super) const KEY: &str = "guestinfo.metadata";
+/// The annotation of a VSphereVM by which its virtual machine is known to be its own when its
+/// UID is another, as after a move: made once, and moved along.
+pub(super) const MARK: &str = "vsphere.insula.dev/mark";
 
 /// What a virtual machine is told.
 #[derive(Serialize)]
@@ -21,7 +25,8 @@ struct Metadata<'a> {
     instance_id: &'a str,
     local_hostname: &'a str,
     /// Whose it is: nobody else's VSphereVM may name it as its own.
-    owner: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<String>,
     wait_on_network: Wait,
     network: Network<'a>,
 }
@@ -121,9 +126,24 @@ pub(super) fn owner_of(metadata: &str) -> Option<String> {
     serde_saphyr::from_str::<Told>(&text).ok()?.owner
 }
 
-/// By namespace and name, which a move to another server does not change.
-pub(super) fn owner(vm: &VSphereVM) -> String {
-    format!("{}/{}", vm.namespace().unwrap_or_default(), vm.name_any())
+/// By namespace and name, which a move does not change and which others in the same space
+/// cannot have; and by the digest of its mark, which others elsewhere do not know: whoever
+/// reads this in a vCenter or in the guest cannot tell the mark. Without one it is nobody's.
+pub(super) fn owner(vm: &VSphereVM) -> Option<String> {
+    let mark = digest(&SHA256, mark(vm)?.as_bytes());
+    let mark: String = mark
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let (namespace, name) = (vm.namespace().unwrap_or_default(), vm.name_any());
+    Some(format!("{namespace}/{name}/{mark}"))
+}
+
+/// What its virtual machine is known by, once it has been made.
+pub(super) fn mark(vm: &VSphereVM) -> Option<&str> {
+    let mark = vm.annotations().get(MARK).map(String::as_str);
+    mark.filter(|mark| !mark.is_empty())
 }
 
 fn ethernet<'a>(at: usize, device: &'a NetworkDevice, card: &'a MachineCard) -> Ethernet<'a> {
@@ -194,11 +214,17 @@ mod tests {
         serde_json::from_value(json!({
             "apiVersion": crate::names::API_VERSION,
             "kind": "VSphereVM",
-            "metadata": {"name": "prod-1", "namespace": "team-a"},
+            "metadata": {
+                "name": "prod-1", "namespace": "team-a", "annotations": {MARK: "abc"},
+            },
             "spec": {"template": "ubuntu", "network": network},
         }))
         .expect("a VSphereVM")
     }
+
+    /// With the digest of `abc`.
+    const OWNER: &str = "team-a/prod-1/\
+        ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
     fn card(mac: &str) -> MachineCard {
         MachineCard {
@@ -234,7 +260,7 @@ mod tests {
             json!({
                 "instance-id": "prod-1",
                 "local-hostname": "prod-1",
-                "owner": "team-a/prod-1",
+                "owner": OWNER,
                 "wait-on-network": {"ipv4": true, "ipv6": false},
                 "network": {
                     "version": 2,
@@ -278,7 +304,14 @@ mod tests {
     fn what_was_told_says_whose_a_machine_is_and_nothing_else_does() {
         let vm = vm(json!({"devices": []}));
         let metadata = wanted(&vm, &[]).expect("all is known");
-        assert_eq!(owner_of(&metadata).as_deref(), Some("team-a/prod-1"));
+        assert_eq!(owner_of(&metadata).as_deref(), Some(OWNER));
+        for mark in [None, Some("")] {
+            let mut unmarked = vm.clone();
+            let mark = mark.map(|mark| (MARK.to_owned(), mark.to_owned()));
+            unmarked.metadata.annotations = Some(mark.into_iter().collect());
+            let metadata = wanted(&unmarked, &[]).expect("all is known");
+            assert_eq!(owner_of(&metadata), None);
+        }
         for other in [
             "",
             "%%%",

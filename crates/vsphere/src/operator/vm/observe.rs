@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::plan::{Found, Seen, is_ours};
+use super::plan::{Found, Seen, bios_uuid, is_ours};
 use crate::kinds::VSphereVM;
 use crate::vcenter::{Error, Object, Session, Task};
 
@@ -29,22 +29,38 @@ pub(super) async fn observe(session: &Session, vm: &VSphereVM) -> Result<Seen, E
 }
 
 /// By its BIOS UUID if it is known; and by the instance UUID that it was made with, which is
-/// ours. Never by its name, which anybody's may have.
+/// ours. Never by its name, which anybody's may have. What is not found that way may be there
+/// all the same, where this account does not see it: only what it was once seen as tells.
 async fn find(session: &Session, vm: &VSphereVM) -> Result<Found, Error> {
-    let mut foreign = None;
-    if let Some(uuid) = &vm.spec.bios_uuid
-        && let Some(object) = session.find_vm_by_bios_uuid(uuid).await?
-    {
+    let mut found = Found::Nothing;
+    let named = match bios_uuid(vm) {
+        Some(uuid) => session.find_vm_by_bios_uuid(uuid).await?,
+        None => None,
+    };
+    if let Some(object) = named {
         let machine = session.machine(&object).await?;
         if is_ours(vm, &machine) {
             return Ok(Found::Machine(object, Box::new(machine)));
         }
-        foreign = Some(machine.name);
+        found = Found::Foreign;
     }
     let uid = vm.metadata.uid.as_deref().unwrap_or_default();
     if let Some(object) = session.find_vm_by_instance_uuid(uid).await? {
         let machine = session.machine(&object).await?;
-        return Ok(Found::Machine(object, Box::new(machine)));
+        return Ok(match is_ours(vm, &machine) {
+            true => Found::Machine(object, Box::new(machine)),
+            false => Found::Foreign,
+        });
     }
-    Ok(foreign.map_or(Found::Nothing, Found::Foreign))
+    let status = vm.status.as_ref();
+    let known = status.and_then(|status| status.vm_ref.as_ref()?.parse::<Object>().ok());
+    let Some(object) = known else {
+        return Ok(found);
+    };
+    match session.machine(&object).await {
+        Ok(machine) if is_ours(vm, &machine) => Ok(Found::Machine(object, Box::new(machine))),
+        Ok(machine) if machine.instance_uuid.is_none() => Ok(Found::Hidden(object)),
+        Ok(_) | Err(Error::Gone(_)) => Ok(found),
+        Err(error) => Err(error),
+    }
 }

@@ -31,7 +31,9 @@ pub(super) enum Found {
     /// It.
     Machine(Object, Box<Machine>),
     /// The one whose BIOS UUID is given, which is somebody else's.
-    Foreign(String),
+    Foreign,
+    /// What it was seen as is there, and nobody lets us see what it is.
+    Hidden(Object),
 }
 
 /// The next step, and what is said until it is done.
@@ -54,13 +56,15 @@ pub(super) enum Act {
     /// The task failed: nothing is done for a while.
     Pause,
     Clone,
-    /// Note its BIOS UUID.
+    /// Note its BIOS UUID, and what it will be known by.
     Identify(String),
     /// Tell it what it is to know about itself.
     Describe(Object, String),
     PowerOn(Object),
     /// Ask its guest to end.
     ShutDown(Object),
+    /// Ask it once more, and leave it alone for a while.
+    ShutDownAgain(Object),
     PowerOff(Object),
     Destroy(Object),
     /// Nothing is left of it.
@@ -100,16 +104,39 @@ pub(super) fn plan(vm: &VSphereVM, seen: &Seen, pace: &Pace) -> Plan {
         return plan;
     }
     match &seen.found {
-        Found::Foreign(name) => Plan::saying(
+        Found::Foreign => Plan::saying(
             Act::Wait(pace.again),
             "NotFoundByBIOSUUID",
-            format!(
-                "the virtual machine with the BIOS UUID of spec.biosUUID is {name}, which is not this one's"
-            ),
+            "the virtual machine with the BIOS UUID of spec.biosUUID is not this one's",
         ),
+        Found::Hidden(object) => {
+            Plan::saying(Act::Wait(pace.again), "NotFoundByBIOSUUID", hidden(object))
+        }
         Found::Nothing => make(vm, pace),
         Found::Machine(object, machine) => bring_up(vm, object, machine, seen.now, pace),
     }
+}
+
+/// One that this account does not see, in words.
+pub(super) fn hidden(object: &Object) -> String {
+    format!("{object} is there, and what it is cannot be seen with this account")
+}
+
+/// Its BIOS UUID, if it is known.
+pub(in crate::operator) fn bios_uuid(vm: &VSphereVM) -> Option<&str> {
+    let uuid = vm.spec.bios_uuid.as_deref();
+    uuid.filter(|uuid| !uuid.is_empty())
+}
+
+/// Whether it is to have addresses: not if somebody else sees to those of all its cards.
+pub(in crate::operator) fn needs_addresses(vm: &VSphereVM) -> bool {
+    let devices = &vm.spec.machine.network.devices;
+    devices.is_empty() || !devices.iter().all(skips_allocation)
+}
+
+fn skips_allocation(device: &NetworkDevice) -> bool {
+    let skips = device.rest.get("skipIPAllocation");
+    skips.and_then(Value::as_bool) == Some(true)
 }
 
 /// What there is to do about the task that was begun last, if anything.
@@ -160,7 +187,7 @@ fn failed(vm: &VSphereVM, fault: &str, message: &str) -> String {
 
 /// What there is to do for one that is not there.
 fn make(vm: &VSphereVM, pace: &Pace) -> Plan {
-    if let Some(uuid) = &vm.spec.bios_uuid {
+    if let Some(uuid) = bios_uuid(vm) {
         return Plan::saying(
             Act::Wait(pace.again),
             "NotFoundByBIOSUUID",
@@ -184,7 +211,6 @@ fn make(vm: &VSphereVM, pace: &Pace) -> Plan {
 
 /// Whether a card would have no way to get an address.
 fn lacks_address(at: usize, device: &NetworkDevice) -> Option<Say> {
-    let is_on = |name: &str| device.rest.get(name).and_then(Value::as_bool) == Some(true);
     let pools = device
         .rest
         .get("addressesFromPools")
@@ -192,7 +218,7 @@ fn lacks_address(at: usize, device: &NetworkDevice) -> Option<Say> {
     if device.dhcp4 == Some(true)
         || device.dhcp6 == Some(true)
         || !device.ip_addrs.is_empty()
-        || is_on("skipIPAllocation")
+        || skips_allocation(device)
     {
         return None;
     }
@@ -223,7 +249,7 @@ fn bring_up(
         let act = Act::Wait(pace.tasks);
         return Plan::saying(act, "WaitingForClone", "it is being cloned");
     };
-    if vm.spec.bios_uuid.is_none() {
+    if bios_uuid(vm).is_none() || metadata::mark(vm).is_none() {
         return Plan::silently(Act::Identify(uuid.clone()));
     }
     let Some(metadata) = metadata::wanted(vm, &machine.cards) else {
@@ -242,7 +268,7 @@ fn bring_up(
         let act = Act::PowerOn(object.clone());
         return Plan::saying(act, "PoweringOn", "it is being powered on");
     }
-    if addresses(machine).is_empty() {
+    if addresses(machine).is_empty() && needs_addresses(vm) {
         let act = Act::Wait(patience(vm, now, pace));
         return Plan::saying(act, "WaitingForIPAddress", "it has no address yet");
     }
@@ -280,17 +306,20 @@ fn patience(vm: &VSphereVM, now: Timestamp, pace: &Pace) -> Duration {
     (age / 10).clamp(first.min(longest), longest)
 }
 
-/// Whether a virtual machine that was found by its BIOS UUID is this one's. The UUID is what
-/// a user wrote, maybe that of somebody else's machine; the instance UUID is ours unless the
-/// VSphereVM was moved here; what we told it says whose it is.
+/// Whether a virtual machine that was found is this one's: it was made with its UID, or, should the
+/// VSphereVM have been moved here, was told that it is. A UUID is what a user wrote, maybe that
+/// of somebody else's machine, and a name is anybody's. A template is nobody's to begin with.
 pub(super) fn is_ours(vm: &VSphereVM, machine: &Machine) -> bool {
     let uid = vm.metadata.uid.as_deref().unwrap_or_default();
     let same = |uuid: &String| !uid.is_empty() && uuid.eq_ignore_ascii_case(uid);
+    if machine.is_template {
+        return false;
+    }
     if machine.instance_uuid.as_ref().is_some_and(same) {
         return true;
     }
     let told = machine.metadata.as_deref().and_then(metadata::owner_of);
-    machine.name == vm.name_any() && told.is_none_or(|owner| owner == metadata::owner(vm))
+    told.is_some() && told == metadata::owner(vm)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
-use super::plan::{Act, Found, Plan, Say, Seen, after_task};
+use super::plan::{Act, Found, Plan, Say, Seen, after_task, bios_uuid, hidden};
 use crate::kinds::VSphereVM;
 use crate::operator::pace::Pace;
 use crate::vcenter::{Machine, Object, Task};
@@ -17,11 +17,14 @@ const SOFT_PATIENCE: Duration = Duration::from_secs(300);
 
 /// Whether anything was ever begun in a vCenter. It is noted before it is.
 pub(super) fn is_begun(vm: &VSphereVM) -> bool {
-    let status = vm.status.as_ref();
-    vm.spec.bios_uuid.is_some()
-        || status.is_some_and(|status| {
-            status.clone_mode.is_some() || status.task_ref.is_some() || status.vm_ref.is_some()
-        })
+    bios_uuid(vm).is_some() || is_noted(vm)
+}
+
+/// Whether we did anything ourselves, or saw it. A BIOS UUID alone anybody may have written.
+fn is_noted(vm: &VSphereVM) -> bool {
+    vm.status.as_ref().is_some_and(|status| {
+        status.clone_mode.is_some() || status.task_ref.is_some() || status.vm_ref.is_some()
+    })
 }
 
 /// The next step of a virtual machine that goes.
@@ -30,13 +33,14 @@ pub(super) fn plan(vm: &VSphereVM, seen: &Seen, pace: &Pace) -> Plan {
         return plan;
     }
     match &seen.found {
-        Found::Foreign(name) => Plan::saying(
+        Found::Foreign if !is_noted(vm) => Plan::silently(Act::LetGo),
+        Found::Foreign => Plan::saying(
             Act::Wait(pace.again),
             "Deleting",
-            format!(
-                "the virtual machine with the BIOS UUID of spec.biosUUID is {name}, which is not this one's and stays"
-            ),
+            "the virtual machine with its UUID is not this one's and stays, and what became of \
+             this one's is not known",
         ),
+        Found::Hidden(object) => Plan::saying(Act::Wait(pace.again), "Deleting", hidden(object)),
         Found::Nothing => match uncertain(vm, seen.now, pace) {
             Some(left) => Plan::saying(
                 Act::Wait(left.min(pace.again)),
@@ -80,7 +84,7 @@ fn finish(vm: &VSphereVM, seen: &Seen, pace: &Pace) -> Option<Plan> {
 fn uncertain(vm: &VSphereVM, now: Timestamp, pace: &Pace) -> Option<Duration> {
     let status = vm.status.as_ref()?;
     status.clone_mode.as_ref()?;
-    if status.vm_ref.is_some() || vm.spec.bios_uuid.is_some() {
+    if status.vm_ref.is_some() || bios_uuid(vm).is_some() {
         return None;
     }
     let since = vm.metadata.deletion_timestamp.as_ref()?.0;
@@ -121,7 +125,7 @@ fn end(vm: &VSphereVM, object: &Object, machine: &Machine, seen: &Seen, pace: &P
         true => Plan::saying(Act::Wait(pace.tasks), "Deleting", "its guest is to end"),
         false if tries => off(),
         false => Plan::saying(
-            Act::ShutDown(object.clone()),
+            Act::ShutDownAgain(object.clone()),
             "Deleting",
             "its guest was asked to end and did not in time, and powerOffMode is soft",
         ),

@@ -280,8 +280,107 @@ fn what_may_change_later_is_passed_on() {
         let machine_before = machine(before);
         let ground = ground(&machine_before, &owner, &cluster, &infrastructure);
         let vm = ground.vm("vm", None);
-        assert_eq!(changes(&machine(after), &vm), expected);
+        assert_eq!(changes(&machine(after), &vm, None), expected);
     }
+}
+
+#[test]
+fn cards_are_passed_on_but_for_what_was_given_to_the_virtual_machine_alone() {
+    let (owner, cluster) = (owner(false, Some("b"), None), cluster(json!({})));
+    let infrastructure = infrastructure();
+    let card = json!({"networkName": "n"});
+    let given = json!({"networkName": "n", "ipAddrs": ["10.0.0.5/24"], "gateway4": "10.0.0.1"});
+    let large = json!({"networkName": "n", "mtu": 9000});
+    let both = json!({
+        "networkName": "n", "mtu": 9000, "ipAddrs": ["10.0.0.5/24"], "gateway4": "10.0.0.1",
+    });
+    let other = json!({"networkName": "o", "ipAddrs": ["10.0.0.6/24"]});
+    let zoned = json!({"networkName": "n", "ipAddrs": ["10.0.0.6/24"]});
+    for (law, there, wanted, made, zone, expected) in [
+        ("the same", json!([card]), json!([card]), true, None, None),
+        (
+            "mended",
+            json!([card]),
+            json!([given]),
+            false,
+            None,
+            Some(json!([given])),
+        ),
+        (
+            "only there",
+            json!([given]),
+            json!([card]),
+            true,
+            None,
+            None,
+        ),
+        (
+            "both",
+            json!([given]),
+            json!([large]),
+            true,
+            None,
+            Some(json!([both])),
+        ),
+        (
+            "others",
+            json!([given]),
+            json!([other]),
+            true,
+            None,
+            Some(json!([other])),
+        ),
+        (
+            "in a zone",
+            json!([card]),
+            json!([other]),
+            true,
+            Some("z"),
+            Some(json!([zoned])),
+        ),
+        (
+            "one more",
+            json!([card]),
+            json!([card, card]),
+            false,
+            None,
+            Some(json!([card, card])),
+        ),
+        (
+            "one more, too late",
+            json!([card]),
+            json!([card, card]),
+            true,
+            None,
+            None,
+        ),
+        (
+            "one less, too late",
+            json!([card]),
+            json!([]),
+            true,
+            None,
+            None,
+        ),
+    ] {
+        let with = |devices: Value| machine(json!({"network": {"devices": devices}}));
+        let before = with(there);
+        let mut vm = ground(&before, &owner, &cluster, &infrastructure).vm("vm", None);
+        vm.spec.bios_uuid = made.then(|| "b".to_owned());
+        let expected = expected.map(|devices| json!({"network": {"devices": devices}}));
+        assert_eq!(changes(&with(wanted), &vm, zone), expected, "{law}");
+    }
+}
+
+#[test]
+fn whoever_works_on_a_machine_works_on_its_virtual_machine() {
+    let (owner, cluster) = (owner(false, Some("b"), None), cluster(json!({})));
+    let (mut machine, infrastructure) = (machine(json!({})), infrastructure());
+    let filter = (WATCH_LABEL.to_owned(), "us".to_owned());
+    machine.metadata.labels = Some([filter].into());
+    let vm = ground(&machine, &owner, &cluster, &infrastructure).vm("vm", None);
+    let label = vm.labels().get(WATCH_LABEL).map(String::as_str);
+    assert_eq!(label, Some("us"));
 }
 
 #[test]

@@ -21,7 +21,10 @@ fn vm(bios_uuid: Option<&str>) -> VSphereVM {
     let mut vm: VSphereVM = serde_json::from_value(json!({
         "apiVersion": crate::names::API_VERSION,
         "kind": "VSphereVM",
-        "metadata": {"name": "prod-1", "namespace": "team-a", "uid": UID},
+        "metadata": {
+            "name": "prod-1", "namespace": "team-a", "uid": UID,
+            "annotations": {metadata::MARK: "abc"},
+        },
         "spec": {
             "template": "ubuntu",
             "network": {"devices": [{"networkName": "VM Network", "dhcp4": true}]},
@@ -30,6 +33,11 @@ fn vm(bios_uuid: Option<&str>) -> VSphereVM {
     .expect("a VSphereVM");
     vm.spec.bios_uuid = bios_uuid.map(str::to_owned);
     vm.metadata.creation_timestamp = Some(Time(now()));
+    vm
+}
+
+fn unmarked(mut vm: VSphereVM) -> VSphereVM {
+    vm.metadata.annotations = None;
     vm
 }
 
@@ -110,13 +118,43 @@ fn each_state_has_one_next_step() {
         (
             "what is somebody else's is left alone",
             vm(Some(BIOS)),
-            Found::Foreign("theirs".to_owned()),
+            Found::Foreign,
             again.clone(),
             Some((
                 "NotFoundByBIOSUUID",
-                "the virtual machine with the BIOS UUID of spec.biosUUID is theirs, which is not \
-                 this one's",
+                "the virtual machine with the BIOS UUID of spec.biosUUID is not this one's",
             )),
+        ),
+        (
+            "what is there and not to be seen is not made again",
+            vm(None),
+            Found::Hidden(object()),
+            again.clone(),
+            Some((
+                "NotFoundByBIOSUUID",
+                "VirtualMachine:vm-65 is there, and what it is cannot be seen with this account",
+            )),
+        ),
+        (
+            "a BIOS UUID that is empty is none",
+            vm(Some("")),
+            Found::Nothing,
+            Act::Clone,
+            Some(("WaitingForClone", "it is being cloned")),
+        ),
+        (
+            "and the real one is noted",
+            vm(Some("")),
+            found(machine(&[])),
+            Act::Identify(BIOS.to_owned()),
+            None,
+        ),
+        (
+            "as is what it will be known by",
+            unmarked(vm(Some(BIOS))),
+            found(machine(&[])),
+            Act::Identify(BIOS.to_owned()),
+            None,
         ),
         (
             "its BIOS UUID is noted first",
@@ -327,68 +365,115 @@ fn one_that_is_young_is_looked_at_more_often() {
 }
 
 #[test]
-fn fr5_a_machine_is_nobodys_who_only_names_its_bios_uuid() {
-    let told = |namespace: &str, name: &str| {
+fn fr5_a_machine_is_its_who_made_it_or_whom_it_was_told_to_be() {
+    let told = |namespace: &str, name: &str, mark: &str| {
         let mut other = vm(None);
         other.metadata.namespace = Some(namespace.to_owned());
         other.metadata.name = Some(name.to_owned());
+        let mark = (metadata::MARK.to_owned(), mark.to_owned());
+        other.metadata.annotations = Some([mark].into());
         metadata::wanted(&other, &cards(&[]))
     };
+    let other = Some("eA==".to_owned());
     for (law, instance, name, metadata, expected) in [
         ("made for it", UID, "any", None, true),
+        ("in capitals", &UID.to_uppercase(), "any", None, true),
         (
-            "made for it, in capitals",
-            &UID.to_uppercase(),
-            "any",
-            None,
+            "moved",
+            "else",
+            "prod-1",
+            told("team-a", "prod-1", "abc"),
             true,
         ),
         (
-            "moved here",
+            "and renamed",
             "else",
-            "prod-1",
-            told("team-a", "prod-1"),
+            "odd",
+            told("team-a", "prod-1", "abc"),
             true,
         ),
-        ("made by others, never told", "else", "prod-1", None, true),
+        ("never told anything", "else", "prod-1", None, false),
+        ("told by others", "else", "prod-1", other, false),
         (
-            "told by others",
+            "without a mark",
             "else",
             "prod-1",
-            Some("eA==".to_owned()),
-            true,
-        ),
-        ("another name", "else", "prod-2", None, false),
-        (
-            "same name, another team's",
-            "else",
-            "prod-1",
-            told("team-b", "prod-1"),
+            told("team-a", "prod-1", ""),
             false,
         ),
         (
-            "another's of the same team",
+            "of another space",
             "else",
             "prod-1",
-            told("team-a", "prod-2"),
+            told("team-a", "prod-1", "abd"),
+            false,
+        ),
+        (
+            "of another team",
+            "else",
+            "prod-1",
+            told("team-b", "prod-1", "abc"),
+            false,
+        ),
+        (
+            "of the same team",
+            "else",
+            "prod-1",
+            told("team-a", "prod-2", "abc"),
             false,
         ),
     ] {
-        let machine = Machine {
+        let mut machine = Machine {
             name: name.to_owned(),
             instance_uuid: Some(instance.to_owned()),
             metadata,
             ..Machine::default()
         };
         assert_eq!(is_ours(&vm(Some(BIOS)), &machine), expected, "{law}");
+        machine.is_template = true;
+        assert!(!is_ours(&vm(Some(BIOS)), &machine), "{law}, a template");
     }
-    let mut without = vm(Some(BIOS));
+    // Who has neither a UID nor a mark has nothing.
+    let mut without = unmarked(vm(Some(BIOS)));
     without.metadata.uid = None;
-    let machine = Machine {
-        instance_uuid: Some(String::new()),
-        ..Machine::default()
+    for metadata in [None, told("team-a", "prod-1", "")] {
+        let machine = Machine {
+            instance_uuid: Some(String::new()),
+            metadata,
+            ..Machine::default()
+        };
+        assert!(!is_ours(&without, &machine));
+    }
+}
+
+#[test]
+fn addresses_are_waited_for_unless_somebody_else_sees_to_those_of_all_cards() {
+    let card = |skips: bool| json!({"networkName": "n", "skipIPAllocation": skips, "dhcp4": true});
+    let waits = || {
+        let act = Act::Wait(pace().addresses.0);
+        Plan::saying(act, "WaitingForIPAddress", "it has no address yet")
     };
-    assert!(!is_ours(&without, &machine));
+    for (devices, expected) in [
+        (json!([card(true)]), Plan::silently(Act::Nothing)),
+        (
+            json!([card(true), card(true)]),
+            Plan::silently(Act::Nothing),
+        ),
+        (json!([card(true), card(false)]), waits()),
+        (json!([]), waits()),
+    ] {
+        let told = devices.to_string();
+        let mut vm = vm(Some(BIOS));
+        vm.spec.machine.network.devices = serde_json::from_value(devices).expect("devices");
+        let cards = [cards(&[]), cards(&[])].concat();
+        let machine = Machine {
+            metadata: metadata::wanted(&vm, &cards),
+            cards,
+            ..machine(&[])
+        };
+        let plan = plan(&vm, &seen(None, found(machine)), &pace());
+        assert_eq!(plan, expected, "{told}");
+    }
 }
 
 fn any_task() -> impl Strategy<Value = Option<Task>> {
@@ -412,7 +497,8 @@ fn any_found() -> impl Strategy<Value = Found> {
     });
     prop_oneof![
         Just(Found::Nothing),
-        Just(Found::Foreign("theirs".to_owned())),
+        Just(Found::Foreign),
+        Just(Found::Hidden(object())),
         machine,
     ]
 }
@@ -431,7 +517,7 @@ proptest! {
         }
         let ends = matches!(
             plan.act,
-            Act::PowerOff(_) | Act::ShutDown(_) | Act::Destroy(_) | Act::LetGo
+            Act::PowerOff(_) | Act::ShutDown(_) | Act::ShutDownAgain(_) | Act::Destroy(_) | Act::LetGo
         );
         prop_assert!(!ends, "what is to be is never taken away: {:?}", plan);
     }
@@ -440,7 +526,7 @@ proptest! {
     fn what_carries_out_every_step_ends_with_a_machine_that_is_ready(found in any_found()) {
         let mut vm = vm(None);
         let mut found = found;
-        prop_assume!(!matches!(found, Found::Foreign(_)));
+        prop_assume!(!matches!(found, Found::Foreign | Found::Hidden(_)));
         for _ in 0..10 {
             match plan(&vm, &seen(None, found.clone()), &pace()).act {
                 Act::Nothing => return Ok(()),

@@ -100,7 +100,7 @@ fn what_runs_is_ended_and_what_does_not_is_destroyed() {
             asked(300),
             found(true, true),
             deleting(
-                Act::ShutDown(object()),
+                Act::ShutDownAgain(object()),
                 "its guest was asked to end and did not in time, and powerOffMode is soft",
             ),
         ),
@@ -161,18 +161,53 @@ fn it_is_let_go_only_when_nothing_of_it_can_appear_any_more() {
 }
 
 #[test]
-fn fr5_somebody_elses_machine_is_never_destroyed() {
-    let mut vm = vm(None, VSphereVMStatus::default());
-    vm.spec.bios_uuid = Some("b".to_owned());
+fn fr5_somebody_elses_machine_stays_and_holds_nobody_who_made_none() {
+    let waits = deleting(
+        Act::Wait(pace().again),
+        "the virtual machine with its UUID is not this one's and stays, and what became of this \
+         one's is not known",
+    );
+    let status = |change: fn(&mut VSphereVMStatus)| {
+        let mut status = VSphereVMStatus::default();
+        change(&mut status);
+        status
+    };
+    for (status, expected) in [
+        (status(|_| ()), Plan::silently(Act::LetGo)),
+        (
+            status(|status| status.ready = Some(false)),
+            Plan::silently(Act::LetGo),
+        ),
+        (
+            status(|status| status.clone_mode = Some("fullClone".to_owned())),
+            waits.clone(),
+        ),
+        (
+            status(|status| status.vm_ref = Some("VirtualMachine:vm-65".to_owned())),
+            waits,
+        ),
+    ] {
+        let mut vm = vm(None, status);
+        vm.spec.bios_uuid = Some("b".to_owned());
+        let plan = plan(&vm, &seen(None, Found::Foreign), &pace());
+        assert_eq!(plan, expected);
+    }
+}
+
+#[test]
+fn what_is_there_and_not_to_be_seen_is_not_gone() {
+    let status = VSphereVMStatus {
+        vm_ref: Some("VirtualMachine:vm-65".to_owned()),
+        ..VSphereVMStatus::default()
+    };
     let plan = plan(
-        &vm,
-        &seen(None, Found::Foreign("theirs".to_owned())),
+        &vm(None, status),
+        &seen(None, Found::Hidden(object())),
         &pace(),
     );
     let expected = deleting(
         Act::Wait(pace().again),
-        "the virtual machine with the BIOS UUID of spec.biosUUID is theirs, which is not this \
-         one's and stays",
+        "VirtualMachine:vm-65 is there, and what it is cannot be seen with this account",
     );
     assert_eq!(plan, expected);
 }
@@ -249,7 +284,8 @@ fn what_was_begun_is_known() {
         (status(|status| status.ready = Some(false)), false, false),
     ] {
         let mut vm = vm(None, status);
-        vm.spec.bios_uuid = bios.then(|| "b".to_owned());
+        // One that is empty is none.
+        vm.spec.bios_uuid = Some(if bios { "b" } else { "" }.to_owned());
         assert_eq!(is_begun(&vm), expected);
     }
 }
