@@ -238,7 +238,9 @@ async fn fr5_an_identity_that_is_taken_away_blocks_and_says_so_until_it_is_given
             "spec": {
                 "secretName": "shared",
                 "allowedNamespaces": {"selector": {"matchLabels": {"may": "yes"}}},
-                "allowedServers": [{"address": vcenter.address()}],
+                "allowedServers": [{
+                    "address": vcenter.address(), "thumbprint": vcenter.thumbprint_sha1(),
+                }],
             },
         }))
         .await?;
