@@ -58,7 +58,6 @@ struct WorkArgs {
 
     /// How it learns of changes; there is one way
     #[arg(long, value_name = "MODE", default_value = "watchers", value_parser = mode)]
-    #[expect(dead_code, reason = "there is nothing to choose")]
     mode: Mode,
 
     /// On how many objects it works at the same time
