@@ -451,6 +451,28 @@ async fn a_cluster_that_somebody_lets_go_on_during_the_move_is_not_moved() -> an
 }
 
 #[tokio::test]
+async fn nothing_more_leaves_a_cluster_that_goes_on_at_the_source() -> anyhow::Result<()> {
+    let scene = scene().await?;
+    let seen = Arc::new(AtomicBool::new(false));
+    // When the first object leaves.
+    let impatient = Meddler {
+        before: (Method::PATCH, VM),
+        at: CLUSTER,
+        what: json!({"spec": {"paused": null}}),
+    };
+    let client = &scene.source.client;
+    let source = meddled(client, client, &impatient, &seen);
+    let refused = relocate(&source, &scene.target.client, &settings(), &Silent).await;
+    assert!(seen.load(Ordering::SeqCst));
+    let text = "not everything can be moved:\n  Cluster a/c is not paused";
+    assert_eq!(refused.expect_err("a refusal").to_string(), text);
+    let mut left = pieces("a", "c");
+    left.retain(|name| name != "VSphereVM a/c-m");
+    assert_eq!(scene.source.inventory().await?, left);
+    assert_paused(&scene.target, "a").await
+}
+
+#[tokio::test]
 async fn what_an_earlier_run_paused_goes_on_at_the_source_if_it_is_not_fit() -> anyhow::Result<()> {
     let scene = scene().await?;
     assert!(kill(&scene, &settings(), 1, Fate::After).await?);
