@@ -93,7 +93,7 @@ async fn assert_moves(source: &World, target: &World, vcenter: &FakeVCenter) -> 
     let there = target.start(&["team-a"]);
     source.machine("team-a", "prod-1", json!({})).await?;
     source.ready("team-a", "prod-1").await?;
-    adopt(&source).await?;
+    adopt(source).await?;
     let made = vcenter.machine("/DC0/vm/prod-1").expect("it is there");
     vcenter.clear_log();
 
