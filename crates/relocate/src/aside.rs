@@ -147,7 +147,7 @@ pub async fn left_behind(
     Ok(told)
 }
 
-/// The kinds in namespaces that are not moved. What tells of others is nobody's loss.
+/// The kinds in namespaces that are not moved. Events are no loss to anybody.
 async fn others(client: &Client, moved: &[Kind]) -> Result<Vec<Kind>, Error> {
     let attempted = "find out which kinds the source has";
     let all = Discovery::new(client.clone()).run_aggregated().await;
@@ -157,8 +157,12 @@ async fn others(client: &Client, moved: &[Kind]) -> Result<Vec<Kind>, Error> {
         let goes = moved.iter().any(|kind| {
             kind.resource.group == resource.group && kind.resource.kind == resource.kind
         });
-        let told = matches!(resource.kind.as_str(), "Event" | "Secret" | "ConfigMap");
-        if can.scope == Scope::Namespaced && can.supports_operation(verbs::LIST) && !goes && !told {
+        let apart = matches!(
+            (resource.group.as_str(), resource.kind.as_str()),
+            (_, "Event") | ("", "Secret" | "ConfigMap")
+        );
+        if can.scope == Scope::Namespaced && can.supports_operation(verbs::LIST) && !goes && !apart
+        {
             found.push(Kind {
                 served: vec![resource.version.clone()],
                 resource,

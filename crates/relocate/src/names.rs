@@ -19,6 +19,8 @@ pub const MOVE_HIERARCHY: &str = "clusterctl.cluster.x-k8s.io/move-hierarchy";
 pub const BLOCK: &str = "clusterctl.cluster.x-k8s.io/block-move";
 /// On what is deleted because it is somewhere else now.
 pub const DELETED_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
+/// On what belongs to a cluster: its name.
+pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
 /// Nothing is done to what has this.
 pub const PAUSED: &str = "cluster.x-k8s.io/paused";
 

@@ -22,6 +22,7 @@ use std::collections::btree_map::{BTreeMap, Entry};
 
 use insula_operator::report::Report;
 use kube::Client;
+use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, ObjectMeta};
 use tokio::time::{Instant, sleep};
 
@@ -32,7 +33,7 @@ use crate::end::End;
 use crate::error::Error;
 use crate::ground;
 use crate::kind::Kind;
-use crate::names::ORIGIN;
+use crate::names::{CLUSTER_NAME, ORIGIN};
 use crate::observe::{Found, observe};
 use crate::pause::{blocked, pause, unconfirmed};
 use crate::plan::{Fate, Node, Step, Trouble, Wanted, plan};
@@ -372,9 +373,40 @@ impl<'a> Move<'a> {
             let Some(copied) = copied.as_ref().filter(|_| step.fate == Fate::Move) else {
                 continue;
             };
+            self.still_paused(found, steps, step).await?;
             self.remove_one(found, step, copied, &known).await?;
         }
         Ok(())
+    }
+
+    /// What leaves a cluster that is at work would be made anew there, and would be twice.
+    async fn still_paused(&self, found: &Found, steps: &[Step], step: &Step) -> Result<(), Error> {
+        let labels = found.objects[step.at].content.labels();
+        let name = labels.get(CLUSTER_NAME);
+        let clusters = steps.iter().map(|step| step.at);
+        let clusters: Vec<usize> = clusters
+            .filter(|&at| found.nodes[at].is_cluster())
+            .collect();
+        // What does not say whose it is belongs to the only one there is, if it does at all.
+        let its = match (name, clusters.as_slice()) {
+            (None, [only]) => Some(*only),
+            (name, all) => all
+                .iter()
+                .copied()
+                .find(|&at| Some(&found.nodes[at].name) == name),
+        };
+        let Some(at) = its else {
+            return Ok(());
+        };
+        let (node, kind) = (&found.nodes[at], &found.objects[at].kind);
+        let api = self.source.api(kind, node.namespace.as_deref());
+        let attempted = format!("read {node} at the source");
+        let here = api.get_opt(&node.name).await;
+        let here = here.map_err(Error::when(attempted))?;
+        match here.and_then(|here| check::unrest(node, &here, &self.mark)) {
+            Some(unrest) => Err(Error::Unfit(vec![unrest])),
+            None => Ok(()),
+        }
     }
 
     async fn remove_one(

@@ -355,7 +355,7 @@ async fn a_copy_that_is_deleted_during_the_move_keeps_everything_at_the_source()
 -> anyhow::Result<()> {
     let scene = scene().await?;
     let seen = Arc::new(AtomicBool::new(false));
-    // When the first object is about to leave.
+    // When everything has a copy, and is looked at again before it leaves.
     let target = scene.target.api(INFRA, "VSphereVM", "a");
     let source = before(&scene.source.client, &seen, "/vspheremachines", move || {
         let target = target.clone();
@@ -370,7 +370,7 @@ async fn a_copy_that_is_deleted_during_the_move_keeps_everything_at_the_source()
     let refused = relocate(&source, &scene.target.client, &settings(), &Silent).await;
     assert!(seen.load(Ordering::SeqCst));
     let text = "being deleted at the target:\n  VSphereVM a/c-m\nstill paused at the source:\n  Cluster a/c";
-    assert_eq!(refused.err().expect("a refusal").to_string(), text);
+    assert_eq!(refused.expect_err("a refusal").to_string(), text);
     assert_eq!(scene.source.inventory().await?, pieces("a", "c"));
     assert_paused(&scene.target, "a").await
 }
@@ -412,7 +412,7 @@ async fn what_becomes_unfit_before_the_pause_is_not_moved_and_goes_on() -> anyho
     let source = meddled(client, client, &late, &seen);
     let refused = relocate(&source, &scene.target.client, &settings(), &Silent).await;
     assert!(seen.load(Ordering::SeqCst));
-    let refused = refused.err().expect("a refusal");
+    let refused = refused.expect_err("a refusal");
     let text = "not everything can be moved:\n  VSphereVM a/c-m has no virtual machine yet";
     assert_eq!(refused.to_string(), text);
     let hint = "mend what it says, or wait, and run it again";
@@ -441,13 +441,35 @@ async fn a_cluster_that_somebody_lets_go_on_during_the_move_is_not_moved() -> an
     let refused = relocate(&scene.source.client, &target, &settings(), &Silent).await;
     assert!(seen.load(Ordering::SeqCst));
     let text = "not everything can be moved:\n  Cluster a/c is not paused";
-    assert_eq!(refused.err().expect("a refusal").to_string(), text);
+    assert_eq!(refused.expect_err("a refusal").to_string(), text);
     assert_eq!(scene.source.inventory().await?, pieces("a", "c"));
     assert_paused(&scene.target, "a").await?;
     // The next run pauses it again.
     scene.relocate().await?;
     assert_eq!(scene.source.inventory().await?, Vec::<String>::new());
     assert_working(&scene.target, "c").await
+}
+
+#[tokio::test]
+async fn nothing_more_leaves_a_cluster_that_goes_on_at_the_source() -> anyhow::Result<()> {
+    let scene = scene().await?;
+    let seen = Arc::new(AtomicBool::new(false));
+    // When the first object leaves.
+    let impatient = Meddler {
+        before: (Method::PATCH, VM),
+        at: CLUSTER,
+        what: json!({"spec": {"paused": null}}),
+    };
+    let client = &scene.source.client;
+    let source = meddled(client, client, &impatient, &seen);
+    let refused = relocate(&source, &scene.target.client, &settings(), &Silent).await;
+    assert!(seen.load(Ordering::SeqCst));
+    let text = "not everything can be moved:\n  Cluster a/c is not paused";
+    assert_eq!(refused.expect_err("a refusal").to_string(), text);
+    let mut left = pieces("a", "c");
+    left.retain(|name| name != "VSphereVM a/c-m");
+    assert_eq!(scene.source.inventory().await?, left);
+    assert_paused(&scene.target, "a").await
 }
 
 #[tokio::test]

@@ -7,12 +7,15 @@ use insula_relocate::{Settings, relocate};
 use insula_testkit::vcenter::FakeVCenter;
 use insula_vsphere::kinds::{VSphereMachine, VSphereVM};
 use kube::ResourceExt;
+use kube::api::DynamicObject;
 use serde_json::json;
 
 use crate::world::World;
 
 const ACCOUNT: (&str, &str) = ("team-a", "pa");
+const OTHER: (&str, &str) = ("target", "pt");
 const CAPI: &str = "cluster.x-k8s.io/v1beta2";
+const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 
 /// What Cluster API's controllers would have done: the cluster owns the machine, which is a
 /// node and owns what it was started with.
@@ -23,7 +26,7 @@ async fn adopt(world: &World) -> anyhow::Result<()> {
     };
     let machine = world.get(&object("Machine", "prod-1")).await?;
     let cluster = world.get(&object("Cluster", "prod")).await?;
-    let owners = |kind: &str, owner: &kube::api::DynamicObject| {
+    let owners = |kind: &str, owner: &DynamicObject| {
         json!({"metadata": {"ownerReferences": [{
             "apiVersion": CAPI, "kind": kind, "name": owner.name_any(), "uid": owner.uid(),
         }]}})
@@ -37,16 +40,60 @@ async fn adopt(world: &World) -> anyhow::Result<()> {
     world.tell(&machine, node).await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn t4_a_moved_machine_keeps_its_virtual_machine_and_gets_no_second() -> anyhow::Result<()> {
-    let (source, target) = (World::new().await?, World::new().await?);
-    let vcenter = FakeVCenter::start(&[ACCOUNT]).await?;
-    source.team("team-a", &vcenter, ACCOUNT).await?;
+/// A namespace with a cluster that logs in with an identity.
+async fn team(world: &World, vcenter: &FakeVCenter) -> anyhow::Result<()> {
+    world.account("team-a", ACCOUNT).await?;
+    let reference = json!({"kind": "VSphereClusterIdentity", "name": "shared"});
+    let (address, thumbprint) = (vcenter.address(), vcenter.thumbprint_sha256());
+    world
+        .cluster("team-a", "prod", &address, &thumbprint, reference)
+        .await
+}
+
+/// An identity for every namespace, and its Secret.
+async fn identity(
+    world: &World,
+    vcenter: &FakeVCenter,
+    account: (&str, &str),
+) -> anyhow::Result<()> {
+    world
+        .put(&json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "shared-login", "namespace": "capv-system"},
+            "stringData": {"username": account.0, "password": account.1},
+        }))
+        .await?;
+    world
+        .put(&json!({
+            "apiVersion": OURS, "kind": "VSphereClusterIdentity",
+            "metadata": {"name": "shared"},
+            "spec": {
+                "secretName": "shared-login",
+                "allowedNamespaces": {"selector": {}},
+                "allowedServers": [{"address": vcenter.address()}],
+            },
+        }))
+        .await
+        .map(drop)
+}
+
+/// An identity and its Secret, as they are.
+async fn shared(world: &World) -> anyhow::Result<[DynamicObject; 2]> {
+    let metadata = json!({"name": "shared"});
+    let identity =
+        json!({"apiVersion": OURS, "kind": "VSphereClusterIdentity", "metadata": metadata});
+    let metadata = json!({"name": "shared-login", "namespace": "capv-system"});
+    let login = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata});
+    Ok([world.get(&identity).await?, world.get(&login).await?])
+}
+
+/// Moves a machine that is ready, and says that its virtual machine never noticed.
+async fn assert_moves(source: &World, target: &World, vcenter: &FakeVCenter) -> anyhow::Result<()> {
     let here = source.start(&["team-a"]);
     let there = target.start(&["team-a"]);
     source.machine("team-a", "prod-1", json!({})).await?;
     source.ready("team-a", "prod-1").await?;
-    adopt(&source).await?;
+    adopt(source).await?;
     let made = vcenter.machine("/DC0/vm/prod-1").expect("it is there");
     // Whoever renames it in the vCenter does not take it from anybody.
     vcenter.rename(&made.id, "renamed");
@@ -82,4 +129,49 @@ async fn t4_a_moved_machine_keeps_its_virtual_machine_and_gets_no_second() -> an
     assert_eq!(vcenter.machine("/DC0/vm/renamed"), None);
     there.stop().await?;
     here.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t4_a_moved_machine_keeps_its_virtual_machine_and_gets_no_second() -> anyhow::Result<()> {
+    let (source, target) = (World::new().await?, World::new().await?);
+    let vcenter = FakeVCenter::start(&[ACCOUNT]).await?;
+    source.team("team-a", &vcenter, ACCOUNT).await?;
+    assert_moves(&source, &target, &vcenter).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fr4_a_moved_machine_goes_on_with_the_identity_that_was_carried() -> anyhow::Result<()> {
+    let (source, target) = (World::new().await?, World::new().await?);
+    let vcenter = FakeVCenter::start(&[ACCOUNT]).await?;
+    identity(&source, &vcenter, ACCOUNT).await?;
+    team(&source, &vcenter).await?;
+    assert_moves(&source, &target, &vcenter).await?;
+    let (kept, carried) = (shared(&source).await?, shared(&target).await?);
+    for (kept, carried) in kept.iter().zip(&carried) {
+        assert_eq!(kept.metadata.deletion_timestamp, None);
+        assert_eq!(kept.data["data"], carried.data["data"]);
+        assert_eq!(kept.data["spec"], carried.data["spec"]);
+        assert_ne!(kept.uid(), carried.uid());
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fr4_a_moved_machine_goes_on_with_the_identity_that_the_target_has() -> anyhow::Result<()> {
+    let (source, target) = (World::new().await?, World::new().await?);
+    let vcenter = FakeVCenter::start(&[ACCOUNT, OTHER]).await?;
+    identity(&source, &vcenter, ACCOUNT).await?;
+    identity(&target, &vcenter, OTHER).await?;
+    team(&source, &vcenter).await?;
+    let before = shared(&target).await?;
+    assert_moves(&source, &target, &vcenter).await?;
+    for (before, after) in before.iter().zip(&shared(&target).await?) {
+        assert_eq!(before.uid(), after.uid());
+        assert_eq!(before.data["data"], after.data["data"]);
+        assert_eq!(before.data["spec"], after.data["spec"]);
+    }
+    for kept in shared(&source).await? {
+        assert_eq!(kept.metadata.deletion_timestamp, None);
+    }
+    Ok(())
 }
