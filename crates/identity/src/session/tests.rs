@@ -812,3 +812,21 @@ async fn c6_endpoints_that_did_not_answer_have_four_of_those_who_work_until_they
     }
     waits(test.ask(8, "evil8", "a"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn logins_that_take_long_leave_half_of_an_endpoint_to_those_who_work() {
+    let mut test = test_with(|settings| settings.at_once = 8);
+    drop(test.wait(0, "slow", "a").await.unwrap());
+    for at in 1..=8 {
+        waits(test.ask(at, "slow", &format!("p{at}")));
+    }
+    pass(SECOND).await;
+    assert_eq!(test.fake.0.trying.load(Ordering::SeqCst), 4);
+    let held: Vec<_> = (10..14).map(|at| test.ask(at, "slow", "a")).collect();
+    assert!(held.iter().all(Result::is_ok));
+    drop(held);
+    for at in 1..=8 {
+        drop(test.wait(at, "slow", &format!("p{at}")).await.unwrap());
+    }
+    assert_eq!(test.fake.logins("slow"), 9);
+}
