@@ -123,6 +123,10 @@ mod tests {
                 vcenter::Error::Unreachable("timeout".to_owned()),
                 "VCenterUnreachable",
             ),
+            (
+                vcenter::Error::NotTrusted("another".to_owned()),
+                "CertificateNotTrusted",
+            ),
         ] {
             let zone = VSphereDeploymentZone::default();
             let after = conclude(&zone, &Sight::Failed(error), Timestamp::UNIX_EPOCH);
