@@ -70,7 +70,7 @@ pub struct Operators {
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long they may take to finish what they are about.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Operators {
     /// Those that are asked for. They wait until they are started.
