@@ -70,7 +70,7 @@ async fn identity(
             "spec": {
                 "secretName": "shared-login",
                 "allowedNamespaces": {"selector": {}},
-                "allowedServers": [{"address": vcenter.address()}],
+                "allowedServers": [{"address": vcenter.address(), "thumbprint": vcenter.thumbprint_sha256()}],
             },
         }))
         .await
