@@ -1,6 +1,7 @@
 //! What users write, as a server takes it: definitions, rights and policies.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod coverage;
 mod definitions;
 mod explain;
 mod policies;

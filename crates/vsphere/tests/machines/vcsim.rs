@@ -10,7 +10,7 @@ use crate::world::World;
 const THUMBPRINT: &str = "52:6C:4E:88:1D:78:AE:12:1C:F3:BB:6C:5B:F4:E2:82:86:A7:08:AF";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g1_machines_live_and_end_in_two_simulators_with_two_accounts() -> anyhow::Result<()> {
+async fn g1_t3_machines_live_and_end_in_two_simulators_with_two_accounts() -> anyhow::Result<()> {
     let (Some(first), Some(second)) = (VcSim::start("team-a", "pa"), VcSim::start("team-b", "pb"))
     else {
         return Ok(());
