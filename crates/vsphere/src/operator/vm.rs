@@ -1,7 +1,9 @@
 //! The steps for one virtual machine; read it top to bottom.
 
+mod act;
 mod clone;
 mod conclude;
+mod keep;
 mod metadata;
 mod observe;
 mod plan;
@@ -15,18 +17,15 @@ use insula_identity::decide::Refusal;
 use insula_identity::reason::Reason;
 use insula_identity::session::{Held, NotNow};
 use insula_operator::retry::{Class, Outcome};
-use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
-use serde_json::json;
-use tracing::{info, warn};
+use tracing::warn;
 
-use self::clone::{Start, Unprepared, prepare};
+use self::clone::Unprepared;
 pub(super) use self::conclude::PROVISIONED;
 use self::conclude::Telling;
 use self::observe::observe;
-use self::plan::{Act, Found, Plan, Say, Seen};
+use self::plan::{Found, Say};
 pub(super) use self::plan::{bios_uuid, needs_addresses};
 use super::commit;
 use super::condition::reason;
@@ -38,14 +37,11 @@ use super::paused::paused;
 use super::read::named;
 use crate::kinds::{VSphereCluster, VSphereMachine, VSphereVM};
 use crate::names::{CLUSTER_LABEL, GROUP, VM_FINALIZER};
-use crate::vcenter::{Error, Object, Session, Task, VCenters};
+use crate::vcenter::{Error, Session, VCenters};
 
 /// How many steps are made without a pause: a task that is over at once, its BIOS UUID, what
 /// it is told, and its start.
 const STEPS: usize = 8;
-/// The annotation of a VSphereVM that was begun to be cloned more than once: what became of
-/// the first is not known, however the last one ends.
-const UNHEARD: &str = "vsphere.insula.dev/clone-unheard";
 /// How often is looked at what waits for something that will be seen.
 const WAITING: Duration = Duration::from_secs(60);
 
@@ -294,212 +290,6 @@ impl Work<'_> {
         Ok(Outcome::Progressed)
     }
 
-    /// Makes a step, and says if that is all for now. What is begun in the vCenter is noted
-    /// at once; what is not noted, as somebody ended us before, is found again.
-    async fn carry_out(
-        &mut self,
-        session: &Session,
-        seen: &Seen,
-        plan: Plan,
-    ) -> Result<Option<Outcome>, Trouble> {
-        if let Some(say) = &plan.say {
-            self.telling().hindered(say);
-        }
-        let pace = self.context.pace;
-        let task = match plan.act {
-            Act::Wait(pause) => {
-                self.commit().await?;
-                return Ok(Some(Outcome::Waits(pause)));
-            }
-            Act::Forget => {
-                self.forget(seen);
-                return Ok(None);
-            }
-            Act::Begin => {
-                self.begin(seen);
-                return Ok(None);
-            }
-            Act::Pause => {
-                self.is_over(seen);
-                self.telling().pauses(seen.now + pace.again);
-                self.commit().await?;
-                return Ok(Some(Outcome::Waits(pace.again)));
-            }
-            Act::Identify(uuid) => {
-                self.note_uuid(&uuid).await?;
-                return Ok(None);
-            }
-            Act::ShutDown(vm) => {
-                self.shut_down(session, &vm, &plan.say).await?;
-                return Ok(Some(Outcome::Waits(pace.tasks)));
-            }
-            Act::ShutDownAgain(vm) => {
-                self.telling().pauses(seen.now + pace.again);
-                self.shut_down(session, &vm, &plan.say).await?;
-                return Ok(Some(Outcome::Waits(pace.again)));
-            }
-            Act::LetGo => return Ok(Some(self.let_go().await?)),
-            Act::Nothing => {
-                self.telling().provisioned();
-                self.commit().await?;
-                return Ok(Some(Outcome::Settled(self.context.anyway(self.key))));
-            }
-            Act::Clone => self.clone(session).await?,
-            Act::Describe(vm, text) => describe(session, &vm, text).await?,
-            Act::PowerOn(vm) => session.power_on(&vm).await?,
-            Act::PowerOff(vm) => self.commit_then(session.power_off(&vm)).await?,
-            Act::Destroy(vm) => self.commit_then(session.destroy(&vm)).await?,
-        };
-        self.telling().status().task_ref = Some(task.id);
-        self.commit().await?;
-        Ok(Some(Outcome::Waits(pace.tasks)))
-    }
-
-    /// What is done to one that goes is said before: a task that fails from then on matters.
-    async fn commit_then(
-        &mut self,
-        task: impl Future<Output = Result<Object, Error>>,
-    ) -> Result<Object, Trouble> {
-        self.commit().await?;
-        Ok(task.await?)
-    }
-
-    /// A task is over; what it made is noted.
-    fn forget(&mut self, seen: &Seen) {
-        let mut telling = self.telling();
-        let status = telling.status();
-        status.task_ref = None;
-        if let Some(Task::Done(Some(made))) = &seen.task
-            && made.kind == "VirtualMachine"
-        {
-            status.vm_ref = Some(format!("{}:{}", made.kind, made.id));
-        }
-    }
-
-    /// What was paused goes on: with a task that still runs, or with what one that failed was
-    /// for.
-    fn begin(&mut self, seen: &Seen) {
-        self.is_over(seen);
-        self.telling().status().retry_after = None;
-    }
-
-    /// A task that failed is over, and a clone that failed was not made. One whose name is
-    /// taken may be, by the one before; and if nothing was heard of the one before, that one
-    /// may still be.
-    fn is_over(&mut self, seen: &Seen) {
-        let Some(Task::Failed { fault, .. }) = &seen.task else {
-            return;
-        };
-        let unheard = self.vm.annotations().contains_key(UNHEARD);
-        let mut telling = self.telling();
-        let status = telling.status();
-        status.task_ref = None;
-        if fault != "DuplicateName" && !unheard && status.vm_ref.is_none() {
-            status.clone_mode = None;
-        }
-    }
-
-    /// Notes that it is about to be cloned, and clones it: what goes without this note was
-    /// never made.
-    async fn clone(&mut self, session: &Session) -> Result<Object, Trouble> {
-        let start = self.start().await?;
-        let prepared = prepare(session, &self.vm, &start).await?;
-        if self.telling().status().clone_mode.is_some() {
-            self.annotate(UNHEARD, "true").await?;
-        }
-        let mode = Some(prepared.mode.to_owned());
-        let before = std::mem::replace(&mut self.telling().status().clone_mode, mode);
-        self.commit().await?;
-        let started = session.clone_vm(&prepared.template, &prepared.clone).await;
-        if let Err(Error::Fault { .. } | Error::NotAuthenticated | Error::Gone(_)) = &started {
-            self.telling().status().clone_mode = before;
-            self.commit().await?;
-        }
-        let task = started?;
-        info!(vm = %self.key, task = task.id, mode = prepared.mode, "is being cloned");
-        Ok(task)
-    }
-
-    /// What it starts with.
-    async fn start(&self) -> Result<Start, Trouble> {
-        let Some(reference) = &self.vm.spec.bootstrap_ref else {
-            return Ok(Start::default());
-        };
-        let namespace = self.key.place();
-        let client = self.context.client(self.key.space.as_deref());
-        let secrets: Api<Secret> = Api::namespaced(client, namespace);
-        let name = &reference.name;
-        let Some(secret) = named(&secrets, name).await? else {
-            let message = format!("there is no Secret {name:?}");
-            return Err(Trouble::Say(Say::new("WaitingForBootstrapData", message)));
-        };
-        Start::of(name, &secret.data.unwrap_or_default()).map_err(Trouble::Say)
-    }
-
-    /// Since when is noted before its guest is asked.
-    async fn shut_down(
-        &mut self,
-        session: &Session,
-        vm: &Object,
-        say: &Option<Say>,
-    ) -> Result<(), Trouble> {
-        let message = say.as_ref().map_or("", |say| say.message.as_str());
-        self.telling().soft("InProgress", message);
-        self.commit().await?;
-        Ok(session.shut_down_guest(vm).await?)
-    }
-
-    async fn annotate(&mut self, name: &str, value: &str) -> Result<(), kube::Error> {
-        let annotations = json!({"annotations": {name: value}});
-        let stored = commit::metadata(&self.vms, &self.stored, annotations).await?;
-        self.adopt(stored);
-        Ok(())
-    }
-
-    /// Into its spec: from then on it is found by it, or not at all. What is there stays.
-    async fn note_uuid(&mut self, uuid: &str) -> Result<(), kube::Error> {
-        let version = self.stored.metadata.resource_version.clone();
-        let mark = metadata::mark(&self.vm);
-        let mark = mark.map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned);
-        let patch = json!({
-            "metadata": {"resourceVersion": version, "annotations": {metadata::MARK: mark}},
-            "spec": {"biosUUID": bios_uuid(&self.vm).unwrap_or(uuid)},
-        });
-        let patched = self
-            .vms
-            .patch(
-                &self.key.name,
-                &PatchParams::default(),
-                &Patch::Merge(patch),
-            )
-            .await?;
-        self.adopt(patched);
-        Ok(())
-    }
-
-    /// What the server has now; what is not written yet stays to be written.
-    fn adopt(&mut self, stored: VSphereVM) {
-        let status = self.vm.status.take();
-        self.vm = VSphereVM {
-            status,
-            ..stored.clone()
-        };
-        self.stored = stored;
-    }
-
-    async fn hold(&mut self) -> Result<(), kube::Error> {
-        let held = commit::hold(&self.vms, &self.stored, VM_FINALIZER).await?;
-        self.adopt(held);
-        Ok(())
-    }
-
-    async fn let_go(&mut self) -> Result<Outcome, kube::Error> {
-        self.context.sessions.release(&self.asker);
-        commit::let_go(&self.vms, &self.stored, VM_FINALIZER).await?;
-        info!(vm = %self.key, "is gone");
-        Ok(Outcome::Gone)
-    }
-
     /// Says why its vCenter cannot be used; while it goes, that this is why it does not.
     async fn refuse(&mut self, reason: &str, message: String) -> Result<(), kube::Error> {
         if self.vm.metadata.deletion_timestamp.is_some() {
@@ -554,14 +344,6 @@ impl Work<'_> {
         Ok(Outcome::Failed(Class::Transient))
     }
 
-    async fn commit(&mut self) -> Result<(), kube::Error> {
-        if commit::status(&self.vms, &self.stored, &self.vm).await? {
-            let stored = self.vms.get(&self.key.name).await?;
-            self.adopt(stored);
-        }
-        Ok(())
-    }
-
     fn telling(&mut self) -> Telling<'_> {
         Telling {
             vm: &mut self.vm,
@@ -576,15 +358,6 @@ impl Work<'_> {
             name: name.to_owned(),
         }
     }
-}
-
-async fn describe(session: &Session, vm: &Object, metadata: String) -> Result<Object, Error> {
-    let encoding = format!("{}.encoding", metadata::KEY);
-    let extra = [
-        (metadata::KEY.to_owned(), metadata),
-        (encoding, "base64".to_owned()),
-    ];
-    session.set_extra(vm, &extra).await
 }
 
 /// A refusal in words.
