@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test check peers record brokers stores bench crash power-cuts syncs-matter protogen
+.PHONY: test check peers record brokers vsphere stores bench crash power-cuts syncs-matter protogen
 
 ## test: install what the tests need, then run all of them
 test:
@@ -25,6 +25,10 @@ record: peers
 ## brokers: Submariner brokers for many tenants on a real Kubernetes
 brokers: peers
 	INSULA_BROKER_CLUSTER=kubernetes $(CARGO) test -p insula-e2e --test broker
+
+## vsphere: the README's session of vSphere on a real Kubernetes
+vsphere: peers
+	INSULA_VSPHERE_CLUSTER=kubernetes $(CARGO) test -p insula-e2e --test session vsphere
 
 ## stores: the whole server suite on the embedded store and on etcd
 stores:

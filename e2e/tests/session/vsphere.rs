@@ -3,9 +3,13 @@
 use std::net::TcpListener;
 use std::path::Path;
 
+use insula_e2e::command::Running;
 use insula_e2e::insula::root;
+use insula_e2e::kube_apiserver::{KubeApiserver, TOKEN};
 use insula_e2e::kubectl::Kubectl;
 use insula_testkit::vcsim::VcSim;
+use serde_json::json;
+use tokio::runtime::Runtime;
 
 use crate::typing::{Does, Ended, blocks, furnish, prints, section, shell, typed};
 
@@ -67,8 +71,9 @@ fn the_session_of_vsphere_does_what_it_says() {
     let folder = tempfile::tempdir().unwrap();
     furnish(folder.path(), &kubectl);
     lay_out(folder.path(), &vcsim, on_free_ports);
-    let mut server = shell(folder.path(), &format!("exec {serve}"));
-    server.await_line("insula ready ");
+    let Some(_ground) = Ground::start(folder.path(), serve) else {
+        return;
+    };
     let lines: Vec<&str> = platform.lines().chain(teams.lines()).collect();
     let all: Vec<&Does> = PLATFORM.iter().chain(&TEAMS).collect();
     assert_eq!(lines.len(), all.len(), "{lines:#?}");
@@ -89,6 +94,57 @@ fn the_session_of_vsphere_does_what_it_says() {
         let told = out.contains("sesame") || out.contains("mellon");
         assert!(!told, "a password from {line}:\n{out}");
     }
+}
+
+/// What the session is typed at: an Insula, as the README has it; or, if
+/// `INSULA_VSPHERE_CLUSTER` says `kubernetes`, a real Kubernetes with the operator beside it.
+/// It ends with this value.
+struct Ground {
+    // Before the server that it works on.
+    _running: Running,
+    _kubernetes: Option<(KubeApiserver, Runtime)>,
+}
+
+impl Ground {
+    /// `None`, and a loud word about it, if what was asked for is not installed.
+    fn start(folder: &Path, serve: &str) -> Option<Self> {
+        if std::env::var("INSULA_VSPHERE_CLUSTER").as_deref() != Ok("kubernetes") {
+            let mut running = shell(folder, &format!("exec {serve}"));
+            running.await_line("insula ready ");
+            return Some(Self {
+                _running: running,
+                _kubernetes: None,
+            });
+        }
+        let runtime = Runtime::new().unwrap();
+        let kubernetes = runtime.block_on(KubeApiserver::start())?;
+        let kubeconfig = folder.join("insula-data/admin.kubeconfig");
+        std::fs::create_dir_all(kubeconfig.parent().unwrap()).unwrap();
+        std::fs::write(&kubeconfig, credentials(&kubernetes)).unwrap();
+        let operator = "exec target/release/insula operator vsphere --kubeconfig";
+        let running = shell(folder, &format!("{operator} {}", kubeconfig.display()));
+        Some(Self {
+            _running: running,
+            _kubernetes: Some((kubernetes, runtime)),
+        })
+    }
+}
+
+/// A kubeconfig of the administrator.
+fn credentials(kubernetes: &KubeApiserver) -> String {
+    let cluster = json!({
+        "server": format!("https://{}", kubernetes.address()),
+        "certificate-authority": kubernetes.authority(),
+    });
+    let config = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "k", "cluster": cluster}],
+        "users": [{"name": "k", "user": {"token": TOKEN}}],
+        "contexts": [{"name": "k", "context": {"cluster": "k", "user": "k"}}],
+        "current-context": "k",
+    });
+    config.to_string()
 }
 
 /// What the session has beside: a script that says where vcsim is, and the pages' files.
