@@ -1,4 +1,4 @@
-//! Who makes certificates.
+//! The certificate authority.
 
 mod issued;
 mod request;
@@ -20,49 +20,49 @@ pub use self::request::{Request, RequestError};
 pub use self::subject::Subject;
 use crate::certificate::{self, tie};
 
-/// A CA: its certificate and the key that it signs with. It prints no key.
+/// A CA: its certificate and its private key. `Debug` prints neither.
 pub struct Authority {
     certificate_pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// When a certificate holds.
+/// The validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
-    /// From when on.
+    /// Start of validity.
     pub from: SystemTime,
-    /// Until when.
+    /// End of validity.
     pub until: SystemTime,
 }
 
-/// Why there is no CA, or no certificate from it.
+/// Why a CA cannot be used, or cannot issue a certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    /// The CA's certificate is none.
-    #[error("the CA's certificate is no certificate of a CA in PEM")]
+    /// The CA's certificate is unusable.
+    #[error("the CA's certificate is not a CA certificate in PEM")]
     Certificate,
-    /// The CA's key is none.
-    #[error("the CA's key is no private key in PEM")]
+    /// The CA's key is unusable.
+    #[error("the CA's key is not a private key in PEM")]
     Key,
-    /// The CA's certificate and key belong to different CAs.
-    #[error("the CA's key is not the one of its certificate")]
+    /// The CA's key belongs to another certificate.
+    #[error("the CA's key does not match its certificate")]
     Mismatch,
-    /// A name that the certificate is for cannot stand in one.
+    /// A server name cannot appear in a certificate.
     #[error("{0:?} is neither a DNS name nor an IP address")]
     Name(String),
-    /// What is to tie the certificate to a tenant is no UID.
-    #[error("{0:?} is no UID of a tenant")]
+    /// The text that should bind the certificate to a tenant is not a UID.
+    #[error("{0:?} is not the UID of a tenant")]
     Uid(Box<str>),
-    /// The certificate could not be made.
-    #[error("a certificate could not be made")]
+    /// Creating or signing the certificate failed.
+    #[error("a certificate could not be created")]
     Make(#[from] rcgen::Error),
 }
 
-/// How far certificates reach back, for clocks that are late.
+/// How far validity is backdated, to tolerate clients with slow clocks.
 const BACK: Duration = Duration::from_secs(5 * 60);
 
 impl Validity {
-    /// From a little before now on, for so long.
+    /// Validity of this length, starting slightly before now.
     pub fn starting(now: SystemTime, length: Duration) -> Self {
         Self {
             from: now - BACK,
@@ -72,12 +72,12 @@ impl Validity {
 }
 
 impl Authority {
-    /// A new CA.
+    /// Creates a CA with a new key.
     pub fn make(name: &str, validity: Validity) -> Result<Self, AuthorityError> {
         Self::certify(name, KeyPair::generate()?, validity)
     }
 
-    /// A new CA with a key that is there already.
+    /// Creates a CA with an existing key.
     pub fn make_with(
         name: &str,
         key_pem: &str,
@@ -104,7 +104,7 @@ impl Authority {
         })
     }
 
-    /// The CA of a certificate and its key.
+    /// Loads a CA from its certificate and key.
     pub fn read(certificate_pem: &str, key_pem: &str) -> Result<Self, AuthorityError> {
         let der = pem::parse(certificate_pem).map_err(|_| AuthorityError::Certificate)?;
         let parsed = X509Certificate::from_der(der.contents());
@@ -123,7 +123,7 @@ impl Authority {
         })
     }
 
-    /// What is on a certificate, if it is this CA's and can be read.
+    /// Reads a certificate, if this CA issued it.
     pub fn recognise(&self, certificate_pem: &str) -> Option<Issued> {
         let own = pem::parse(&self.certificate_pem).ok()?;
         let (_, own) = X509Certificate::from_der(own.contents()).ok()?;
@@ -133,24 +133,24 @@ impl Authority {
         signed.ok().and_then(|()| Issued::of(&certificate))
     }
 
-    /// When it holds itself.
+    /// Returns the validity of the CA's own certificate.
     pub fn validity(&self) -> Result<Validity, AuthorityError> {
         let der = pem::parse(&self.certificate_pem).map_err(|_| AuthorityError::Certificate)?;
         let validity = certificate::validity(der.contents());
         validity.map_err(|_| AuthorityError::Certificate)
     }
 
-    /// Its certificate, in PEM.
+    /// The CA's certificate, in PEM.
     pub fn certificate_pem(&self) -> &str {
         &self.certificate_pem
     }
 
-    /// Its private key, in PEM, for whoever keeps it.
+    /// The CA's private key, in PEM. The caller is responsible for keeping it secret.
     pub fn key_pem(&self) -> String {
         self.issuer.key().serialize_pem()
     }
 
-    /// A certificate for a client, in PEM.
+    /// Issues a client certificate, in PEM.
     pub fn issue_client(
         &self,
         subject: &Subject,
@@ -159,8 +159,8 @@ impl Authority {
     ) -> Result<String, AuthorityError> {
         let mut parameters = leaf(validity)?;
         parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        // The whole subject is put in below. With none at all, the other names would be
-        // marked as what a reader must understand.
+        // A placeholder: the whole subject is replaced below. With an empty subject, rcgen
+        // would mark the alternative names as critical.
         let name = "client";
         parameters.distinguished_name.push(DnType::CommonName, name);
         if let Some(uid) = &subject.tenant_uid {
@@ -172,7 +172,7 @@ impl Authority {
         Ok(to_pem("CERTIFICATE", der))
     }
 
-    /// A certificate for a server with these DNS names and IP addresses, in PEM.
+    /// Issues a server certificate for these DNS names and IP addresses, in PEM.
     pub fn issue_server(
         &self,
         names: &[String],
@@ -198,7 +198,7 @@ impl fmt::Debug for Authority {
     }
 }
 
-/// With the line ends that all other files here have.
+/// Encodes PEM with LF line endings, like all other files of Insula.
 fn to_pem(tag: &str, der: Vec<u8>) -> String {
     let config = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
     pem::encode_config(&pem::Pem::new(tag, der), config)
@@ -221,8 +221,8 @@ fn parameters(validity: Validity) -> Result<CertificateParams, AuthorityError> {
     Ok(parameters)
 }
 
-/// Random, because two certificates of one CA must not have the same; positive, because
-/// the first bit is zero and the second is one.
+/// Random, because serial numbers of one CA must be unique. The first bit is cleared and the
+/// second set, which keeps the number positive and its length fixed.
 fn serial() -> Result<SerialNumber, AuthorityError> {
     let mut bytes = [0; 16];
     let filled = SystemRandom::new().fill(&mut bytes);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_certificate_says_what_its_subject_says_whatever_the_number_of_groups() {
+    fn client_certificate_round_trips_its_subject_with_any_number_of_groups() {
         let authority = authority();
         let key = KeyPair::generate().unwrap();
         let validity = day();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ca_is_read_back_as_it_was_made_and_a_wrong_one_is_refused() {
+    fn ca_is_loaded_as_created_and_invalid_ones_are_rejected() {
         let (one, two) = (authority(), authority());
         let read = |certificate: &str, key: &str| Authority::read(certificate, key).err();
         let (certificate, key) = (one.certificate_pem(), one.key_pem());
@@ -316,10 +316,10 @@ mod tests {
         let leaf = one.issue_server(&names, &leaf_key, day()).unwrap();
         let leaf_key = leaf_key.serialize_pem();
         for (certificate, key, expected) in [
-            ("", key.as_str(), "the CA's certificate is no"),
-            (&leaf, &leaf_key, "the CA's certificate is no"),
-            (certificate, "", "the CA's key is no private key"),
-            (certificate, &two.key_pem(), "the CA's key is not the one"),
+            ("", key.as_str(), "the CA's certificate is not a CA"),
+            (&leaf, &leaf_key, "the CA's certificate is not a CA"),
+            (certificate, "", "the CA's key is not a private key"),
+            (certificate, &two.key_pem(), "the CA's key does not match"),
         ] {
             let said = read(certificate, key).unwrap().to_string();
             assert!(said.starts_with(expected), "{said}");
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ca_recognises_what_it_issued_and_nothing_else() {
+    fn ca_recognises_only_certificates_it_issued() {
         let (one, two) = (authority(), authority());
         let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let names = ["localhost", "10.0.0.1", "::1", "a.b"].map(str::to_owned);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_not_tied_to_what_is_no_uid() {
+    fn certificate_is_not_bound_to_an_invalid_uid() {
         let subject = Subject {
             user: "alice".to_owned(),
             groups: Vec::new(),
@@ -356,11 +356,11 @@ mod tests {
         let key = KeyPair::generate().unwrap();
         let issued = authority().issue_client(&subject, &key, day());
         let said = issued.unwrap_err().to_string();
-        assert_eq!(said, "\"a b\" is no UID of a tenant");
+        assert_eq!(said, "\"a b\" is not the UID of a tenant");
     }
 
     #[test]
-    fn a_name_that_no_certificate_can_have_is_named() {
+    fn invalid_server_name_is_reported() {
         let key = KeyPair::generate().unwrap();
         let issued = authority().issue_server(&["ä".to_owned()], &key, day());
         let said = issued.unwrap_err().to_string();

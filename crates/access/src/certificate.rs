@@ -15,39 +15,39 @@ use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 use crate::authority::Validity;
 use crate::credential::{Credential, Membership, TenantError};
 
-/// Why a certificate is no credential.
+/// Why a certificate cannot be used as a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
-    /// It is no X.509 certificate.
-    #[error("it is no X.509 certificate")]
+    /// The bytes are not one X.509 certificate.
+    #[error("it is not an X.509 certificate")]
     Form,
-    /// Nobody is named.
+    /// The common name is missing or empty.
     #[error("its common name is empty")]
     Nameless,
-    /// Two users are named, and the choice is not ours.
+    /// There are several common names, so the user is ambiguous.
     #[error("it has more than one common name")]
     Several,
-    /// A name or organization is in none of the encodings that we read.
+    /// A name or organization uses an encoding that is not supported.
     #[error("its subject is not in UTF-8 or ASCII")]
     Encoding,
     /// The user has several UIDs, or an empty one.
     #[error("its subject has several UIDs, or an empty one")]
     Uid,
-    /// Whose tenant it is cannot be told.
-    #[error("the names that tie it to a tenant cannot be read")]
+    /// The alternative names that bind it to a tenant's UID are malformed or ambiguous.
+    #[error("the alternative names that bind it to a tenant are malformed")]
     Tie,
-    /// Its tenant cannot be told.
+    /// The tenant it names is invalid or ambiguous.
     #[error(transparent)]
     Tenant(#[from] TenantError),
 }
 
-/// The attribute of a subject that is the user's UID, as Kubernetes has it.
+/// Subject attribute that holds the user's UID, as in Kubernetes.
 const UID: Oid<'_> = oid!(1.3.6.1.4.1.57683.2);
 
-/// What a certificate says: the common name is the user, every organization a group, and
-/// the organization `tenant:{t}` the tenant.
+/// Reads a certificate's claims: the common name is the user, every organization is a group,
+/// and the organization `tenant:{t}` names the tenant.
 ///
-/// Whether the certificate is genuine is not asked: whoever took it did.
+/// The signature is not verified here; the TLS layer does that.
 pub fn read(der: &[u8]) -> Result<Credential, CertificateError> {
     let certificate = parse(der)?;
     let mut credential = read_name(certificate.subject())?;
@@ -57,7 +57,7 @@ pub fn read(der: &[u8]) -> Result<Credential, CertificateError> {
     Ok(credential)
 }
 
-/// When a certificate holds, whoever it is from.
+/// Returns the validity period of a certificate from any issuer.
 pub fn validity(der: &[u8]) -> Result<Validity, CertificateError> {
     let certificate = parse(der)?;
     let of = certificate.validity();
@@ -68,7 +68,7 @@ pub fn validity(der: &[u8]) -> Result<Validity, CertificateError> {
     })
 }
 
-/// What a certificate with this subject says. Nothing ties it to a tenant yet.
+/// Reads the claims of a subject. The result is not bound to a tenant's UID.
 pub(crate) fn read_name(subject: &X509Name<'_>) -> Result<Credential, CertificateError> {
     let names = texts(subject.iter_common_name())?;
     let user = match names[..] {
@@ -94,7 +94,7 @@ pub(crate) fn read_name(subject: &X509Name<'_>) -> Result<Credential, Certificat
     })
 }
 
-/// The time of a certificate.
+/// Converts a certificate's time.
 pub(crate) fn time(time: ASN1Time) -> Option<SystemTime> {
     let seconds = time.timestamp();
     let apart = Duration::from_secs(seconds.unsigned_abs());
@@ -112,7 +112,7 @@ fn parse(der: &[u8]) -> Result<X509Certificate<'_>, CertificateError> {
     }
 }
 
-/// By which a certificate is told from all others, as Kubernetes writes it.
+/// Identifies a certificate by its digest, in Kubernetes' notation.
 fn fingerprint(der: &[u8]) -> String {
     let mut text = "X509SHA256=".to_owned();
     for byte in digest(&SHA256, der).as_ref() {
@@ -121,7 +121,7 @@ fn fingerprint(der: &[u8]) -> String {
     text
 }
 
-/// All of them or an error: what is skipped could have been the tenant.
+/// Decodes all attributes or fails: a skipped one could have named the tenant.
 fn texts<'a, 'der: 'a>(
     attributes: impl Iterator<Item = &'a AttributeTypeAndValue<'der>>,
 ) -> Result<Vec<&'a str>, CertificateError> {
@@ -137,8 +137,8 @@ mod tests {
 
     use super::*;
 
-    /// A certificate with this subject. rcgen keeps one value for each type of attribute,
-    /// so the second is written under its number.
+    /// Creates a certificate with this subject. rcgen keeps one value per attribute type, so the
+    /// second one is pushed under its OID.
     fn certificate(attributes: &[(DnType, DnValue)]) -> Vec<u8> {
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name = DistinguishedName::new();
@@ -151,7 +151,7 @@ mod tests {
         parameters.self_signed(&key).unwrap().der().to_vec()
     }
 
-    /// When it began to hold, in seconds since 1970.
+    /// Returns the start of validity, in seconds since 1970.
     fn beginning(der: &[u8]) -> i64 {
         parse(der).unwrap().validity().not_before.timestamp()
     }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_common_name_is_the_user_and_organizations_are_groups_and_tenant() {
+    fn common_name_is_the_user_and_organizations_are_groups_and_tenant() {
         for (user, organizations, groups, tenant) in [
             ("alice", &[][..], &[][..], None),
             ("alice", &["dev"], &["dev"], None),
@@ -183,7 +183,7 @@ mod tests {
                 &["system:masters"],
                 Some("system"),
             ),
-            // The user's name never gives a tenant, whatever it begins with.
+            // The user's name never implies a tenant.
             ("system:kube-scheduler", &[], &[], None),
             ("t1:alice", &["dev"], &["dev"], None),
             ("tenant:t1", &[], &[], None),
@@ -210,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_known_by_the_digest_of_all_its_bytes() {
-        // As `sha256sum` says of these three bytes.
+    fn fingerprint_is_the_digest_of_the_whole_certificate() {
+        // The output of `sha256sum` for these three bytes.
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(fingerprint(b"abc"), format!("X509SHA256={expected}"));
     }
 
     #[test]
-    fn the_users_uid_is_one_attribute_that_is_not_empty() {
+    fn uid_attribute_is_single_and_not_empty() {
         let uid = || DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]);
         let near = || DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 3]);
         let text = |text: &str| DnValue::Utf8String(text.to_owned());
@@ -236,8 +236,8 @@ mod tests {
         assert_eq!(read(&two), Err(CertificateError::Uid));
     }
 
-    /// The certificate with a second attribute like the one with this value. No signature
-    /// is looked at here.
+    /// Duplicates the subject attribute with this value. The signature becomes invalid, which
+    /// [`read`] does not check.
     fn twice(der: &[u8], value: &[u8]) -> Vec<u8> {
         let fields = |der: &[u8]| -> Vec<Vec<u8>> {
             yasna::parse_der(der, |reader| {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_holds_from_then_until_then() {
+    fn validity_is_read_from_the_certificate() {
         let at = |seconds: i64| time(ASN1Time::from_timestamp(seconds).unwrap()).unwrap();
         let (from, until) = (at(-86_400), at(4_000_000_000));
         assert_eq!(from, SystemTime::UNIX_EPOCH - Duration::from_secs(86_400));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_that_cannot_be_told_is_refused() {
+    fn invalid_or_ambiguous_tenant_is_rejected() {
         let bad = TenantError::Name(NotATenantName);
         for (organizations, error) in [
             (&["tenant:"][..], bad),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_user_is_named_once_and_legibly() {
+    fn common_name_is_single_and_decodable() {
         let second = DnType::CustomDnType(vec![2, 5, 4, 3]);
         let teletex = DnValue::TeletexString("tenant:t1".try_into().unwrap());
         for (attributes, error) in [
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_is_refused() {
+    fn malformed_certificate_is_rejected() {
         let good = certificate(&subject("alice", &[]));
         let longer = [&good[..], &[0]].concat();
         for bad in [&[][..], b"alice", &good[..good.len() - 1], &longer] {

@@ -1,44 +1,44 @@
-//! What a credential says, and the one rule for finding the tenant in it.
+//! The claims of a credential, and the rule that finds the tenant among them.
 
 use insula_core::{Extra, NotATenantName, Proof, Space, Tie};
 
-/// What a credential says about its holder, before the server has a say.
+/// The claims of a credential about its holder, before server policy is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
     /// The user's name.
     pub user: String,
     /// The user's id, if the credential has one.
     pub uid: Option<String>,
-    /// The groups that it claims, without the one that names the tenant.
+    /// The claimed groups, without the one that names the tenant.
     pub groups: Vec<String>,
-    /// What else it says.
+    /// Additional user attributes.
     pub extra: Extra,
-    /// The space that it names.
+    /// The space that the credential names.
     pub tenant: Option<Space>,
-    /// To which of all tenants of that name it belongs.
+    /// Which of all tenants that ever had this name the credential belongs to.
     pub tie: Tie,
-    /// What it is.
+    /// The type of credential.
     pub proof: Proof,
 }
 
-/// What a group begins with that names a tenant.
+/// Prefix of a group that names a tenant.
 pub const TENANT_PREFIX: &str = "tenant:";
 
-/// A credential means to name a tenant, and does not name one.
+/// A credential tries to name a tenant but the name cannot be used.
 ///
-/// It is refused: taken for a credential without a tenant, it would enter the default
-/// tenant, where it has no business.
+/// Such a credential is rejected. Treating it as one without a tenant would let it enter the
+/// default tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TenantError {
-    /// There are several.
+    /// More than one tenant is named.
     #[error("it names more than one tenant")]
     Several,
-    /// No tenant can be called so.
-    #[error("it names a tenant, and {0}")]
+    /// The name is not a valid tenant name.
+    #[error("its tenant name is invalid: {0}")]
     Name(NotATenantName),
 }
 
-/// Groups, apart from the tenant that one of them names.
+/// Claimed groups, separated from the tenant that one of them names.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Membership {
     pub groups: Vec<String>,
@@ -46,7 +46,7 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// What the groups of a credential mean.
+    /// Parses the claimed groups of a credential.
     pub fn of<'a>(claims: impl IntoIterator<Item = &'a str>) -> Result<Self, TenantError> {
         let mut groups = Vec::new();
         let mut tenant = None;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_group_at_most_names_the_tenant_and_a_bad_name_is_never_none() {
+    fn at_most_one_group_names_the_tenant_and_invalid_names_are_errors() {
         let space = |name| Some(Space::parse(name).unwrap());
         let bad = TenantError::Name(NotATenantName);
         for (claims, expected) in [
@@ -78,7 +78,7 @@ mod tests {
             (&["tenant:t1"], Ok((&[], space("t1")))),
             (&["a", "tenant:t1", "b"], Ok((&["a", "b"], space("t1")))),
             (&["tenant:system", "a"], Ok((&["a"], Some(Space::System)))),
-            // A word like any other: only the colon makes a tenant of it.
+            // Only the prefix with its colon names a tenant.
             (
                 &["tenant", "tenants:t1"],
                 Ok((&["tenant", "tenants:t1"], None)),

@@ -1,13 +1,13 @@
-//! The wall between the spaces.
+//! Which spaces a principal may enter.
 
 use insula_core::{Principal, Spaces};
 
-/// Whether a principal may enter these spaces at all.
+/// Reports whether a principal may enter these spaces at all.
 ///
-/// The law: a principal of the system may enter every space and all of them at once. A
-/// tenant's principal may enter its own space and nothing else: not another tenant's, not
-/// the system's, and not all spaces, even when its own is the only one. Names and groups
-/// change nothing about it; what may be done inside is decided after.
+/// A principal of the system may enter every space, and all of them at once. A tenant's
+/// principal may enter its own space only: not another tenant's, not the system's, and not
+/// all spaces, even when its own is the only one. User names and groups have no influence.
+/// RBAC inside the space is evaluated afterwards.
 pub fn may_enter(principal: &Principal, spaces: &Spaces) -> bool {
     match spaces {
         Spaces::All => principal.is_system(),
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenant_enters_its_own_space_and_the_system_enters_all() {
+    fn tenant_enters_its_own_space_and_system_enters_all() {
         let space = |name: &str| Space::parse(name).unwrap();
         let one = |name| Spaces::One(space(name));
         for (home, entered) in [
@@ -33,7 +33,7 @@ mod tests {
         ] {
             for (user, groups) in [
                 ("alice", vec![]),
-                // No name and no group opens a wall.
+                // User names and groups grant no entry.
                 ("system:admin", vec![MASTERS.to_owned()]),
                 (
                     "t1",

@@ -1,9 +1,8 @@
-//! Tokens that are JWTs: claims as JSON, signed, in three parts with dots between them.
+//! JSON Web Tokens.
 //!
-//! [`Signed::parse`] reads a token and believes nothing; [`Signed::verify`] gives the claims
-//! out if one of the keys of a [`KeySet`] signed them. Nothing that a token says decides how
-//! it is verified: its algorithm must be that of the key, and its key id is only ever
-//! compared.
+//! [`Signed::parse`] reads a token without trusting it; [`Signed::verify`] returns the claims
+//! if a key of a [`KeySet`] signed them. The token cannot influence how it is verified: its
+//! algorithm must be that of the key, and its key ID is only ever compared.
 
 mod algorithm;
 mod claims;
@@ -27,60 +26,60 @@ pub use self::key_set::{KeySet, KeySetError};
 pub use self::signer::{NotASigningKey, Signer, Unsigned};
 pub use self::verified::Verified;
 
-/// A token that has the form of one. Its claims are kept back until they are verified.
+/// A well-formed token. Its claims are not accessible until the signature is verified.
 pub struct Signed<'a> {
     algorithm: Algorithm,
     key_id: Option<String>,
     claims: Claims,
-    /// What the signature is over: header and claims, as they were sent.
+    /// The signed bytes: header and claims as they were sent.
     message: &'a str,
     signature: Vec<u8>,
 }
 
-/// Why a token is not believed.
+/// Why a token is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It is too long.
+    /// It exceeds the size limit.
     #[error("the token is longer than 16 KiB")]
     Size,
-    /// It has not three parts.
+    /// It does not have three parts.
     #[error("the token is not three parts with dots between them")]
     Parts,
-    /// A part of it is not in base64url, or not in the one way that it can be.
+    /// A part is not canonical base64url.
     #[error("the token is not in base64url")]
     Encoding,
-    /// Its header or its claims are no object, or one that two readers could read
-    /// differently.
+    /// Header or claims are not a JSON object, or have duplicate members, which parsers could
+    /// read differently.
     #[error("the token's header and claims are not objects with distinct members")]
     Json,
-    /// Its algorithm is none, or one that needs no key, or one that we do not know.
+    /// The algorithm is missing, symmetric, `none`, or unknown.
     #[error("the token's algorithm is not accepted")]
     Algorithm,
-    /// It is not to be accepted by whoever does not know what its header asks for.
+    /// The header has critical extensions, which must be rejected unless they are understood.
     #[error("the token's header has critical members")]
     Critical,
-    /// Its key id is nothing that a key is called.
+    /// The key ID is malformed.
     #[error("the token's key id is not acceptable")]
     KeyId,
-    /// None of the keys is the one that it was signed with; a newer one may be.
+    /// No key matches. A newer key set may have it.
     #[error("the token's key is not known")]
     UnknownKey,
-    /// Its key is there, and is for other algorithms.
+    /// The key is known, but is for other algorithms.
     #[error("the token's algorithm is not that of its key")]
     Mismatch,
-    /// Its key is there and did not sign this.
+    /// The key is known, but did not sign this token.
     #[error("the token's signature does not verify")]
     Signature,
 }
 
-/// More than any token that fits into a header of ours. What is longer is not even read.
+/// Upper bound on a token's size in bytes. Request headers of this server hold less.
 const LONGEST: usize = 16 << 10;
 
-/// More than any digest or name.
+/// Upper bound on a key ID's length. Digests and names are shorter.
 const LONGEST_KEY_ID: usize = 256;
 
 impl<'a> Signed<'a> {
-    /// Reads a token's form.
+    /// Parses a token without verifying it.
     pub fn parse(token: &'a str) -> Result<Self, Error> {
         if token.len() > LONGEST {
             return Err(Error::Size);
@@ -105,24 +104,24 @@ impl<'a> Signed<'a> {
         })
     }
 
-    /// What it says it is signed with.
+    /// The algorithm that the header states.
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Which key it says it is signed with.
+    /// The key ID that the header states.
     pub fn key_id(&self) -> Option<&str> {
         self.key_id.as_deref()
     }
 
-    /// Whose token it says it is, which nobody has verified: good for asking whose keys to
-    /// verify it with, and for nothing else.
+    /// The issuer that the token claims, unverified: only to be used for choosing the keys to
+    /// verify it with.
     pub fn claimed_issuer(&self) -> Option<&str> {
         self.claims.text("iss")
     }
 
-    /// Its claims, if one of the keys has signed them. When they hold and for whom is to be
-    /// asked of the claims.
+    /// Returns the claims, if a key of the set signed them. The caller still has to check
+    /// validity times and audience.
     pub fn verify(&self, keys: &KeySet) -> Result<&Claims, Error> {
         keys.check(self)?;
         Ok(&self.claims)
@@ -143,18 +142,18 @@ impl std::fmt::Debug for Signed<'_> {
     }
 }
 
-/// Exactly what an encoder writes: no padding, no spaces, no bits left over. Else one token
-/// could be written in many ways.
+/// Decodes strictly: no padding, no whitespace, no trailing bits. Otherwise one token would
+/// have several spellings.
 fn decode(part: &str) -> Result<Vec<u8>, Error> {
     URL_SAFE_NO_PAD.decode(part).map_err(|_| Error::Encoding)
 }
 
-/// A digest or a name. Key ids are only compared here, so that one that is a path or a URL
-/// does no harm; but no key is called so, and who sends one means harm.
+/// Accepts digests and names. Key IDs are only compared, so paths and URLs would be harmless;
+/// but no legitimate key has one, so they are rejected as hostile.
 fn key_id(value: &Value) -> Result<String, Error> {
     let id = value.as_str().ok_or(Error::KeyId)?;
     let length = 1..=LONGEST_KEY_ID;
-    // A slash alone is base64.
+    // Base64 contains single slashes.
     let named = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~:=+/@".contains(&byte);
     let path = ["..", "./", "/.", "://"]
         .iter()

@@ -1,17 +1,16 @@
-//! Who asks, and which spaces they may enter.
+//! Authentication data and authorization rules: principals, the spaces they may enter, and
+//! RBAC inside a space.
 //!
-//! A [`Credential`] is what a certificate or a token says; [`settle`] makes a principal of
-//! it, which belongs to exactly one space; [`may_enter`] is the wall between the spaces.
+//! A [`Credential`] holds what a certificate or a token claims. [`settle`] turns it into a
+//! principal, which belongs to exactly one space, and [`may_enter`] decides which spaces that
+//! principal may enter.
 //!
-//! A [`jwt`] is a token that proves itself, by its signature.
+//! - [`jwt`] and [`oidc`] verify signed tokens; [`token_file`] reads static ones.
+//! - [`Authority`] is a CA that issues certificates carrying the same claims.
+//! - [`rbac`] evaluates the roles and bindings of a space.
 //!
-//! An [`Authority`] makes certificates that say the same.
-//!
-//! [`rbac`] decides what a principal may do inside a space, by the roles and bindings
-//! there.
-//!
-//! Whether a certificate is genuine is decided before, by whoever was shown it. Nothing here
-//! knows HTTP, and the one thing read from disk is the token file.
+//! Certificate chains are verified by the TLS layer before they reach this crate. The crate
+//! does not know HTTP, and the token file is the only thing it reads from disk.
 
 mod authority;
 pub mod certificate;

@@ -1,7 +1,8 @@
-//! Tokens of an OpenID Connect provider: which ones are for us, and whom they make.
+//! Tokens of an OpenID Connect provider: which ones are accepted, and the credentials they
+//! stand for.
 //!
-//! The provider is the offering administrator's, and so it may put people into any tenant,
-//! the system's included.
+//! The offering's administrator configures the provider, so it is trusted to place users in
+//! any tenant, including the system's.
 
 mod error;
 mod settings;
@@ -14,7 +15,7 @@ pub use self::settings::{Settings, SettingsError};
 use crate::credential::{Credential, Membership, TENANT_PREFIX, TenantError};
 use crate::jwt::{Algorithm, Claims, Signed, texts};
 
-/// A provider that is trusted, and how its claims are read.
+/// A trusted provider, and how its claims are mapped.
 #[derive(Clone, Debug)]
 pub struct Issuer {
     url: String,
@@ -28,26 +29,26 @@ pub struct Issuer {
     algorithms: Vec<Algorithm>,
 }
 
-/// What a token makes of its holder, and for how long.
+/// The credential that a token stands for, and its expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// What the token says.
+    /// The token's claims, mapped.
     pub credential: Credential,
-    /// Until when, in seconds since 1970.
+    /// The expiry, in seconds since 1970.
     pub expires: i64,
 }
 
-/// The claim that names people only if the provider has asked them.
+/// The username claim that is only accepted if the provider has verified it.
 const EMAIL: &str = "email";
 
 impl Issuer {
-    /// What the provider calls itself, and where its documents are found.
+    /// The issuer URL: the `iss` claim of tokens, and the base of the discovery document.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Whether it is worth looking for the key of this token: it says that it is from this
-    /// provider, and is signed as agreed.
+    /// Checks, before a key is looked up, that an unverified token claims to be from this
+    /// provider and uses an accepted algorithm.
     pub fn expects(&self, signed: &Signed<'_>) -> Result<(), Error> {
         if signed.claimed_issuer() != Some(&self.url) {
             return Err(Error::Issuer);
@@ -59,7 +60,7 @@ impl Issuer {
         Ok(())
     }
 
-    /// Whom verified claims make at `now`, in seconds since 1970.
+    /// Maps verified claims to a credential, at `now` in seconds since 1970.
     pub fn holder(&self, claims: &Claims, now: i64) -> Result<Holder, Error> {
         if claims.text("iss") != Some(&self.url) {
             return Err(Error::Issuer);
@@ -67,8 +68,8 @@ impl Issuer {
         self.check_audience(claims)?;
         let times = claims.times()?;
         times.check(now)?;
-        // A token without an end would be good for ever, and one without a beginning for
-        // every tenant that is ever called like its own.
+        // Without an expiry a token would be valid for ever. Without an issue time it would be
+        // valid for every later tenant of the same name.
         let expires = times.expires.ok_or(Error::Missing("exp"))?;
         let issued = times.issued.ok_or(Error::Missing("iat"))?;
         self.check_required(claims)?;
@@ -119,16 +120,16 @@ impl Issuer {
             return Err(Error::Email);
         }
         let user = format!("{}{name}", self.username_prefix);
-        // Service accounts and components are called so, and whoever chooses an own name
-        // with the provider must not be able to be taken for one of them.
+        // `system:` is reserved for service accounts and components. Users who can choose
+        // their name at the provider must not be able to impersonate them.
         if user.starts_with(RESERVED_PREFIX) {
             return Err(Error::Reserved);
         }
         Ok(user)
     }
 
-    /// The groups as they count here, and the tenant, which the provider names in a group or
-    /// in a claim of its own.
+    /// Returns the prefixed groups, and the tenant, which the provider names in a group or in
+    /// a separate claim.
     fn membership(&self, claims: &Claims) -> Result<(Vec<String>, Option<Space>), Error> {
         let claim = self.groups_claim.as_deref();
         let groups = match claim.and_then(|name| Some((name, claims.get(name)?))) {
@@ -158,7 +159,7 @@ impl Issuer {
     }
 }
 
-/// The token's own name, by which a request can be followed back to it.
+/// The token's ID, which lets a request be traced back to it.
 fn extra(claims: &Claims) -> Extra {
     let id = claims.text("jti").filter(|id| !id.is_empty());
     let id = id.map(|id| (CREDENTIAL_ID.to_owned(), vec![format!("JTI={id}")]));

@@ -1,15 +1,14 @@
-//! What a principal may do inside a space: roles, bindings, and the decision.
+//! Role-based access control inside one space.
 //!
-//! A [`Policy`] holds the roles and bindings of one space, above the built-in ones that all
-//! spaces share ([`bootstrap`]), and decides whether somebody ([`Who`]) may do something
-//! ([`Act`]). Nothing forbids: what no rule allows, nobody may.
+//! A [`Policy`] holds the roles and bindings of a space, layered over the built-in ones that
+//! all spaces share ([`bootstrap`]). It decides whether a user ([`Who`]) may perform a request
+//! ([`Act`]). Rules only allow; a request that no rule allows is not permitted.
 //!
-//! [`cover`] is the other half: who makes a role or binds one gives away only what they
-//! have.
+//! [`cover`] is the escalation check: a user who creates or binds a role may only grant
+//! permissions that they hold themselves.
 //!
-//! Nothing here reads a clock, a store or a request. Objects come in by [`Policy::put`] and
-//! go by [`Policy::remove`].
-
+//! This module reads no clock, no store and no request. Objects are added by [`Policy::put`]
+//! and removed by [`Policy::remove`].
 mod act;
 mod aggregate;
 mod binding;

@@ -1,21 +1,21 @@
-//! Where a principal belongs.
+//! Turns a credential into a principal.
 
 use insula_core::{AUTHENTICATED, Principal, RESERVED_PREFIX, Space};
 
 use crate::credential::{Credential, TENANT_PREFIX};
 
-/// The credential names no tenant, and there is none by default.
+/// The credential names no tenant, and no default tenant is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the credential names no tenant, and this server has no default tenant")]
 pub struct NoTenant;
 
-/// Makes a principal of a credential.
+/// Resolves a credential to a principal.
 ///
-/// It belongs to the tenant that the credential names, else to the default tenant, else it
-/// is refused. It keeps the groups that it claims, except those that are the server's to
-/// give: a tenant's credential has no group that begins with `system:`, because whoever
-/// makes credentials for a tenant has no say about the server; and no group names a
-/// tenant, because that is said once, in [`Principal::home`].
+/// The principal's home is the tenant that the credential names, otherwise the default
+/// tenant; without either, the credential is rejected. The claimed groups are kept, with two
+/// exceptions: a tenant's credential cannot carry groups that begin with `system:`, because
+/// an issuer for a tenant has no authority over the server; and groups that name a tenant are
+/// dropped, because [`Principal::home`] is the only place that states it.
 pub fn settle(
     credential: Credential,
     default_tenant: Option<&Space>,
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn the_credential_decides_then_the_default_then_nobody() {
+    fn home_is_the_named_tenant_else_the_default_else_rejected() {
         for (named, default, home) in [
             (Some("t1"), None, Ok("t1")),
             (Some("t1"), Some("t2"), Ok("t1")),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_system_has_groups_of_the_system() {
+    fn only_system_principals_keep_system_groups() {
         let claimed = [
             "dev",
             "system:masters",
@@ -97,7 +97,7 @@ mod tests {
                 "dev|system:masters|system:nodes|systems|system:authenticated",
             ),
         ] {
-            // By the credential and by default: the rule is about where it ends up.
+            // Named and defaulted tenants are treated alike.
             let named = settle(credential(Some(tenant), &claimed), None);
             let settled = settle(credential(None, &claimed), Some(&space(tenant)));
             assert_eq!(named, settled);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_proved_anything_is_authenticated_once() {
+    fn authenticated_group_is_added_exactly_once() {
         for tenant in ["t1", "system"] {
             let principal = settle(credential(Some(tenant), &[AUTHENTICATED]), None);
             assert_eq!(principal.unwrap().groups, [AUTHENTICATED]);

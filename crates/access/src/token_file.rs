@@ -1,4 +1,4 @@
-//! The token file: `token,user,uid,"group,group"`, a line for each token.
+//! The static token file: one line `token,user,uid,"group,group"` per token.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 
 use crate::credential::{Credential, Membership, TenantError};
 
-/// Who holds which token.
+/// Credentials by token.
 ///
-/// Tokens are not kept, only their digests. Looking one up takes a time that depends on
-/// digests, which nobody can steer byte by byte, and never on the tokens themselves.
+/// Only digests of the tokens are kept. The time of a lookup depends on digests, which an
+/// attacker cannot choose byte by byte, and never on the tokens themselves.
 #[derive(Clone)]
 pub struct TokenFile {
     holders: HashMap<Digest, Credential>,
@@ -21,23 +21,23 @@ pub struct TokenFile {
 
 type Digest = [u8; SHA256_OUTPUT_LEN];
 
-/// Why there are no tokens.
+/// Why a token file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFileError {
     /// The file cannot be read.
     #[error(transparent)]
     Read(io::Error),
-    /// A line is wrong. What it says is not repeated: it could be a token.
+    /// A line is invalid. Its content is not repeated, because it could be a token.
     #[error("line {line}: {problem}")]
     Line {
-        /// Which, beginning with 1.
+        /// The line number, starting at 1.
         line: u64,
-        /// What is wrong with it.
+        /// The problem with the line.
         problem: LineProblem,
     },
 }
 
-/// What is wrong with a line of a token file.
+/// A problem with a line of a token file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineProblem {
     /// It is not UTF-8.
@@ -49,22 +49,22 @@ pub enum LineProblem {
     /// There are less than three fields or more than four.
     #[error("it has {0} fields instead of token, user, uid and, in quotes, the groups")]
     Fields(usize),
-    /// Everybody would hold it.
+    /// The token is empty, so any client would hold it.
     #[error("its token is empty")]
     NoToken,
-    /// Nobody would hold it.
+    /// The user is empty.
     #[error("its user is empty")]
     NoUser,
-    /// It would be up to chance who holds it.
-    #[error("its token is that of an earlier line")]
+    /// An earlier line has the same token, so its holder would be ambiguous.
+    #[error("its token is already used by an earlier line")]
     Twice,
-    /// Its tenant cannot be told.
+    /// The tenant it names is invalid or ambiguous.
     #[error(transparent)]
     Tenant(#[from] TenantError),
 }
 
 impl TokenFile {
-    /// The tokens of a file.
+    /// Reads the tokens of a file.
     pub fn load(path: &Path) -> Result<Self, TokenFileError> {
         let bytes = std::fs::read(path).map_err(TokenFileError::Read)?;
         let text = str::from_utf8(&bytes).map_err(|error| {
@@ -78,8 +78,8 @@ impl TokenFile {
         Self::parse(text)
     }
 
-    /// The tokens of a text: CSV, with quotes around fields that hold commas, and quotes
-    /// doubled inside them. Empty lines are skipped, and spaces around groups.
+    /// Parses CSV, with quotes around fields that contain commas, and quotes doubled inside
+    /// them. Empty lines are skipped, and spaces around groups are trimmed.
     pub fn parse(text: &str) -> Result<Self, TokenFileError> {
         let mut holders = HashMap::new();
         for (line, text) in (1..).zip(text.lines()) {
@@ -96,7 +96,7 @@ impl TokenFile {
         Ok(Self { holders })
     }
 
-    /// What a token says about its holder.
+    /// Looks up the credential that a token stands for.
     pub fn find(&self, token: &str) -> Option<&Credential> {
         self.holders.get(&digest_of(token))
     }
@@ -114,13 +114,13 @@ fn digest_of(token: &str) -> Digest {
     bytes
 }
 
-/// The token that a line is about, and what it says about its holder.
+/// Reads the token of a line and the credential that it stands for.
 fn holder(fields: &[String]) -> Result<(&str, Credential), LineProblem> {
     let (token, user, uid, groups) = match fields {
         [token, user, uid] => (token, user, uid, ""),
         [token, user, uid, groups] => (token, user, uid, groups.as_str()),
-        // Groups without quotes are more fields: to keep the first of them, as Kubernetes
-        // does, could lose the tenant.
+        // Unquoted groups become extra fields. Kubernetes keeps the first of them, which could
+        // lose the tenant.
         _ => return Err(LineProblem::Fields(fields.len())),
     };
     if token.is_empty() {
@@ -143,8 +143,8 @@ fn holder(fields: &[String]) -> Result<(&str, Credential), LineProblem> {
     Ok((token, credential))
 }
 
-/// The fields of a line, as strict about quotes as Kubernetes is: a quote that is left
-/// open would hide all tokens that follow.
+/// Splits a line into fields. Quotes are checked as strictly as in Kubernetes: an unclosed
+/// quote would hide all following tokens.
 fn fields(line: &str) -> Result<Vec<String>, LineProblem> {
     let mut fields = Vec::new();
     let mut rest = Some(line);
@@ -202,7 +202,7 @@ admin,root,1,\"system:masters,tenant:system\"
 plain,carol,7,dev";
 
     #[test]
-    fn each_token_finds_its_holder_and_no_other() {
+    fn each_token_finds_its_own_credential() {
         let tokens = TokenFile::parse(FILE).unwrap();
         let found = |token| {
             let credential = tokens.find(token)?;
@@ -240,7 +240,7 @@ plain,carol,7,dev";
     }
 
     #[test]
-    fn a_wrong_line_is_named_and_its_token_is_not() {
+    fn error_names_the_line_and_never_the_token() {
         let name = LineProblem::Tenant(TenantError::Name(NotATenantName));
         for (line, problem) in [
             ("s3cret,alice", LineProblem::Fields(2)),
@@ -269,7 +269,7 @@ plain,carol,7,dev";
     }
 
     #[test]
-    fn a_file_is_read_or_its_trouble_told() {
+    fn file_errors_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens.csv");
         let missing = TokenFile::load(&path).unwrap_err();

@@ -112,7 +112,7 @@ fn a_ca_that_is_damaged_is_refused_with_a_hint_and_left_alone() {
     assert_eq!(refused.status.code(), Some(1));
     let said = stderr(&refused);
     assert!(
-        said.contains("the CA's key is no private key in PEM"),
+        said.contains("the CA's key is not a private key in PEM"),
         "{said}"
     );
     assert!(
@@ -137,7 +137,7 @@ fn a_wrong_token_file_is_refused_by_line_and_without_its_tokens() {
     assert_eq!(refused.status.code(), Some(1));
     let said = stderr(&refused);
     assert!(
-        said.contains("tokens.csv: line 2: it names a tenant"),
+        said.contains("tokens.csv: line 2: its tenant name is invalid"),
         "{said}"
     );
     assert!(said.contains("\nhint: each line is"), "{said}");

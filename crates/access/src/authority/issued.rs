@@ -1,4 +1,4 @@
-//! What is on a certificate.
+//! The content of an issued certificate.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,18 +10,18 @@ use x509_parser::extensions::GeneralName;
 
 use crate::certificate::time;
 
-/// What an authority wrote on a certificate of its own.
+/// The content of a certificate that an [`Authority`](super::Authority) issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issued {
-    /// The DNS names and IP addresses of the server, if it is one.
+    /// The DNS names and IP addresses, if it is a server's.
     pub names: BTreeSet<String>,
-    /// Until when it holds.
+    /// End of validity.
     pub until: SystemTime,
     public_key: Vec<u8>,
 }
 
 impl Issued {
-    /// Whether it was issued for that key.
+    /// Reports whether it was issued for that key.
     pub fn is_for(&self, key: &impl PublicKeyData) -> bool {
         self.public_key == key.der_bytes()
     }
@@ -29,7 +29,7 @@ impl Issued {
     pub(super) fn of(certificate: &X509Certificate<'_>) -> Option<Self> {
         let names = certificate.subject_alternative_name().ok()?;
         let names = names.into_iter().flat_map(|of| &of.value.general_names);
-        // That of a client, which says whose tenant's it is, and no server's name.
+        // Skip the URI of client certificates, which holds the tenant's UID.
         let names = names.filter(|name| !matches!(name, GeneralName::URI(_)));
         let names: Option<_> = names.map(text).collect();
         Some(Self {

@@ -1,4 +1,4 @@
-//! Requests for certificates.
+//! Certificate signing requests.
 
 use rcgen::{CertificateParams, DistinguishedName, KeyPair, SubjectPublicKeyInfo};
 use x509_parser::asn1_rs::FromDer;
@@ -7,39 +7,39 @@ use x509_parser::certification_request::X509CertificationRequest;
 use super::{Subject, to_pem};
 use crate::certificate::{self, CertificateError};
 
-/// A request for a client certificate, signed with the key that it is for.
+/// A request for a client certificate, signed with the key it was created for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Whom it asks a certificate for. What the CA grants is the CA's to decide. Only the
-    /// subject is read: whatever other names and extensions a request brings, nothing ties
-    /// itself to a tenant.
+    /// The requested subject. The CA decides what it grants. Only the subject is read: other
+    /// names and extensions in a request are ignored, so a request cannot bind itself to a
+    /// tenant's UID.
     pub subject: Subject,
-    /// The key that it is for.
+    /// The key to certify.
     pub public_key: SubjectPublicKeyInfo,
 }
 
-/// Why a request is none.
+/// Why a certificate signing request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// It is no request.
-    #[error("it is no certificate signing request in PEM")]
+    /// It is not a certificate signing request.
+    #[error("it is not a certificate signing request in PEM")]
     Form,
-    /// Whoever made it has not shown that the key is theirs.
+    /// The requester has not proved possession of the key.
     #[error("it is not signed with its own key")]
     Signature,
-    /// The key is of a kind that is not supported.
-    #[error("its key is of a kind that is not supported")]
+    /// The type of key is not supported.
+    #[error("its type of key is not supported")]
     Key,
-    /// It does not say whom it is for.
+    /// The subject is invalid.
     #[error(transparent)]
     Subject(#[from] CertificateError),
 }
 
-/// What begins a request in PEM; the second is an old name for it.
+/// PEM labels of a request; the second is a legacy name.
 const TAGS: [&str; 2] = ["CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST"];
 
 impl Request {
-    /// A request, in PEM.
+    /// Creates a request, in PEM.
     pub fn make(subject: &Subject, key: &KeyPair) -> Result<String, rcgen::Error> {
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name = DistinguishedName::new();
@@ -48,7 +48,7 @@ impl Request {
         Ok(to_pem(TAGS[0], der))
     }
 
-    /// Reads a request, and makes sure that it is signed with its own key.
+    /// Parses a request and verifies that it is signed with its own key.
     pub fn read(pem: &str) -> Result<Self, RequestError> {
         let pem = pem::parse(pem).map_err(|_| RequestError::Form)?;
         if !TAGS.contains(&pem.tag()) {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_read_as_it_was_made() {
+    fn request_round_trips_its_subject() {
         let key = KeyPair::generate().unwrap();
         for subject in [
             subject(&[], None),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_ties_itself_to_no_tenant() {
+    fn request_cannot_bind_itself_to_a_tenant() {
         let key = KeyPair::generate().unwrap();
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name = DistinguishedName::new();
@@ -113,7 +113,7 @@ mod tests {
         let der = wanted.put_on_request(made.der(), &key).unwrap();
         let read = Request::read(&to_pem(TAGS[0], der)).unwrap();
         assert_eq!(read.subject, wanted);
-        // Nor is it written into one that Insula makes.
+        // The UID is not written into requests that Insula creates either.
         let tied = Subject {
             tenant_uid: Some("u-1".into()),
             ..wanted.clone()
@@ -123,11 +123,11 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_not_its_makers_is_refused() {
+    fn forged_request_is_rejected() {
         let key = KeyPair::generate().unwrap();
         let pem = Request::make(&subject(&["a"], None), &key).unwrap();
         let mut der = pem::parse(&pem).unwrap().into_contents();
-        // Another user than was signed.
+        // Another user than the one that was signed.
         let at = der.windows(5).position(|bytes| bytes == b"alice").unwrap();
         der[at] = b'A';
         let changed = pem::encode(&pem::Pem::new(TAGS[0], der.clone()));
@@ -142,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_a_user_is_refused() {
+    fn request_without_a_user_is_rejected() {
         let key = KeyPair::generate().unwrap();
-        let nobody = Subject {
+        let no_user = Subject {
             user: String::new(),
             ..subject(&["a"], None)
         };
-        let pem = Request::make(&nobody, &key).unwrap();
+        let pem = Request::make(&no_user, &key).unwrap();
         let refused = RequestError::Subject(CertificateError::Nameless);
         assert_eq!(Request::read(&pem), Err(refused));
     }

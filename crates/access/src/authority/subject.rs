@@ -1,4 +1,4 @@
-//! Whom a certificate is for.
+//! The subject of a client certificate.
 
 use insula_core::{Space, Tie};
 use rcgen::SigningKey;
@@ -8,7 +8,7 @@ use yasna::models::ObjectIdentifier;
 use crate::certificate::{self, CertificateError};
 use crate::credential::{Credential, TENANT_PREFIX};
 
-/// Whom a client certificate is for, as [`certificate::read`](crate::certificate::read)
+/// The subject of a client certificate, as [`certificate::read`](crate::certificate::read)
 /// reads it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
@@ -16,31 +16,31 @@ pub struct Subject {
     pub user: String,
     /// The user's groups.
     pub groups: Vec<String>,
-    /// The space that the user belongs to, if it is to be named.
+    /// The space that the user belongs to, if the certificate should name it.
     pub tenant: Option<Space>,
-    /// The UID of the tenant whose space that is: the certificate dies with it. Whoever
-    /// issues the certificate says so; no request does.
+    /// The UID of the tenant that owns the space: the certificate becomes invalid with that
+    /// tenant. Set by the issuer; requests cannot carry it.
     pub tenant_uid: Option<Box<str>>,
 }
 
-/// The field of a certificate's body that holds the subject, after version, serial number,
-/// algorithm, issuer and validity.
+/// Index of the subject in a certificate's body, after version, serial number, algorithm,
+/// issuer and validity.
 const IN_CERTIFICATE: usize = 5;
 
-/// The field of a request's body that holds the subject, after the version.
+/// Index of the subject in a request's body, after the version.
 const IN_REQUEST: usize = 1;
 
 const COMMON_NAME: &[u64] = &[2, 5, 4, 3];
 const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
 
 impl Subject {
-    /// Whom a certificate in PEM is for.
+    /// Reads the subject of a certificate in PEM.
     pub fn read(certificate_pem: &str) -> Result<Self, CertificateError> {
         let pem = pem::parse(certificate_pem).map_err(|_| CertificateError::Form)?;
         certificate::read(pem.contents()).map(Self::from)
     }
 
-    /// The certificate with this subject, signed again.
+    /// Replaces the subject of a certificate, and signs it again.
     pub(super) fn put_on_certificate(
         &self,
         der: &[u8],
@@ -49,7 +49,7 @@ impl Subject {
         self.put(der, IN_CERTIFICATE, key)
     }
 
-    /// The request with this subject, signed again.
+    /// Replaces the subject of a request, and signs it again.
     pub(super) fn put_on_request(
         &self,
         der: &[u8],
@@ -58,8 +58,8 @@ impl Subject {
         self.put(der, IN_REQUEST, key)
     }
 
-    /// rcgen writes one value for each type of attribute, and a user with two groups has
-    /// two organizations. So the subject is put in afterwards.
+    /// rcgen writes one value per attribute type, but a user with two groups needs two
+    /// organizations. So the subject is replaced after rcgen has encoded the rest.
     fn put(
         &self,
         der: &[u8],
@@ -126,7 +126,7 @@ fn sequence(write: impl FnOnce(&mut DERWriterSeq<'_>)) -> Vec<u8> {
     yasna::construct_der(|writer| writer.write_sequence(write))
 }
 
-/// What a sequence is made of.
+/// Splits a DER sequence into its elements.
 fn parts(der: &[u8]) -> Result<Vec<Vec<u8>>, rcgen::Error> {
     let parts = yasna::parse_der(der, |reader| {
         reader.collect_sequence_of(|reader| reader.read_der())

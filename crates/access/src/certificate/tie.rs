@@ -1,9 +1,9 @@
-//! To which tenant of a name a certificate belongs.
+//! Binds a certificate to one particular tenant rather than to a tenant name, which can be
+//! reused after the tenant was deleted.
 //!
-//! The CA that is the server's own writes the UID of the tenant on every certificate that
-//! it issues for one, as a URI among the alternative names: `urn:insula:tenant:{uid}`. It
-//! is not in the subject, which is the user's and what a request asks for, and a URI of
-//! this form comes from nowhere else by accident.
+//! The server's own CA writes the tenant's UID into every certificate that it issues for a
+//! tenant, as a URI among the subject alternative names: `urn:insula:tenant:{uid}`. The
+//! subject is not used for this, because certificate requests choose it.
 
 use insula_core::{Space, Tie};
 use x509_parser::certificate::X509Certificate;
@@ -11,25 +11,27 @@ use x509_parser::extensions::GeneralName;
 
 use super::CertificateError;
 
-/// What all URIs begin with that are Insula's own.
+/// Prefix of all URIs that are reserved for Insula.
 const OWN: &str = "urn:insula:";
 
-/// What the URI of a tenant begins with.
+/// Prefix of the URI that holds a tenant's UID.
 const TENANT: &str = "urn:insula:tenant:";
 
-/// Longer than any UID that the server gives, which have 36 characters.
+/// Upper bound on a UID's length. The server's own UIDs have 36 characters.
 const LONGEST: usize = 64;
 
-/// The URI that ties a certificate to the tenant with this UID, if it can be one.
+/// Returns the URI that binds a certificate to the tenant with this UID, or `None` if the
+/// text cannot be a UID.
 pub(crate) fn uri(uid: &str) -> Option<String> {
     is_uid(uid).then(|| format!("{TENANT}{uid}"))
 }
 
-/// The tie of a certificate for a user of this tenant.
+/// Determines what binds a certificate to its tenant.
 ///
-/// A certificate that names a tenant and no UID was made by another CA, for the tenant that
-/// was there when it began to hold. The system is always the same one. And whoever names
-/// no tenant was not made for one: where they belong is said anew at every start.
+/// A certificate that names a tenant without a UID comes from another CA, and belongs to the
+/// tenant that existed when its validity began. The system is never recreated, so its name
+/// is enough. A certificate that names no tenant is not bound to one either: the server's
+/// configuration decides where its user belongs.
 pub(super) fn read(
     certificate: &X509Certificate<'_>,
     tenant: Option<&Space>,
@@ -48,8 +50,8 @@ pub(super) fn read(
     }
 }
 
-/// The schemes and names of URNs are the same in capitals: one that is spelled otherwise is
-/// found here and then refused, and not overlooked.
+/// Returns the URIs reserved for Insula. Schemes and namespaces of URNs are case-insensitive:
+/// other spellings are included, so that they are rejected instead of ignored.
 fn own_uris<'a>(certificate: &'a X509Certificate<'_>) -> Result<Vec<&'a str>, CertificateError> {
     let names = certificate.subject_alternative_name();
     let names = names.map_err(|_| CertificateError::Tie)?;
@@ -64,7 +66,7 @@ fn own_uris<'a>(certificate: &'a X509Certificate<'_>) -> Result<Vec<&'a str>, Ce
             {
                 own.push(*uri);
             }
-            // It could have been one.
+            // It could have been a reserved URI.
             GeneralName::Invalid(..) => return Err(CertificateError::Tie),
             _ => {}
         }
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_tied_to_a_uid_or_to_the_time_at_which_it_began() {
+    fn certificate_is_bound_to_a_uid_or_to_its_start_of_validity() {
         let uid = "1b4e28ba-2fa1-11d2-883f-0016d3cca427";
         let own = format!("urn:insula:tenant:{uid}");
         let tied = Tie::Uid(uid.into());
@@ -115,7 +117,7 @@ mod tests {
             ("system", &[], Ok(Tie::Name)),
             ("t1", &[own.as_str()], Ok(tied.clone())),
             ("system", &[own.as_str()], Ok(tied.clone())),
-            // What others write there is theirs.
+            // Other URIs are ignored.
             ("t1", &["spiffe://a/b", "urn:b"], Ok(Tie::At(BEGAN))),
             ("t1", &["spiffe://a/b", own.as_str()], Ok(tied)),
             (
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_uri_is_no_tie() {
+    fn alternative_names_of_other_types_do_not_bind() {
         let mut parameters = parameters("t1");
         let own = "urn:insula:tenant:a";
         parameters.subject_alt_names = vec![
@@ -157,12 +159,12 @@ mod tests {
     }
 
     #[test]
-    fn names_that_cannot_be_read_refuse_the_certificate() {
+    fn malformed_alternative_names_reject_the_certificate() {
         let names =
             |content: &[u8]| CustomExtension::from_oid_content(&[2, 5, 29, 17], content.to_vec());
         let uri = b"urn:insula:tenant:a";
         let good = [&[0x30, 21, 0x86, 19][..], uri].concat();
-        // Beyond ASCII, which no URI is.
+        // Not ASCII, which a URI must be.
         let mut wild = good.clone();
         wild[4] = 0xff;
         let cut = good[..good.len() - 1].to_vec();
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_uid_is_not_written() {
+    fn invalid_uid_yields_no_uri() {
         assert_eq!(uri("a-1").as_deref(), Some("urn:insula:tenant:a-1"));
         let long = "a".repeat(LONGEST + 1);
         for bad in ["", "a b", "ä", "a:b", &long] {

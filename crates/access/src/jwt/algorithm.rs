@@ -1,42 +1,41 @@
-//! How tokens are signed.
+//! Signature algorithms.
 
 use std::fmt;
 use std::str::FromStr;
 
 use ring::signature::{self, EcdsaVerificationAlgorithm, RsaParameters};
 
-/// A way to sign with a private key and to verify with a public one. Those that verify with
-/// the key that they sign with are not here, nor is the one without a key.
+/// An asymmetric signature algorithm. Symmetric ones and `none` are deliberately absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Algorithm {
     /// ECDSA on P-256 with SHA-256.
     Es256,
     /// ECDSA on P-384 with SHA-384.
     Es384,
-    /// RSA as in PKCS #1 1.5 with SHA-256.
+    /// RSASSA-PKCS1-v1_5 with SHA-256.
     Rs256,
-    /// The same with SHA-384.
+    /// RSASSA-PKCS1-v1_5 with SHA-384.
     Rs384,
-    /// The same with SHA-512.
+    /// RSASSA-PKCS1-v1_5 with SHA-512.
     Rs512,
     /// RSA-PSS with SHA-256.
     Ps256,
 }
 
-/// What an algorithm needs to verify.
+/// The verification parameters of an algorithm.
 pub(crate) enum Verification {
     P256(&'static EcdsaVerificationAlgorithm),
     P384(&'static EcdsaVerificationAlgorithm),
     Rsa(&'static RsaParameters),
 }
 
-/// There is no such algorithm, or none that is accepted.
+/// The algorithm is unknown or not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("tokens are signed with ES256, ES384, RS256, RS384, RS512 or PS256")]
 pub struct UnknownAlgorithm;
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Self; 6] = [
         Self::Es256,
         Self::Es384,
@@ -46,7 +45,7 @@ impl Algorithm {
         Self::Ps256,
     ];
 
-    /// What tokens call it.
+    /// The name in the `alg` header.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Es256 => "ES256",

@@ -1,4 +1,4 @@
-//! What a verified token says.
+//! The claims of a verified token.
 
 use serde_json::{Map, Value};
 
@@ -6,37 +6,37 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claims(Map<String, Value>);
 
-/// When a token holds, in seconds since 1970.
+/// The validity times of a token, in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// Until when: `exp`.
+    /// Expiry: `exp`.
     pub expires: Option<i64>,
-    /// From when on: `nbf`.
+    /// Start of validity: `nbf`.
     pub not_before: Option<i64>,
-    /// When it was made: `iat`.
+    /// Time of issue: `iat`.
     pub issued: Option<i64>,
 }
 
-/// A claim has not the type that it must have.
+/// A claim has the wrong type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the claim {0:?} is not what it must be")]
+#[error("the claim {0:?} has the wrong type")]
 pub struct Malformed(pub &'static str);
 
-/// Why a token does not hold now.
+/// Why a token is not valid at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
-    /// It held until this time.
+    /// It expired at this time.
     #[error("the token has expired")]
     Expired(i64),
-    /// It holds from this time on.
+    /// Its validity starts at this time.
     #[error("the token is not valid yet")]
     Early(i64),
-    /// It was made at this time, which is still to come.
+    /// It was issued at this time, which is in the future.
     #[error("the token is issued in the future")]
     Future(i64),
 }
 
-/// How much clocks may differ, in seconds.
+/// Tolerated clock skew, in seconds.
 const LEEWAY: i64 = 60;
 
 impl Claims {
@@ -49,12 +49,12 @@ impl Claims {
         self.0.get(name)
     }
 
-    /// The claim of this name, if it is a text.
+    /// The claim of this name, if it is a string.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.get(name).and_then(Value::as_str)
     }
 
-    /// Whom the token is for; nobody if it does not say.
+    /// The audiences; empty if the claim is missing.
     pub fn audiences(&self) -> Result<Vec<&str>, Malformed> {
         let audiences = match self.get("aud") {
             None => Some(Vec::new()),
@@ -63,7 +63,7 @@ impl Claims {
         audiences.ok_or(Malformed("aud"))
     }
 
-    /// When the token holds.
+    /// The validity times.
     pub fn times(&self) -> Result<Times, Malformed> {
         let time = |name: &'static str| match self.get(name) {
             None => Ok(None),
@@ -78,7 +78,8 @@ impl Claims {
 }
 
 impl Times {
-    /// Whether the token holds at `now`, give or take a minute, as far as it says when.
+    /// Checks that the token is valid at `now`, with a tolerance of one minute. Absent times
+    /// are not checked.
     pub fn check(&self, now: i64) -> Result<(), TimeError> {
         if let Some(expires) = self.expires
             && now > expires.saturating_add(LEEWAY)
@@ -98,7 +99,7 @@ impl Times {
     }
 }
 
-/// One text or a list of them.
+/// A string or a list of strings.
 pub fn texts(claim: &Value) -> Option<Vec<&str>> {
     match claim {
         Value::String(text) => Some(vec![text]),
@@ -107,9 +108,9 @@ pub fn texts(claim: &Value) -> Option<Vec<&str>> {
     }
 }
 
-/// A time is a number, of which some make fractions.
+/// Parses a time, which may be fractional.
 fn seconds(claim: &Value) -> Option<i64> {
-    // One that is too large is as late as can be.
+    // The cast saturates, so huge values become the latest possible time.
     let whole = |number: f64| number.floor() as i64;
     claim.as_i64().or_else(|| claim.as_f64().map(whole))
 }
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_holds_between_its_times_give_or_take_a_minute() {
+    fn token_is_valid_between_its_times_with_a_minute_of_tolerance() {
         for (said, now, expected) in [
             (json!({}), 0, Ok(())),
             (json!({"exp": 1000}), 1000, Ok(())),
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_of_the_wrong_type_is_never_taken_for_one_that_is_absent() {
+    fn claim_of_the_wrong_type_is_not_treated_as_absent() {
         for wrong in [
             json!("1000"),
             json!(null),

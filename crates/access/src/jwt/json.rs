@@ -1,12 +1,12 @@
-//! JSON that can be read in one way only.
+//! Unambiguous JSON.
 
 use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// The object that these bytes are. None if they are anything else, and if any object in
-/// them has two members of one name: somebody else may have read the other one.
+/// Parses a JSON object. Returns `None` for any other value, and if an object at any level
+/// has duplicate members, because another parser may have read the other one.
 pub fn object(bytes: &[u8]) -> Option<Map<String, Value>> {
     match serde_json::from_slice(bytes) {
         Ok(Distinct(Value::Object(members))) => Some(members),
@@ -67,7 +67,7 @@ impl<'de> Visitor<'de> for Reader {
         let mut read = Map::new();
         while let Some((name, Distinct(value))) = members.next_entry::<String, Distinct>()? {
             if read.insert(name, value).is_some() {
-                return Err(de::Error::custom("a member is there twice"));
+                return Err(de::Error::custom("duplicate member"));
             }
         }
         Ok(Value::Object(read))
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_read_as_it_stands_and_nothing_with_two_meanings_is() {
+    fn object_is_read_verbatim_and_duplicate_members_are_rejected() {
         let deep = |levels| format!("{{\"a\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
         for good in [
             "{}",

@@ -1,36 +1,36 @@
-//! Keys as JSON.
+//! JSON Web Keys.
 
 use serde::{Deserialize, Serialize};
 
-/// Keys as an issuer publishes them.
+/// A JSON Web Key Set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Jwks {
-    /// Each of them.
+    /// The keys.
     pub keys: Vec<Jwk>,
 }
 
-/// A public key as a provider publishes it, and as we publish ours. Members that say
-/// nothing about verifying are not read.
+/// A public key as providers publish it, and as this server publishes its own. Members that
+/// do not matter for verification are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Jwk {
-    /// What it is for: `sig`.
+    /// The intended use: `sig`.
     #[serde(rename = "use", skip_serializing_if = "Option::is_none")]
     pub purpose: Option<String>,
     /// The type: `RSA` or `EC`.
     pub kty: String,
-    /// What tokens call it.
+    /// The key ID.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kid: Option<String>,
     /// The curve of an EC key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crv: Option<String>,
-    /// The one algorithm that it is for.
+    /// The only algorithm that the key is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alg: Option<String>,
-    /// An EC key's point.
+    /// The x coordinate of an EC key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub x: Option<String>,
-    /// An EC key's point.
+    /// The y coordinate of an EC key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub y: Option<String>,
     /// An RSA key's modulus.
@@ -39,7 +39,7 @@ pub struct Jwk {
     /// An RSA key's exponent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub e: Option<String>,
-    /// What else it is for: `verify` must be there if anything is.
+    /// The permitted operations: if present, they must include `verify`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_ops: Option<Vec<String>>,
 }

@@ -1,4 +1,4 @@
-//! What one signature is verified with.
+//! Public keys that verify tokens.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,11 +13,11 @@ use super::algorithm::{Algorithm, Verification};
 use super::jwk::Jwk;
 use super::{Error, Signed};
 
-/// A public key, and what it is called.
+/// A public key with its ID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey {
     id: Option<String>,
-    /// The one algorithm that it is for. Without it, any that its type can do.
+    /// The only algorithm that the key is for. If `None`, any that its type supports.
     only: Option<Algorithm>,
     material: Material,
 }
@@ -25,12 +25,12 @@ pub struct PublicKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Material {
     Rsa(Rsa),
-    /// A point, uncompressed.
+    /// An uncompressed point.
     P256(Vec<u8>),
     P384(Vec<u8>),
 }
 
-/// Both big-endian, without zeros in front.
+/// An RSA key: big-endian numbers without leading zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rsa {
     modulus: Vec<u8>,
@@ -39,21 +39,21 @@ struct Rsa {
 
 /// The key cannot verify tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is no RSA key of 2048 to 8192 bits and no key on P-256 or P-384")]
+#[error("it is neither an RSA key of 2048 to 8192 bits nor a key on P-256 or P-384")]
 pub struct NotAPublicKey;
 
 const EC: Oid<'static> = oid!(1.2.840.10045.2.1);
 const P256: Oid<'static> = oid!(1.2.840.10045.3.1.7);
 const P384: Oid<'static> = oid!(1.3.132.0.34);
 
-/// What stands before the 65 bytes of a point in the DER of a key on P-256.
+/// The DER prefix of a P-256 key, before the 65 bytes of its point.
 const P256_HEAD: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
 impl PublicKey {
-    /// A key in PEM (`PUBLIC KEY`), called as Kubernetes calls it.
+    /// Parses a key in PEM (`PUBLIC KEY`). Its ID is derived as in Kubernetes.
     pub fn from_pem(pem: &str) -> Result<Self, NotAPublicKey> {
         let pem = pem::parse(pem).map_err(|_| NotAPublicKey)?;
         if pem.tag() != "PUBLIC KEY" {
@@ -62,7 +62,7 @@ impl PublicKey {
         Self::from_der(pem.contents())
     }
 
-    /// The same in DER, as a `SubjectPublicKeyInfo`.
+    /// Parses a `SubjectPublicKeyInfo` in DER. Its ID is derived as in Kubernetes.
     pub fn from_der(der: &[u8]) -> Result<Self, NotAPublicKey> {
         let (rest, info) = SubjectPublicKeyInfo::from_der(der).map_err(|_| NotAPublicKey)?;
         if !rest.is_empty() {
@@ -93,7 +93,7 @@ impl PublicKey {
         Self::from_der(&[&P256_HEAD, point].concat())
     }
 
-    /// A key that somebody published, if it is for verifying and of a type that we know.
+    /// Reads a published key, if it is for verification and of a supported type.
     pub fn from_jwk(jwk: &Jwk) -> Result<Self, NotAPublicKey> {
         let signs = jwk.purpose.as_deref().is_none_or(|of| of == "sig");
         let operations = jwk.key_ops.as_deref();
@@ -117,7 +117,7 @@ impl PublicKey {
         fits.then_some(key).ok_or(NotAPublicKey)
     }
 
-    /// As we publish it.
+    /// The key in the form that is published.
     pub fn to_jwk(&self) -> Jwk {
         let text = |bytes: &[u8]| Some(URL_SAFE_NO_PAD.encode(bytes));
         let mut jwk = Jwk {
@@ -149,12 +149,12 @@ impl PublicKey {
         jwk
     }
 
-    /// What tokens call it.
+    /// The key ID.
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }
 
-    /// Whether it can verify this, and is meant to.
+    /// Reports whether it supports the algorithm and is intended for it.
     pub fn does(&self, algorithm: Algorithm) -> bool {
         let of_its_type = matches!(
             (&self.material, algorithm.verification()),
@@ -165,7 +165,7 @@ impl PublicKey {
         of_its_type && self.only.is_none_or(|only| only == algorithm)
     }
 
-    /// Whether it signed this.
+    /// Checks that it signed this token.
     pub(super) fn check(&self, signed: &Signed<'_>) -> Result<(), Error> {
         if !self.does(signed.algorithm()) {
             return Err(Error::Mismatch);
@@ -195,7 +195,7 @@ enum Curve {
 impl Material {
     fn rsa(modulus: &[u8], exponent: &[u8]) -> Option<Self> {
         let (modulus, exponent) = (stripped(modulus), stripped(exponent));
-        // What ring verifies with; it looks closer when it does.
+        // The sizes that ring supports; ring checks the values itself.
         let sizes = (256..=1024).contains(&modulus.len()) && (1..=5).contains(&exponent.len());
         sizes.then(|| {
             Self::Rsa(Rsa {
@@ -235,7 +235,7 @@ fn stripped(mut number: &[u8]) -> &[u8] {
     number
 }
 
-/// What Kubernetes calls a key: the digest of all of its DER.
+/// The key ID as in Kubernetes: the digest of the key's DER.
 fn id_of(der: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(digest(&SHA256, der).as_ref())
 }

@@ -7,30 +7,30 @@ use super::jwk::{Jwk, Jwks};
 use super::key::PublicKey;
 use super::{Error, Signed, json};
 
-/// What tokens of one issuer are verified with: the current key, and those before and after
-/// it.
+/// The keys that verify tokens of one issuer: the current one, and those before and after a
+/// rotation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeySet {
     keys: Vec<PublicKey>,
 }
 
-/// Why a text is no set of keys.
+/// Why a key set is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeySetError {
-    /// It is something else.
+    /// It is not a JSON Web Key Set.
     #[error("it is not a JSON Web Key Set")]
     Form,
-    /// There are so many that trying them all is a burden.
+    /// It has too many keys.
     #[error("it has more than 64 keys")]
     Many,
 }
 
-/// A token without a key id is tried with all of them.
+/// Upper bound on the keys of a set, because a token without a key ID is tried with each.
 const MOST: usize = 64;
 
 impl KeySet {
-    /// The keys of a JSON Web Key Set. Those that are not for verifying, or of a type that
-    /// is not known, are left out: a provider may have them for others.
+    /// Parses a JSON Web Key Set. Keys that are not for verification, or of an unsupported
+    /// type, are skipped: a provider may publish them for other clients.
     pub fn from_jwks(jwks: &[u8]) -> Result<Self, KeySetError> {
         let members = json::object(jwks).ok_or(KeySetError::Form)?;
         let Some(Value::Array(published)) = members.get("keys") else {
@@ -43,19 +43,19 @@ impl KeySet {
         Ok(keys)
     }
 
-    /// As it is published.
+    /// The set in the form that is published.
     pub fn to_jwks(&self) -> Jwks {
         Jwks {
             keys: self.keys.iter().map(PublicKey::to_jwk).collect(),
         }
     }
 
-    /// Its keys.
+    /// The keys of the set.
     pub fn keys(&self) -> &[PublicKey] {
         &self.keys
     }
 
-    /// Whether one of them signed this: the one that it names, any if it names none.
+    /// Checks that the key with the token's key ID signed it, or any key if it has none.
     pub(super) fn check(&self, signed: &Signed<'_>) -> Result<(), Error> {
         let Some(id) = signed.key_id() else {
             let any = self.keys.iter().any(|key| key.check(signed).is_ok());
@@ -63,7 +63,7 @@ impl KeySet {
         };
         let named = self.keys.iter().filter(|key| key.id() == Some(id));
         let mut found = Err(Error::UnknownKey);
-        // Several of one name are for different algorithms.
+        // Keys that share an ID are for different algorithms.
         for key in named {
             match key.check(signed) {
                 Ok(()) => return Ok(()),

@@ -1,4 +1,4 @@
-//! Makes tokens.
+//! Signs tokens.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::algorithm::Algorithm;
 use super::key::PublicKey;
 
-/// Signs claims with ES256. It prints no key.
+/// Signs claims with ES256. `Debug` does not print the key.
 pub struct Signer {
     pair: EcdsaKeyPair,
     public: PublicKey,
@@ -23,13 +23,13 @@ pub struct Signer {
 #[error("it is not a P-256 private key in PKCS #8")]
 pub struct NotASigningKey;
 
-/// The system gave no random bytes, without which nothing can be signed.
+/// Signing failed, because the system returned no random bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a token could not be signed")]
 pub struct Unsigned;
 
 impl Signer {
-    /// Signs with this key, in PKCS #8.
+    /// Creates a signer from a private key in PKCS #8.
     pub fn new(pkcs8: &[u8]) -> Result<Self, NotASigningKey> {
         let random = SystemRandom::new();
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8, &random);
@@ -42,12 +42,12 @@ impl Signer {
         })
     }
 
-    /// What its tokens are verified with.
+    /// The key that verifies its tokens.
     pub const fn public(&self) -> &PublicKey {
         &self.public
     }
 
-    /// A token that says this.
+    /// Returns a signed token with these claims.
     pub fn sign(&self, claims: &Value) -> Result<String, Unsigned> {
         let header = json!({"alg": Algorithm::Es256.name(), "kid": self.public.id()});
         let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());

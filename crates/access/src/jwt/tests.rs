@@ -6,14 +6,14 @@ use serde_json::json;
 
 use super::*;
 
-/// A public key whose private key nobody has any more.
+/// A public key; its private key has been destroyed.
 const RSA: &str = include_str!("tests/rsa.pub.pem");
 
-/// What it signed while it was there: `ALGORITHM HEADER SIGNATURE` a line, of a token with
-/// this header and [`CLAIMS`], whatever the header says about the algorithm.
+/// Signatures made with the destroyed key: one line `ALGORITHM HEADER SIGNATURE` per token
+/// with this header and [`CLAIMS`], regardless of the algorithm in the header.
 const RSA_SIGNATURES: &str = include_str!("tests/rsa.signatures");
 
-/// Signs anything with anything, as an attacker does.
+/// Signs any message with any key, as an attacker would.
 struct Keys {
     p256: rcgen::KeyPair,
     p384: rcgen::KeyPair,
@@ -43,13 +43,13 @@ impl Keys {
         }
     }
 
-    /// A token with this header, signed like this whatever the header says.
+    /// A token with this header, signed with this algorithm regardless of the header.
     fn token(&self, algorithm: Algorithm, header: &Value) -> String {
         let message = message(&header.to_string(), CLAIMS);
         format!("{message}.{}", self.sign(algorithm, &message))
     }
 
-    /// One for each, called by its type.
+    /// One key per type, with the type as its ID.
     fn jwks(&self) -> Value {
         let (x, y) = self.p256.public_key_raw()[1..].split_at(32);
         let (x3, y3) = self.p384.public_key_raw()[1..].split_at(48);
@@ -74,7 +74,7 @@ fn sign(algorithm: &'static EcdsaSigningAlgorithm, key: &rcgen::KeyPair, message
     encode(pair.sign(&random, message.as_bytes()).unwrap())
 }
 
-/// The signature that was made of this message when the key was there.
+/// The recorded signature of this message.
 fn rsa_signature(algorithm: Algorithm, wanted: &str) -> String {
     let of = |line: &'static str| {
         let (name, rest) = line.split_once(' ')?;
@@ -86,7 +86,7 @@ fn rsa_signature(algorithm: Algorithm, wanted: &str) -> String {
     found.unwrap_or_else(missing).to_owned()
 }
 
-/// 2048 bits, before the exponent 65537, which ends the key.
+/// The 2048 bits before the exponent 65537, which ends the key.
 fn rsa_modulus() -> String {
     let der = pem::parse(RSA).unwrap();
     let rest = der.contents().strip_suffix(&[2, 3, 1, 0, 1]).unwrap();
@@ -118,7 +118,7 @@ fn verify(token: &str, keys: &KeySet) -> Result<Claims, Error> {
 }
 
 #[test]
-fn every_algorithm_verifies_what_it_signed_and_nothing_else() {
+fn every_algorithm_verifies_only_its_own_signatures() {
     let keys = Keys::make();
     let (all, none) = (keys.set(), KeySet::default());
     for algorithm in Algorithm::ALL {
@@ -137,7 +137,7 @@ fn every_algorithm_verifies_what_it_signed_and_nothing_else() {
 }
 
 #[test]
-fn the_algorithm_is_the_keys_and_not_the_tokens() {
+fn algorithm_is_determined_by_the_key_and_not_by_the_token() {
     let keys = Keys::make();
     let set = keys.set();
     for signed in Algorithm::ALL {
@@ -154,7 +154,7 @@ fn the_algorithm_is_the_keys_and_not_the_tokens() {
             assert_eq!(found, Err(Error::UnknownKey), "{signed} as {said}");
         }
     }
-    // A key that is for one algorithm only.
+    // A key that is restricted to one algorithm.
     let mut jwks = keys.jwks();
     jwks["keys"][0]["alg"] = "PS256".into();
     for (algorithm, expected) in [
@@ -192,7 +192,7 @@ fn every_bit_of_a_token_matters() {
 }
 
 #[test]
-fn a_header_that_asks_for_less_or_for_more_is_refused() {
+fn header_with_weak_algorithm_critical_members_or_hostile_key_id_is_rejected() {
     let keys = Keys::make();
     let long = "x".repeat(257);
     let with_kid = |kid: Value| json!({"alg": "ES256", "kid": kid});
@@ -235,7 +235,7 @@ fn a_header_that_asks_for_less_or_for_more_is_refused() {
         (with_kid(json!("p256' OR 1=1")), Error::KeyId),
         (with_kid(json!("schlüssel")), Error::KeyId),
         (with_kid(json!(long)), Error::KeyId),
-        // Of this form are digests in base64. It is compared, and nothing else.
+        // Base64 digests can look like this. The ID is only compared.
         (with_kid(json!("/etc/passwd")), Error::UnknownKey),
         (with_kid(json!("p257")), Error::UnknownKey),
         (with_kid(json!("P256")), Error::UnknownKey),
@@ -243,7 +243,7 @@ fn a_header_that_asks_for_less_or_for_more_is_refused() {
         let token = keys.token(Algorithm::Es256, &header);
         assert_eq!(verify(&token, &keys.set()), Err(expected), "{header}");
     }
-    // Keys that a token brings with it are not looked at.
+    // Keys embedded in a token are ignored.
     let jwk = keys.jwks()["keys"][1].clone();
     let header = json!({"alg": "ES256", "jwk": jwk, "jku": "https://evil.test", "x5u": "x"});
     let token = keys.token(Algorithm::Es256, &header);
@@ -251,7 +251,7 @@ fn a_header_that_asks_for_less_or_for_more_is_refused() {
 }
 
 #[test]
-fn a_public_key_is_no_secret_to_sign_with() {
+fn public_key_is_not_accepted_as_an_hmac_secret() {
     let keys = Keys::make();
     let public = keys.p256.public_key_raw();
     let secrets = [
@@ -269,7 +269,7 @@ fn a_public_key_is_no_secret_to_sign_with() {
             assert_eq!(verify(&token, &keys.set()), Err(Error::Algorithm));
         }
     }
-    // Signatures that are none: of zeros, of ones, too short, too long, in DER.
+    // Invalid signatures: zeros, ones, too short, too long, DER.
     for (length, fill) in [
         (0, 0),
         (63, 1),
@@ -286,14 +286,14 @@ fn a_public_key_is_no_secret_to_sign_with() {
 }
 
 #[test]
-fn a_token_is_written_in_one_way_only() {
+fn token_has_exactly_one_spelling() {
     let keys = Keys::make();
     let header = r#"{"alg":"ES256"}"#;
     let sign = |message: &str| keys.sign(Algorithm::Es256, message);
     let good = message(header, CLAIMS);
     let signature = sign(&good);
     let (head, body) = good.split_once('.').unwrap();
-    // 43 bytes: their last letter has four bits to spare.
+    // 43 bytes: the last character has four unused bits.
     let spare = format!("{}R", body.strip_suffix('Q').unwrap());
     let twice = message(r#"{"alg":"none","alg":"ES256"}"#, CLAIMS);
     let twice_in_claims = message(header, r#"{"sub":"alice","sub":"root"}"#);
@@ -334,7 +334,7 @@ fn a_token_is_written_in_one_way_only() {
 }
 
 #[test]
-fn a_key_is_taken_from_a_set_only_if_it_is_for_verifying() {
+fn only_keys_for_verification_are_taken_from_a_set() {
     let keys = Keys::make();
     let good = keys.jwks();
     let rsa = &good["keys"][0];
@@ -402,7 +402,7 @@ fn a_key_is_taken_from_a_set_only_if_it_is_for_verifying() {
 }
 
 #[test]
-fn keys_of_one_name_are_all_tried() {
+fn all_keys_with_the_same_id_are_tried() {
     let (old, new) = (Keys::make(), Keys::make());
     let mut keys = old.jwks()["keys"].as_array().unwrap().clone();
     keys.extend(new.jwks()["keys"].as_array().unwrap().clone());
@@ -423,7 +423,7 @@ fn keys_of_one_name_are_all_tried() {
 }
 
 #[test]
-fn what_a_signer_signs_its_published_key_verifies_and_no_other_does() {
+fn published_key_verifies_tokens_of_its_signer_only() {
     let key = rcgen::KeyPair::generate().unwrap();
     let signer = Signer::new(key.serialized_der()).unwrap();
     let claims = json!({"sub": "alice", "exp": 7});
@@ -447,7 +447,7 @@ fn what_a_signer_signs_its_published_key_verifies_and_no_other_does() {
 }
 
 #[test]
-fn keys_are_called_and_published_as_in_kubernetes() {
+fn key_ids_and_published_keys_match_kubernetes() {
     let keys = Keys::make();
     for (pem, members) in [
         (
@@ -495,9 +495,9 @@ fn keys_are_called_and_published_as_in_kubernetes() {
     assert_eq!(PublicKey::from_pem(&private), Err(NotAPublicKey));
 }
 
-/// With 1 as the exponent a signature is what it verifies to, and everybody can write it.
+/// With the exponent 1, a signature equals its padded message, so anyone can forge it.
 #[test]
-fn a_key_that_encrypts_nothing_verifies_nothing() {
+fn rsa_key_with_a_trivial_exponent_verifies_nothing() {
     let keys = Keys::make();
     let message = message(r#"{"alg":"RS256","kid":"rsa"}"#, CLAIMS);
     let digest = ring::digest::digest(&ring::digest::SHA256, message.as_bytes());
@@ -515,9 +515,9 @@ fn a_key_that_encrypts_nothing_verifies_nothing() {
     }
 }
 
-/// Examples A.2 and A.3 of RFC 7515: tokens that others have made.
+/// Examples A.2 and A.3 of RFC 7515: tokens from an independent implementation.
 #[test]
-fn the_examples_of_the_standard_verify() {
+fn examples_of_the_standard_verify() {
     let claims = "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19\
                   yb290Ijp0cnVlfQ";
     let rsa = json!({"kty": "RSA", "e": "AQAB", "n":
@@ -554,7 +554,7 @@ fn the_examples_of_the_standard_verify() {
 }
 
 #[test]
-fn errors_repeat_nothing_of_the_token() {
+fn errors_do_not_contain_the_token() {
     let keys = Keys::make();
     let token = keys.token(Algorithm::Es256, &json!({"alg": "ES256"}));
     let signed = Signed::parse(&token).unwrap();
@@ -565,7 +565,7 @@ fn errors_repeat_nothing_of_the_token() {
 
 proptest! {
     #[test]
-    fn garbage_is_refused_and_nothing_else_happens(
+    fn arbitrary_tokens_are_rejected(
         text in ".{0,200}",
         parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..80), 0..5),
         header in r#"\{("alg":"(ES256|RS256|PS256|none)")?(,"kid":"[a-z/.]{0,9}")?(,"crit":\[\])?\}"#,
@@ -579,7 +579,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_keys_verify_nothing(
+    fn arbitrary_keys_verify_nothing(
         n in proptest::collection::vec(any::<u8>(), 200..300),
         e in proptest::collection::vec(any::<u8>(), 0..7),
         x in proptest::collection::vec(any::<u8>(), 32),

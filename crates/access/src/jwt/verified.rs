@@ -1,4 +1,4 @@
-//! Tokens that were verified a while ago.
+//! A cache of verified tokens.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 
-/// What came of verifying tokens, until they expire. To verify a signature takes fifty times
-/// as long as to find it here.
+/// A cache of the results of verifying tokens, until they expire. Verifying a signature takes
+/// fifty times as long as a lookup.
 ///
-/// It holds digests and no tokens. The oldest entry makes room for a new one. What it holds
-/// is as old as the keys that it was verified with: whoever gets new keys takes a new cache.
+/// It holds digests instead of tokens. When full, the oldest entry is evicted. Entries are
+/// only as current as the keys they were verified with: the owner must create a new cache
+/// when the keys change.
 pub struct Verified<T> {
     shelves: [Mutex<Shelf<T>>; SHELVES],
-    /// How many entries a shelf holds.
+    /// Maximum number of entries per shard.
     depth: usize,
 }
 
@@ -21,7 +22,7 @@ type Digest = [u8; SHA256_OUTPUT_LEN];
 
 struct Shelf<T> {
     entries: HashMap<Digest, Entry<T>>,
-    /// Every key of `entries` once, the oldest first.
+    /// Every key of `entries` once, oldest first.
     order: VecDeque<Digest>,
 }
 
@@ -30,15 +31,15 @@ struct Entry<T> {
     value: Arc<T>,
 }
 
-/// So that requests on different cores seldom wait for each other. A digest's first byte
-/// chooses one: nobody can steer that.
+/// Shards reduce lock contention between cores. The first byte of the digest selects one,
+/// which an attacker cannot steer.
 const SHELVES: usize = 16;
 
-/// Some thousand users at once; more of them are verified anew.
+/// Enough for some thousand concurrent users; tokens beyond that are verified again.
 const CAPACITY: usize = 4096;
 
 impl<T> Verified<T> {
-    /// For this many tokens at most, but at least a few.
+    /// Creates a cache for this many tokens, rounded up to one per shard.
     pub fn with_capacity(capacity: usize) -> Self {
         Self {
             shelves: std::array::from_fn(|_| Mutex::default()),
@@ -46,8 +47,7 @@ impl<T> Verified<T> {
         }
     }
 
-    /// What came of this token, if that is known and the token has not expired at `now`, in
-    /// seconds since 1970.
+    /// Looks up a token that has not expired at `now`, in seconds since 1970.
     pub fn find(&self, token: &str, now: i64) -> Option<Arc<T>> {
         let digest = digest_of(token);
         let shelf = self.shelf(&digest);
@@ -56,7 +56,7 @@ impl<T> Verified<T> {
         (now < entry.expires).then(|| Arc::clone(&entry.value))
     }
 
-    /// Keeps what came of a token until it expires.
+    /// Stores the result for a token until it expires.
     pub fn keep(&self, token: &str, expires: i64, value: Arc<T>) {
         let digest = digest_of(token);
         let shelf = self.shelf(&digest);
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_known_until_it_expires_and_no_other_is() {
+    fn token_is_found_until_it_expires() {
         let verified = Verified::default();
         verified.keep("a.b.c", 100, Arc::new("alice"));
         for (token, now, expected) in [
@@ -130,11 +130,11 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_makes_room_and_the_number_is_bounded() {
+    fn oldest_entry_is_evicted_and_size_is_bounded() {
         let verified = Verified::with_capacity(64);
         for number in 0..10_000 {
             verified.keep(&number.to_string(), 100, Arc::new(number));
-            // Again, as when two requests verify the same token at the same time.
+            // Stored twice, as when two requests verify the same token concurrently.
             verified.keep(&number.to_string(), 100, Arc::new(number));
             let found = verified.find(&number.to_string(), 0);
             assert_eq!(found.as_deref(), Some(&number));

@@ -1,67 +1,67 @@
-//! Why a provider's token is refused, in the words of Kubernetes where it has some.
+//! Why a provider's token is rejected, in Kubernetes' wording where it exists.
 
 use crate::credential::TenantError;
 use crate::jwt::{self, Algorithm, Malformed, TimeError};
 
-/// Why a token makes nobody.
+/// Why a provider's token is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It is no token, or not signed by the provider.
+    /// It is malformed, or its signature is not the provider's.
     #[error("oidc: verify token: {0}")]
     Token(jwt::Error),
-    /// It is signed in a way that was not agreed on.
+    /// Its signature algorithm is not accepted.
     #[error("oidc: verify token: oidc: unexpected signature algorithm \"{0}\"")]
     Algorithm(Algorithm),
-    /// It is from somebody else.
+    /// It was issued by another provider.
     #[error("oidc: verify token: oidc: id token issued by a different provider")]
     Issuer,
-    /// It is for somebody else.
+    /// It is intended for another client.
     #[error(
         "oidc: verify token: oidc: expected audience in [{expected:?}] got [{}]",
         quoted(found)
     )]
     Audience {
-        /// We.
+        /// The configured client ID.
         expected: String,
-        /// They.
+        /// The audiences of the token.
         found: Vec<String>,
     },
-    /// It does not hold now.
+    /// It is not valid at this time.
     #[error("oidc: verify token: {}", when(*.0))]
     Time(TimeError),
-    /// It does not say what every token must say.
+    /// A mandatory claim is missing.
     #[error("oidc: verify token: oidc: claim {0:?} not present")]
     Missing(&'static str),
-    /// A claim that every token has is not of its type.
+    /// A mandatory claim has the wrong type.
     #[error("oidc: verify token: oidc: {0}")]
     Malformed(Malformed),
-    /// A claim that it must have is not there.
+    /// A claim that the configuration requires is missing.
     #[error("oidc: required claim {0} not present in ID token")]
     Required(String),
-    /// A claim that it must have has another value.
+    /// A claim that the configuration requires has another value.
     #[error("oidc: required claim {0} value does not match")]
     Unequal(String),
-    /// It names nobody.
+    /// The username claim is missing or empty.
     #[error("oidc: parse username claims {0:?}: claim not present")]
     Username(String),
-    /// It names somebody whom the server names.
+    /// The user name is reserved for the server.
     #[error("oidc: user names that begin with \"system:\" are reserved")]
     Reserved,
-    /// Its holder never showed that the address is theirs.
+    /// The email address is not verified.
     #[error("oidc: email not verified")]
     Email,
-    /// Its groups are no text and no list of texts.
+    /// The groups claim is neither a string nor a list of strings.
     #[error("oidc: parse groups claim {0:?}: it is neither a string nor a list of strings")]
     Groups(String),
-    /// Its tenant is no text.
+    /// The tenant claim is not a string.
     #[error("oidc: parse tenant claim {0:?}: it is not a string")]
     Tenant(String),
-    /// Its tenant cannot be told.
-    #[error("oidc: the token's tenant cannot be told: {0}")]
+    /// The tenant it names is invalid or ambiguous.
+    #[error("oidc: the token's tenant cannot be determined: {0}")]
     Membership(TenantError),
 }
 
-// Not as sources: their words are in ours, and are told to the client as one sentence.
+// No `#[from]`: the texts above already include these errors, so they are no sources.
 impl From<jwt::Error> for Error {
     fn from(error: jwt::Error) -> Self {
         Self::Token(error)
@@ -104,7 +104,7 @@ fn when(error: TimeError) -> String {
 fn date(seconds: i64) -> String {
     match jiff::Timestamp::from_second(seconds) {
         Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string(),
-        // Before there were dates.
+        // Outside the range of dates.
         Err(_) => seconds.to_string(),
     }
 }

@@ -1,45 +1,45 @@
-//! How a provider is to be trusted, as the administrator says it.
+//! The settings of a trusted provider.
 
 use super::{EMAIL, Issuer};
 use crate::jwt::Algorithm;
 
-/// A provider, as flags describe it.
+/// The settings of a provider, as given by flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What the provider calls itself, and where it is: an HTTPS URL.
+    /// The issuer URL, with the scheme `https`.
     pub issuer_url: String,
-    /// What the provider calls us: the audience that a token must have.
+    /// The client ID: an audience that every token must have.
     pub client_id: String,
-    /// The claim that names the user.
+    /// The claim that holds the user name.
     pub username_claim: String,
-    /// What the user's name begins with here: `-` for nothing. By default the issuer and
-    /// `#`, unless the claim is `email`.
+    /// Prefix of user names; `-` is none. The default is the issuer URL and `#`, unless the
+    /// claim is `email`.
     pub username_prefix: Option<String>,
-    /// The claim that lists groups.
+    /// The claim that holds the groups.
     pub groups_claim: Option<String>,
-    /// What the names of groups begin with here.
+    /// Prefix of group names.
     pub groups_prefix: String,
-    /// The claim that names the tenant. A group `tenant:{t}` names it too.
+    /// The claim that names the tenant. A group `tenant:{t}` is accepted as well.
     pub tenant_claim: Option<String>,
-    /// Claims that a token must have, and their values.
+    /// Required claims with their values.
     pub required_claims: Vec<(String, String)>,
-    /// How tokens may be signed.
+    /// Accepted signature algorithms.
     pub algorithms: Vec<Algorithm>,
 }
 
-/// Why a provider cannot be trusted like this.
+/// Why the settings of a provider are rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// The issuer is no URL that could be one.
+    /// The issuer URL is invalid.
     #[error("the issuer must be an https URL without user, query and fragment")]
     Url,
-    /// Any token of the provider would be good, whomever it is for.
+    /// The client ID is empty, so tokens for any client would be accepted.
     #[error("the client id is empty")]
     ClientId,
-    /// A claim without a name.
+    /// A claim has no name.
     #[error("the name of a claim is empty")]
     Claim,
-    /// No token could be signed.
+    /// The list of algorithms is empty, so no token could be accepted.
     #[error("no signing algorithm is accepted")]
     Algorithms,
 }
@@ -100,8 +100,8 @@ fn claims(settings: &Settings) -> impl Iterator<Item = &str> {
         .map(String::as_str)
 }
 
-/// Names of another provider's users, or of certificates, are other users. Addresses are
-/// the same everywhere.
+/// The default prefix keeps user names apart from those of other providers and of
+/// certificates. Email addresses are globally unique.
 fn username_prefix(settings: &Settings) -> String {
     match settings.username_prefix.as_deref() {
         Some("-") => String::new(),

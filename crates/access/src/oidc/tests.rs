@@ -14,7 +14,7 @@ fn issuer(change: impl FnOnce(&mut Settings)) -> Issuer {
     Issuer::try_from(settings).unwrap()
 }
 
-/// Claims that are fine, changed by these; null removes one.
+/// Valid claims with these changes; null removes one.
 fn claims(change: Value) -> Claims {
     let mut said = json!({
         "iss": URL, "aud": "insula", "sub": "alice", "iat": NOW - 10, "exp": NOW + 10,
@@ -42,7 +42,7 @@ fn space(name: &str) -> Space {
 }
 
 #[test]
-fn a_token_makes_what_it_says() {
+fn token_maps_to_a_credential() {
     let issuer = issuer(|settings| {
         settings.groups_prefix = "o:".to_owned();
         settings.username_prefix = Some("oidc:".to_owned());
@@ -63,7 +63,7 @@ fn a_token_makes_what_it_says() {
 }
 
 #[test]
-fn the_user_is_the_claim_with_its_prefix() {
+fn user_name_is_the_claim_with_its_prefix() {
     let by_default = format!("{URL}#alice");
     for (claim, prefix, said, expected) in [
         ("sub", None, json!({}), Ok(by_default.as_str())),
@@ -90,7 +90,7 @@ fn the_user_is_the_claim_with_its_prefix() {
             json!({"email": "a@b", "email_verified": "true"}),
             Err(Error::Email),
         ),
-        // Nobody is named by it, so that it does not matter.
+        // `email_verified` only matters if `email` is the username claim.
         (
             "sub",
             Some("-"),
@@ -161,7 +161,7 @@ fn the_user_is_the_claim_with_its_prefix() {
 }
 
 #[test]
-fn the_tenant_is_named_once_by_a_group_or_by_its_claim() {
+fn tenant_is_named_consistently_by_group_or_claim() {
     let bad = || Error::Membership(TenantError::Name(NotATenantName));
     let several = || Error::Membership(TenantError::Several);
     let no_text = || Error::Tenant("tenant".to_owned());
@@ -236,12 +236,12 @@ fn the_tenant_is_named_once_by_a_group_or_by_its_claim() {
         let expected = expected.map(|(tenant, groups)| (tenant.map(space), groups.to_owned()));
         assert_eq!(found, expected, "{said}");
     }
-    // Null is a text as little as a number is.
+    // A null tenant is not a string either.
     let mut said = json!({"iss": URL, "aud": "insula", "sub": "alice", "iat": NOW, "exp": NOW});
     said["tenant"] = Value::Null;
     let strict = issuer(|settings| settings.tenant_claim = Some("tenant".to_owned()));
     assert_eq!(strict.holder(&signed(&said), NOW), Err(no_text()));
-    // As Kubernetes has it, no groups are no groups.
+    // As in Kubernetes, null groups are no groups.
     said["groups"] = Value::Null;
     let lax = issuer(|_| {});
     assert_eq!(
@@ -251,7 +251,7 @@ fn the_tenant_is_named_once_by_a_group_or_by_its_claim() {
 }
 
 #[test]
-fn claims_that_were_not_configured_mean_nothing() {
+fn claims_that_are_not_configured_are_ignored() {
     let issuer = issuer(|settings| settings.groups_claim = None);
     let said = json!({"groups": ["tenant:t1", "dev"], "tenant": "t2", "roles": ["x"]});
     let credential = issuer.holder(&claims(said), NOW).unwrap().credential;
@@ -260,9 +260,9 @@ fn claims_that_were_not_configured_mean_nothing() {
     assert_eq!(credential.extra, Extra::new());
 }
 
-/// A prefix of the administrator's cannot make a tenant of a group: that is decided before.
+/// The tenant is extracted before the prefix is added.
 #[test]
-fn a_prefix_makes_no_tenant() {
+fn groups_prefix_cannot_name_a_tenant() {
     let issuer = issuer(|settings| settings.groups_prefix = TENANT_PREFIX.to_owned());
     let credential = issuer.holder(&claims(json!({"groups": ["t2"]})), NOW);
     let credential = credential.unwrap().credential;
@@ -274,7 +274,7 @@ fn a_prefix_makes_no_tenant() {
 }
 
 #[test]
-fn a_token_is_for_us_from_the_provider_and_holds_now() {
+fn token_must_match_audience_issuer_and_time() {
     let issuer = issuer(|settings| {
         settings.required_claims = vec![("hd".to_owned(), "x".to_owned())];
     });
@@ -337,7 +337,7 @@ fn a_token_is_for_us_from_the_provider_and_holds_now() {
 }
 
 #[test]
-fn errors_are_told_as_kubernetes_tells_them() {
+fn errors_use_kubernetes_wording() {
     for (error, text) in [
         (
             Error::Audience {
@@ -374,7 +374,7 @@ fn errors_are_told_as_kubernetes_tells_them() {
 }
 
 #[test]
-fn a_token_of_others_is_not_worth_a_look_at_keys() {
+fn foreign_tokens_are_rejected_before_any_key_lookup() {
     let key = rcgen::KeyPair::generate().unwrap();
     let signer = Signer::new(key.serialized_der()).unwrap();
     let rsa_only = issuer(|settings| settings.algorithms = vec![Algorithm::Rs256]);
@@ -400,7 +400,7 @@ fn a_token_of_others_is_not_worth_a_look_at_keys() {
 }
 
 #[test]
-fn settings_that_would_trust_too_much_or_nobody_are_refused() {
+fn unsafe_or_useless_settings_are_rejected() {
     let claim = || Some(String::new());
     let with = |change: fn(&mut Settings)| {
         let mut settings = Settings::new(URL, "insula");

@@ -1,37 +1,37 @@
-//! What is asked, and by whom.
+//! The attributes of a request that authorization looks at.
 
-/// What somebody wants to do.
+/// The attributes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act<'a> {
-    /// Something with objects.
+    /// A request for objects.
     Resource(ResourceAct<'a>),
-    /// Something with a path that is no object's, such as `/healthz`.
+    /// A request for a path that is not an object's, such as `/healthz`.
     Path {
-        /// The method, in lower case.
+        /// The HTTP method, in lower case.
         verb: &'a str,
         /// The path, which begins with `/`.
         path: &'a str,
     },
 }
 
-/// What somebody wants to do with objects.
+/// The attributes of a request for objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceAct<'a> {
-    /// The verb: `get`, `list`, and others that only authorization knows, such as `bind`.
+    /// The verb: `get`, `list`, or one that only authorization knows, such as `bind`.
     pub verb: &'a str,
     /// The API group; the core group is empty.
     pub group: &'a str,
-    /// The resource, in plural.
+    /// The resource's plural name.
     pub resource: &'a str,
-    /// The part of the object.
+    /// The subresource, if one is requested.
     pub subresource: Option<&'a str>,
-    /// The namespace, or all of them and what is in none.
+    /// The namespace. `None` stands for all namespaces and for cluster-scoped objects.
     pub namespace: Option<&'a str>,
-    /// The object, if one is named.
+    /// The object's name, if the request has one.
     pub name: Option<&'a str>,
 }
 
-/// Who asks.
+/// The user who makes the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Who<'a> {
     /// The user's name.
@@ -40,19 +40,19 @@ pub struct Who<'a> {
     pub groups: &'a [String],
 }
 
-/// How far a policy reaches.
+/// The space of a request, relative to the space that the policy belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Into the space whose policy it is: what is bound in the cluster counts, and what is
-    /// bound in the namespace that the act is about.
+    /// The policy's own space: cluster role bindings count, and the role bindings of the
+    /// request's namespace.
     Home,
-    /// Into another space, or into all of them: only what is bound in the cluster counts.
-    /// A namespace here and one of the same name there are two.
+    /// Another space, or all of them: only cluster role bindings count, because namespaces of
+    /// the same name in two spaces are unrelated.
     Elsewhere,
 }
 
 impl<'a> Act<'a> {
-    /// The namespace that it is about.
+    /// The namespace of the request, if it has one.
     pub fn namespace(&self) -> Option<&'a str> {
         match self {
             Self::Resource(act) => act.namespace.filter(|namespace| !namespace.is_empty()),

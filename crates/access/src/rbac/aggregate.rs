@@ -1,4 +1,4 @@
-//! The rules of roles that are made of others.
+//! Aggregated cluster roles.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,25 +7,25 @@ use super::object::{ClusterRole, Source};
 use super::rule::{Rule, RuleList};
 use super::selector::Selector;
 
-/// How many steps it takes at most to aggregate all roles of a space: a role held against a
-/// requirement of a selector, a selected role or a rule of it come by.
+/// Upper bound on the steps taken to aggregate all roles of a space. A step is one role
+/// compared with one requirement of a selector, or one selected role or rule visited.
 ///
 /// A few thousand roles that all select each other would take minutes and gigabytes. This
-/// much takes some milliseconds, and does for a thousand roles of which a few hundred are
-/// aggregated.
+/// bound takes some milliseconds, and suffices for a thousand roles of which a few hundred
+/// are aggregated.
 const MOST_STEPS: usize = 1 << 19;
 
-/// The roles of a space: its own, and those below that they do not replace.
+/// The cluster roles of a space: its own, and the built-in ones that they do not replace.
 #[derive(Clone, Copy, Debug)]
 pub struct Roles<'a> {
     pub own: &'a ByName,
     pub below: &'a ByName,
 }
 
-/// Roles by their names.
+/// Cluster roles by name.
 pub type ByName = HashMap<Box<str>, ClusterRole>;
 
-/// The rules of aggregated roles, by their names.
+/// The rules of aggregated roles, by name.
 pub type Aggregated = HashMap<Box<str>, RuleList>;
 
 impl<'a> Roles<'a> {
@@ -34,14 +34,13 @@ impl<'a> Roles<'a> {
         self.own.get(name).or_else(|| self.below.get(name))
     }
 
-    /// The rules of every aggregated role.
+    /// Computes the rules of every aggregated role.
     ///
-    /// They are those of the roles that its selectors select, selector by selector and in
-    /// the order of names; a selected role that is aggregated itself stands for its own
-    /// selection. Each rule is there once. The role itself is left out, and a role that
-    /// was come by before adds nothing, so circles end.
+    /// They are the rules of the roles that its selectors match, selector by selector and in
+    /// the order of names. A matched role that is aggregated itself contributes the roles that
+    /// it matches. Each rule appears once. A role is visited once, so cycles terminate.
     ///
-    /// After too many steps nothing is added any more: what is left out is not allowed.
+    /// When the step budget is used up, no more rules are added: aggregation fails closed.
     pub fn aggregate(self) -> Aggregated {
         let roles = self.sorted();
         let mut steps = Steps(MOST_STEPS);
@@ -66,11 +65,11 @@ impl<'a> Roles<'a> {
     }
 }
 
-/// The steps that are left.
+/// The remaining budget of steps.
 struct Steps(usize);
 
 impl Steps {
-    /// Whether there are as many more.
+    /// Takes `count` steps, and reports whether that many were left.
     fn take(&mut self, count: usize) -> bool {
         let rest = self.0.checked_sub(count);
         self.0 = rest.unwrap_or(0);
@@ -78,16 +77,16 @@ impl Steps {
     }
 }
 
-/// Roles by their places in the order of names, and rules by numbers: equal ones have one.
+/// Roles by their position in the order of names, and rules by number: equal rules share one.
 struct Graph<'a> {
     nodes: Vec<Node>,
     rules: Vec<&'a Arc<Rule>>,
 }
 
 enum Node {
-    /// A role with these rules.
+    /// A role with rules of its own.
     Own(Vec<usize>),
-    /// A role that is made of these roles.
+    /// A role that aggregates these roles.
     MadeOf(Vec<usize>),
 }
 
@@ -120,7 +119,7 @@ fn select(roles: &[(&str, &ClusterRole)], selectors: &[Selector], steps: &mut St
     selected.map(|(at, ..)| at).collect()
 }
 
-/// Ways through the graph. Whatever was come by bears the number of the way.
+/// Traversals of the graph. Visited roles and rules are marked with the traversal's number.
 struct Walk<'a> {
     graph: &'a Graph<'a>,
     steps: &'a mut Steps,
@@ -140,11 +139,11 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The rules that one comes by from a role, in the order in which one does.
+    /// Collects the rules reachable from a role, in the order of the traversal.
     fn from(&mut self, role: usize) -> RuleList {
         self.way += 1;
         let mut rules = Vec::new();
-        // A stack of its own: a chain may be longer than the thread's stack is deep.
+        // An explicit stack: a chain of roles may be longer than the thread's stack allows.
         let mut stack = vec![std::slice::from_ref(&role).iter()];
         while let Some(roles) = stack.last_mut() {
             let Some(&role) = roles.next() else {

@@ -1,4 +1,4 @@
-//! Who has which role.
+//! Role bindings.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -8,24 +8,24 @@ use super::act::Who;
 use super::decision::UnresolvedRole;
 use super::quote::Quoted;
 
-/// Which role a binding gives.
+/// The role that a binding refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleRef<'a> {
-    /// One of the space.
+    /// A cluster role.
     ClusterRole(&'a str),
-    /// One of a namespace.
+    /// A role of a namespace.
     Role {
-        /// The namespace, which is that of the binding.
+        /// The namespace of the role and of the binding.
         namespace: &'a str,
-        /// The role.
+        /// The role's name.
         name: &'a str,
     },
 }
 
-/// Who has which role.
+/// A RoleBinding or ClusterRoleBinding.
 #[derive(Debug)]
 pub struct Binding {
-    /// The namespace that it is in, and to which it is limited.
+    /// The namespace of a RoleBinding, which also limits it.
     pub namespace: Option<Box<str>>,
     pub name: Box<str>,
     pub role_kind: RoleKind,
@@ -47,11 +47,11 @@ pub enum Subject {
     ServiceAccount { namespace: Box<str>, name: Box<str> },
 }
 
-/// What a service account's user name begins with.
+/// Prefix of service accounts' user names.
 pub const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 impl Binding {
-    /// The role that it gives, if such a role can be.
+    /// The role that it grants, or `None` if the reference cannot be resolved at all.
     pub fn role_ref(&self) -> Option<RoleRef<'_>> {
         match (&self.role_kind, self.namespace.as_deref()) {
             (RoleKind::ClusterRole, _) => Some(RoleRef::ClusterRole(&self.role)),
@@ -63,7 +63,7 @@ impl Binding {
         }
     }
 
-    /// What is said of it when the role is not there.
+    /// The error that is reported when the role does not exist.
     pub fn unresolved(&self) -> UnresolvedRole {
         match &self.role_kind {
             RoleKind::ClusterRole => UnresolvedRole::NoClusterRole(self.role.clone()),
@@ -72,7 +72,8 @@ impl Binding {
         }
     }
 
-    /// Says it as Kubernetes does, with the first of its subjects that is the caller.
+    /// Describes the binding as Kubernetes does, with the first of its subjects that matches
+    /// the user.
     pub fn describe(&self, who: Who<'_>, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.namespace {
             None => write!(f, "ClusterRoleBinding {}", Quoted(&self.name))?,
@@ -89,7 +90,7 @@ impl Binding {
     }
 
     pub fn weight(&self) -> usize {
-        // Each subject is there once in the list and once in the index.
+        // Each subject is stored in the binding and again in the index.
         let subjects = self
             .subjects
             .iter()
@@ -99,7 +100,7 @@ impl Binding {
 }
 
 impl Subject {
-    /// Whether the caller is meant.
+    /// Reports whether it refers to this user.
     pub fn is(&self, who: Who<'_>) -> bool {
         match self {
             Self::User(name) => **name == *who.user,
@@ -158,7 +159,7 @@ impl From<Box<str>> for RoleKind {
     }
 }
 
-/// A subject as it is stored.
+/// A subject as stored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct StoredSubject {
@@ -168,8 +169,8 @@ pub struct StoredSubject {
 }
 
 impl StoredSubject {
-    /// A service account without a namespace is in that of the binding; without that it is
-    /// nobody, like a subject of a kind that nobody knows.
+    /// Resolves the subject. A service account without a namespace takes that of the binding.
+    /// Without either, or with an unknown kind, the subject matches no user.
     pub fn read(self, namespace: Option<&str>) -> Option<Subject> {
         match &*self.kind {
             "User" => Some(Subject::User(self.name)),

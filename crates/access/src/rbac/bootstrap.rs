@@ -1,4 +1,4 @@
-//! The roles and bindings that every space has from the beginning: those of Kubernetes.
+//! The built-in roles and bindings of Kubernetes, which every space has.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use super::rule::Rule;
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::load);
 
-/// A role or a binding that is built in.
+/// A built-in role or binding.
 #[derive(Debug)]
 pub struct BuiltIn {
     key: Box<str>,
@@ -22,46 +22,46 @@ pub struct BuiltIn {
 }
 
 impl BuiltIn {
-    /// Where it is among its kind: its name, or its namespace and name with `/` between.
+    /// Its key among objects of its kind: `name` or `namespace/name`.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The namespace that it is in.
+    /// Its namespace.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// The object as it is shown, but for what the space adds: no uid, no time. An
-    /// aggregated role has the rules that it has where no other role was added.
+    /// The object as served, without the fields that each space adds (uid, timestamps). An
+    /// aggregated role has the rules that result when no other roles exist.
     pub fn object(&self) -> Map<String, Value> {
         self.object.clone()
     }
 }
 
-/// All built-in objects of a kind, in the order of their keys.
+/// All built-in objects of a kind, sorted by key.
 pub fn objects(kind: RbacKind) -> &'static [BuiltIn] {
     TABLE.of(kind)
 }
 
-/// The built-in object with this key.
+/// Looks up a built-in object by its key.
 pub fn find(kind: RbacKind, key: &str) -> Option<&'static BuiltIn> {
     let objects = objects(kind);
     let place = objects.binary_search_by(|object| (*object.key).cmp(key));
     place.ok().map(|at| &objects[at])
 }
 
-/// All of them, as policies look at them.
+/// All built-in objects as a policy layer.
 pub(super) fn layer() -> &'static Layer {
     &TABLE.layer
 }
 
-/// The rules of those that are aggregated, where no other role was added.
+/// The rules of built-in aggregated roles when no other roles exist.
 pub(super) fn aggregated() -> &'static Aggregated {
     &TABLE.aggregated
 }
@@ -76,7 +76,7 @@ struct Table {
 }
 
 impl Table {
-    /// The data is a part of the program, and the tests read it: it cannot be wrong.
+    /// Loads the embedded table. The expectations below are proved by the tests, which load it.
     fn load() -> Self {
         let text = include_str!("../../data/bootstrap-rbac.json");
         let mut data: BTreeMap<String, Vec<Map<String, Value>>> =

@@ -1,4 +1,4 @@
-//! Who gives rights away has them.
+//! The escalation check: a user may only grant permissions that they hold.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -8,24 +8,25 @@ use super::decision::Unresolved;
 use super::quote::{Quoted, QuotedList};
 use super::rule::{Rule, has, has_or_star, url_covers};
 
-/// How many texts are compared at most, in one question.
+/// Upper bound on the string comparisons of one check.
 ///
-/// A rule with a few thousand groups, resources, verbs and names is small, and says more
-/// than could ever be looked at one by one. This much takes about ten milliseconds. Real
-/// roles stay far below: the largest of Kubernetes has a few hundred single rights.
+/// A small rule with a few thousand groups, resources, verbs and names expands to more single
+/// permissions than can be examined. This bound takes about ten milliseconds. Real roles stay
+/// far below it: the largest of Kubernetes has a few hundred single permissions.
 const MOST_COMPARISONS: usize = 1 << 22;
 
-/// What a single right costs even if nobody owns anything, in comparisons.
+/// The minimum cost of checking one single permission, in comparisons.
 const ATOM_COST: usize = 256;
 
-/// Whether whoever has the rules `owner` may give `needed` away, and else what they lack.
+/// Checks that the rules in `owner` include all of `needed`, and otherwise returns what is
+/// missing.
 ///
-/// The law: each single right in `needed`, one verb on one resource in one group, for one
-/// name or for all, or one verb on one path, is within some rule of `owner`. What is
-/// lacking is told as such single rights.
+/// `needed` is broken down into single permissions: one verb on one resource in one group, for
+/// one name or for all; or one verb on one path. Each must be included in some rule of
+/// `owner`. Missing permissions are returned in this form.
 ///
-/// A rule of more single rights than can be looked at has to be within one rule of `owner`
-/// as it stands, and else is told as it stands.
+/// A rule with more single permissions than the budget allows must be included in one rule
+/// of `owner` as a whole, and is otherwise returned as a whole.
 pub fn covers<O, N>(owner: &[O], needed: &[N]) -> Result<(), Vec<Rule>>
 where
     O: Borrow<Rule>,
@@ -57,8 +58,8 @@ where
     }
 }
 
-/// Everything that can be allowed: every act on objects, and on paths. Who covers it may do
-/// what nobody but an administrator may, such as making roles that are aggregated.
+/// All permissions that exist: every verb on all objects and on all paths. It is required for
+/// operations reserved to administrators, such as creating aggregated roles.
 pub fn everything() -> [Rule; 2] {
     let star = || vec!["*".to_owned()];
     let objects = Rule {
@@ -75,7 +76,7 @@ pub fn everything() -> [Rule; 2] {
     [objects, paths]
 }
 
-/// What is said to somebody who lacks what they give away.
+/// The message for a user who tries to grant missing permissions, in Kubernetes' wording.
 pub fn explain(who: Who<'_>, missing: &[Rule], unresolved: &Unresolved) -> String {
     let (user, groups) = (Quoted(who.user), QuotedList(who.groups));
     let rules: BTreeSet<String> = compact(missing).iter().map(describe).collect();
@@ -90,7 +91,7 @@ pub fn explain(who: Who<'_>, missing: &[Rule], unresolved: &Unresolved) -> Strin
     said
 }
 
-/// How long the lists of a rule are.
+/// The lengths of a rule's lists.
 const fn sizes(rule: &Rule) -> [usize; 5] {
     [
         rule.verbs.len(),
@@ -105,7 +106,7 @@ fn add(sum: [usize; 5], sizes: [usize; 5]) -> [usize; 5] {
     std::array::from_fn(|list| sum[list] + sizes[list])
 }
 
-/// What it costs to hold a rule as it stands against all that are owned.
+/// The cost of comparing a rule as a whole with all owned ones.
 fn whole_cost(rule: &Rule, owned: [usize; 5]) -> usize {
     let lists = sizes(rule).into_iter().zip(owned);
     lists.fold(0, |sum, (one, other)| {
@@ -113,7 +114,7 @@ fn whole_cost(rule: &Rule, owned: [usize; 5]) -> usize {
     })
 }
 
-/// How many single rights a rule has.
+/// The number of single permissions in a rule.
 fn count_atoms(rule: &Rule) -> usize {
     let objects = [
         rule.api_groups.len(),
@@ -125,7 +126,7 @@ fn count_atoms(rule: &Rule) -> usize {
     things.saturating_mul(rule.verbs.len())
 }
 
-/// The single rights of a rule, each as a rule.
+/// The single permissions of a rule, each as a rule.
 fn atoms(rule: &Rule) -> Vec<Rule> {
     let mut atoms = Vec::new();
     let one = |text: &String| vec![text.clone()];
@@ -156,7 +157,7 @@ fn atoms(rule: &Rule) -> Vec<Rule> {
     atoms
 }
 
-/// Whether the owned rule alone has everything that the rule has.
+/// Reports whether a single owned rule includes all of `rule`.
 fn is_within(rule: &Rule, owned: &Rule) -> bool {
     let all = |list: &[String], of: &[String]| list.iter().all(|text| has_or_star(of, text));
     let is_url_owned = |url: &String| {
@@ -184,7 +185,7 @@ fn is_resource_owned(resource: &str, owned: &Rule) -> bool {
         })
 }
 
-/// Puts the verbs on one resource, or one object, together.
+/// Merges the verbs of rules about the same resource or object.
 fn compact(rules: &[Rule]) -> Vec<Rule> {
     let mut compacted = Vec::new();
     let mut by_object: BTreeMap<_, Rule> = BTreeMap::new();
@@ -229,8 +230,8 @@ mod tests {
         serde_json::from_value(json).unwrap()
     }
 
-    /// A rule in one line: `verbs groups resources names`, with commas; `-` is none and `_`
-    /// the empty text. A rule about paths has two words.
+    /// Parses a rule in one line: `verbs groups resources names`, comma-separated; `-` is an
+    /// empty list and `_` the empty string. A rule about paths has two words.
     fn rule(text: &str) -> Rule {
         let list = |word: &str| -> Vec<String> {
             let words = word.split(',').filter(|word| *word != "-");
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_rights_away_has_each_of_them_by_some_rule() {
+    fn every_granted_permission_must_be_held_by_some_rule() {
         for (owner, needed, missing) in [
             (&[][..], "get _ pods", &["get _ pods"][..]),
             (&["get _ pods"], "get _ pods", &[]),
@@ -263,7 +264,7 @@ mod tests {
             (&["* * *"], "get /x", &["get /x"]),
             (&["* *"], "get /x,/y/*", &[]),
             (&["* *"], "get _ pods", &["get _ pods"]),
-            // Put together from several rules.
+            // Assembled from several rules.
             (
                 &["get _ pods", "list _ pods", "get,list apps pods"],
                 "get,list _,apps pods",
@@ -274,11 +275,11 @@ mod tests {
                 "get,list _,apps pods",
                 &["list _ pods", "get apps pods"],
             ),
-            // A star is had by a star only.
+            // A star is included in a star only.
             (&["get,list _ pods"], "* _ pods", &["* _ pods"]),
             (&["get _ pods"], "get * pods", &["get * pods"]),
             (&["get _ pods"], "get _ *", &["get _ *"]),
-            // Parts.
+            // Subresources.
             (&["get _ pods"], "get _ pods/log", &["get _ pods/log"]),
             (&["get _ */scale"], "get _ pods/scale", &[]),
             (&["get _ */scale"], "get _ */scale", &[]),
@@ -303,7 +304,7 @@ mod tests {
             (&["get /foo"], "get /foo*", &["get /foo*"]),
             (&["get /foo*"], "get,put /foo", &["put /foo"]),
             (&["get /foo/*"], "get *", &["get *"]),
-            // What gives nothing needs nothing.
+            // A rule that grants nothing requires nothing.
             (&[], "- _ pods", &[]),
             (&[], "get - pods", &[]),
             (&[], "get _ -", &[]),
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_had_by_who_has_both_halves_of_it() {
+    fn full_authority_requires_all_objects_and_all_paths() {
         let half = ["* * *", "* *"].map(rule);
         assert_eq!(everything(), half);
         assert_eq!(covers(&half, &everything()), Ok(()));
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_rule_that_says_too_much_is_refused_and_not_looked_at() {
+    fn rule_with_too_many_permissions_is_refused_unless_held_as_a_whole() {
         let many = |with: &str| (0..1000).map(|n| format!("{with}{n}")).collect::<Vec<_>>();
         let huge = Rule {
             verbs: many("v"),
@@ -351,10 +352,10 @@ mod tests {
         let owner = rule("get _ pods");
         let found = covers(&[&owner], &[&huge, &owner, &huge]);
         assert_eq!(found, Err(vec![huge.clone(), huge.clone()]));
-        // Whoever has it by one rule may still give it.
+        // It may still be granted if one rule holds it.
         assert_eq!(covers(&[rule("* * *")], &[&huge]), Ok(()));
         assert_eq!(covers(&[&owner, &huge], &[&huge]), Ok(()));
-        // All rules together are bounded, not only each.
+        // The budget covers all rules together.
         let wide = Rule {
             resource_names: many("n"),
             ..rule("a,b,c,d,e g r")
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lacking_is_said_as_kubernetes_says_it() {
+    fn missing_permissions_are_reported_in_kubernetes_wording() {
         let groups: Vec<String> = ["dev", "qa", "system:authenticated"]
             .map(str::to_owned)
             .into();
@@ -411,15 +412,15 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_sorted_by_text_and_verbs_are_as_they_came() {
-        let nobody = Who {
+    fn lines_are_sorted_and_verbs_keep_their_order() {
+        let user = Who {
             user: "a\"b",
             groups: &[],
         };
         let head = "user \"a\\\"b\" (groups=[]) is attempting to grant RBAC permissions \
                     not currently held:\n";
         for (needed, lines) in [
-            // Two rules may lack the same twice; paths are not put together.
+            // Duplicate verbs are kept, and paths are not merged.
             (
                 &["list,get _ pods", "get _ pods", "get _ configmaps"][..],
                 "{APIGroups:[\"\"], Resources:[\"configmaps\"], Verbs:[\"get\"]}\n\
@@ -440,7 +441,7 @@ mod tests {
         ] {
             let needed: Vec<Rule> = needed.iter().map(|text| rule(text)).collect();
             let missing = covers::<Rule, _>(&[], &needed).unwrap_err();
-            let said = explain(nobody, &missing, &Unresolved::default());
+            let said = explain(user, &missing, &Unresolved::default());
             assert_eq!(said, format!("{head}{lines}"));
         }
     }

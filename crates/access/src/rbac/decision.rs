@@ -1,4 +1,4 @@
-//! What was decided, and why.
+//! The outcome of an authorization check.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -6,13 +6,13 @@ use super::act::Who;
 use super::binding::Binding;
 use super::quote::Quoted;
 
-/// What a policy says about an act.
+/// The outcome of an authorization check.
 #[derive(Clone, Debug)]
 pub struct Decision<'a>(pub(super) Verdict<'a>);
 
 #[derive(Clone, Debug)]
 pub(super) enum Verdict<'a> {
-    /// The caller is one of those who may do everything.
+    /// The user is in `system:masters`.
     Master,
     Granted {
         binding: &'a Binding,
@@ -21,46 +21,46 @@ pub(super) enum Verdict<'a> {
     NoOpinion(Unresolved),
 }
 
-/// Why, as Kubernetes says it. It is put together when it is printed, and may be empty.
+/// The reason in Kubernetes' wording, formatted on demand. It may be empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Reason<'a>(&'a Verdict<'a>);
 
-/// The roles that the caller is bound to and that are not there. They give nothing; the
-/// caller is told, who would look for the mistake elsewhere.
+/// Roles that the user is bound to but that do not exist. They grant nothing, and are
+/// reported so that a dangling reference can be found.
 ///
-/// Printed, each is said once; several stand in brackets.
+/// Displayed without duplicates, in brackets if there are several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unresolved(pub(super) Vec<UnresolvedRole>);
 
-/// A role that is not there.
+/// A role that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnresolvedRole {
-    /// There is no such role in the namespace.
+    /// The namespace has no such role.
     #[error("role.rbac.authorization.k8s.io {} not found", Quoted(.0))]
     NoRole(Box<str>),
-    /// There is no such role in the space.
+    /// The space has no such cluster role.
     #[error("clusterrole.rbac.authorization.k8s.io {} not found", Quoted(.0))]
     NoClusterRole(Box<str>),
-    /// There are no roles of this kind.
+    /// The reference has an unknown kind.
     #[error("unsupported role reference kind: {}", Quoted(.0))]
     Kind(Box<str>),
 }
 
 impl Decision<'_> {
-    /// Whether the act is allowed. What is not allowed is not forbidden either: somebody
-    /// else may still allow it.
+    /// Reports whether the request is allowed. `false` is no denial: another authorizer may
+    /// still allow the request.
     pub const fn is_allowed(&self) -> bool {
         !matches!(self.0, Verdict::NoOpinion(_))
     }
 
-    /// Why.
+    /// The reason for the decision.
     pub const fn reason(&self) -> Reason<'_> {
         Reason(&self.0)
     }
 }
 
 impl Reason<'_> {
-    /// Whether there is nothing to say.
+    /// Reports whether there is no reason to display.
     pub fn is_empty(&self) -> bool {
         match self.0 {
             Verdict::Master => true,
@@ -86,12 +86,12 @@ impl Display for Reason<'_> {
 }
 
 impl Unresolved {
-    /// Whether every role was there.
+    /// Reports whether every referenced role exists.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// One for each binding, in the order of the bindings.
+    /// Iterates over the missing roles, one per binding and in their order.
     pub fn iter(&self) -> impl Iterator<Item = &UnresolvedRole> {
         self.0.iter()
     }

@@ -1,4 +1,4 @@
-//! Bindings, found by who is bound.
+//! Bindings indexed by subject.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::act::Who;
 use super::binding::{Binding, SERVICE_ACCOUNT, Subject};
 
-/// The bindings of one namespace, or those of the cluster.
+/// The bindings of one namespace, or the cluster role bindings.
 ///
-/// Who has a thousand bindings costs the others nothing, and who has one role a thousand
-/// times has one grant.
+/// A lookup visits the bindings of one user only. Several bindings of a subject to the same
+/// role are one grant, so the role's rules are evaluated once.
 #[derive(Clone, Debug, Default)]
 pub struct Bindings {
     named: HashMap<Box<str>, Arc<Binding>>,
@@ -19,22 +19,22 @@ pub struct Bindings {
 
 type Grants = HashMap<Box<str>, Vec<Grant>>;
 
-/// What binds one subject to one role: never nothing, in the order of the bindings' names.
+/// The bindings of one subject to one role: never empty, sorted by name.
 #[derive(Clone, Debug)]
 pub struct Grant(Vec<Arc<Binding>>);
 
 impl Bindings {
-    /// Whether there are none.
+    /// Reports whether there are no bindings.
     pub fn is_empty(&self) -> bool {
         self.named.is_empty()
     }
 
-    /// Whether there is one of this name.
+    /// Reports whether there is a binding of this name.
     pub fn has(&self, name: &str) -> bool {
         self.named.contains_key(name)
     }
 
-    /// Takes one. The one of its name was removed before.
+    /// Adds a binding. The caller has removed an earlier one of the same name.
     pub fn insert(&mut self, binding: Arc<Binding>) {
         for subject in &binding.subjects {
             let (grants, name) = self.place(subject);
@@ -47,7 +47,7 @@ impl Bindings {
         self.named.insert(binding.name.clone(), binding);
     }
 
-    /// Forgets one, and answers with it.
+    /// Removes and returns a binding.
     pub fn remove(&mut self, name: &str) -> Option<Arc<Binding>> {
         let binding = self.named.remove(name)?;
         for subject in &binding.subjects {
@@ -68,7 +68,7 @@ impl Bindings {
         Some(binding)
     }
 
-    /// What the caller was granted.
+    /// Iterates over the grants of a user and their groups.
     pub fn of<'a>(&'a self, who: Who<'a>) -> impl Iterator<Item = &'a Grant> {
         let user = self.users.get(who.user);
         let groups = who
@@ -91,12 +91,12 @@ impl Bindings {
 }
 
 impl Grant {
-    /// What binds, in the order of names.
+    /// Iterates over the bindings, sorted by name.
     pub fn bindings(&self) -> impl Iterator<Item = &Binding> {
         self.0.iter().map(|binding| &**binding)
     }
 
-    /// A binding that names a subject twice is in its grant once.
+    /// Adds a binding, unless it is already included by naming the subject twice.
     fn insert(&mut self, binding: &Arc<Binding>) {
         if let Err(at) = self.find(binding) {
             self.0.insert(at, Arc::clone(binding));
@@ -115,7 +115,7 @@ impl Grant {
     }
 }
 
-/// Where the grant of the binding's role is, or belongs.
+/// Finds the grant of the binding's role, or its insertion point.
 fn find_role(grants: &[Grant], binding: &Binding) -> Result<usize, usize> {
     let role = (&binding.role_kind, &binding.role);
     grants.binary_search_by(|grant| {

@@ -1,4 +1,4 @@
-//! Roles and bindings of one origin: those of a space, or those that are built in.
+//! Roles and bindings of one origin: a space's own, or the built-in ones.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ pub struct Layer {
     weight: usize,
 }
 
-/// Roles and bindings of one namespace. It is there while it has any.
+/// The roles and bindings of one namespace. Removed when empty.
 #[derive(Clone, Debug, Default)]
 pub struct Namespace {
     pub roles: HashMap<Box<str>, RuleList>,
@@ -29,7 +29,7 @@ impl Layer {
         self.namespaces.get(name)
     }
 
-    /// Takes an object in place of the one of its name.
+    /// Inserts or replaces an object.
     pub fn put(&mut self, object: RbacObject) {
         self.remove(object.kind(), object.namespace.as_deref(), &object.name);
         self.weight += weigh(&object.name, &object.content);
@@ -56,7 +56,7 @@ impl Layer {
         }
     }
 
-    /// Forgets an object, if it is there.
+    /// Removes an object, if present.
     pub fn remove(&mut self, kind: RbacKind, namespace: Option<&str>, name: &str) {
         let removed = match kind {
             RbacKind::ClusterRole => self.cluster_roles.remove(name).map(Content::ClusterRole),
@@ -72,7 +72,7 @@ impl Layer {
         }
     }
 
-    /// About how many bytes it takes.
+    /// Estimated memory use in bytes.
     pub const fn weight(&self) -> usize {
         self.weight
     }
@@ -90,7 +90,7 @@ impl Layer {
     }
 }
 
-/// About how many bytes an object takes, with its place.
+/// Estimated memory use of an object and its map entry, in bytes.
 fn weigh(name: &str, content: &Content) -> usize {
     let content = match content {
         Content::Role(rules) => rules_weight(rules),

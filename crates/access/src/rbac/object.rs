@@ -1,4 +1,4 @@
-//! Roles and bindings, as they are stored.
+//! Roles and bindings as stored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use super::binding::{Binding, RoleKind, StoredSubject};
 use super::rule::{Rule, RuleList, list};
 use super::selector::{Labels, Selector};
 
-/// The kinds that a policy is made of.
+/// The kinds of objects in a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RbacKind {
     /// Rules for one namespace.
     Role,
-    /// Rules for any namespace, or for all.
+    /// Rules for one namespace or for the whole space, depending on the binding.
     ClusterRole,
-    /// Who has a role in a namespace.
+    /// Grants a role in one namespace.
     RoleBinding,
-    /// Who has a role everywhere.
+    /// Grants a role in the whole space.
     ClusterRoleBinding,
 }
 
@@ -37,24 +37,24 @@ pub(super) enum Content {
     Binding(Arc<Binding>),
 }
 
-/// A role of the space.
+/// The content of a ClusterRole.
 #[derive(Clone, Debug)]
 pub(super) struct ClusterRole {
     pub labels: Labels,
     pub source: Source,
 }
 
-/// Where the rules of a role come from.
+/// The origin of a cluster role's rules.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
     Own(RuleList),
-    /// From the roles that any of these selects. Rules of its own do not count: they are
-    /// what was found there at some time.
+    /// The rules of all roles that any of these selectors matches. The stored rules are
+    /// ignored: they are the result of an earlier aggregation.
     Aggregated(Box<[Selector]>),
 }
 
 impl RbacKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] = [
         Self::Role,
         Self::ClusterRole,
@@ -62,13 +62,13 @@ impl RbacKind {
         Self::ClusterRoleBinding,
     ];
 
-    /// The kind behind a resource of the group `rbac.authorization.k8s.io`.
+    /// The kind of a resource in the group `rbac.authorization.k8s.io`.
     pub fn from_resource(resource: &str) -> Option<Self> {
         let mut kinds = Self::ALL.into_iter();
         kinds.find(|kind| kind.resource() == resource)
     }
 
-    /// What it is called in paths.
+    /// The resource name, as in paths.
     pub const fn resource(self) -> &'static str {
         match self {
             Self::Role => "roles",
@@ -78,7 +78,7 @@ impl RbacKind {
         }
     }
 
-    /// What it is called in objects.
+    /// The kind's name, as in objects.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Role => "Role",
@@ -88,17 +88,17 @@ impl RbacKind {
         }
     }
 
-    /// Whether its objects are in namespaces.
+    /// Reports whether its objects are namespaced.
     pub const fn is_namespaced(self) -> bool {
         matches!(self, Self::Role | Self::RoleBinding)
     }
 }
 
 impl RbacObject {
-    /// Reads an object as it is stored.
+    /// Parses an object as stored.
     ///
-    /// Only what decides is looked at. An object that cannot be read gives nothing: whoever
-    /// holds an older version of it in a policy has to remove that.
+    /// Only fields that matter for authorization are read. An object that cannot be parsed
+    /// grants nothing: the caller has to remove an older version from its policy.
     pub fn parse(kind: RbacKind, json: &[u8]) -> Result<Self, ObjectError> {
         let stored: Stored = serde_json::from_slice(json)?;
         let named = |text: &Option<Box<str>>| text.clone().filter(|text| !text.is_empty());
@@ -121,17 +121,17 @@ impl RbacObject {
         })
     }
 
-    /// What it is called.
+    /// The object's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The namespace that it is in.
+    /// The object's namespace.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// What it is.
+    /// The object's kind.
     pub fn kind(&self) -> RbacKind {
         match (&self.content, &self.namespace) {
             (Content::Role(_), _) => RbacKind::Role,
@@ -154,26 +154,26 @@ impl ClusterRole {
     }
 }
 
-/// About how many bytes rules take.
+/// Estimated memory use of rules, in bytes.
 pub(super) fn rules_weight(rules: &[Arc<Rule>]) -> usize {
     rules.iter().map(|rule| rule.weight() + 24).sum()
 }
 
-/// A stored object is no role or binding.
+/// Why a stored object is not a valid role or binding.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
-    /// It is no JSON of that shape.
-    #[error("the object is not one of roles and bindings")]
+    /// It is not JSON of the expected shape.
+    #[error("the object is not a role or binding")]
     Json(#[from] serde_json::Error),
     /// It has no name.
     #[error("the object has no name")]
     NoName,
-    /// It has to be in a namespace and is in none.
+    /// A namespaced object has no namespace.
     #[error("the object has no namespace")]
     NoNamespace,
 }
 
-/// What of a stored object decides.
+/// The fields of a stored object that matter for authorization.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Stored {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_where_its_kind_and_metadata_say() {
+    fn object_location_follows_its_kind_and_metadata() {
         let metadata = json!({"metadata": {"name": "n", "namespace": "ns", "uid": "1"}});
         for kind in RbacKind::ALL {
             let object = parse(kind, &metadata).unwrap();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_and_never_half_taken() {
+    fn invalid_object_is_rejected_as_a_whole() {
         let rules = |rules: Value| json!({"metadata": {"name": "n"}, "rules": rules});
         for (kind, object, error) in [
             (RbacKind::ClusterRole, json!({}), "the object has no name"),
@@ -284,17 +284,17 @@ mod tests {
             (
                 RbacKind::ClusterRole,
                 json!("n"),
-                "the object is not one of roles and bindings",
+                "the object is not a role or binding",
             ),
             (
                 RbacKind::ClusterRole,
                 rules(json!([{"verbs": [1]}])),
-                "the object is not one of roles and bindings",
+                "the object is not a role or binding",
             ),
             (
                 RbacKind::ClusterRole,
                 rules(json!([{"verbs": "get"}])),
-                "the object is not one of roles and bindings",
+                "the object is not a role or binding",
             ),
         ] {
             let found = parse(kind, &object).unwrap_err();

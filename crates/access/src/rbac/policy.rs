@@ -14,39 +14,37 @@ use super::layer::Layer;
 use super::object::{RbacKind, RbacObject, Source};
 use super::rule::Rule;
 
-/// The roles and bindings of one space, above those that are built in.
+/// The roles and bindings of one space, layered over the built-in ones.
 ///
-/// An object of the space replaces the built-in one of its name, for as long as it is
-/// there. What is built in exists once for all policies: a policy that was given nothing
-/// takes next to nothing.
+/// An object of the space replaces the built-in one of its name for as long as it exists.
+/// Built-in objects are shared by all policies, so an empty policy takes almost no memory.
 ///
-/// A decision looks at the caller's own bindings and at nobody else's. A change costs what
-/// the object takes; rules that are aggregated are put together when they are next asked
-/// for.
+/// A decision examines the user's own bindings only. A change costs time proportional to the
+/// changed object; aggregated rules are recomputed when they are next needed.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     own: Layer,
-    /// The rules of every aggregated role, if they were asked for since a role changed.
+    /// The rules of all aggregated roles, if computed since a cluster role last changed.
     aggregated: OnceLock<Aggregated>,
 }
 
-/// What a caller may do, rule by rule.
+/// The rules that apply to a user.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// The rules of every binding of the caller: those of the cluster in the order of
-    /// their names, then those of the namespace. Two bindings of one role give it twice.
+    /// The rules of every binding of the user: first the cluster role bindings by name, then
+    /// those of the namespace. Two bindings to one role yield its rules twice.
     pub rules: Vec<Arc<Rule>>,
-    /// The roles that are not there, in the same order.
+    /// References to missing roles, in the same order.
     pub unresolved: Unresolved,
 }
 
 impl Policy {
-    /// A policy of what is built in.
+    /// A policy with the built-in objects only.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes an object, in place of the one of its kind and name.
+    /// Inserts or replaces an object.
     pub fn put(&mut self, object: RbacObject) {
         if object.kind() == RbacKind::ClusterRole {
             self.aggregated.take();
@@ -54,8 +52,8 @@ impl Policy {
         self.own.put(object);
     }
 
-    /// Forgets an object. If it replaced a built-in one, that is there again; what is
-    /// built in cannot be removed.
+    /// Removes an object. If it replaced a built-in one, that becomes effective again.
+    /// Built-in objects cannot be removed.
     pub fn remove(&mut self, kind: RbacKind, namespace: Option<&str>, name: &str) {
         if kind == RbacKind::ClusterRole {
             self.aggregated.take();
@@ -63,14 +61,14 @@ impl Policy {
         self.own.remove(kind, namespace, name);
     }
 
-    /// Whether the caller may do this.
+    /// Decides whether the user may make this request.
     ///
-    /// The law: it is allowed if and only if the caller is one of `system:masters`, or some
-    /// rule allows it, of a role that is bound to the caller in the cluster or, at home, in
-    /// the namespace of the act. The reason names the first such binding in the order of
+    /// It is allowed if and only if the user is in `system:masters`, or a rule allows it whose
+    /// role is bound to the user by a cluster role binding or, at home, by a role binding in the
+    /// request's namespace. The reason names the first such binding in the order of
     /// [`Policy::rules`].
     ///
-    /// Nothing is allocated when it is allowed.
+    /// Allowing a request allocates nothing.
     pub fn decide<'a>(&'a self, who: Who<'a>, act: &Act<'_>, reach: Reach) -> Decision<'a> {
         if who.groups.iter().any(|group| group == MASTERS) {
             return Decision(Verdict::Master);
@@ -87,8 +85,8 @@ impl Policy {
         }))
     }
 
-    /// Every rule that the caller has in the namespace, or in none. That one of
-    /// `system:masters` may do everything is not among them.
+    /// Returns every rule that applies to the user in the namespace, or outside namespaces.
+    /// The implicit permissions of `system:masters` are not included.
     pub fn rules(&self, who: Who<'_>, namespace: Option<&str>, reach: Reach) -> Rules {
         let mut found = Rules::default();
         for place in self.places(namespace.filter(|name| !name.is_empty()), reach) {
@@ -102,8 +100,8 @@ impl Policy {
         found
     }
 
-    /// The rules of a role, if there is such a role. Of an aggregated role, those that it
-    /// is made of now.
+    /// Returns the rules of a role, if it exists. For an aggregated role, these are the rules
+    /// of the roles it currently matches.
     pub fn role_rules(&self, role: RoleRef<'_>) -> Option<&[Arc<Rule>]> {
         match role {
             RoleRef::ClusterRole(name) => self.cluster_role_rules(name),
@@ -114,7 +112,7 @@ impl Policy {
         }
     }
 
-    /// About how many bytes it takes, without what is built in.
+    /// Estimated memory use in bytes, without built-in objects.
     pub fn weight(&self) -> usize {
         let aggregated = self.aggregated.get().into_iter().flatten();
         let aggregated = aggregated.map(|(name, rules)| name.len() + 48 + size_of_val(&**rules));
@@ -149,7 +147,7 @@ impl Policy {
         }
     }
 
-    /// Where bindings count: the cluster first.
+    /// The bindings that apply: cluster role bindings first.
     fn places(&self, namespace: Option<&str>, reach: Reach) -> impl Iterator<Item = Place<'_>> {
         let built_in = bootstrap::layer();
         let cluster = Place {
@@ -164,7 +162,7 @@ impl Policy {
         [Some(cluster), namespace].into_iter().flatten()
     }
 
-    /// The first binding by name that allows it.
+    /// Finds the first binding by name that allows the request.
     fn find<'a>(
         &'a self,
         place: Place<'a>,
@@ -187,7 +185,7 @@ impl Policy {
     }
 }
 
-/// The bindings of one namespace, or those of the cluster.
+/// The bindings of one namespace, or the cluster role bindings.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     own: Option<&'a Bindings>,
@@ -195,7 +193,7 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// For each role that each of the caller's names has here, the first binding of it.
+    /// For each role granted to the user or a group, the first binding that grants it.
     fn grants(self, who: Who<'a>) -> impl Iterator<Item = &'a Binding> {
         let own = self.own.into_iter().flat_map(move |own| own.of(who));
         let own = own.filter_map(|grant| grant.bindings().next());
@@ -207,7 +205,7 @@ impl<'a> Place<'a> {
         own.chain(built_in)
     }
 
-    /// All bindings of the caller here, in the order of names.
+    /// All bindings of the user, sorted by name.
     fn bindings(self, who: Who<'a>) -> Vec<&'a Binding> {
         let own = self.own.into_iter().flat_map(|own| own.of(who));
         let built_in = self.built_in.into_iter().flat_map(|of| of.of(who));
@@ -220,7 +218,7 @@ impl<'a> Place<'a> {
         bindings
     }
 
-    /// Whether the space has a binding of its own in place of the built-in one.
+    /// Reports whether the space has replaced a built-in binding.
     fn replaces(&self, built_in: &Binding) -> bool {
         self.own.is_some_and(|own| own.has(&built_in.name))
     }
@@ -236,7 +234,7 @@ mod tests {
 
     const ROLES: usize = 200;
 
-    /// As many roles, of one rule each.
+    /// A policy with [`ROLES`] roles of one rule each.
     fn roles() -> Policy {
         let mut policy = Policy::new();
         for n in 0..ROLES {
@@ -263,7 +261,7 @@ mod tests {
         policy.put(object.unwrap());
     }
 
-    /// Whether it is allowed, and how many rules were looked at.
+    /// Returns whether the request is allowed, and how many rules were evaluated.
     fn count(policy: &Policy, user: &str, resource: &str) -> (bool, usize) {
         let act = Act::Resource(ResourceAct {
             verb: "get",
@@ -277,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_looks_at_the_rules_of_the_caller_and_at_nobody_elses() {
+    fn decision_evaluates_only_the_rules_of_the_user() {
         let mut policy = roles();
         for n in 0..1_000 {
             bind(
@@ -289,13 +287,13 @@ mod tests {
         }
         bind(&mut policy, "alice", 7, "alice");
         assert_eq!(count(&policy, "alice", "things7"), (true, 1));
-        // In the cluster and in the namespace.
+        // One cluster role binding and one role binding.
         assert_eq!(count(&policy, "alice", "things8"), (false, 2));
         assert_eq!(count(&policy, "mallory", "things8"), (false, 0));
     }
 
     #[test]
-    fn a_role_that_is_bound_a_thousand_times_is_looked_at_once() {
+    fn role_bound_a_thousand_times_is_evaluated_once() {
         let mut policy = roles();
         for n in 0..1_000 {
             bind(&mut policy, &format!("b{n}"), n % 2, "alice");

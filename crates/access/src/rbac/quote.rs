@@ -1,11 +1,11 @@
-//! Texts in quotes, as Go prints them: clients compare these messages.
+//! Quoted strings in Go's notation, because clients compare these messages.
 
 use std::fmt::{self, Display, Formatter, Write};
 
-/// A text in quotes.
+/// A quoted string.
 pub struct Quoted<'a>(pub &'a str);
 
-/// A list of texts in quotes: `["a" "b"]`.
+/// A list of quoted strings: `["a" "b"]`.
 pub struct QuotedList<'a>(pub &'a [String]);
 
 impl Display for Quoted<'_> {

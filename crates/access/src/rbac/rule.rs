@@ -1,4 +1,4 @@
-//! One rule of a role, and what it allows.
+//! One rule of a role.
 
 use std::sync::Arc;
 
@@ -9,24 +9,24 @@ use super::act::{Act, ResourceAct};
 /// One rule of a role. It allows each of its verbs on each of its resources in each of its
 /// groups, or on each of its paths.
 ///
-/// As JSON it is Kubernetes' `PolicyRule`. A list that is absent, empty or null says the
-/// same, and is left out when written.
+/// The JSON form is Kubernetes' `PolicyRule`. Absent, empty and null lists are equivalent,
+/// and omitted on output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Rule {
-    /// What may be done; `*` is everything.
+    /// The allowed verbs; `*` is every verb.
     #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub verbs: Vec<String>,
-    /// In which API groups; the core group is empty, `*` is every group.
+    /// The API groups; the core group is empty, `*` is every group.
     #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub api_groups: Vec<String>,
-    /// With what: `pods`, `pods/log`, `*/scale`; `*` is everything and every part of it.
+    /// The resources: `pods`, `pods/log`, `*/scale`; `*` is every resource and subresource.
     #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
-    /// With which objects; none is all of them.
+    /// The names of objects; an empty list allows all.
     #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub resource_names: Vec<String>,
-    /// On which paths; a `*` at the end stands for anything.
+    /// The non-resource paths; a trailing `*` matches any suffix.
     #[serde(
         rename = "nonResourceURLs",
         deserialize_with = "list",
@@ -35,16 +35,16 @@ pub struct Rule {
     pub non_resource_urls: Vec<String>,
 }
 
-/// The rules of a role. Roles that are made of it share them.
+/// The rules of a role, shared with the roles that aggregate it.
 pub(super) type RuleList = Arc<[Arc<Rule>]>;
 
 impl Rule {
-    /// Whether the act is one of those that the rule allows.
+    /// Reports whether the rule allows the request.
     pub fn allows(&self, act: &Act<'_>) -> bool {
         #[cfg(test)]
         CHECKS.with(|checks| checks.set(checks.get() + 1));
         match act {
-            // Groups and resources first: they tell most rules apart.
+            // Groups and resources first: they rule out most candidates.
             Act::Resource(act) => {
                 has_or_star(&self.api_groups, act.group)
                     && self.names_resource(act)
@@ -58,7 +58,7 @@ impl Rule {
         }
     }
 
-    /// About how many bytes it takes.
+    /// Estimated memory use in bytes.
     pub(super) fn weight(&self) -> usize {
         let lists = [
             &self.verbs,
@@ -86,34 +86,34 @@ impl Rule {
         })
     }
 
-    /// A request without a name is about every name, and no list has them all.
+    /// A request without a name concerns every name, which no list includes.
     fn names_object(&self, name: Option<&str>) -> bool {
         self.resource_names.is_empty() || has(&self.resource_names, name.unwrap_or_default())
     }
 }
 
-/// Whether a path, or a pattern of paths, is within a pattern.
+/// Reports whether a pattern includes a path, or another pattern.
 pub(super) fn url_covers(pattern: &str, path: &str) -> bool {
     pattern == path || (pattern.ends_with('*') && path.starts_with(pattern.trim_end_matches('*')))
 }
 
-/// Whether the list has the text.
+/// Reports whether the list contains the text.
 pub(super) fn has(list: &[String], text: &str) -> bool {
     list.iter().any(|of| of == text)
 }
 
-/// Whether the list has the text or `*`.
+/// Reports whether the list contains the text or `*`.
 pub(super) fn has_or_star(list: &[String], text: &str) -> bool {
     list.iter().any(|of| of == "*" || of == text)
 }
 
 #[cfg(test)]
 thread_local! {
-    /// How many rules were held against an act, in this thread.
+    /// The number of rules evaluated in this thread.
     pub(super) static CHECKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// A list, where null is an empty one.
+/// Deserializes a list, treating null as empty.
 pub(super) fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -132,7 +132,7 @@ mod tests {
         serde_json::from_value(json).unwrap()
     }
 
-    /// `verb group/resource/subresource name`, with `-` for what is absent.
+    /// Parses `verb group/resource/subresource name`, with `-` for an absent part.
     fn act(text: &str) -> Act<'_> {
         let words: Vec<&str> = text.split(' ').collect();
         let of: Vec<&str> = words[1].split('/').collect();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_allows_what_each_of_its_lists_has() {
+    fn rule_requires_a_match_in_each_of_its_lists() {
         let pods = |more: Value| {
             let mut pods = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]});
             pods.as_object_mut()
@@ -160,7 +160,7 @@ mod tests {
         let resources = |list: &[&str]| pods(json!({"resources": list}));
         let names = |list: &[&str]| pods(json!({"verbs": ["*"], "resourceNames": list}));
         let cases = [
-            // Nothing is left out that is not there.
+            // Every list has to match, and an empty list matches nothing.
             (pods(json!({})), "get /pods x", true),
             (pods(json!({})), "get /pods", true),
             (pods(json!({})), "list /pods", false),
@@ -183,11 +183,11 @@ mod tests {
             ),
             (resources(&["*"]), "get /nodes x", true),
             (resources(&["*"]), "get /nodes/status x", true),
-            // A star may be asked for, too, and then only a star has it.
+            // A request for `*` is only allowed by a star.
             (resources(&["pods"]), "get /*", false),
             (resources(&["*"]), "get /*", true),
             (pods(json!({})), "* /pods", false),
-            // Parts of objects.
+            // Subresources.
             (resources(&["pods/log"]), "get /pods/log x", true),
             (resources(&["pods/log"]), "get /pods x", false),
             (resources(&["pods/log"]), "get /pods/exec x", false),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_name_is_no_name_and_an_empty_part_no_part() {
+    fn empty_name_and_subresource_count_as_absent() {
         let named = json!({
             "verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"],
         });
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_allowed_as_they_stand_or_by_how_they_begin() {
+    fn paths_match_exactly_or_by_a_trailing_star() {
         let of = |urls: &[&str]| rule(json!({"verbs": ["get"], "nonResourceURLs": urls}));
         for (urls, path, allowed) in [
             (&["/healthz"][..], "/healthz", true),
@@ -273,15 +273,15 @@ mod tests {
             verb: "get",
             path: "/healthz",
         };
-        assert!(!all.allows(&path), "all objects are no path");
+        assert!(!all.allows(&path), "resource rules allow no paths");
         assert!(
             !of(&["*"]).allows(&act("get /pods")),
-            "all paths are no object"
+            "path rules allow no resources"
         );
     }
 
     #[test]
-    fn a_rule_is_written_as_it_was_read_without_empty_lists() {
+    fn rule_round_trips_without_empty_lists() {
         for (read, written) in [
             (json!({}), json!({})),
             (

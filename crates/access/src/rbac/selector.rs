@@ -1,4 +1,4 @@
-//! Which roles an aggregated role is made of.
+//! Label selectors of aggregated roles.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::rule::list;
 /// The labels of a role.
 pub type Labels = BTreeMap<String, String>;
 
-/// A selector of labels. One that asks for nothing selects everything.
+/// A label selector. An empty one matches every role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Selector {
@@ -27,14 +27,14 @@ struct Expression {
 }
 
 impl Selector {
-    /// Whether it selects what has these labels.
+    /// Reports whether it matches these labels.
     pub fn selects(&self, labels: &Labels) -> bool {
         let mut wanted = self.match_labels.iter().flatten();
         wanted.all(|(key, value)| labels.get(key) == Some(value))
             && self.match_expressions.iter().all(|one| one.holds(labels))
     }
 
-    /// How much there is to compare.
+    /// The number of comparisons that a match takes.
     pub fn size(&self) -> usize {
         let labels = self.match_labels.as_ref().map_or(0, Labels::len);
         let expressions = self
@@ -44,7 +44,7 @@ impl Selector {
         1 + labels + expressions.sum::<usize>()
     }
 
-    /// About how many bytes it takes.
+    /// Estimated memory use in bytes.
     pub fn weight(&self) -> usize {
         let labels = self.match_labels.iter().flatten();
         let labels = labels.map(|(key, value)| key.len() + value.len() + 48);
@@ -57,7 +57,7 @@ impl Selector {
 }
 
 impl Expression {
-    /// An operator that nobody knows holds for nothing: it must not give rights away.
+    /// An unknown operator matches nothing, so that it cannot grant permissions.
     fn holds(&self, labels: &Labels) -> bool {
         let value = labels.get(&self.key);
         match self.operator.as_str() {
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_selector_selects_what_meets_all_of_it() {
+    fn selector_matches_only_if_all_requirements_do() {
         let expression = |operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": "a", "operator": operator, "values": values}]});
         let nothing = json!({});
         let (one, two) = (json!({"a": "1"}), json!({"a": "2", "b": "x"}));

@@ -1,4 +1,4 @@
-//! Roles that are made of others.
+//! Aggregated roles.
 
 use std::collections::HashSet;
 
@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 
 use crate::{binding, get, object, who};
 
-/// A role with labels, each `"key": "true"`, that allows one resource.
+/// A role with these labels, each `"key": "true"`, that allows one resource.
 fn leaf(name: &str, labels: &[&str], resource: &str) -> Value {
     let labels: Value = labels.iter().map(|&label| (label, "true")).collect();
     let rule = json!({"verbs": ["get"], "apiGroups": [""], "resources": [resource]});
     json!({"metadata": {"name": name, "labels": labels}, "rules": [rule]})
 }
 
-/// A role with labels that is made of those with any of the labels.
+/// A role with these labels that aggregates all roles with any of the labels in `of`.
 fn made_of(name: &str, labels: &[&str], of: &[&str]) -> Value {
     let labels: Value = labels.iter().map(|&label| (label, "true")).collect();
     let selectors = of
         .iter()
         .map(|&label| json!({"matchLabels": {label: "true"}}));
-    // Rules that it was stored with are not its own.
+    // Stored rules of an aggregated role are ignored.
     let stale = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]});
     json!({
         "metadata": {"name": name, "labels": labels},
@@ -37,7 +37,7 @@ fn policy(roles: &[Value]) -> Policy {
     policy
 }
 
-/// The resources of a role, each rule's first.
+/// The first resource of each rule of a role.
 fn resources(policy: &Policy, role: &str) -> String {
     let rules = policy.role_rules(RoleRef::ClusterRole(role)).unwrap();
     let resources: Vec<&str> = rules.iter().map(|rule| &*rule.resources[0]).collect();
@@ -45,7 +45,7 @@ fn resources(policy: &Policy, role: &str) -> String {
 }
 
 #[test]
-fn rules_come_selector_by_selector_then_by_name_and_once_each() {
+fn aggregated_rules_are_ordered_by_selector_then_name_without_duplicates() {
     let policy = policy(&[
         leaf("z", &["one"], "z"),
         leaf("a", &["one", "two"], "a"),
@@ -62,7 +62,7 @@ fn rules_come_selector_by_selector_then_by_name_and_once_each() {
 }
 
 #[test]
-fn chains_are_followed_to_their_end_and_change_with_it() {
+fn chains_of_aggregation_are_followed_and_updated() {
     let mut policy = policy(&[
         made_of("top", &[], &["middle"]),
         made_of("between", &["middle"], &["low"]),
@@ -84,7 +84,7 @@ fn chains_are_followed_to_their_end_and_change_with_it() {
     assert_eq!(resources(&policy, "top"), "added own");
     policy.remove(RbacKind::ClusterRole, None, "between");
     assert_eq!(resources(&policy, "top"), "own");
-    // What was aggregated may become a role of its own, and go.
+    // An aggregated role may become a plain one, and may be removed.
     policy.put(object(RbacKind::ClusterRole, &leaf("top", &[], "plain")));
     assert_eq!(resources(&policy, "top"), "plain");
     policy.remove(RbacKind::ClusterRole, None, "top");
@@ -92,7 +92,7 @@ fn chains_are_followed_to_their_end_and_change_with_it() {
 }
 
 #[test]
-fn circles_end_and_have_all_that_is_in_them() {
+fn cycles_terminate_and_share_all_their_rules() {
     let policy = policy(&[
         made_of("a", &["to-c"], &["to-a"]),
         made_of("b", &["to-a"], &["to-b"]),
@@ -112,7 +112,7 @@ fn circles_end_and_have_all_that_is_in_them() {
 }
 
 #[test]
-fn a_chain_longer_than_a_stack_is_deep_is_followed() {
+fn chain_longer_than_the_thread_stack_is_followed() {
     let mut policy = Policy::new();
     let last = 400;
     for n in 0..last {
@@ -130,7 +130,7 @@ fn a_chain_longer_than_a_stack_is_deep_is_followed() {
 }
 
 #[test]
-fn roles_that_all_select_each_other_cost_only_so_much_and_give_no_more() {
+fn mutually_selecting_roles_stay_within_the_step_budget() {
     let mut policy = Policy::new();
     for n in 0..1_500 {
         let mut all = made_of(&format!("all{n}"), &[], &[]);
@@ -152,7 +152,7 @@ fn roles_that_all_select_each_other_cost_only_so_much_and_give_no_more() {
 }
 
 #[test]
-fn expressions_select_and_a_selector_of_nothing_selects_all() {
+fn expressions_select_and_an_empty_selector_selects_all() {
     let mut all = made_of("all", &["self"], &[]);
     all["aggregationRule"]["clusterRoleSelectors"] = json!([{}]);
     let mut some = made_of("some", &[], &[]);
@@ -172,7 +172,7 @@ fn expressions_select_and_a_selector_of_nothing_selects_all() {
 }
 
 #[test]
-fn a_labelled_role_reaches_the_built_in_ones_and_whoever_has_them() {
+fn labelled_role_extends_the_built_in_roles_and_their_holders() {
     let label = |role: &str| format!("rbac.authorization.k8s.io/aggregate-to-{role}");
     let (kind, value) = binding("b", Some("x"), "ClusterRole/admin", &["User/alice"]);
     let mut policy = Policy::new();
@@ -199,7 +199,7 @@ fn a_labelled_role_reaches_the_built_in_ones_and_whoever_has_them() {
         let after = roles.map(|role| count(&policy, role));
         let grown: Vec<usize> = (0..3).map(|at| after[at] - before[at]).collect();
         assert_eq!(grown, reaches, "{to}");
-        // It is this space's affair.
+        // Other spaces are not affected.
         assert_eq!(roles.map(|role| count(&Policy::new(), role)), before);
         policy.remove(RbacKind::ClusterRole, None, "widgets");
         assert_eq!(roles.map(|role| count(&policy, role)), before);

@@ -1,4 +1,4 @@
-//! What is built in.
+//! Built-in roles and bindings.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{binding, get, object, role, texts, who};
 
 #[test]
-fn there_are_those_of_kubernetes_in_the_order_of_their_keys() {
+fn built_in_objects_are_those_of_kubernetes_sorted_by_key() {
     for (kind, count) in [
         (RbacKind::ClusterRole, 69),
         (RbacKind::ClusterRoleBinding, 50),
@@ -47,7 +47,7 @@ fn there_are_those_of_kubernetes_in_the_order_of_their_keys() {
 }
 
 #[test]
-fn every_built_in_binding_has_its_role() {
+fn every_built_in_binding_refers_to_an_existing_role() {
     let policy = Policy::new();
     for kind in [RbacKind::RoleBinding, RbacKind::ClusterRoleBinding] {
         for binding in objects(kind) {
@@ -62,10 +62,10 @@ fn every_built_in_binding_has_its_role() {
     }
 }
 
-/// The expected rules are those that the controller of Kubernetes wrote. In the same order:
-/// nothing is normalised.
+/// The expected rules were written by Kubernetes' aggregation controller. They are compared
+/// in order, without normalisation.
 #[test]
-fn aggregated_roles_have_the_rules_that_kubernetes_gives_them() {
+fn aggregated_built_in_roles_have_the_rules_of_kubernetes() {
     let expected: BTreeMap<String, Vec<Rule>> =
         serde_json::from_str(include_str!("data/aggregated-rbac.json")).unwrap();
     let counts: Vec<_> = expected
@@ -74,7 +74,7 @@ fn aggregated_roles_have_the_rules_that_kubernetes_gives_them() {
         .collect();
     assert_eq!(counts, [("admin", 29), ("edit", 27), ("view", 12)]);
     let untouched = Policy::new();
-    // Where the space has roles of its own, they are put together anew.
+    // A space with roles of its own recomputes the aggregation.
     let mut touched = Policy::new();
     let (kind, other) = role("other", None, &["pods"]);
     touched.put(object(kind, &other));
@@ -91,7 +91,7 @@ fn aggregated_roles_have_the_rules_that_kubernetes_gives_them() {
 }
 
 #[test]
-fn every_other_role_is_shown_with_the_rules_that_count() {
+fn served_rules_of_built_in_roles_are_the_effective_ones() {
     let policy = Policy::new();
     for kind in [RbacKind::Role, RbacKind::ClusterRole] {
         for built_in in objects(kind) {
@@ -111,7 +111,7 @@ fn every_other_role_is_shown_with_the_rules_that_count() {
 }
 
 #[test]
-fn whoever_proved_anything_may_learn_what_is_served_and_nobody_else() {
+fn discovery_is_allowed_to_authenticated_users_only() {
     let policy = Policy::new();
     let path = |path| Act::Path { verb: "get", path };
     let authenticated = texts(&["system:authenticated"]);
@@ -135,7 +135,7 @@ fn whoever_proved_anything_may_learn_what_is_served_and_nobody_else() {
 }
 
 #[test]
-fn an_object_of_the_space_replaces_the_built_in_one_while_it_is_there() {
+fn object_of_the_space_replaces_the_built_in_one_while_it_exists() {
     let groups = texts(&["system:authenticated"]);
     let asked = |policy: &Policy, user: &str, act: &Act<'_>| {
         policy
@@ -151,13 +151,13 @@ fn an_object_of_the_space_replaces_the_built_in_one_while_it_is_there() {
     assert!(asked(&fresh, "alice", &api));
     assert!(!asked(&fresh, "alice", &pods));
     for (kind, value, name) in [
-        // The binding goes to somebody else.
+        // The binding is replaced by one for another user.
         {
             let name = "system:discovery";
             let to = binding(name, None, "ClusterRole/system:discovery", &["User/bob"]);
             (to.0, to.1, name)
         },
-        // The role is another one.
+        // The role is replaced by one with other rules.
         {
             let name = "system:discovery";
             let (kind, value) = role(name, None, &["pods"]);
@@ -173,14 +173,14 @@ fn an_object_of_the_space_replaces_the_built_in_one_while_it_is_there() {
         assert!(asked(&policy, "alice", &api), "{kind:?}");
         assert!(!asked(&policy, "alice", &pods), "{kind:?}");
         assert_eq!(policy.weight(), fresh.weight());
-        // What is built in cannot be removed.
+        // Built-in objects cannot be removed.
         policy.remove(kind, None, name);
         assert!(asked(&policy, "alice", &api), "{kind:?}");
     }
 }
 
 #[test]
-fn a_replaced_built_in_binding_is_not_listed_beside_its_replacement() {
+fn replaced_built_in_binding_is_not_listed_beside_its_replacement() {
     let mut policy = Policy::new();
     let groups = texts(&["system:authenticated"]);
     let alice = who("alice", &groups);
@@ -196,7 +196,7 @@ fn a_replaced_built_in_binding_is_not_listed_beside_its_replacement() {
 }
 
 #[test]
-fn a_replaced_role_changes_what_is_made_of_it() {
+fn replaced_role_changes_the_roles_that_aggregate_it() {
     let mut policy = Policy::new();
     let (kind, mut view) = role("view", None, &["widgets"]);
     view["metadata"]["labels"] = json!({"rbac.authorization.k8s.io/aggregate-to-edit": "true"});
@@ -220,7 +220,7 @@ fn a_replaced_role_changes_what_is_made_of_it() {
 }
 
 #[test]
-fn a_policy_of_nothing_takes_next_to_nothing() {
+fn empty_policy_takes_almost_no_memory() {
     let policy = Policy::new();
     assert!(policy.weight() < 1024, "{}", policy.weight());
     assert!(size_of_val(&policy) <= policy.weight());

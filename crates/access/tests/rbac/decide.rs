@@ -1,10 +1,10 @@
-//! Who may do what, and why.
+//! Authorization decisions and their reasons.
 
 use insula_access::rbac::{Act, Policy, RbacKind, Reach, RoleRef};
 
 use crate::{binding, get, object, policy, role, texts, who};
 
-/// What is decided: `yes` or `no`, and the reason after a colon if there is one.
+/// Formats a decision: `yes` or `no`, followed by a colon and the reason if there is one.
 fn decide(policy: &Policy, user: &str, groups: &[&str], act: &Act<'_>, reach: Reach) -> String {
     let groups = texts(groups);
     let decision = policy.decide(who(user, &groups), act, reach);
@@ -18,7 +18,7 @@ fn decide(policy: &Policy, user: &str, groups: &[&str], act: &Act<'_>, reach: Re
 }
 
 #[test]
-fn subjects_are_users_groups_and_service_accounts_by_their_full_names() {
+fn subjects_match_users_groups_and_service_accounts_by_full_name() {
     let subjects = [
         "User/alice",
         "Group/dev",
@@ -38,14 +38,15 @@ fn subjects_are_users_groups_and_service_accounts_by_their_full_names() {
     for (user, groups, expected) in [
         ("alice", &[][..], Some((cluster, "User \"alice\""))),
         ("bob", &["qa", "dev"], Some((cluster, "Group \"dev\""))),
-        // The first that is meant, in the order of the binding.
+        // The reason names the first matching subject of the binding.
         ("alice", &["dev"], Some((cluster, "User \"alice\""))),
         (
             "system:serviceaccount:ops:robot",
             &[],
             Some((cluster, "ServiceAccount \"robot/ops\"")),
         ),
-        // Without a namespace it is in that of the binding, and of a cluster's in none.
+        // A service account without a namespace takes that of the binding; a cluster role
+        // binding has none.
         (
             "system:serviceaccount:x:local",
             &[],
@@ -58,7 +59,7 @@ fn subjects_are_users_groups_and_service_accounts_by_their_full_names() {
         ("system:serviceaccount:ops", &[], None),
         ("robot", &[], None),
         ("local", &[], None),
-        // A name is no group, a group no name, and a star is a name.
+        // User names do not match groups or vice versa, and a star is a plain name.
         ("dev", &["alice"], None),
         ("marvin", &["marvin"], None),
         ("Alice", &["Dev"], None),
@@ -76,7 +77,7 @@ fn subjects_are_users_groups_and_service_accounts_by_their_full_names() {
 }
 
 #[test]
-fn a_binding_in_a_namespace_counts_there_and_nowhere_else() {
+fn role_binding_applies_in_its_namespace_only() {
     let policy = policy(&[
         role("r", Some("x"), &["pods"]),
         role("r", Some("y"), &["secrets"]),
@@ -98,7 +99,7 @@ fn a_binding_in_a_namespace_counts_there_and_nowhere_else() {
         ("alice", "secrets", Some("y"), Reach::Home, "no"),
         ("alice", "nodes", Some("x"), Reach::Home, by_cluster_role),
         ("alice", "nodes", None, Reach::Home, "no"),
-        // A namespace of the same name in another space is another namespace.
+        // A namespace of the same name in another space is unrelated.
         ("alice", "pods", Some("x"), Reach::Elsewhere, "no"),
         ("alice", "nodes", Some("x"), Reach::Elsewhere, "no"),
         ("bob", "nodes", Some("x"), Reach::Home, bob),
@@ -112,7 +113,7 @@ fn a_binding_in_a_namespace_counts_there_and_nowhere_else() {
 }
 
 #[test]
-fn paths_are_given_by_the_cluster_only() {
+fn paths_are_granted_by_cluster_role_bindings_only() {
     let paths = serde_json::json!({
         "metadata": {"name": "r"},
         "rules": [{"verbs": ["get"], "nonResourceURLs": ["/metrics"]}],
@@ -137,7 +138,7 @@ fn paths_are_given_by_the_cluster_only() {
 }
 
 #[test]
-fn masters_may_do_everything_and_nothing_is_said_about_it() {
+fn masters_may_do_everything_without_a_reason() {
     let policy = Policy::new();
     for reach in [Reach::Home, Reach::Elsewhere] {
         for act in [
@@ -159,7 +160,7 @@ fn masters_may_do_everything_and_nothing_is_said_about_it() {
 }
 
 #[test]
-fn the_first_binding_by_name_is_the_reason_and_the_cluster_comes_first() {
+fn reason_is_the_first_binding_by_name_cluster_role_bindings_first() {
     let policy = policy(&[
         role("pods", None, &["pods"]),
         role("more", None, &["pods", "nodes"]),
@@ -193,7 +194,7 @@ fn the_first_binding_by_name_is_the_reason_and_the_cluster_comes_first() {
 }
 
 #[test]
-fn names_are_quoted_whatever_they_are() {
+fn names_are_quoted_in_reasons() {
     let policy = policy(&[
         role("r\"1", Some("x"), &["pods"]),
         binding("b\n", Some("x"), "Role/r\"1", &["User/al ice"]),
@@ -204,7 +205,7 @@ fn names_are_quoted_whatever_they_are() {
 }
 
 #[test]
-fn a_missing_role_gives_nothing_and_whoever_is_refused_hears_of_it() {
+fn missing_role_grants_nothing_and_is_reported_on_denial() {
     let policy = policy(&[
         role("there", None, &["pods"]),
         role("elsewhere", Some("y"), &["pods"]),
@@ -245,7 +246,7 @@ fn a_missing_role_gives_nothing_and_whoever_is_refused_hears_of_it() {
             Reach::Home,
             format!("no: RBAC: {none}"),
         ),
-        // The same is said once, and the cluster's come first.
+        // Duplicates are reported once, and cluster role bindings come first.
         ("alice", "nodes", Some("x"), Reach::Home, both),
         (
             "alice",
@@ -268,7 +269,7 @@ fn a_missing_role_gives_nothing_and_whoever_is_refused_hears_of_it() {
             Reach::Home,
             "no: RBAC: unsupported role reference kind: \"Rule\"".to_owned(),
         ),
-        // Whoever is allowed does not.
+        // An allowed request does not report missing roles.
         (
             "alice",
             "pods",
@@ -285,7 +286,7 @@ fn a_missing_role_gives_nothing_and_whoever_is_refused_hears_of_it() {
 }
 
 #[test]
-fn a_change_counts_at_once_and_nothing_is_left_of_what_was_removed() {
+fn changes_take_effect_at_once_and_removal_frees_all_memory() {
     let mut policy = Policy::new();
     let empty = policy.weight();
     let pods = || get("pods", Some("x"));
@@ -297,7 +298,7 @@ fn a_change_counts_at_once_and_nothing_is_left_of_what_was_removed() {
     let put = |policy: &mut Policy, (kind, value): (RbacKind, serde_json::Value)| {
         policy.put(object(kind, &value));
     };
-    // Bindings may come before their roles.
+    // Bindings may be added before their roles.
     put(
         &mut policy,
         binding("b", Some("x"), "Role/r", &["User/alice", "User/alice"]),
@@ -323,7 +324,7 @@ fn a_change_counts_at_once_and_nothing_is_left_of_what_was_removed() {
         &mut policy,
         binding("b", Some("x"), "Role/r", &["User/bob"]),
     );
-    // Of that name, but of another kind or place.
+    // Same name, but another kind or namespace.
     policy.remove(RbacKind::Role, Some("x"), "b");
     policy.remove(RbacKind::RoleBinding, Some("y"), "b");
     policy.remove(RbacKind::ClusterRoleBinding, None, "b");
@@ -337,7 +338,7 @@ fn a_change_counts_at_once_and_nothing_is_left_of_what_was_removed() {
 }
 
 #[test]
-fn rules_are_in_the_order_of_bindings_and_as_often_as_they_are_bound() {
+fn rules_are_ordered_by_binding_and_repeated_per_binding() {
     let policy = policy(&[
         role("a", None, &["pods"]),
         role("b", None, &["nodes"]),
@@ -370,7 +371,7 @@ fn rules_are_in_the_order_of_bindings_and_as_often_as_they_are_bound() {
 }
 
 #[test]
-fn a_role_is_found_where_it_is_referred_to() {
+fn role_is_found_by_its_reference() {
     let policy = policy(&[role("a", None, &["pods"]), role("b", Some("x"), &["nodes"])]);
     let in_namespace = |namespace, name| RoleRef::Role { namespace, name };
     for (reference, resource) in [

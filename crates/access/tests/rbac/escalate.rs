@@ -1,11 +1,11 @@
-//! Giving away what one has, against asking for every act there is.
+//! The escalation check, compared with enumerating all requests.
 
 use insula_access::rbac::cover::covers;
 use insula_access::rbac::{Act, ResourceAct, Rule};
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 
-/// What rules are made of.
+/// The elements of generated rules.
 const VERBS: [&str; 3] = ["get", "list", "*"];
 const GROUPS: [&str; 3] = ["", "apps", "*"];
 const RESOURCES: [&str; 7] = ["pods", "pods/log", "nodes", "*/log", "pods/*", "*", "*/*"];
@@ -16,7 +16,7 @@ fn list(of: &'static [&'static str], least: usize) -> impl Strategy<Value = Vec<
     subsequence(of, least..=2).prop_map(|list| list.into_iter().map(str::to_owned).collect())
 }
 
-/// Rules about objects, about paths, and such as no server would take.
+/// Rules about objects, about paths, and about both, which a server would reject.
 pub fn rule() -> impl Strategy<Value = Rule> {
     let parts = (
         list(&VERBS, 1),
@@ -51,7 +51,8 @@ pub fn rule() -> impl Strategy<Value = Rule> {
     })
 }
 
-/// Every act that rules like these tell apart. What no rule names stands for all the rest.
+/// Every request that these rules can distinguish. Names that no rule mentions (`rest`) stand
+/// for all others.
 fn acts() -> impl Iterator<Item = Act<'static>> {
     let resources = [
         ("pods", None),
@@ -94,7 +95,7 @@ fn allows(rules: &[Rule], act: &Act<'_>) -> bool {
     rules.iter().any(|rule| rule.allows(act))
 }
 
-/// Whether every act that the one allows, the other allows.
+/// Reports whether `owner` allows every request that `needed` allows.
 fn contains(owner: &[Rule], needed: &[Rule]) -> bool {
     acts().all(|act| !allows(needed, &act) || allows(owner, &act))
 }
@@ -103,7 +104,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn rights_may_be_given_if_and_only_if_no_act_is_gained(
+    fn grant_is_covered_if_and_only_if_no_request_is_gained(
         owner in prop::collection::vec(rule(), 0..5),
         needed in prop::collection::vec(rule(), 0..4),
     ) {
@@ -112,10 +113,10 @@ proptest! {
         let missing = found.err().unwrap_or_default();
         for lacking in &missing {
             let lacking = std::slice::from_ref(lacking);
-            prop_assert!(contains(&needed, lacking), "{lacking:?} was not asked for");
-            prop_assert!(!contains(&owner, lacking), "{lacking:?} is there");
+            prop_assert!(contains(&needed, lacking), "{lacking:?} was not needed");
+            prop_assert!(!contains(&owner, lacking), "{lacking:?} is already held");
         }
-        // With what is lacking, nothing is.
+        // Adding the missing permissions covers the grant.
         let together = [owner, missing].concat();
         prop_assert_eq!(covers(&together, &needed), Ok(()));
     }

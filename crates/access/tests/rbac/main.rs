@@ -1,4 +1,4 @@
-//! What roles and bindings allow, from outside.
+//! RBAC through the public interface.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod aggregate;
@@ -10,12 +10,12 @@ mod reference;
 use insula_access::rbac::{Act, Policy, RbacKind, RbacObject, ResourceAct, Who};
 use serde_json::{Value, json};
 
-/// An object as a policy takes it.
+/// Parses an object.
 fn object(kind: RbacKind, object: &Value) -> RbacObject {
     RbacObject::parse(kind, object.to_string().as_bytes()).unwrap()
 }
 
-/// A policy with these objects, each a kind and an object.
+/// A policy with these objects.
 fn policy(objects: &[(RbacKind, Value)]) -> Policy {
     let mut policy = Policy::new();
     for (kind, value) in objects {
@@ -35,7 +35,7 @@ fn role(name: &str, namespace: Option<&str>, resources: &[&str]) -> (RbacKind, V
     (kind, json!({"metadata": metadata, "rules": [rule]}))
 }
 
-/// A binding of `Kind/name` to subjects that are each `Kind/name` or, of service accounts,
+/// A binding of a role `Kind/name` to subjects `Kind/name` or, for service accounts,
 /// `ServiceAccount/name/namespace`.
 fn binding(
     name: &str,
@@ -60,7 +60,7 @@ fn binding(
     (kind, object)
 }
 
-/// Getting something of the core group.
+/// A `get` of an object in the core group.
 fn get<'a>(resource: &'a str, namespace: Option<&'a str>) -> Act<'a> {
     Act::Resource(ResourceAct {
         verb: "get",

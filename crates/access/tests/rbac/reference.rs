@@ -1,5 +1,5 @@
-//! The policy against the plainest way to decide: all objects in a map, every one looked at
-//! for every question.
+//! The policy compared with a naive reference: all objects in one map, each examined for
+//! every decision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::escalate::rule;
 use crate::object;
 
-/// A kind, a namespace (none is empty) and a name.
+/// Kind, namespace (empty if none) and name.
 type Key = (RbacKind, String, String);
 
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ const USERS: [&str; 4] = [
 ];
 const GROUPS: [&str; 3] = ["dev", "system:authenticated", "system:unauthenticated"];
 
-/// The objects of a space, those that are built in included.
+/// All objects of a space, including built-in ones.
 struct Reference(BTreeMap<Key, Value>);
 
 impl Reference {
@@ -81,7 +81,7 @@ impl Reference {
         reference
     }
 
-    /// As the controller does it: over and over, until nothing changes.
+    /// Repeats until nothing changes, like the aggregation controller.
     fn aggregate(&mut self) {
         let is_aggregated = |role: &Value| role["aggregationRule"].is_object();
         for role in self.0.values_mut().filter(|role| is_aggregated(role)) {
@@ -110,7 +110,7 @@ impl Reference {
         }
     }
 
-    /// The caller's bindings with their rules, in order.
+    /// The bindings of a user with their rules, in order.
     fn bound(&self, who: Who<'_>, namespace: Option<&str>, reach: Reach) -> Vec<Bound> {
         let mut bound = Vec::new();
         for place in [Some(""), namespace.filter(|_| reach == Reach::Home)] {
@@ -347,7 +347,7 @@ fn agrees(policy: &Policy, reference: &Reference, asked: &Question) -> Result<()
         "{:?}",
         asked
     );
-    // Rules are compared binding by binding; those of a circle have no order of their own.
+    // Rules are compared per binding; rules within an aggregation cycle are unordered.
     let rules = policy.rules(who, asked.namespace, asked.reach);
     let bound = reference.bound(who, asked.namespace, asked.reach);
     let mut left = &rules.rules[..];
@@ -373,7 +373,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn whatever_changed_every_decision_is_that_of_the_reference(
+    fn every_decision_matches_the_reference_after_any_change(
         changes in prop::collection::vec((change(), prop::collection::vec(question(), 1..6)), 1..20),
     ) {
         let mut policy = Policy::new();
