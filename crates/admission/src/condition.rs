@@ -1,4 +1,4 @@
-//! Conditions that a request must meet before a webhook or a policy looks at it.
+//! Match conditions of webhooks and policies, and the variables of their expressions.
 
 use insula_cel::{Activation, Authorizer, Map, Resource, Value as Cel};
 use insula_kinds::{Object, Value};
@@ -9,11 +9,11 @@ use crate::expression::{Compiler, Expression, Role};
 use crate::request::{Request, Subject, Target};
 use crate::webhook::FailurePolicy;
 
-/// What expressions see of a request.
+/// The variables of admission expressions.
 pub struct Context<'a> {
     /// The request.
     pub request: &'a Request<'a>,
-    /// What is written, in the version of the target.
+    /// The objects, in the version of the target.
     pub subject: Subject<'a>,
     authorizer: &'a dyn Authorizer,
     asked: Value,
@@ -21,8 +21,8 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Of a request that was matched as the target. `namespace` is the one that it is in, if
-    /// it is in one.
+    /// Builds the context of a request that matched as `target`. `namespace` is the object of
+    /// its namespace, if it has one.
     pub fn new(
         request: &'a Request<'a>,
         target: &Target,
@@ -30,7 +30,7 @@ impl<'a> Context<'a> {
         namespace: Option<&Object>,
         authorizer: &'a dyn Authorizer,
     ) -> Self {
-        // A namespace is said to be in itself, and is in none.
+        // Requests for a Namespace carry its name as namespace, but the kind is cluster-scoped.
         let of_namespaces =
             request.target.kind.kind == "Namespace" && request.target.kind.group.is_empty();
         let namespace = namespace.filter(|_| !of_namespaces);
@@ -43,7 +43,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The variables, with these parameters.
+    /// Builds the variables, with these parameters.
     pub(crate) fn activation<'s>(&'s self, params: Option<&'s Object>) -> Activation<'s> {
         let object = |object: Option<&'s Object>| {
             object.map_or(Cel::Null, |object| Cel::Map(Map::Dynamic(object)))
@@ -71,19 +71,19 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Conditions, all of which must hold.
+/// Match conditions, all of which must hold.
 #[derive(Debug)]
 pub(crate) struct Conditions {
     expressions: Vec<Expression>,
     failure: FailurePolicy,
 }
 
-/// Whether conditions hold.
+/// The result of evaluating match conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Met {
     Yes,
     No,
-    /// It cannot be told, and this is why.
+    /// An evaluation failed, for this reason.
     Failed(String),
 }
 
@@ -103,7 +103,7 @@ impl Conditions {
         self.expressions.is_empty()
     }
 
-    /// Whether they hold. One that does not decides, whatever else fails.
+    /// Evaluates the conditions. A false one takes precedence over errors.
     pub fn met(
         &self,
         context: &Context<'_>,
@@ -144,7 +144,7 @@ impl Conditions {
     }
 }
 
-/// The variable `request`.
+/// Builds the variable `request`.
 fn asked(request: &Request<'_>, target: &Target) -> Value {
     let mut asked = json!({
         "uid": "",
@@ -170,7 +170,7 @@ fn asked(request: &Request<'_>, target: &Target) -> Value {
     asked
 }
 
-/// What expressions are shown of a namespace.
+/// Builds the variable `namespaceObject`.
 fn shown(namespace: &Object) -> Value {
     let members = [
         "name",

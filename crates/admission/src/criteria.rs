@@ -1,4 +1,4 @@
-//! Which requests a webhook, a policy or a binding is about.
+//! Matching of requests by webhooks, policies and bindings.
 
 use insula_kinds::selector::LabelSelector;
 use insula_kinds::{Object, Value};
@@ -6,26 +6,26 @@ use insula_kinds::{Object, Value};
 use crate::refusal::Refusal;
 use crate::request::{GroupVersionResource, Operation, Request, Subject, Target};
 
-/// What a request must be like.
+/// The match criteria of a webhook, policy or binding.
 #[derive(Clone, Debug)]
 pub struct Criteria {
     namespaces: Selector,
     objects: Selector,
-    /// None match nothing in webhooks, and everything in bindings.
+    /// `None` matches every request. An empty list of a webhook matches none.
     rules: Option<Vec<Rule>>,
     excluded: Vec<Rule>,
-    /// Whether other versions of the same resource are meant as well.
+    /// Whether other versions of the same resource match as well (`matchPolicy: Equivalent`).
     equivalent: bool,
 }
 
-/// What else is known where a request is made.
+/// Knowledge about the resources that are served where the request is made.
 pub trait Served {
-    /// As what else the objects of the resource are served: other versions, other groups.
-    /// The one that is asked about may be among them.
+    /// The other groups and versions in which the objects of a resource are served. The
+    /// resource itself may be included.
     fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<Target>;
 }
 
-/// A selector, or why it is none. What was validated is one.
+/// A parsed selector, or its error. Validated configurations have no error.
 type Selector = Result<LabelSelector, String>;
 
 #[derive(Clone, Debug, Default)]
@@ -47,7 +47,7 @@ enum Scope {
 }
 
 impl Criteria {
-    /// Those of a webhook.
+    /// The criteria of a webhook.
     pub fn of_webhook(hook: &Value) -> Self {
         Self {
             rules: Some(rules(&hook["rules"])),
@@ -55,7 +55,7 @@ impl Criteria {
         }
     }
 
-    /// Those of a policy or a binding; without rules everything is meant.
+    /// The criteria of a policy or binding. Without rules, every resource matches.
     pub fn of_resources(constraints: &Value) -> Self {
         let rules = rules(&constraints["resourceRules"]);
         Self {
@@ -75,9 +75,9 @@ impl Criteria {
         }
     }
 
-    /// As what the request is meant, if it is. `namespace` is the object of the namespace
-    /// that it is in, nothing if that is not there. What is wrong with the surroundings
-    /// counts only for requests that are meant otherwise.
+    /// Matches a request. Returns the resource and kind as which it matched. `namespace` is
+    /// the object of the request's namespace, `None` if it does not exist. Selector errors are
+    /// only reported for requests that match otherwise.
     pub fn matches(
         &self,
         request: &Request<'_>,
@@ -119,7 +119,7 @@ impl Criteria {
         if selector.is_everything() {
             return Ok(true);
         }
-        // What a namespace is about to be is not what is known of it yet.
+        // The stored namespace does not have the new labels yet.
         let written = matches!(request.operation, Operation::Create | Operation::Update);
         if of_namespaces && request.subresource.is_empty() && written {
             return Ok(selector.matches_labels(labels(subject.object)));
@@ -137,7 +137,7 @@ impl Criteria {
         Ok(selector.is_everything() || one(subject.object) || one(subject.old))
     }
 
-    /// As what the first rule means it: as it is, or as an equivalent.
+    /// Finds a matching rule, first for the request's own resource, then for equivalents.
     fn find(&self, rules: &[Rule], request: &Request<'_>, served: &dyn Served) -> Option<Target> {
         let asked = &request.target.resource;
         if rules.iter().any(|rule| rule.matches(request, asked)) {
@@ -183,7 +183,7 @@ impl Rule {
     }
 
     fn matches_scope(&self, request: &Request<'_>, resource: &GroupVersionResource) -> bool {
-        // A namespace is said to be in itself, and is in none.
+        // Requests for a Namespace carry its name as namespace, but the kind is cluster-scoped.
         let of_namespaces = (
             resource.group.as_str(),
             resource.version.as_str(),
@@ -197,7 +197,7 @@ impl Rule {
         }
     }
 
-    /// `pods` is no subresource, `pods/*` is pods and all of theirs.
+    /// `pods` excludes subresources; `pods/*` includes pods and all their subresources.
     fn matches_resource(&self, resource: &str, subresource: &str) -> bool {
         self.resources.iter().any(|item| {
             let (of, below) = item.split_once('/').unwrap_or((item, ""));

@@ -1,4 +1,4 @@
-//! Expressions, evaluated against a request.
+//! Evaluation of expressions for a request.
 
 use std::thread;
 
@@ -6,40 +6,40 @@ use insula_cel::{Activation, Budget, Value, evaluate};
 
 use crate::expression::Expression;
 
-/// What comes of an expression, as far as anybody wants to know.
+/// The result of an expression, reduced to what admission needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Bool(bool),
     Text(String),
     Null,
-    /// Something of this type.
+    /// A value of another type, by its name.
     Other(String),
 }
 
-/// A value with a name, which is computed when somebody asks for it.
+/// A named expression, evaluated on first use.
 pub(crate) type Variable = (String, Expression);
 
-/// What all conditions of a webhook or a policy may cost together.
+/// Cost budget of all match conditions of a webhook or policy.
 pub(crate) const CONDITIONS: u64 = 2_500_000;
 
-/// What all expressions of one sort may cost together.
+/// Cost budget of all expressions of one role in a policy.
 pub(crate) const EXPRESSIONS: u64 = 10_000_000;
 
-/// The budget is spent.
+/// The error when a budget is exhausted.
 pub(crate) const SPENT: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// How deep variables may lie in each other, in levels of their expressions.
+/// Maximum nesting of variables, as the sum of their expressions' depths.
 const DEEPEST: usize = 2000;
 
-/// How deep they may lie where we are: beyond that it is done on a stack that has room.
+/// Nesting up to which evaluation runs on the caller's stack; beyond, a larger one is used.
 const SHALLOW: usize = 48;
 
-/// Room for the deepest, even without optimization.
+/// Stack size for the maximum nesting, sufficient for unoptimised builds.
 const STACK: usize = 128 << 20;
 
-/// Evaluates the expressions one after the other. Each may fail by itself; if `left` is
-/// spent, that is the end of it all.
+/// Evaluates expressions in order. Each may fail individually; exhausting the budget `left`
+/// fails all.
 pub(crate) fn run<'a>(
     expressions: &[Option<&Expression>],
     variables: &'a [Variable],
@@ -65,7 +65,7 @@ pub(crate) fn run<'a>(
     })
 }
 
-/// With the variables; one that does not compile any more has no value.
+/// Adds the variables. One that no longer compiles has no value.
 fn composed<'a>(activation: Activation<'a>, variables: &'a [Variable]) -> Activation<'a> {
     variables.iter().fold(
         activation,

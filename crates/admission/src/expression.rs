@@ -1,38 +1,38 @@
-//! Expressions of admission, compiled: which variables each sort of them sees, and what it
-//! must come to.
+//! Compiled admission expressions: the variables that each role can access, and its result
+//! type.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use insula_cel::{Environment, Field, ObjectType, Plan, Program, Type};
 
-/// What an expression is for.
+/// The role of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Whether a webhook or a policy applies.
+    /// A match condition of a webhook or policy.
     Condition,
-    /// Whether a request is as it should be.
+    /// A validation of a policy.
     Validation,
-    /// What a denial says.
+    /// The message of a denial.
     Message,
-    /// What an audit event says.
+    /// An audit annotation.
     Audit,
-    /// A value that later expressions name.
+    /// A variable that later expressions refer to.
     Variable,
-    /// What an object should have.
+    /// An apply configuration for the object.
     Apply,
-    /// How an object is to be patched.
+    /// A JSON patch for the object.
     Patch,
 }
 
-/// An expression that can be evaluated, or why it cannot.
+/// A compiled expression, or its compilation error.
 #[derive(Debug)]
 pub(crate) struct Expression {
-    /// As it was written.
+    /// The source text.
     pub source: String,
-    /// How it is evaluated.
+    /// The evaluation plan.
     pub plan: Result<Plan, String>,
-    /// How deep it is.
+    /// The nesting depth.
     pub depth: usize,
 }
 
@@ -55,12 +55,12 @@ impl Expression {
 #[derive(Clone, Debug)]
 pub struct Compiler {
     params: bool,
-    /// The types of variables; none if there cannot be any.
+    /// The types of declared variables; `None` if variables are not supported.
     variables: Option<BTreeMap<String, Field>>,
 }
 
 impl Compiler {
-    /// For expressions that see parameters, or do not.
+    /// A compiler for expressions with or without access to `params`.
     pub fn new(params: bool) -> Self {
         Self {
             params,
@@ -68,7 +68,7 @@ impl Compiler {
         }
     }
 
-    /// For expressions that see variables, too, once they are declared.
+    /// Adds access to variables, once they are declared.
     #[must_use]
     pub fn composed(self) -> Self {
         Self {
@@ -77,11 +77,11 @@ impl Compiler {
         }
     }
 
-    /// Compiles it.
+    /// Compiles an expression.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, as users are told.
+    /// If the expression is invalid, in the wording that users see.
     pub fn compile(&self, source: &str, role: Role) -> Result<Program, String> {
         let program = Program::compile(&self.environment(role), source)
             .map_err(|issues| format!("compilation failed: {issues}"))?;
@@ -103,11 +103,11 @@ impl Compiler {
         }
     }
 
-    /// Compiles a variable, and lets what follows name it, whether that went well or not.
+    /// Compiles a variable, and makes it accessible to later expressions even if it is invalid.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, as users are told.
+    /// If the expression is invalid, in the wording that users see.
     pub fn declare(&mut self, name: &str, source: &str) -> Result<Program, String> {
         let compiled = self.compile(source, Role::Variable);
         let of = compiled
@@ -122,12 +122,12 @@ impl Compiler {
         compiled
     }
 
-    /// An expression that was accepted once.
+    /// Compiles an expression that has been validated before.
     pub(crate) fn expression(&self, source: &str, role: Role) -> Expression {
         Expression::new(source, self.compile(source, role))
     }
 
-    /// A variable that was accepted once.
+    /// Compiles a variable that has been validated before.
     pub(crate) fn variable(&mut self, name: &str, source: &str) -> Expression {
         let compiled = self.declare(name, source);
         Expression::new(source, compiled)
@@ -162,7 +162,7 @@ impl Compiler {
 }
 
 impl Role {
-    /// What it may come to; nothing if anything will do.
+    /// The allowed result types; empty if any is allowed.
     fn results(self) -> &'static [Type] {
         static OBJECT: LazyLock<[Type; 1]> = LazyLock::new(|| [object("Object", &[])]);
         static PATCHES: LazyLock<[Type; 1]> =
@@ -178,7 +178,7 @@ impl Role {
     }
 }
 
-/// What every expression sees.
+/// The variables that all expressions can access.
 static BASE: LazyLock<Environment> = LazyLock::new(|| {
     Environment::new()
         .with("object", Type::Dyn)
@@ -284,8 +284,8 @@ fn object_type(name: &str, fields: &[(&str, Type)]) -> ObjectType {
     }
 }
 
-/// The type as which a variable's value is known: what has fields of its own, or is of a
-/// library, is anything.
+/// The declared type of a variable's value. Object types and opaque library types become
+/// dynamic.
 fn kept(of: &Type) -> Type {
     match of {
         Type::List(of) => Type::list(kept(of)),
@@ -303,7 +303,7 @@ fn kept(of: &Type) -> Type {
     }
 }
 
-/// As Go prints a type: other than the checker does.
+/// The name of a type as Go prints it, which differs from the type checker's.
 fn name(of: &Type) -> String {
     match of {
         Type::List(of) => format!("list({})", name(of)),

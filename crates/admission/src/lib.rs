@@ -1,14 +1,14 @@
-//! Webhooks and policies that admit requests, without I/O: what is wrong with their
-//! configuration, which requests they match, what they are asked, what their answers mean.
+//! Admission webhooks and policies without I/O: their validation, the requests they match,
+//! the reviews they receive, and the meaning of their responses.
 //!
 //! ```text
-//! validate    a configuration -> what is wrong with it
-//! webhook     configurations -> hooks; a request -> whether one is called
-//! review      a request -> what a hook is sent; its answer -> what it means
-//! policy      policies and bindings -> what they say to a request, with CEL
+//! validate    a configuration -> its errors
+//! webhook     configurations -> webhooks; a request -> whether a webhook is called
+//! review      a request -> the AdmissionReview to send; its response -> an answer
+//! policy      policies and bindings -> their decision about a request, with CEL
 //! ```
 //!
-//! Nothing here knows HTTP, a store, a tenant or a cache: whoever calls brings the objects.
+//! This crate knows no HTTP, store, tenant or cache: the caller supplies the objects.
 
 mod condition;
 mod criteria;

@@ -1,4 +1,4 @@
-//! Policies that validate, and what binds them: those of a space, ready to judge requests.
+//! Validating admission policies and their bindings.
 
 mod binding;
 mod judge;
@@ -19,42 +19,42 @@ use crate::refusal::Refusal;
 use crate::request::{Request, Subject, Target, meta};
 use crate::webhook::{ADMIT_TENANTS, FailurePolicy};
 
-/// All policies of a space, and what binds them.
+/// All policies and bindings of a space.
 #[derive(Clone, Debug, Default)]
 pub struct Policies {
     policies: BTreeMap<String, Arc<Policy>>,
-    /// By the names of the policy and of the binding.
+    /// Keyed by the names of the policy and of the binding.
     bindings: BTreeMap<(String, String), Arc<Binding>>,
 }
 
-/// A policy.
+/// A ValidatingAdmissionPolicy.
 #[derive(Debug)]
 pub struct Policy {
     /// Its name.
     pub name: String,
-    /// Whether it judges requests of tenants too, if it is the system's.
+    /// Whether a policy of the system also applies to requests in tenants.
     pub admits_tenants: bool,
-    /// The kind of its parameters, if it has any.
+    /// The kind of its parameters, if it takes any.
     pub param_kind: Option<ParamKind>,
     criteria: Option<Criteria>,
     failure: FailurePolicy,
     conditions: Conditions,
     variables: Vec<Variable>,
     validations: Vec<Validation>,
-    /// By key.
+    /// Audit annotations by key.
     audits: Vec<(String, Expression)>,
 }
 
-/// The kind of parameters.
+/// The kind of a policy's parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamKind {
     /// `group/version`.
     pub api_version: String,
-    /// The name in objects.
+    /// The kind.
     pub kind: String,
 }
 
-/// What must hold.
+/// One validation of a policy.
 #[derive(Debug)]
 struct Validation {
     expression: Expression,
@@ -64,13 +64,13 @@ struct Validation {
 }
 
 impl Policies {
-    /// Puts a policy in, or in the place of what it was.
+    /// Inserts or replaces a policy.
     pub fn put_policy(&mut self, object: &Object) {
         let policy = Policy::read(object);
         self.policies.insert(policy.name.clone(), Arc::new(policy));
     }
 
-    /// Puts a binding in, or in the place of what it was.
+    /// Inserts or replaces a binding.
     pub fn put_binding(&mut self, object: &Object) {
         let binding = Binding::read(object);
         self.remove_binding(&binding.name);
@@ -78,18 +78,18 @@ impl Policies {
         self.bindings.insert(key, Arc::new(binding));
     }
 
-    /// Takes a policy out.
+    /// Removes a policy.
     pub fn remove_policy(&mut self, name: &str) {
         self.policies.remove(name);
     }
 
-    /// Takes a binding out.
+    /// Removes a binding.
     pub fn remove_binding(&mut self, name: &str) {
         self.bindings.retain(|(_, known), _| known != name);
     }
 
-    /// The policies, in the order of their names, each with what binds it, in the same. One
-    /// that nothing binds does nothing.
+    /// The policies sorted by name, each with its bindings sorted by name. Policies without
+    /// bindings are inactive and omitted.
     pub fn active(&self) -> impl Iterator<Item = (&Arc<Policy>, Vec<&Arc<Binding>>)> {
         self.policies.values().filter_map(|policy| {
             let from = (policy.name.clone(), String::new());
@@ -100,7 +100,7 @@ impl Policies {
         })
     }
 
-    /// Whether nothing is judged.
+    /// Reports whether no policy is active.
     pub fn is_empty(&self) -> bool {
         self.policies.is_empty() || self.bindings.is_empty()
     }
@@ -148,11 +148,11 @@ impl Policy {
         }
     }
 
-    /// As what the request is judged, if it is.
+    /// Matches the request. Returns the resource and kind as which it is evaluated.
     ///
     /// # Errors
     ///
-    /// If it cannot be told.
+    /// If the selectors cannot be evaluated.
     pub fn matches(
         &self,
         request: &Request<'_>,

@@ -1,16 +1,16 @@
-//! Why a request is not admitted, as clients are told.
+//! Rejections of requests, as reported to clients.
 
 use insula_kinds::Value;
 use serde_json::json;
 
 use crate::request::{Request, Subject, meta};
 
-/// A refusal: what becomes a `Status` object.
+/// A rejection, which becomes a `Status` object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// The HTTP code.
+    /// The HTTP status code.
     pub code: u16,
-    /// The reason, empty if there is none.
+    /// The reason; may be empty.
     pub reason: String,
     /// The message.
     pub message: String,
@@ -19,12 +19,12 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// The request makes no sense.
+    /// The request is invalid.
     pub fn bad_request(message: String) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// Something else went wrong than the request.
+    /// The server or its configuration is at fault.
     pub fn internal(why: &str) -> Self {
         Self {
             details: Some(json!({"causes": [{"message": why}]})),
@@ -36,7 +36,7 @@ impl Refusal {
         }
     }
 
-    /// The namespace is not there.
+    /// The namespace does not exist.
     pub fn no_namespace(name: &str) -> Self {
         Self {
             details: Some(json!({"name": name, "kind": "namespaces"})),
@@ -44,7 +44,7 @@ impl Refusal {
         }
     }
 
-    /// The object may not be treated so. It is called by the request's name.
+    /// The operation is forbidden for the object of this name.
     pub(crate) fn forbidden(request: &Request<'_>, name: &str, why: &str) -> Self {
         let resource = &request.target.resource;
         let of = resource.qualified();
@@ -64,7 +64,7 @@ impl Refusal {
         }
     }
 
-    /// The same; an object without a name is called by what its name is made from.
+    /// The operation is forbidden. Without a name, the object's `generateName` is reported.
     pub(crate) fn forbidden_object(request: &Request<'_>, subject: Subject<'_>, why: &str) -> Self {
         let names = [
             request.name,

@@ -1,50 +1,50 @@
-//! A request as those see it who admit it.
+//! A request as webhooks and policies see it.
 
 use std::fmt;
 
 use insula_kinds::{Object, Value};
 use serde::Serialize;
 
-/// A request that is to be admitted.
+/// A request that is subject to admission.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
-    /// As what the client speaks of it.
+    /// The resource and kind that the client used.
     pub target: Target,
-    /// The subresource, empty if it is none.
+    /// The subresource; empty if there is none.
     pub subresource: &'a str,
-    /// The name, empty while it is not known or if a collection is meant.
+    /// The object's name; empty if it is not known yet, or for a collection.
     pub name: &'a str,
-    /// The namespace, empty if the kind has none. A namespace is in itself.
+    /// The namespace; empty for cluster-scoped kinds. A Namespace counts as being in itself.
     pub namespace: &'a str,
-    /// Who asks.
+    /// The user who makes the request.
     pub user: &'a Requester,
-    /// Whether nothing is to come of it.
+    /// Whether the request is a dry run.
     pub dry_run: bool,
     /// The options of the operation, as an object.
     pub options: Option<&'a Value>,
 }
 
-/// What is written, in one version.
+/// The old and new states of the object, in one version.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Subject<'a> {
-    /// What it is to become; nothing if it is deleted.
+    /// The new state; `None` on deletion.
     pub object: Option<&'a Object>,
-    /// What it was; nothing if it is created.
+    /// The old state; `None` on creation.
     pub old: Option<&'a Object>,
 }
 
-/// What is done to an object.
+/// An operation on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// It comes about.
+    /// The object is created.
     Create,
-    /// It changes.
+    /// The object is updated.
     Update,
-    /// It goes away.
+    /// The object is deleted.
     Delete,
-    /// Somebody talks to it.
+    /// A client connects to it, as with `exec` or a proxy.
     Connect,
 }
 
@@ -53,51 +53,51 @@ pub enum Operation {
 pub struct Target {
     /// The resource.
     pub resource: GroupVersionResource,
-    /// The kind of the body, which is another if it is a subresource's.
+    /// The kind of the request body, which differs for some subresources.
     pub kind: GroupVersionKind,
 }
 
-/// The kind of an object.
+/// The group, version and kind of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct GroupVersionKind {
-    /// Empty for the core.
+    /// The API group; empty for the core group.
     pub group: String,
     /// The version.
     pub version: String,
-    /// The name in objects.
+    /// The kind.
     pub kind: String,
 }
 
-/// A resource in paths.
+/// The group, version and name of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct GroupVersionResource {
-    /// Empty for the core.
+    /// The API group; empty for the core group.
     pub group: String,
     /// The version.
     pub version: String,
-    /// The plural in paths.
+    /// The plural name.
     pub resource: String,
 }
 
-/// Somebody who asks, as far as others are told.
+/// The user who makes a request, as reported to webhooks and expressions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Requester {
-    /// The name.
+    /// The user name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub username: String,
-    /// What tells it from others of the name.
+    /// The user's unique ID.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// The groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// What else the credential says: lists of text.
+    /// Additional attributes: lists of strings.
     #[serde(skip_serializing_if = "Object::is_empty")]
     pub extra: Object,
 }
 
 impl Operation {
-    /// As rules call it.
+    /// The name that is used in rules.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -109,7 +109,8 @@ impl Operation {
 }
 
 impl Target {
-    /// Whether it configures admission itself, which nothing that is configured may judge.
+    /// Reports whether the object configures admission. Such objects are exempt from webhooks
+    /// and policies, so that a broken configuration can always be repaired.
     pub fn is_admission(&self) -> bool {
         let kind = self.kind.kind.as_str();
         self.kind.group == crate::validate::GROUP
@@ -124,7 +125,7 @@ impl Target {
             )
     }
 
-    /// Whether it only asks who somebody is or what they may: policies are not about that.
+    /// Reports whether it is an authentication or authorization review, which policies ignore.
     pub fn is_review(&self) -> bool {
         let GroupVersionResource {
             group, resource, ..
@@ -146,7 +147,7 @@ impl Target {
 }
 
 impl GroupVersionResource {
-    /// `resource` or `resource.group`, as errors name it.
+    /// `resource` or `resource.group`, as used in errors.
     pub fn qualified(&self) -> String {
         match self.group.as_str() {
             "" => self.resource.clone(),
@@ -177,7 +178,7 @@ impl fmt::Display for GroupVersionResource {
     }
 }
 
-/// The text at `metadata.member`, empty if there is none.
+/// The string at `metadata.member`; empty if missing.
 pub(crate) fn meta<'a>(object: Option<&'a Object>, member: &str) -> &'a str {
     let metadata = object.and_then(|object| object.get("metadata"));
     let text = metadata.and_then(|metadata| metadata.get(member)?.as_str());

@@ -1,4 +1,4 @@
-//! What a webhook is sent, and what its answer means.
+//! AdmissionReview requests and responses.
 
 mod answer;
 mod http;
@@ -12,37 +12,37 @@ use crate::webhook::{Failure, Webhook};
 pub use answer::{Answer, Patch};
 pub use http::unexpected;
 
-/// A version of the protocol.
+/// A version of AdmissionReview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// `v1`, in which answers must say what they answer.
+    /// `v1`, in which responses must repeat UID and type.
     V1,
     /// `v1beta1`, in which they need not.
     V1Beta1,
 }
 
-/// What a webhook may say.
+/// The sort of webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Whether, and what else should be there.
+    /// It may patch the object.
     Mutating,
-    /// Whether.
+    /// It may only allow or deny.
     Validating,
 }
 
-/// A question that is put to a webhook.
+/// An AdmissionReview to send to a webhook.
 #[derive(Clone, Debug)]
 pub struct Review {
-    /// What tells it from all others; answers repeat it.
+    /// The UID of this review, which responses repeat.
     pub uid: String,
-    /// The body of the request.
+    /// The HTTP request body.
     pub body: Vec<u8>,
     version: Version,
     mode: Mode,
 }
 
 impl Version {
-    /// The version of this name.
+    /// Parses the name of a version.
     pub fn called(name: &str) -> Option<Self> {
         match name {
             "v1" => Some(Self::V1),
@@ -51,7 +51,7 @@ impl Version {
         }
     }
 
-    /// Its name.
+    /// The name of the version.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::V1 => "v1",
@@ -61,7 +61,7 @@ impl Version {
 }
 
 impl Mode {
-    /// As annotations call it.
+    /// The name that is used in audit annotations.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Mutating => "mutation",
@@ -71,11 +71,11 @@ impl Mode {
 }
 
 impl Review {
-    /// The question whether the webhook admits the request, as `target`. `uid` is new.
+    /// Builds the review of a request as `target`. The caller supplies a fresh `uid`.
     ///
     /// # Errors
     ///
-    /// If it understands no version in which it could be asked.
+    /// If the webhook supports no known version of AdmissionReview.
     pub fn new(
         webhook: &Webhook,
         mode: Mode,
@@ -111,7 +111,7 @@ impl Review {
                 options: request.options,
             },
         };
-        // Nothing in it can fail to be written: keys are text, numbers are JSON's.
+        // Serialization cannot fail: all keys are strings and all numbers are JSON numbers.
         let body = serde_json::to_vec(&question).unwrap_or_default();
         Ok(Self {
             uid,
@@ -121,11 +121,11 @@ impl Review {
         })
     }
 
-    /// What an answer with code 200 says.
+    /// Parses the body of a response with status 200.
     ///
     /// # Errors
     ///
-    /// If it is no answer. A denial is one.
+    /// If the response is invalid. A denial is a valid response.
     pub fn read(&self, webhook: &Webhook, body: &[u8]) -> Result<Answer, Failure> {
         answer::read(self, webhook, body)
     }

@@ -1,6 +1,6 @@
-//! What is wrong with a configuration of admission, in Kubernetes' order and words.
+//! Validation of admission configuration, in Kubernetes' order and wording.
 //!
-//! Like `insula_kinds::validate`, but with what that cannot know: the expressions.
+//! Extends `insula_kinds::validate` with the validation of CEL expressions.
 
 mod binding;
 mod client;
@@ -15,27 +15,27 @@ use insula_kinds::{FieldError, Kind, Object};
 
 pub use client::{service, url};
 
-/// The group of everything that is judged here.
+/// The API group of admission configuration.
 pub const GROUP: &str = "admissionregistration.k8s.io";
 
-/// Names that end so are for what comes from files.
+/// Suffix of names reserved for configuration from static manifests.
 const STATIC: &str = ".static.k8s.io";
 
-/// What there is to say about a configuration.
+/// The result of validating a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// What is wrong with it.
+    /// The errors.
     pub errors: Vec<FieldError>,
-    /// What its author should know.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
 }
 
-/// Whether objects of the kind are judged here.
+/// Reports whether objects of this kind are validated here.
 pub fn judges(kind: &Kind) -> bool {
     kind.group == GROUP && rules(&kind.kind).is_some()
 }
 
-/// What is wrong with a configuration that is to be created.
+/// Validates a new configuration.
 pub fn create(kind: &Kind, object: &Object) -> Verdict {
     let new = Node::root(object);
     let mut errors = Vec::new();
@@ -49,8 +49,8 @@ pub fn create(kind: &Kind, object: &Object) -> Verdict {
     }
 }
 
-/// What is wrong with a change of one, or of what `subresource` covers of it. What was
-/// allowed before and is not changed stays allowed.
+/// Validates an update of a configuration or of its subresource. Violations that existed
+/// before and are unchanged remain allowed.
 pub fn update(kind: &Kind, subresource: Option<&str>, old: &Object, new: &Object) -> Verdict {
     let (old, new) = (Node::root(old), Node::root(new));
     let mut errors = Vec::new();
@@ -67,7 +67,7 @@ pub fn update(kind: &Kind, subresource: Option<&str>, old: &Object, new: &Object
     }
 }
 
-/// What is asked of a configuration that was another before, or none.
+/// Validates a configuration, given its old state if there is one.
 type Rules = fn(Option<&Node<'_>>, &Node<'_>, &mut Errors);
 
 fn rules(kind: &str) -> Option<Rules> {

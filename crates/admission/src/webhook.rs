@@ -1,4 +1,4 @@
-//! Webhooks: those of a space's configurations, ready to be asked whether they are called.
+//! Admission webhooks of a space, parsed from their configurations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,123 +13,123 @@ use crate::refusal::Refusal;
 use crate::request::{Request, Subject, Target, meta};
 use crate::review::Version;
 
-/// The annotation with which a configuration of the system admits requests of tenants too.
+/// Annotation that extends a configuration of the system to requests in tenants.
 pub const ADMIT_TENANTS: &str = "multi-tenancy.k8s.io/admit-tenants";
 
-/// How long a webhook may take if nobody says.
+/// The default timeout, in seconds.
 const TIMEOUT: u64 = 10;
 
-/// How long it may take at most.
+/// The maximum timeout, in seconds.
 const LONGEST_TIMEOUT: u64 = 30;
 
-/// All webhooks of one sort in a space.
+/// All mutating, or all validating, webhooks of a space.
 #[derive(Clone, Debug, Default)]
 pub struct Webhooks {
     configurations: BTreeMap<String, Arc<Configuration>>,
 }
 
-/// A configuration of webhooks.
+/// A webhook configuration.
 #[derive(Debug)]
 pub struct Configuration {
     /// Its name.
     pub name: String,
-    /// Whether it admits requests of tenants too, if it is the system's.
+    /// Whether a configuration of the system also applies to requests in tenants.
     pub admits_tenants: bool,
-    /// Its webhooks, in the order in which they are called.
+    /// The webhooks in the order in which they are called.
     pub webhooks: Vec<Arc<Webhook>>,
 }
 
 /// A webhook.
 #[derive(Debug)]
 pub struct Webhook {
-    /// Its configuration's name.
+    /// The name of its configuration.
     pub configuration: String,
     /// Its name.
     pub name: String,
-    /// Where it is.
+    /// The webhook's endpoint and CA.
     pub client: Client,
-    /// How long it may take.
+    /// The timeout of a call.
     pub timeout: Duration,
-    /// What happens if it cannot be asked.
+    /// The behaviour if the call fails.
     pub failure: FailurePolicy,
-    /// Whether it is called again after others changed what it saw.
+    /// Whether it is called again if a later webhook changes the object.
     pub reinvoked: bool,
-    /// The version in which it is asked; none if it knows none of ours.
+    /// The version of AdmissionReview to send; `None` if it supports no known one.
     pub version: Option<Version>,
     side_effects: SideEffects,
     criteria: Criteria,
     conditions: Conditions,
 }
 
-/// Where a webhook is, and who vouches for it.
+/// The endpoint of a webhook, and the CAs that it is verified with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Client {
-    /// Where it is.
+    /// The endpoint.
     pub endpoint: Endpoint,
-    /// The CAs that vouch for it, in PEM; those of the machine if there are none.
+    /// The CA bundle in PEM; `None` for the CAs of the system.
     pub ca_bundle: Option<String>,
 }
 
-/// Where a webhook is.
+/// The endpoint of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
-    /// At a URL.
+    /// A URL.
     Url(String),
-    /// Behind a service of the space.
+    /// A service of the space.
     Service {
         /// The service's namespace.
         namespace: String,
         /// The service's name.
         name: String,
-        /// The path, empty if none is given.
+        /// The path; empty if not set.
         path: String,
         /// The service's port.
         port: u16,
     },
 }
 
-/// What happens if something cannot be asked or evaluated.
+/// The behaviour if a webhook call or an evaluation fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailurePolicy {
-    /// The request is refused.
+    /// The request is rejected.
     #[default]
     Fail,
-    /// The request goes on.
+    /// The request continues.
     Ignore,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SideEffects {
-    /// None, at least if it is told that nothing is to come of it.
+    /// None, at least for dry-run requests.
     None,
     Some,
     Unsaid,
 }
 
 impl Webhooks {
-    /// Puts a configuration in, or in the place of what it was.
+    /// Inserts or replaces a configuration.
     pub fn put(&mut self, object: &Object) {
         let configuration = Configuration::read(object);
         let name = configuration.name.clone();
         self.configurations.insert(name, Arc::new(configuration));
     }
 
-    /// Takes a configuration out.
+    /// Removes a configuration.
     pub fn remove(&mut self, name: &str) {
         self.configurations.remove(name);
     }
 
-    /// Whether there are none.
+    /// Reports whether there are no configurations.
     pub fn is_empty(&self) -> bool {
         self.configurations.is_empty()
     }
 
-    /// The configurations, in the order of their names.
+    /// The configurations, sorted by name.
     pub fn configurations(&self) -> impl Iterator<Item = &Arc<Configuration>> {
         self.configurations.values()
     }
 
-    /// The webhooks, in the order in which they are called.
+    /// The webhooks in the order in which they are called.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Webhook>> {
         self.configurations().flat_map(|one| one.webhooks.iter())
     }
@@ -178,12 +178,12 @@ impl Webhook {
         }
     }
 
-    /// As what the request is for it, if it is: by everything but its conditions, for which
-    /// the objects must be as that.
+    /// Matches the request by everything except its match conditions. Returns the resource and
+    /// kind to send, in which the objects have to be before conditions are evaluated.
     ///
     /// # Errors
     ///
-    /// If it cannot be told.
+    /// If the selectors cannot be evaluated.
     pub fn matches(
         &self,
         request: &Request<'_>,
@@ -197,11 +197,11 @@ impl Webhook {
         self.criteria.matches(request, subject, namespace, served)
     }
 
-    /// Whether its conditions hold, too.
+    /// Evaluates the match conditions.
     ///
     /// # Errors
     ///
-    /// If one cannot be evaluated, and that is not to be ignored.
+    /// If a condition cannot be evaluated and the failure policy is `Fail`.
     pub fn applies(&self, context: &Context<'_>) -> Result<bool, Refusal> {
         match self.conditions.met(context, None, &[]) {
             Met::Yes => Ok(true),
@@ -213,16 +213,16 @@ impl Webhook {
         }
     }
 
-    /// Whether its conditions look at anything: if not, nothing needs to be prepared.
+    /// Reports whether there are match conditions. Without any, no context needs to be built.
     pub fn has_conditions(&self) -> bool {
         !self.conditions.is_empty()
     }
 
-    /// Whether it can be asked without consequences, if nothing is to come of the request.
+    /// Checks that the webhook may be called for the request, if that is a dry run.
     ///
     /// # Errors
     ///
-    /// If it cannot.
+    /// If the call could have side effects.
     pub fn allows(&self, request: &Request<'_>) -> Result<(), Failure> {
         match self.side_effects {
             _ if !request.dry_run => Ok(()),
@@ -236,7 +236,7 @@ impl Webhook {
         }
     }
 
-    /// It could not be asked, or its answer is none. `why` is what comes after its name.
+    /// The failure of a call without a valid response. `why` follows the webhook's name.
     pub fn unasked(&self, why: &str) -> Failure {
         let why = format!("failed calling webhook \"{}\": {why}", self.name);
         match self.failure {
@@ -249,14 +249,14 @@ impl Webhook {
 /// Why a webhook did not admit a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failure {
-    /// The request is refused.
+    /// The request is rejected.
     Refused(Refusal),
-    /// It was not asked, which is to be ignored; this is why.
+    /// The call failed, which the failure policy ignores. Holds the cause.
     Ignored(String),
 }
 
 impl Client {
-    /// Reads a `clientConfig`.
+    /// Parses a `clientConfig`.
     pub fn read(client: &Value) -> Self {
         let service = &client["service"];
         let endpoint = match client["url"].as_str() {
@@ -287,31 +287,31 @@ impl FailurePolicy {
     }
 }
 
-/// What happened in a request's rounds of mutation, so that those who saw the object before
-/// others changed it can be asked once more. There are two rounds at most.
+/// Tracks the rounds of mutation of one request, so that webhooks which saw the object before
+/// another one changed it can be called again. There are at most two rounds.
 #[derive(Clone, Debug, Default)]
 pub struct Rounds {
     round: u8,
     again: bool,
-    /// Those of the first round who want to see what others did later.
+    /// Webhooks of the first round that want to be called again after a later change.
     waiting: BTreeSet<usize>,
-    /// Those of them who are asked in the second.
+    /// Webhooks that are called in the second round.
     due: BTreeSet<usize>,
 }
 
 impl Rounds {
-    /// The number of the round, from 0.
+    /// The number of the round, starting at 0.
     pub const fn round(&self) -> u8 {
         self.round
     }
 
-    /// Whether somebody is asked in this round: whoever was not asked in the first is not
-    /// asked in the second.
+    /// Reports whether a webhook is called in this round. A webhook that did not run in the
+    /// first round does not run in the second.
     pub fn asks(&self, index: usize) -> bool {
         self.round == 0 || self.due.contains(&index)
     }
 
-    /// Somebody was asked, and changed the object or did not.
+    /// Records a call, and whether it changed the object.
     pub fn asked(&mut self, index: usize, reinvoked: bool, changed: bool) {
         if changed {
             self.changed();
@@ -321,13 +321,13 @@ impl Rounds {
         }
     }
 
-    /// Something else changed the object.
+    /// Records that another admission step changed the object.
     pub fn changed(&mut self) {
         self.due.append(&mut self.waiting);
         self.again = true;
     }
 
-    /// Begins the second round, if there is to be one.
+    /// Starts the second round, if one is needed.
     pub fn go_again(&mut self) -> bool {
         let again = self.round == 0 && self.again;
         if again {
@@ -341,7 +341,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The bundle is PEM in base64; what is none vouches for nobody.
+/// Decodes a CA bundle: PEM in base64. An invalid one verifies no server.
 fn bundle(value: &Value) -> Option<String> {
     let bytes = base64(value.as_str().filter(|text| !text.is_empty())?);
     let bytes = bytes.unwrap_or_default();

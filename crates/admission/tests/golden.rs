@@ -1,4 +1,4 @@
-//! What a real kube-apiserver said to configurations, word for word.
+//! Validation compared with recorded responses of a real kube-apiserver, word for word.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use insula_admission::validate;
@@ -6,17 +6,17 @@ use insula_kinds::{Kind, Object, Value, defaults, kinds};
 use serde_json::json;
 
 #[test]
-fn webhook_configurations_are_judged_as_kubernetes_judges_them() {
+fn webhook_configurations_are_validated_as_in_kubernetes() {
     replay(include_str!("data/golden-webhookconfig.jsonl"), 15);
 }
 
 #[test]
-fn policies_and_bindings_are_judged_as_kubernetes_judges_them() {
+fn policies_and_bindings_are_validated_as_in_kubernetes() {
     replay(include_str!("data/golden-vap.jsonl"), 22);
 }
 
 #[test]
-fn changes_of_a_right_configuration_are_judged_as_kubernetes_judges_them() {
+fn variations_of_valid_configurations_are_validated_as_in_kubernetes() {
     let lines = |text: &'static str| {
         let lines = text
             .lines()
@@ -49,7 +49,7 @@ fn replay(golden: &str, cases: usize) {
         let case: Value = serde_json::from_str(line).unwrap();
         let label = case["label"].as_str().unwrap();
         seen += 1;
-        let (code, response) = judge(case["body"].as_object().unwrap());
+        let (code, response) = create(case["body"].as_object().unwrap());
         assert_eq!(code, case["code"], "{label}: {response:#}");
         assert_eq!(response, case["response"], "{label}");
         assert_eq!(case["warnings"], Value::Null, "{label}");
@@ -57,7 +57,7 @@ fn replay(golden: &str, cases: usize) {
     assert_eq!(seen, cases);
 }
 
-fn judge(body: &Object) -> (u16, Value) {
+fn create(body: &Object) -> (u16, Value) {
     let kind = kind_of(body);
     let mut object = body.clone();
     defaults::apply(kind, &mut object);

@@ -1,4 +1,4 @@
-//! What policies and conditions say to requests.
+//! Evaluation of policies and match conditions.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use insula_admission::policy::{Judgement, Policies, Wanted};
@@ -11,7 +11,7 @@ use insula_cel::{AuthorizationRequest, Authorizer, Decision, Target as Asked};
 use insula_kinds::{Object, Scope, Value};
 use serde_json::json;
 
-/// Nothing is served in other versions.
+/// Serves every resource in one version only.
 struct Once;
 
 impl Served for Once {
@@ -20,7 +20,7 @@ impl Served for Once {
     }
 }
 
-/// Everybody may get, and nobody anything else.
+/// Allows `get` to every user, and nothing else.
 struct Readers;
 
 impl Authorizer for Readers {
@@ -90,7 +90,7 @@ fn policies(spec: Value, binding: Value) -> Policies {
     policies
 }
 
-/// What the policy says about a config map with this data.
+/// Evaluates a policy for a ConfigMap with this data.
 fn judged(spec: Value, binding: Value, data: Value, params: Option<Value>) -> Judgement {
     let policies = policies(spec, binding);
     let user = Requester {
@@ -128,7 +128,7 @@ fn valid(expression: &str) -> Value {
     json!({"validations": [{"expression": expression}]})
 }
 
-/// The message of the refusal, without what comes first in all of them.
+/// The message of the rejection, without the common prefix.
 fn denied(spec: Value, data: Value) -> Option<String> {
     let refusal = judged(spec, json!({}), data, None).refusal?;
     let head = "configmaps \"z\" is forbidden: ValidatingAdmissionPolicy 'p1' with binding 'b1' denied request: ";
@@ -136,7 +136,7 @@ fn denied(spec: Value, data: Value) -> Option<String> {
 }
 
 #[test]
-fn a_denial_is_told_as_kubernetes_tells_it() {
+fn denial_uses_kubernetes_wording() {
     let message = "ValidatingAdmissionPolicy 'p1' with binding 'b1' denied request: failed expression: object.data.a == 'c'";
     for (reason, code, told) in [
         (Value::Null, 422, "Invalid"),
@@ -159,7 +159,7 @@ fn a_denial_is_told_as_kubernetes_tells_it() {
 }
 
 #[test]
-fn every_variable_of_admission_can_be_spoken_of() {
+fn expressions_can_access_all_admission_variables() {
     for expression in [
         "object.data.a == 'b' && oldObject == null",
         "request.operation == 'CREATE' && request.name == 'z' && request.namespace == 'n1'",
@@ -181,7 +181,7 @@ fn every_variable_of_admission_can_be_spoken_of() {
 }
 
 #[test]
-fn the_words_of_a_denial_are_the_best_that_there_are() {
+fn denial_message_is_evaluated_else_static_else_the_expression() {
     let spec = |message: &str, says: &str| {
         json!({"validations": [{
             "expression": "false", "message": message, "messageExpression": says,
@@ -203,7 +203,7 @@ fn the_words_of_a_denial_are_the_best_that_there_are() {
 }
 
 #[test]
-fn what_cannot_be_told_is_refused_or_ignored() {
+fn evaluation_error_is_rejected_or_ignored_by_failure_policy() {
     let mut spec = valid("object.data.q == 'x'");
     let why = "expression 'object.data.q == 'x'' resulted in error: no such key: q";
     assert_eq!(denied(spec.clone(), json!({})).as_deref(), Some(why));
@@ -212,7 +212,7 @@ fn what_cannot_be_told_is_refused_or_ignored() {
 }
 
 #[test]
-fn warnings_and_notes_are_worded_as_kubernetes_words_them() {
+fn warnings_and_audit_annotations_use_kubernetes_wording() {
     let spec = json!({"validations": [
         {"expression": "true"}, {"expression": "false", "message": "ww"},
     ]});
@@ -227,7 +227,7 @@ fn warnings_and_notes_are_worded_as_kubernetes_words_them() {
 }
 
 #[test]
-fn annotations_are_noted_once_for_each_value() {
+fn audit_annotations_are_recorded_once_per_value() {
     let spec = json!({"auditAnnotations": [
         {"key": "k", "valueExpression": "'v-' + object.data.a"},
         {"key": "n", "valueExpression": "null"},
@@ -259,12 +259,12 @@ fn annotations_are_noted_once_for_each_value() {
     );
     let failing = json!({"auditAnnotations": [{"key": "k", "valueExpression": "object.data.q"}]});
     let failing = denied(failing, json!({}));
-    // Anything could be a text, and is no valid one.
+    // `dyn` could be a string, but is rejected at compilation.
     assert!(failing.is_some_and(|why| why.starts_with("compilation error: must evaluate")));
 }
 
 #[test]
-fn variables_are_computed_once_and_in_their_order() {
+fn variables_are_evaluated_lazily_and_in_order() {
     let spec = json!({
         "variables": [
             {"name": "a", "expression": "object.data.a"},
@@ -280,8 +280,8 @@ fn variables_are_computed_once_and_in_their_order() {
 }
 
 #[test]
-fn variables_that_double_each_other_do_not_take_for_ever() {
-    // Without memory these would be asked 2^40 times.
+fn variables_are_memoised() {
+    // Without memoisation, this would take 2^40 evaluations.
     let mut variables = vec![json!({"name": "v0", "expression": "1"})];
     for index in 1..=40 {
         let below = index - 1;
@@ -297,7 +297,7 @@ fn variables_that_double_each_other_do_not_take_for_ever() {
 }
 
 #[test]
-fn variables_that_lie_too_deep_in_each_other_overflow_nothing() {
+fn deeply_nested_variables_are_rejected_without_stack_overflow() {
     let mut variables = vec![json!({"name": "v0", "expression": "1"})];
     for index in 1..250 {
         let below = index - 1;
@@ -317,7 +317,7 @@ fn variables_that_lie_too_deep_in_each_other_overflow_nothing() {
 }
 
 #[test]
-fn a_budget_that_is_spent_ends_everything() {
+fn exhausted_cost_budget_fails_all_validations() {
     let list = format!("[{}]", vec!["1"; 200].join(","));
     let dear = format!("{list}.all(a, {list}.all(b, {list}.all(c, a == b && b == c)))");
     let why = denied(valid(&dear), json!({})).unwrap();
@@ -335,7 +335,7 @@ fn a_budget_that_is_spent_ends_everything() {
 }
 
 #[test]
-fn conditions_decide_whether_a_policy_looks_at_all() {
+fn match_conditions_decide_whether_a_policy_is_evaluated() {
     let spec = |conditions: Value| json!({"matchConditions": conditions, "validations": [{"expression": "false"}]});
     let condition = |expression: &str| json!({"name": "c", "expression": expression});
     let failed = "failed expression: false";
@@ -355,7 +355,7 @@ fn conditions_decide_whether_a_policy_looks_at_all() {
 }
 
 #[test]
-fn parameters_are_what_the_binding_names() {
+fn binding_resolves_its_parameter_reference() {
     let spec = json!({
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
         "validations": [{"expression": "params != null && object.data.a == params.data.want"}],
@@ -423,7 +423,7 @@ fn parameters_are_what_the_binding_names() {
 }
 
 #[test]
-fn parameters_that_are_missing_refuse_the_request_if_they_must() {
+fn missing_required_parameters_reject_the_request() {
     let binding = json!({"paramRef": {"name": "x", "parameterNotFoundAction": "Deny"}});
     let policies = policies(valid("true"), binding);
     let (policy, bindings) = policies.active().next().unwrap();
@@ -442,7 +442,7 @@ fn parameters_that_are_missing_refuse_the_request_if_they_must() {
 }
 
 #[test]
-fn policies_go_by_name_and_do_nothing_unbound() {
+fn policies_are_ordered_by_name_and_inactive_without_bindings() {
     let mut policies = Policies::default();
     for name in ["b", "a", "ab"] {
         policies.put_policy(&object(json!({"metadata": {"name": name}})));
@@ -478,7 +478,7 @@ fn policies_go_by_name_and_do_nothing_unbound() {
 }
 
 #[test]
-fn a_webhooks_conditions_decide_whether_it_is_called() {
+fn match_conditions_decide_whether_a_webhook_is_called() {
     let user = Requester::default();
     let request = request(&user);
     let written = object(json!({"data": {"a": "b"}}));

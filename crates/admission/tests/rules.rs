@@ -1,4 +1,4 @@
-//! What is wrong with configurations, beyond what was recorded of a real server.
+//! Validation of configurations, beyond the recorded cases.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use insula_admission::validate::{self, Verdict};
@@ -83,7 +83,7 @@ fn mutating(spec: Value) -> Value {
 }
 
 #[test]
-fn webhooks_are_judged_in_kubernetes_words() {
+fn webhook_errors_use_kubernetes_wording() {
     for (changes, expected) in [
         (
             json!({"sideEffects": null}),
@@ -114,7 +114,7 @@ fn webhooks_are_judged_in_kubernetes_words() {
             ],
         ),
         (
-            // Kubernetes blames the other one.
+            // Kubernetes reports the path of the other field.
             json!({"clientConfig": {"service": {"name": "s", "namespace": ""}}}),
             vec!["webhooks[0].clientConfig.service.name: Required value"],
         ),
@@ -145,7 +145,7 @@ fn webhooks_are_judged_in_kubernetes_words() {
 }
 
 #[test]
-fn what_was_wrong_before_may_stay_wrong() {
+fn existing_violations_remain_allowed_on_update() {
     let none = Vec::<String>::new();
     let old = hook(json!({
         "sideEffects": "Unknown", "admissionReviewVersions": ["v9"],
@@ -154,7 +154,7 @@ fn what_was_wrong_before_may_stay_wrong() {
     }));
     let twice = hooks(&[old.clone(), old.clone()]);
     assert_eq!(updated(VALIDATING, twice.clone(), twice.clone()), none);
-    // What is new is judged, beside what is old.
+    // Changed conditions are validated again, next to the unchanged ones.
     let changed = with(
         old.clone(),
         json!({"matchConditions": [
@@ -178,7 +178,7 @@ fn what_was_wrong_before_may_stay_wrong() {
 }
 
 #[test]
-fn policies_are_judged_in_kubernetes_words() {
+fn policy_errors_use_kubernetes_wording() {
     let valid = |expression: &str| json!({"validations": [{"expression": expression}]});
     for (spec, expected) in [
         (
@@ -238,7 +238,7 @@ fn policies_are_judged_in_kubernetes_words() {
 }
 
 #[test]
-fn more_is_refused_than_any_request_should_have_to_pass() {
+fn numbers_of_variables_and_validations_are_limited() {
     let many = |count: usize, of: &dyn Fn(usize) -> Value| (0..count).map(of).collect::<Vec<_>>();
     let variable = |index| json!({"name": format!("v{index}"), "expression": "1"});
     let found = created(
@@ -261,7 +261,7 @@ fn more_is_refused_than_any_request_should_have_to_pass() {
 }
 
 #[test]
-fn mutating_policies_are_judged_in_kubernetes_words() {
+fn mutating_policy_errors_use_kubernetes_wording() {
     let of = "MutatingAdmissionPolicy";
     let apply = |expression: &str| json!({"mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}]});
     let patch = |expression: &str| json!({"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}]});
@@ -316,7 +316,7 @@ fn mutating_policies_are_judged_in_kubernetes_words() {
 }
 
 #[test]
-fn bindings_are_judged_in_kubernetes_words() {
+fn binding_errors_use_kubernetes_wording() {
     let binding = |spec: Value| json!({"metadata": {"name": "b"}, "spec": spec});
     let none: [&str; 0] = [];
     let of = "ValidatingAdmissionPolicyBinding";
@@ -336,7 +336,7 @@ fn bindings_are_judged_in_kubernetes_words() {
 }
 
 #[test]
-fn conditions_that_do_not_change_are_not_judged_again() {
+fn unchanged_match_conditions_are_not_validated_again() {
     let broken = json!({"matchConditions": [{"name": "a", "expression": "nonsense"}]});
     let of = "ValidatingAdmissionPolicy";
     let none: [&str; 0] = [];
@@ -348,7 +348,7 @@ fn conditions_that_do_not_change_are_not_judged_again() {
 }
 
 #[test]
-fn names_of_what_comes_from_files_are_warned_about() {
+fn names_reserved_for_static_manifests_cause_a_warning() {
     let named = json!({"metadata": {"name": "a.static.k8s.io"}, "webhooks": []});
     let verdict = validate::create(kind(VALIDATING), &object(VALIDATING, named));
     let why = "metadata.name: names ending with \".static.k8s.io\" are reserved for static manifest-based configurations and cannot be managed via the API";

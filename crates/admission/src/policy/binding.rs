@@ -1,4 +1,4 @@
-//! What binds a policy: to which requests, with which parameters, and to what end.
+//! Policy bindings: the requests, parameters and actions of a policy.
 
 use insula_kinds::selector::LabelSelector;
 use insula_kinds::{Object, Scope, Value};
@@ -8,36 +8,36 @@ use crate::criteria::{Criteria, Served};
 use crate::refusal::Refusal;
 use crate::request::{Request, Subject, meta};
 
-/// A binding.
+/// A ValidatingAdmissionPolicyBinding.
 #[derive(Debug)]
 pub struct Binding {
     /// Its name.
     pub name: String,
     /// The name of the policy.
     pub policy: String,
-    /// What is done about requests that are not as they should be.
+    /// The actions for requests that fail validation.
     pub(super) actions: Vec<String>,
     criteria: Option<Criteria>,
     params: Option<ParamRef>,
 }
 
-/// Which parameters a policy is to have.
+/// The parameters that a policy is evaluated with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted<'a> {
-    /// None: it is asked once, without.
+    /// The policy is evaluated once, without parameters.
     Nothing,
-    /// One object.
+    /// The policy is evaluated with one object.
     One {
-        /// Its namespace, if the kind has any.
+        /// The object's namespace, if its kind is namespaced.
         namespace: Option<String>,
-        /// Its name.
+        /// The object's name.
         name: &'a str,
     },
-    /// It is asked once for each that is selected.
+    /// The policy is evaluated once for each selected object.
     All {
-        /// Their namespace, if the kind has any.
+        /// The objects' namespace, if their kind is namespaced.
         namespace: Option<String>,
-        /// Which.
+        /// The selector.
         selector: &'a LabelSelector,
     },
 }
@@ -47,7 +47,7 @@ struct ParamRef {
     name: String,
     namespace: String,
     selector: Option<Result<LabelSelector, String>>,
-    /// Whether requests are refused if there are none.
+    /// Whether requests are rejected if no parameters exist.
     needed: bool,
 }
 
@@ -66,11 +66,11 @@ impl Binding {
         }
     }
 
-    /// Whether the request is meant.
+    /// Matches the request.
     ///
     /// # Errors
     ///
-    /// If it cannot be told.
+    /// If the selectors cannot be evaluated.
     pub fn matches(
         &self,
         request: &Request<'_>,
@@ -85,12 +85,12 @@ impl Binding {
         Ok(found.is_some())
     }
 
-    /// Which parameters the policy is to have. `scope` is where objects of their kind live,
-    /// nothing if there is no such kind.
+    /// Resolves the parameter reference. `scope` is the scope of the parameter kind, `None` if
+    /// that kind is not served.
     ///
     /// # Errors
     ///
-    /// Why it cannot have any, in a sentence.
+    /// If the reference cannot be used for this request, with the reason.
     pub fn wants(
         &self,
         policy: &Policy,
@@ -133,11 +133,11 @@ impl Binding {
         }
     }
 
-    /// Whether it matters that no parameters were found.
+    /// Handles that no parameters were found.
     ///
     /// # Errors
     ///
-    /// If it does, in a sentence.
+    /// If the binding requires parameters, with the reason.
     pub fn without_params(&self) -> Result<(), String> {
         match &self.params {
             Some(params) if params.needed => Err(

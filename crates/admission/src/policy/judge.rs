@@ -1,4 +1,4 @@
-//! What policies say to a request.
+//! Evaluation of policies for one request.
 
 use std::collections::BTreeMap;
 
@@ -12,46 +12,46 @@ use crate::refusal::Refusal;
 use crate::request::{Request, Subject};
 use crate::webhook::FailurePolicy;
 
-/// What all policies together say to a request.
+/// The combined result of all policies for one request.
 #[derive(Debug, Default)]
 pub struct Judgement {
-    /// Why it is refused, if it is: in the words of the first.
+    /// The rejection by the first policy that denied the request.
     pub refusal: Option<Refusal>,
-    /// What the caller should know.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
-    /// What is noted about the request.
+    /// Audit annotations.
     pub annotations: Vec<(String, String)>,
-    /// What the policy that judges wants noted, by key, with each of its bindings.
+    /// Audit annotations of the current policy by key, collected over its bindings.
     collected: BTreeMap<String, Vec<String>>,
-    /// What all expressions cost so far.
+    /// The evaluation cost of all expressions so far.
     spent: u64,
 }
 
-/// What all policies together may cost for one request. Kubernetes bounds each of them, but
-/// not how many there are.
+/// Cost budget of all policies for one request. Kubernetes limits each policy, but not their
+/// number.
 const REQUEST: u64 = 50_000_000;
 
-/// The longest message that an expression makes, in bytes.
+/// Maximum length of an evaluated message, in bytes.
 const MESSAGE: usize = 5 << 10;
 
-/// The longest value of an annotation that an expression makes, in bytes.
+/// Maximum length of an evaluated audit annotation, in bytes.
 const ANNOTATION: usize = 10 << 10;
 
 const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
 
-/// What one validation comes to.
+/// A failed validation.
 struct Decision {
     message: String,
     reason: String,
 }
 
-/// What an annotation comes to.
+/// The result of an audit annotation.
 enum Audit<'a> {
     Publish(&'a str, String),
     Failed(String),
 }
 
-/// A validation that failed, as it is noted.
+/// A failed validation in the form of its audit annotation.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Noted<'a> {
@@ -63,7 +63,7 @@ struct Noted<'a> {
 }
 
 impl Judgement {
-    /// A policy, or what binds it, cannot be used as it is.
+    /// Records that a policy or binding cannot be used as configured.
     pub fn misconfigured(
         &mut self,
         request: &Request<'_>,
@@ -87,7 +87,7 @@ impl Judgement {
         self.deny(request, subject, policy, binding, &decision);
     }
 
-    /// Asks a policy, bound like this, with these parameters.
+    /// Evaluates a policy for one binding and its parameters.
     pub fn ask(
         &mut self,
         policy: &Policy,
@@ -121,7 +121,7 @@ impl Judgement {
         }
     }
 
-    /// A policy has been asked with all that binds it.
+    /// Completes a policy after all its bindings were evaluated.
     pub fn close(&mut self, policy: &Policy) {
         for (key, values) in std::mem::take(&mut self.collected) {
             let key = format!("{}/{key}", policy.name);
@@ -129,7 +129,7 @@ impl Judgement {
         }
     }
 
-    /// Does what the binding says about each decision.
+    /// Applies the binding's actions to each failed validation.
     fn act(
         &mut self,
         request: &Request<'_>,
@@ -198,7 +198,7 @@ impl Judgement {
             expression_index: index,
             validation_actions: &binding.actions,
         }];
-        // Texts and numbers can always be written.
+        // Serialization cannot fail: there are only strings and numbers.
         let noted = serde_json::to_string(&noted).unwrap_or_default();
         self.annotations.push((FAILURE.to_owned(), noted));
     }
@@ -232,7 +232,7 @@ impl Judgement {
 }
 
 impl Policy {
-    /// What becomes of a request about which something cannot be told.
+    /// The result if an evaluation fails, according to the failure policy.
     fn failed(&self, message: String) -> Option<Decision> {
         let decision = Decision {
             message,
@@ -241,7 +241,7 @@ impl Policy {
         (self.failure == FailurePolicy::Fail).then_some(decision)
     }
 
-    /// What the validations that do not hold come to, by their place.
+    /// Evaluates the validations, and returns the failed ones with their indexes.
     fn decide(
         &self,
         context: &Context<'_>,
@@ -268,7 +268,7 @@ impl Policy {
         if outcomes.iter().all(holds) {
             return Vec::new();
         }
-        // What is said matters only if something does not hold.
+        // Messages are only evaluated if a validation failed.
         let says: Vec<_> = self
             .validations
             .iter()
@@ -332,8 +332,8 @@ impl Policy {
 }
 
 impl Validation {
-    /// The denial, in the words that were made for it, if they will do; else in those that
-    /// were written; else in those of the expression.
+    /// Builds a denial from the evaluated message if it is usable, otherwise from the static
+    /// message, otherwise from the expression.
     fn denial(&self, said: Option<Result<Outcome, String>>) -> Decision {
         let said = match said {
             Some(Ok(Outcome::Text(text))) => text.trim().to_owned(),

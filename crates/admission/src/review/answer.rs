@@ -1,4 +1,4 @@
-//! Answers.
+//! AdmissionReview responses.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,33 +12,33 @@ use crate::webhook::{Failure, Webhook};
 
 const GROUP: &str = "admission.k8s.io";
 
-/// The table of types that Kubernetes reads answers with, as it calls itself in errors.
+/// The name of the scheme that Kubernetes decodes responses with, which appears in errors.
 const SCHEME: &str = "k8s.io/apiserver/pkg/util/webhook/client.go:71";
 
-/// What a webhook says to a request that it admits.
+/// A webhook's answer to a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// What is to be changed.
+    /// The changes to apply.
     pub patch: Option<Patch>,
-    /// What the client should know.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
-    /// What is noted about the request: keys begin with the webhook's name.
+    /// Audit annotations; keys begin with the webhook's name.
     pub annotations: Vec<(String, String)>,
-    /// Why the request is refused. What was said besides holds all the same.
+    /// The rejection, if the request was denied. Warnings and annotations still apply.
     pub refusal: Option<Refusal>,
 }
 
-/// A patch that has not been applied.
+/// A JSON patch that has not been applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patch(Vec<u8>);
 
 impl Patch {
-    /// Applies it, and says whether there was anything to apply: what it makes of the
-    /// object must be read again.
+    /// Applies the patch, and reports whether it had any operations. If so, the caller has to
+    /// decode the object again.
     ///
     /// # Errors
     ///
-    /// If it is none or does not apply.
+    /// If the patch is malformed or does not apply.
     pub fn apply(&self, webhook: &Webhook, object: &mut Option<Value>) -> Result<bool, Failure> {
         let mut nothing = Value::Null;
         let document = object.as_mut().unwrap_or(&mut nothing);
@@ -63,13 +63,13 @@ impl Patch {
         }
     }
 
-    /// The operations, for whoever keeps record.
+    /// The JSON of the operations, for audit records.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// The members of a response, as they were.
+/// The fields of a response as received.
 #[derive(Default)]
 struct Response {
     uid: String,
@@ -91,7 +91,7 @@ pub(super) fn read(review: &Review, webhook: &Webhook, body: &[u8]) -> Result<An
     verify(review, &answer, &mut response).map_err(invalid)?;
     let named = |(key, value)| (format!("{}/{key}", webhook.name), value);
     let patch = Some(response.patch).filter(|patch| !patch.is_empty());
-    // Whether a type is known is asked only of those who admit and want something changed.
+    // Kubernetes only checks the patch type of allowed responses with a patch.
     let strange = response.patch_type.filter(|of| of != "JSONPatch");
     if let (true, Some(_), Some(of)) = (response.allowed, &patch, strange) {
         return Err(webhook.unasked(&format!("unsupported patch type {}", quote(&of))));
@@ -104,7 +104,7 @@ pub(super) fn read(review: &Review, webhook: &Webhook, body: &[u8]) -> Result<An
     })
 }
 
-/// The document, if it is of the type that was asked for or says nothing about that.
+/// Decodes the document. Its type must be the one requested, or absent.
 fn document(version: Version, body: &[u8]) -> Result<Object, String> {
     let not_json = |why: String| format!("couldn't get version/kind; json parse error: {why}");
     let document = decode::any(body).map_err(not_json)?;
@@ -200,10 +200,10 @@ fn response(answer: &Object) -> Result<Option<Response>, String> {
     Ok(Some(read))
 }
 
-/// What must hold of a response before it is believed.
+/// Checks a response against its review.
 fn verify(review: &Review, answer: &Object, response: &mut Response) -> Result<(), String> {
     if review.version == Version::V1Beta1 {
-        // Nothing was ever demanded in this version.
+        // This version never had any requirements.
         response.patch_type = None;
         if review.mode == Mode::Validating {
             response.patch.clear();
@@ -245,7 +245,7 @@ fn verify(review: &Review, answer: &Object, response: &mut Response) -> Result<(
     Err(wrong.to_owned())
 }
 
-/// A denial in the webhook's own words. It is one, whatever its code.
+/// A denial in the webhook's own words. A success code does not turn it into an admission.
 fn denial(name: &str, status: Option<Object>) -> Refusal {
     let status = status.unwrap_or_default();
     let text = |member| {
@@ -298,7 +298,7 @@ fn type_of(value: &Value) -> &'static str {
 }
 
 fn unbase64(text: &str) -> Result<Vec<u8>, String> {
-    // Line breaks are no part of it.
+    // Go's decoder ignores line breaks.
     let text: String = text
         .chars()
         .filter(|letter| !matches!(letter, '\r' | '\n'))

@@ -1,11 +1,11 @@
-//! Answers that are not what was asked for, in the words of Kubernetes' client.
+//! HTTP error responses, described in client-go's wording.
 
 use insula_kinds::field::quote;
 
-/// How much of an answer is repeated.
+/// How many bytes of a response body are quoted.
 const SHOWN: usize = 2048;
 
-/// What a webhook's answer with a code other than 200 to 206 means.
+/// Describes a webhook response with a status other than 200 to 206.
 pub fn unexpected(code: u16, content_type: Option<&str>, body: &[u8]) -> String {
     let said = said(content_type, body);
     let known = match code {
@@ -42,7 +42,7 @@ pub fn unexpected(code: u16, content_type: Option<&str>, body: &[u8]) -> String 
     known.to_owned()
 }
 
-/// What is worth repeating of a body: text.
+/// The quotable part of a body: text only.
 fn said(content_type: Option<&str>, body: &[u8]) -> String {
     let is_text = |media: &str| media.trim().to_ascii_lowercase().starts_with("text/");
     if !content_type.is_none_or(|of| of.is_empty() || is_text(of)) {
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_worded_as_kubernetes_words_it() {
+    fn status_codes_use_client_go_wording() {
         let text = Some("text/plain; charset=utf-8");
         let json = Some("application/json");
         for (code, of, body, expected) in [
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_repeated_than_2048_bytes() {
+    fn at_most_2048_bytes_of_a_body_are_quoted() {
         let told = unexpected(403, None, &[b'a'; 1 << 20]);
         assert_eq!(told.len(), SHOWN);
     }

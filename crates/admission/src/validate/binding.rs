@@ -1,4 +1,4 @@
-//! Bindings of policies.
+//! Validation of policy bindings.
 
 use std::collections::HashSet;
 
@@ -14,14 +14,14 @@ const NOT_FOUND: &[&str] = &["Deny", "Allow"];
 const EXCLUSIVE: &str = "name and selector are mutually exclusive";
 const DENY_AND_WARN: &str = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)";
 
-/// A binding of a validating policy, which says what is done.
+/// Validates a binding of a validating policy.
 pub(super) fn validating(_: Option<&Node<'_>>, object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     bound(&spec, errors);
     actions(&spec.get("validationActions"), errors);
 }
 
-/// A binding of a mutating policy.
+/// Validates a binding of a mutating policy.
 pub(super) fn mutating(_: Option<&Node<'_>>, object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     bound(&spec, errors);

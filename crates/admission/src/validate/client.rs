@@ -1,4 +1,4 @@
-//! Where a webhook is: a URL, or a service.
+//! Validation of a webhook's endpoint: a URL or a service.
 
 use insula_kinds::validate::check::Errors;
 use insula_kinds::validate::text;
@@ -8,7 +8,7 @@ use crate::url::Url;
 
 const FORMAT: &str = "; desired format: https://host[/path]";
 
-/// A client's configuration.
+/// Validates a `clientConfig`.
 pub(super) fn config(client: &Node<'_>, errors: &mut Errors) {
     let (url, service) = (client.get("url"), client.get("service"));
     match (url.is_set(), service.is_set()) {
@@ -18,7 +18,7 @@ pub(super) fn config(client: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// The URL of a webhook.
+/// Validates the URL of a webhook.
 pub fn url(node: &Node<'_>, errors: &mut Errors) {
     let url = match Url::parse(node.text()) {
         Ok(url) => url,
@@ -49,9 +49,9 @@ pub fn url(node: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// The service of a webhook.
+/// Validates the service of a webhook.
 pub fn service(service: &Node<'_>, errors: &mut Errors) {
-    // Kubernetes confuses the two, and clients see it.
+    // Kubernetes swaps the two paths, which is visible to clients.
     for (empty, place) in [("namespace", "name"), ("name", "namespace")] {
         if service.get(empty).is_empty() {
             errors.push(service.get(place).required(""));
@@ -76,7 +76,7 @@ fn path(path: &Node<'_>, errors: &mut Errors) {
     if !path.text().starts_with('/') {
         errors.push(path.invalid("must start with a '/'"));
     }
-    // Whatever comes first is taken for the slash.
+    // Kubernetes drops the first character even if it is not a slash.
     let mut letters = path.text().chars();
     letters.next();
     let rest = letters.as_str();

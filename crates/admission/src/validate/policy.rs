@@ -1,4 +1,4 @@
-//! Policies, validating or mutating.
+//! Validation of policies.
 
 use std::collections::HashSet;
 
@@ -12,8 +12,8 @@ use crate::expression::{Compiler, Role};
 
 const REASONS: &[&str] = &["Forbidden", "Invalid", "RequestEntityTooLarge"];
 const PATCH_TYPES: &[&str] = &["ApplyConfiguration", "JSONPatch"];
-/// Bounds that Kubernetes has not: each variable is compiled with all before it, and what is
-/// written here is evaluated with every request of the space.
+/// Insula's own limits: each variable is compiled together with all earlier ones, and the
+/// expressions are evaluated for every request of the space.
 const MAX_VARIABLES: usize = 256;
 const MAX_EXPRESSIONS: usize = 1024;
 
@@ -21,14 +21,14 @@ const NOTHING_TO_DO: &str = "validations or auditAnnotations must contain at lea
 const MAX_AUDIT_ANNOTATIONS: usize = 20;
 const MAX_AUDIT_EXPRESSION: usize = 5 * 1024;
 
-/// What a policy does.
+/// The sort of policy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verb {
     Validate,
     Mutate,
 }
 
-/// A policy that validates.
+/// Validates a ValidatingAdmissionPolicy.
 pub(super) fn validating(old: Option<&Node<'_>>, object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     let mut compiler = head(old, &spec, Verb::Validate, errors);
@@ -62,7 +62,7 @@ pub(super) fn validating(old: Option<&Node<'_>>, object: &Node<'_>, errors: &mut
     }
 }
 
-/// A policy that mutates.
+/// Validates a MutatingAdmissionPolicy.
 pub(super) fn mutating(old: Option<&Node<'_>>, object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     let mut compiler = head(old, &spec, Verb::Mutate, errors);
@@ -83,7 +83,7 @@ pub(super) fn mutating(old: Option<&Node<'_>>, object: &Node<'_>, errors: &mut E
     );
 }
 
-/// What the server found out about a policy.
+/// Validates the status of a policy.
 pub(super) fn status(status: &Node<'_>, errors: &mut Errors) {
     let checking = status.get("typeChecking");
     for warning in checking.get("expressionWarnings").items() {
@@ -95,7 +95,7 @@ pub(super) fn status(status: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// What all policies have: which requests they are about.
+/// Validates the common part of all policies, and returns the compiler for the rest.
 fn head(old: Option<&Node<'_>>, spec: &Node<'_>, verb: Verb, errors: &mut Errors) -> Compiler {
     check::one_of(&spec.get("failurePolicy"), rule::FAILURE_POLICIES, errors);
     let of = spec.get("paramKind");
@@ -112,7 +112,7 @@ fn head(old: Option<&Node<'_>>, spec: &Node<'_>, verb: Verb, errors: &mut Errors
     } else {
         errors.push(constraints.required(""));
     }
-    // Conditions come before variables, and see none.
+    // Conditions are evaluated before variables, and cannot access them.
     let compiler = Compiler::new(of.is_set());
     let unchanged = old.is_some_and(|old| {
         let old = old.get("spec");
@@ -194,7 +194,7 @@ fn variables(spec: &Node<'_>, compiler: &mut Compiler, errors: &mut Errors) {
     }
 }
 
-/// No more than so many: what is beyond is not even looked at.
+/// Checks a list's length. Items of a list that is too long are not validated.
 fn few(list: &Node<'_>, most: usize, errors: &mut Errors) -> bool {
     let few = list.list().len() <= most;
     if !few {

@@ -1,4 +1,4 @@
-//! Which requests are meant: rules, resources, conditions.
+//! Validation of match rules, resources and conditions.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ const MUTATING_OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "UPDATE"];
 const SCOPES: &[&str] = &["*", "Cluster", "Namespaced"];
 const MAX_CONDITIONS: usize = 64;
 
-/// A rule with operations.
+/// Validates a rule with operations.
 pub(super) fn with_operations(rule: &Node<'_>, errors: &mut Errors) {
     let operations = rule.get("operations");
     check::some(&operations, errors);
@@ -37,7 +37,7 @@ pub(super) fn with_operations(rule: &Node<'_>, errors: &mut Errors) {
     check::one_of_if_any(&rule.get("scope"), SCOPES, errors);
 }
 
-/// The resources that a policy or a binding is about.
+/// Validates the resources that a policy or binding matches.
 pub(super) fn match_resources(constraints: &Node<'_>, errors: &mut Errors) {
     let policy = constraints.get("matchPolicy");
     if policy.is_set() {
@@ -61,7 +61,8 @@ pub(super) fn match_resources(constraints: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// What is deleted cannot be mutated. Kubernetes does not say which of the rules is wrong.
+/// Checks that no rule mutates on deletion. The error does not name the rule, as in
+/// Kubernetes.
 pub(super) fn mutating_operations(constraints: &Node<'_>, errors: &mut Errors) {
     let rules = constraints.get("resourceRules");
     let place = rules.get("operations").path;
@@ -72,12 +73,12 @@ pub(super) fn mutating_operations(constraints: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// Conditions, all of which must hold.
+/// Validates match conditions.
 pub(super) fn match_conditions(conditions: &Node<'_>, compiler: &Compiler, errors: &mut Errors) {
     if conditions.list().len() > MAX_CONDITIONS {
         errors.push(conditions.too_many(MAX_CONDITIONS));
     }
-    // Kubernetes judges all of them, which takes as long as somebody likes.
+    // Kubernetes compiles all of them, however many there are; Insula bounds the work.
     if conditions.list().len() > 16 * MAX_CONDITIONS {
         return;
     }

@@ -1,4 +1,4 @@
-//! Configurations of webhooks, validating or mutating.
+//! Validation of webhook configurations.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ const SIDE_EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
 const ANY_SIDE_EFFECTS: [&str; 4] = ["None", "NoneOnDryRun", "Some", "Unknown"];
 const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
-/// What is demanded. A configuration that broke a rule before may go on breaking it.
+/// The checks that apply. A violation that existed before an update remains allowed.
 struct Demands {
     conditions: bool,
     no_side_effects: bool,
@@ -53,7 +53,7 @@ impl Demands {
     }
 }
 
-/// All rules of a configuration.
+/// Validates a webhook configuration.
 pub(super) fn all(old: Option<&Node<'_>>, new: &Node<'_>, errors: &mut Errors) {
     let demands = Demands::on(old, new);
     let mut names = HashSet::new();
@@ -151,7 +151,7 @@ fn knows_a_version(versions: &Node<'_>) -> bool {
         .any(|version| VERSIONS.contains(&version.text()))
 }
 
-/// Whether the hooks, one by one, have the conditions that they had.
+/// Reports whether the match conditions of all webhooks are unchanged.
 fn same_conditions(old: &Node<'_>, new: &Node<'_>) -> bool {
     let of = |of: &Node<'_>| -> Vec<_> {
         let hooks = of.get("webhooks").list().iter();

@@ -1,4 +1,4 @@
-//! Which webhooks are called, what they are asked, and what their answers mean.
+//! Webhook matching, reviews and reinvocation.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod matching;
@@ -13,7 +13,7 @@ use insula_kinds::{Object, Value};
 use serde_json::json;
 use std::sync::Arc;
 
-/// Nothing is served in other versions.
+/// Serves every resource in one version only.
 struct Once;
 
 impl Served for Once {
@@ -22,7 +22,7 @@ impl Served for Once {
     }
 }
 
-/// The autoscalers that are served in two versions.
+/// Serves HorizontalPodAutoscalers in two versions.
 struct Twice;
 
 impl Served for Twice {

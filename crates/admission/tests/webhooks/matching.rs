@@ -9,7 +9,7 @@ fn config_maps() -> Target {
     target("", "v1", "configmaps", "ConfigMap")
 }
 
-/// What a hook with this rule makes of a request for the resource.
+/// Reports whether a webhook with this rule matches a request for the resource.
 fn matched(rule: Value, resource: &str, subresource: &str) -> bool {
     let mut whole = json!({
         "apiGroups": [""], "apiVersions": ["v1"], "resources": ["*"], "operations": ["*"],
@@ -31,7 +31,7 @@ fn matched(rule: Value, resource: &str, subresource: &str) -> bool {
 }
 
 #[test]
-fn a_rule_means_what_it_says() {
+fn rule_matches_by_resource_operation_version_and_scope() {
     for (rule, resource, subresource, expected) in [
         (json!({"resources": ["*"]}), "pods", "", true),
         (json!({"resources": ["*"]}), "pods", "status", false),
@@ -75,7 +75,7 @@ fn labelled(labels: Value) -> Object {
 }
 
 #[test]
-fn a_namespace_is_selected_by_what_it_is_about_to_be() {
+fn written_namespace_is_selected_by_its_new_labels() {
     let user = Requester::default();
     let hook = hook(json!({"namespaceSelector": {"matchLabels": {"a": "b"}}}));
     let (yes, no) = (labelled(json!({"a": "b"})), labelled(json!({})));
@@ -98,7 +98,7 @@ fn a_namespace_is_selected_by_what_it_is_about_to_be() {
 }
 
 #[test]
-fn what_is_in_no_namespace_is_never_exempt() {
+fn cluster_scoped_objects_match_any_namespace_selector() {
     let user = Requester::default();
     let hook = hook(json!({"namespaceSelector": {"matchLabels": {"a": "b"}}}));
     let mut request = request(&user, Operation::Create, target("", "v1", "nodes", "Node"));
@@ -108,7 +108,7 @@ fn what_is_in_no_namespace_is_never_exempt() {
 }
 
 #[test]
-fn a_namespace_that_is_not_there_matters_only_to_who_would_be_called() {
+fn missing_namespace_is_an_error_only_if_the_rules_match() {
     let user = Requester::default();
     let selecting = json!({"matchLabels": {"a": "b"}});
     let asked = request(&user, Operation::Create, config_maps());
@@ -122,7 +122,7 @@ fn a_namespace_that_is_not_there_matters_only_to_who_would_be_called() {
 }
 
 #[test]
-fn an_object_is_selected_by_what_it_was_or_is_to_be() {
+fn object_is_selected_by_its_old_or_new_labels() {
     let user = Requester::default();
     let hook = hook(json!({"objectSelector": {"matchExpressions": [
         {"key": "a", "operator": "In", "values": ["b", "c"]},
@@ -142,7 +142,7 @@ fn an_object_is_selected_by_what_it_was_or_is_to_be() {
 }
 
 #[test]
-fn a_rule_about_one_version_means_the_others_unless_it_is_exact() {
+fn rule_matches_equivalent_versions_unless_exact() {
     let user = Requester::default();
     let asked = target("autoscaling", "v1", "horizontalpodautoscalers", "HPA");
     let request = request(&user, Operation::Create, asked.clone());
@@ -165,7 +165,7 @@ fn a_rule_about_one_version_means_the_others_unless_it_is_exact() {
 }
 
 #[test]
-fn nothing_that_is_configured_judges_configurations_of_admission() {
+fn webhooks_are_not_called_for_admission_configuration() {
     let user = Requester::default();
     let hook = hook(json!({}));
     for kind in [
@@ -187,7 +187,7 @@ fn nothing_that_is_configured_judges_configurations_of_admission() {
 }
 
 #[test]
-fn configurations_are_called_in_the_order_of_their_names() {
+fn webhooks_are_called_in_the_order_of_configuration_names() {
     let mut webhooks = Webhooks::default();
     for name in ["b", "a", "c"] {
         let hooks = json!([{"name": format!("z.{name}")}, {"name": format!("y.{name}")}]);

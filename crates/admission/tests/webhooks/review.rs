@@ -28,7 +28,7 @@ fn answered(mode: Mode, version: &str, answer: Value) -> Result<Answer, Failure>
     asked(&hook, mode).read(&hook, answer.to_string().as_bytes())
 }
 
-/// An answer in v1 with these members.
+/// A `v1` response with these fields.
 fn v1(response: Value) -> Value {
     let mut whole = json!({"uid": "u1"});
     for (member, value) in object(response) {
@@ -43,7 +43,7 @@ fn failed(why: &str) -> Failure {
 }
 
 #[test]
-fn a_webhook_is_sent_what_kubernetes_would_send() {
+fn review_is_serialized_as_in_kubernetes() {
     let user = Requester {
         username: "alice".to_owned(),
         uid: String::new(),
@@ -96,7 +96,7 @@ fn a_webhook_is_sent_what_kubernetes_would_send() {
 }
 
 #[test]
-fn a_webhook_that_knows_no_version_of_ours_cannot_be_asked() {
+fn webhook_without_a_known_review_version_fails() {
     let hook = hook(json!({"admissionReviewVersions": ["v9"]}));
     let user = Requester::default();
     let of = target("", "v1", "configmaps", "ConfigMap");
@@ -114,7 +114,7 @@ fn a_webhook_that_knows_no_version_of_ours_cannot_be_asked() {
 }
 
 #[test]
-fn a_denial_is_told_in_the_words_of_the_webhook() {
+fn denial_uses_the_status_of_the_webhook() {
     for (status, code, reason, message) in [
         (
             json!({"message": "nope because", "reason": "Conflict", "code": 409}),
@@ -148,7 +148,7 @@ fn a_denial_is_told_in_the_words_of_the_webhook() {
 }
 
 #[test]
-fn what_a_webhook_says_besides_is_kept_even_if_it_denies() {
+fn warnings_and_annotations_are_kept_on_denial() {
     for allowed in [true, false] {
         let answer = v1(json!({
             "allowed": allowed, "warnings": ["w one", "w two"], "auditAnnotations": {"k": "v"},
@@ -162,7 +162,7 @@ fn what_a_webhook_says_besides_is_kept_even_if_it_denies() {
 }
 
 #[test]
-fn what_is_no_answer_is_refused_in_kubernetes_words() {
+fn invalid_response_is_reported_in_kubernetes_wording() {
     let patch = STANDARD.encode("[]");
     let invalid = |why: &str| format!("received invalid webhook response: {why}");
     let call = |why: &str| format!("failed to call webhook: {why}");
@@ -248,7 +248,7 @@ fn what_is_no_answer_is_refused_in_kubernetes_words() {
 }
 
 #[test]
-fn what_is_not_json_is_refused_in_gos_words() {
+fn malformed_json_is_reported_in_gos_wording() {
     let hook = hook(json!({}));
     let review = asked(&hook, Mode::Validating);
     for (body, why) in [
@@ -271,7 +271,7 @@ fn what_is_not_json_is_refused_in_gos_words() {
 }
 
 #[test]
-fn nothing_is_demanded_of_an_answer_in_v1beta1() {
+fn v1beta1_responses_have_no_requirements() {
     let patch = STANDARD.encode(r#"[{"op":"add","path":"/a","value":1}]"#);
     let answer = json!({"response": {"allowed": true, "patch": patch}});
     let mutating = answered(Mode::Mutating, "v1beta1", answer.clone()).unwrap();
@@ -281,7 +281,7 @@ fn nothing_is_demanded_of_an_answer_in_v1beta1() {
 }
 
 #[test]
-fn failures_to_ask_are_ignored_if_so_configured_but_bad_patches_are_not() {
+fn call_failures_can_be_ignored_but_inapplicable_patches_cannot() {
     let hook = hook(json!({"failurePolicy": "Ignore"}));
     let review = asked(&hook, Mode::Mutating);
     let ignored = review.read(&hook, b"{}").unwrap_err();
@@ -312,7 +312,7 @@ fn failures_to_ask_are_ignored_if_so_configured_but_bad_patches_are_not() {
 }
 
 #[test]
-fn a_dry_run_is_kept_from_webhooks_that_would_do_something() {
+fn dry_run_is_rejected_by_webhooks_with_side_effects() {
     let user = Requester::default();
     let of = target("", "v1", "configmaps", "ConfigMap");
     let mut request = request(&user, Operation::Create, of);

@@ -1,7 +1,7 @@
 use insula_admission::webhook::Rounds;
 
 #[test]
-fn who_saw_the_object_before_it_changed_is_asked_once_more() {
+fn webhook_is_called_again_if_a_later_one_changed_the_object() {
     let mut rounds = Rounds::default();
     for (index, reinvoked, changed) in [(0, true, false), (1, false, true), (2, true, false)] {
         assert!(rounds.asks(index));
@@ -9,19 +9,19 @@ fn who_saw_the_object_before_it_changed_is_asked_once_more() {
     }
     assert!(rounds.go_again());
     assert_eq!(rounds.round(), 1);
-    // The first has not seen what the second did; the third has.
+    // The first webhook ran before the second one's change; the third ran after it.
     assert_eq!(
         [0, 1, 2].map(|index| rounds.asks(index)),
         [true, false, false]
     );
-    // What the first changes now the third has not seen, either.
+    // The third has not seen the change that the first makes now.
     rounds.asked(0, true, true);
     assert!(rounds.asks(2));
-    assert!(!rounds.go_again(), "there are two rounds at most");
+    assert!(!rounds.go_again(), "there are at most two rounds");
 }
 
 #[test]
-fn nothing_is_asked_again_if_nothing_changed() {
+fn no_second_round_without_a_change() {
     let mut rounds = Rounds::default();
     rounds.asked(0, true, false);
     rounds.asked(1, true, false);
@@ -30,12 +30,12 @@ fn nothing_is_asked_again_if_nothing_changed() {
 }
 
 #[test]
-fn who_was_not_asked_first_is_not_asked_second() {
+fn webhook_that_was_not_called_first_is_not_called_again() {
     let mut rounds = Rounds::default();
     rounds.asked(1, true, true);
     assert!(rounds.go_again());
     assert!(!rounds.asks(0));
-    assert!(!rounds.asks(1), "it has seen its own change");
+    assert!(!rounds.asks(1), "its own change causes no reinvocation");
     rounds.changed();
-    assert!(rounds.asks(1), "it has not seen that of a policy");
+    assert!(rounds.asks(1), "a change by a policy causes reinvocation");
 }
