@@ -1,31 +1,31 @@
-//! Groups of the Kubernetes community are used with its approval, which an annotation
-//! proves or does without.
+//! API approval: groups of the Kubernetes community require an annotation with an approval or
+//! a reason for its absence.
 
 use insula_kinds::field::quote;
 use insula_kinds::{Object, Value};
 
 use crate::condition::{API_APPROVED, Condition};
 
-/// The annotation that says who approved.
+/// The annotation that holds the approval.
 pub const ANNOTATION: &str = "api-approved.kubernetes.io";
 
 const SEE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
 
-/// What the annotation says.
+/// The content of the annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Approval {
-    /// Neither a URL nor a reason.
+    /// Neither a URL nor a bypass reason.
     Invalid,
-    /// Where the approval can be read.
+    /// The URL of the approval.
     Approved,
-    /// Why it goes without.
+    /// The reason why there is no approval.
     Bypassed,
-    /// Nothing.
+    /// The annotation is missing or empty.
     Missing,
 }
 
 impl Approval {
-    /// What the annotation of the definition says.
+    /// Reads the annotation of a definition.
     pub fn of(definition: &Object) -> Self {
         let value = annotation(definition);
         if value.is_empty() {
@@ -39,7 +39,7 @@ impl Approval {
         }
     }
 
-    /// The same as a sentence.
+    /// The message in Kubernetes' wording.
     pub fn message(self, definition: &Object) -> String {
         let value = annotation(definition);
         match self {
@@ -57,7 +57,7 @@ impl Approval {
     }
 }
 
-/// Whether the group belongs to the Kubernetes community.
+/// Reports whether the group belongs to the Kubernetes community.
 pub fn is_protected(group: &str) -> bool {
     ["k8s.io", "kubernetes.io"].into_iter().any(|domain| {
         group
@@ -66,7 +66,7 @@ pub fn is_protected(group: &str) -> bool {
     })
 }
 
-/// The condition of a definition in a protected group; others have none.
+/// The approval condition; `None` for groups that are not protected.
 pub fn condition(definition: &Object) -> Option<Condition> {
     let group = definition.get("spec").and_then(|spec| spec.get("group"));
     if !is_protected(group.and_then(Value::as_str).unwrap_or_default()) {
@@ -83,7 +83,7 @@ pub fn condition(definition: &Object) -> Option<Condition> {
     Some(Condition::new(API_APPROVED, holds, reason, &message))
 }
 
-/// The annotation, empty if there is none.
+/// The annotation's value; empty if missing.
 pub(crate) fn annotation(definition: &Object) -> &str {
     let annotations = definition
         .get("metadata")
@@ -94,8 +94,8 @@ pub(crate) fn annotation(definition: &Object) -> &str {
         .unwrap_or_default()
 }
 
-/// Whether Go's `url.ParseRequestURI` finds a scheme and a host. What it refuses beyond
-/// that, odd ports and escapes, nobody writes into an annotation.
+/// Reports whether Go's `url.ParseRequestURI` finds a scheme and a host. Its further checks of
+/// ports and escapes are omitted as irrelevant for annotations.
 fn is_url(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once("://") else {
         return false;
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_communitys_own_domains_are_protected() {
+    fn only_kubernetes_domains_are_protected() {
         for group in ["k8s.io", "x.k8s.io", "kubernetes.io", "a.b.kubernetes.io"] {
             assert!(is_protected(group), "{group}");
         }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_condition_says_what_the_annotation_says() {
+    fn condition_reflects_the_annotation() {
         let cases = [
             (
                 "",

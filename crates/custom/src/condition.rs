@@ -1,36 +1,35 @@
-//! What is known of a definition: the conditions of its status, with Kubernetes' types,
-//! reasons and messages.
+//! The status conditions of a definition, with Kubernetes' types, reasons and messages.
 
 use insula_kinds::{Object, Value};
 use serde_json::json;
 
-/// What keeps a definition until its objects are gone.
+/// The finalizer that keeps a definition until its objects are deleted.
 pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// All names are the definition's own.
+/// All requested names have been accepted.
 pub const NAMES_ACCEPTED: &str = "NamesAccepted";
-/// Objects can be read and written.
+/// The kind is served.
 pub const ESTABLISHED: &str = "Established";
-/// The definition is being deleted, and its objects with it.
+/// The definition and its objects are being deleted.
 pub const TERMINATING: &str = "Terminating";
-/// A group of the Kubernetes community is used with its approval.
+/// The use of a protected group is approved.
 pub const API_APPROVED: &str = "KubernetesAPIApprovalPolicyConformant";
 
-/// One condition, without the times.
+/// A condition without its transition time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// What it is about.
+    /// The type.
     pub kind: &'static str,
-    /// Whether it holds.
+    /// The status.
     pub holds: bool,
-    /// Why, for programs.
+    /// The machine-readable reason.
     pub reason: &'static str,
-    /// Why, for people.
+    /// The message.
     pub message: String,
 }
 
 impl Condition {
-    /// A condition.
+    /// Creates a condition.
     pub fn new(kind: &'static str, holds: bool, reason: &'static str, message: &str) -> Self {
         Self {
             kind,
@@ -40,12 +39,12 @@ impl Condition {
         }
     }
 
-    /// No other definition has any of the names.
+    /// The names conflict with no other definition.
     pub fn no_conflicts() -> Self {
         Self::new(NAMES_ACCEPTED, true, "NoConflicts", "no conflicts found")
     }
 
-    /// Not served, because others have its names.
+    /// Not served because names are not accepted.
     pub fn not_accepted() -> Self {
         let message = "not all names are accepted";
         Self::new(ESTABLISHED, false, "NotAccepted", message)
@@ -57,19 +56,19 @@ impl Condition {
         Self::new(ESTABLISHED, false, "Installing", message)
     }
 
-    /// Served from now on.
+    /// Served.
     pub fn established() -> Self {
         let message = "the initial names have been accepted";
         Self::new(ESTABLISHED, true, "InitialNamesAccepted", message)
     }
 
-    /// Not served, because nobody could be trusted to convert its objects.
+    /// Not served because the conversion webhook's CA bundle is invalid.
     pub fn invalid_ca_bundle() -> Self {
         let message = "The conversion webhook CABundle is invalid";
         Self::new(ESTABLISHED, false, "InvalidCABundle", message)
     }
 
-    /// A client asked for the deletion.
+    /// Deletion was requested.
     pub fn deletion_pending() -> Self {
         let message =
             "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
@@ -82,45 +81,45 @@ impl Condition {
         Self::new(TERMINATING, true, "InstanceDeletionInProgress", message)
     }
 
-    /// Nobody knows which objects there are.
+    /// Listing the objects failed.
     pub fn list_failed(why: &str) -> Self {
         let message = format!("could not list instances: {why}");
         Self::new(TERMINATING, true, "InstanceDeletionFailed", &message)
     }
 
-    /// Objects could not be deleted.
+    /// Deleting objects failed.
     pub fn deletion_failed(why: &str) -> Self {
         let message = format!("could not issue all deletes: {why}");
         Self::new(TERMINATING, true, "InstanceDeletionFailed", &message)
     }
 
-    /// Objects may remain.
+    /// The absence of objects could not be confirmed.
     pub fn deletion_unconfirmed(why: &str) -> Self {
         let message = format!("could not confirm zero CustomResources remaining: {why}");
         Self::new(TERMINATING, true, "InstanceDeletionCheck", &message)
     }
 
-    /// All objects are gone.
+    /// All objects are deleted.
     pub fn deletion_completed() -> Self {
         let message = "removed all instances";
         Self::new(TERMINATING, false, "InstanceDeletionCompleted", message)
     }
 
-    /// There never were objects.
+    /// There were never any objects.
     pub fn never_established() -> Self {
         let message = "resource was never established";
         Self::new(TERMINATING, false, "NeverEstablished", message)
     }
 
-    /// The objects are those of a kind that the server has anyway.
+    /// The objects belong to a built-in kind.
     pub fn overlaps_built_in() -> Self {
         let message = "instances overlap with built-in resources in storage";
         Self::new(TERMINATING, false, "OverlappingBuiltInResource", message)
     }
 }
 
-/// Writes the condition into the definition's status. It changed `now` only if it holds now
-/// and did not before, or the other way round.
+/// Sets a condition in the definition's status. The transition time becomes `now` only if the
+/// status of the condition changes.
 pub fn set_condition(status: &mut Object, condition: &Condition, now: &str) {
     let truth = if condition.holds { "True" } else { "False" };
     let conditions = status.entry("conditions").or_insert(Value::Null);
@@ -151,8 +150,8 @@ pub fn set_condition(status: &mut Object, condition: &Condition, now: &str) {
     known["message"] = condition.message.clone().into();
 }
 
-/// What becomes of `Established` once it is decided about the names: nothing if objects are
-/// served already, and nothing new while names are still not accepted.
+/// The `Established` condition that follows from the acceptance of names. `None` if nothing
+/// changes: the kind is already served, or its names are still not accepted.
 pub fn establishing(definition: &Object, names_accepted: bool) -> Option<Condition> {
     if holds(definition, ESTABLISHED) {
         None
@@ -165,14 +164,14 @@ pub fn establishing(definition: &Object, names_accepted: bool) -> Option<Conditi
     }
 }
 
-/// Removes the condition of this type, if there is one.
+/// Removes the condition of this type, if present.
 pub fn remove_condition(status: &mut Object, kind: &str) {
     if let Some(Value::Array(conditions)) = status.get_mut("conditions") {
         conditions.retain(|condition| text(condition, "type") != kind);
     }
 }
 
-/// Whether the definition's condition of this type is there and true.
+/// Reports whether the condition of this type is present and true.
 pub fn holds(definition: &Object, kind: &str) -> bool {
     find(definition, kind).is_some_and(|condition| text(condition, "status") == "True")
 }
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_keeps_its_time_until_its_status_changes() {
+    fn condition_keeps_its_transition_time_until_its_status_changes() {
         let before = json!({
             "type": "Established", "status": "False", "lastTransitionTime": THEN,
             "reason": "NotAccepted", "message": "not all names are accepted",
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_added_in_the_order_in_which_they_come_about() {
+    fn conditions_are_appended_in_order() {
         let mut status = Object::new();
         status.insert("conditions".to_owned(), Value::Null);
         set_condition(&mut status, &Condition::no_conflicts(), NOW);
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_is_installed_when_its_names_are_accepted_and_stays_established() {
+    fn definition_is_installed_once_its_names_are_accepted_and_stays_established() {
         let definition = |condition| {
             let mut definition = Object::new();
             definition.insert("status".to_owned(), Value::Object(status(condition)));
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_without_a_time_gets_one() {
+    fn condition_without_a_transition_time_gets_one() {
         let mut status = status(json!({"type": "Established", "status": "True"}));
         set_condition(&mut status, &Condition::established(), NOW);
         assert_eq!(status["conditions"][0]["lastTransitionTime"], NOW);

@@ -1,16 +1,16 @@
-//! Is a CustomResourceDefinition right? What Kubernetes fills in, what it refuses, in its
-//! order, words and places.
+//! Defaulting and validation of CustomResourceDefinitions, with Kubernetes' order, wording
+//! and field paths.
 //!
-//! Definitions come here as [`insula_kinds::decode`] leaves them: every field has its type,
-//! unknown ones are gone. Places in errors are those of Kubernetes' internal form.
+//! Definitions are expected as [`insula_kinds::decode`] leaves them: every field has its type,
+//! and unknown fields are gone. Field paths are those of Kubernetes' internal form.
 //!
 //! ```text
-//! form         the internal form: what all versions have alike stands once
-//! terms        what is asked of a new definition, and what is forgiven an old one
+//! form         the internal form: properties that all versions share are lifted
+//! terms        the requirements on a new definition, relaxed for an existing one
 //! spec         group, scope, names, versions, conversion
-//! schema       structural? defaults? openapi keywords, list types, rules, expressions
+//! schema       structural schemas, defaults, OpenAPI keywords, list types, CEL rules
 //! status       accepted names, stored versions
-//! formats      what the client is warned of
+//! formats      warnings for the client
 //! ```
 
 mod cel;
@@ -46,19 +46,19 @@ use form::Form;
 use place::{Place, Report};
 use terms::Terms;
 
-/// How deep a definition may be, which is more than a request can be.
+/// Maximum nesting depth of a definition. Requests cannot be deeper.
 const DEEPEST: usize = 256;
 
-/// What is to be said about a definition.
+/// The result of validating a definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// What is wrong, metadata included; none if it may be stored.
+    /// Errors, including those of the metadata; empty if the definition is valid.
     pub errors: Vec<FieldError>,
-    /// What the client is warned of, if nothing is wrong.
+    /// Warnings for the client, if there are no errors.
     pub warnings: Vec<String>,
 }
 
-/// Judges a definition that is to be created.
+/// Validates a new definition.
 pub fn create(object: &Object) -> Verdict {
     if let Some(refusal) = too_deep(object) {
         return refusal;
@@ -76,7 +76,7 @@ fn judge_new(object: &Object) -> Verdict {
     verdict(report, || formats::warn(&form, None))
 }
 
-/// Judges a change of a definition. What was wrong before may stay as it is.
+/// Validates an update. Violations that existed before remain allowed.
 pub fn update(old: &Object, new: &Object) -> Verdict {
     if let Some(refusal) = too_deep(new) {
         return refusal;
@@ -95,7 +95,7 @@ fn judge_change(old: &Object, new: &Object) -> Verdict {
     verdict(report, || formats::warn(&form, Some(&Form::of(old))))
 }
 
-/// Judges a change of a definition's status.
+/// Validates an update of the status subresource.
 pub fn update_status(old: &Object, new: &Object) -> Verdict {
     let mut report = Report::default();
     let metadata = validate::update(kind(), Some("status"), old, new);
@@ -104,8 +104,8 @@ pub fn update_status(old: &Object, new: &Object) -> Verdict {
     verdict(report, Vec::new)
 }
 
-/// Whether the certificates of the definition's webhook can be read, if it has any. A new
-/// definition may have others, but is not established with them.
+/// Reports whether the CA bundle of the conversion webhook is valid, if there is one. A new
+/// definition may have an invalid one, but is not established with it.
 pub fn has_sound_ca(object: &Object) -> bool {
     !conversion::has_unsound_ca(Form::of(object).spec)
 }
@@ -114,7 +114,7 @@ fn rules_of(definition: &Object) -> usize {
     definition.get("spec").map_or(0, rules_below)
 }
 
-/// What is asked of every definition after its specification.
+/// Validates what follows the specification.
 fn judge_rest(old: Option<&Object>, new: &Object, form: &Form<'_>, report: &mut Report) {
     status::judge_names(new, report);
     status::judge_stored_versions(new, form, report);
@@ -153,8 +153,8 @@ fn verdict(report: Report, warnings: impl FnOnce() -> Vec<String>) -> Verdict {
     Verdict { errors, warnings }
 }
 
-/// Schemas are walked by recursion, which is safe because no request is deep. Whoever calls
-/// with something else is refused.
+/// Rejects definitions beyond the maximum depth. Schemas are walked recursively, which is safe
+/// for decoded requests only; this protects against other callers.
 fn too_deep(object: &Object) -> Option<Verdict> {
     let mut level: Vec<&Value> = object.values().collect();
     for _ in 0..DEEPEST {
@@ -180,5 +180,5 @@ fn too_deep(object: &Object) -> Option<Verdict> {
 
 fn kind() -> &'static Kind {
     let id = kinds().of_kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-    kinds().get(id.expect("the table of kinds has the kind of definitions"))
+    kinds().get(id.expect("CustomResourceDefinition is a built-in kind"))
 }

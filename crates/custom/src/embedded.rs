@@ -1,4 +1,4 @@
-//! Whole objects inside of objects: their metadata is that of every object.
+//! Embedded resources: objects inside objects, with the usual metadata.
 
 use insula_kinds::{FieldError, Object, TypeId, decode, encode, types};
 use serde_json::Value;
@@ -7,9 +7,9 @@ use crate::structural::{Additional, Node, NodeId, Schema};
 use crate::validate::{Path, Step, Style};
 
 impl Schema {
-    /// Brings the metadata of embedded objects into its usual form: unknown fields are
-    /// dropped and named, as [`prune`](Schema::prune) does. The error is what is of the
-    /// wrong type; nothing of such a write is to be stored.
+    /// Normalizes the metadata of embedded resources. Unknown fields are removed and reported
+    /// like those of [`prune`](Schema::prune). Fields of the wrong type are an error, after
+    /// which the object must not be stored.
     pub fn coerce_embedded(
         &self,
         object: &mut Object,
@@ -27,7 +27,7 @@ impl Schema {
         done
     }
 
-    /// Does the same to an object that was stored: what is of the wrong type is dropped.
+    /// Normalizes a stored object. Fields of the wrong type are removed.
     pub fn repair_embedded(&self, object: &mut Object) {
         let mut coercer = Coercer {
             schema: self,
@@ -35,12 +35,12 @@ impl Schema {
             repair: true,
         };
         let done = coercer.members(object, self.root(), &Path::ROOT);
-        debug_assert!(done.is_ok(), "a repair drops what it could refuse");
+        debug_assert!(done.is_ok(), "repairing removes what would be an error");
     }
 }
 
-/// Does to a value at a node what [`coerce_embedded`](Schema::coerce_embedded) does to an
-/// object. `whole` says that the value is an object of its own, whatever the node says.
+/// Applies [`coerce_embedded`](Schema::coerce_embedded) to a value at a node. If `whole` is
+/// set, the value is a complete object, regardless of the node.
 pub(crate) fn coerce_value(
     schema: &Schema,
     id: NodeId,
@@ -62,7 +62,7 @@ pub(crate) fn coerce_value(
 struct Coercer<'a> {
     schema: &'a Schema,
     unknown: &'a mut Vec<String>,
-    /// Whether what is wrong is dropped.
+    /// Whether invalid fields are removed instead of reported.
     repair: bool,
 }
 
@@ -142,11 +142,11 @@ impl Coercer<'_> {
             }
             Err(_) => match value {
                 Value::Object(members) => repaired(of, members),
-                // What is no metadata at all is left alone, as Kubernetes leaves it.
+                // Kubernetes keeps metadata that is no object.
                 _ => return Ok(()),
             },
         };
-        // What is written also has the fields that Go never leaves out.
+        // Encoding adds the fields that Go always writes.
         let mut text = Vec::new();
         encode::nested(of, &meta, &mut text);
         let meta = serde_json::from_slice(&text).unwrap_or(Value::Object(meta));
@@ -155,13 +155,13 @@ impl Coercer<'_> {
     }
 }
 
-/// What is wrong with the embedded objects inside of an object.
+/// Validates the embedded resources of an object.
 pub(crate) fn validate(schema: &Schema, object: &Object, errors: &mut Vec<FieldError>) {
     members(schema, schema.root(), object, &Path::ROOT, errors);
 }
 
-/// The same for a value at a node. `whole` says that the value is an object of its own,
-/// whatever the node says.
+/// Validates the embedded resources of a value at a node. If `whole` is set, the value is a
+/// complete object, regardless of the node.
 pub(crate) fn validate_value(
     schema: &Schema,
     id: NodeId,
@@ -266,7 +266,7 @@ fn fault_of(field: &str, text: &str) -> Option<String> {
     })
 }
 
-/// Every member of metadata that can be read by itself.
+/// Keeps every metadata field that can be decoded individually.
 fn repaired(of: TypeId, members: &Object) -> Object {
     let mut whole = Object::new();
     for (name, member) in members {

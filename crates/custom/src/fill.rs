@@ -1,20 +1,20 @@
-//! What is missing is filled in.
+//! Filling in of defaults.
 
 use insula_kinds::Object;
 use serde_json::Value;
 
 use crate::structural::{Additional, Node, Schema, value_size};
 
-/// The most that is filled into one object. Lists multiply the defaults of their items; an
-/// object that comes near this is too large to be stored, whatever else is filled in.
+/// Maximum number of bytes filled into one object. Lists multiply the defaults of their items.
+/// An object of about this size is too large to be stored anyway.
 const MAX_FILLED: usize = 8 << 20;
 
-/// What a member takes beside its name and its value.
+/// The size of a field besides its name and value.
 const MEMBER: usize = 40;
 
 impl Schema {
-    /// Drops nulls where a value may not be null, and fills in defaults. Nulls in lists stay
-    /// unless items have a default.
+    /// Removes nulls where a value is not nullable, and fills in defaults. Nulls in lists are
+    /// kept unless the items have a default.
     pub fn fill(&self, object: &mut Object) {
         drop_nulls_of(self, self.root(), object);
         let mut filler = Filler {
@@ -25,7 +25,7 @@ impl Schema {
     }
 }
 
-/// Drops nulls inside of a value that may not be null and have no default.
+/// Removes nulls inside a value that are not nullable and have no default.
 pub(crate) fn drop_nulls(schema: &Schema, node: &Node, value: &mut Value) {
     match value {
         Value::Object(members) => drop_nulls_of(schema, node, members),
@@ -57,7 +57,7 @@ fn drop_nulls_of(schema: &Schema, node: &Node, members: &mut Object) {
 
 struct Filler<'a> {
     schema: &'a Schema,
-    /// How many bytes may still be filled in.
+    /// The number of bytes that may still be filled in.
     room: usize,
 }
 
@@ -102,7 +102,7 @@ impl Filler<'_> {
         }
     }
 
-    /// A null that may not be one becomes the default.
+    /// Replaces a null that is not nullable by the default.
     fn replace(&mut self, value: &mut Value, node: &Node) {
         if let Some(default) = &node.default
             && value.is_null()

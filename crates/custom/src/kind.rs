@@ -1,5 +1,5 @@
-//! A definition as the server works with it: the kinds that it makes, in the order in
-//! which clients prefer their versions.
+//! A compiled definition: the kinds that it serves, in the order in which clients prefer
+//! their versions.
 
 use std::collections::HashSet;
 
@@ -14,66 +14,66 @@ use crate::table::{self, Column};
 /// A CustomResourceDefinition, compiled.
 #[derive(Clone, Debug)]
 pub struct Definition {
-    /// Its group.
+    /// The API group.
     pub group: String,
-    /// The plural of its kind.
+    /// The plural name.
     pub resource: String,
-    /// Where its objects live.
+    /// The scope of its objects.
     pub scope: Scope,
     /// Its versions, the preferred one first.
     pub versions: Vec<Version>,
-    /// How objects become those of another version.
+    /// How objects are converted between versions.
     pub conversion: Conversion,
 }
 
 /// A version of a definition.
 #[derive(Clone, Debug)]
 pub struct Version {
-    /// The kind that it makes.
+    /// The kind in this version.
     pub kind: Kind,
-    /// Whether it is served at all.
+    /// Whether the version is served.
     pub served: bool,
-    /// Whether objects are stored in it.
+    /// Whether objects are stored in this version.
     pub storage: bool,
-    /// What everybody is told who uses it, if it should no longer be used.
+    /// The deprecation warning, if the version is deprecated.
     pub warning: Option<String>,
-    /// The columns of its table that stand beside the name.
+    /// The printer columns after the name.
     pub columns: Vec<Column>,
-    /// Where it says how many of it there are.
+    /// The paths of the scale subresource, if it has one.
     pub scale: Option<ScalePaths>,
-    /// The fields that selectors may name beside those of the metadata.
+    /// Selectable fields besides those of the metadata.
     pub selectable: Vec<Path>,
-    /// Its schema, as it was written.
+    /// The schema as written.
     pub schema: Value,
 }
 
-/// How objects become those of another version.
+/// How objects are converted between versions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Conversion {
-    /// They are called so and not changed.
+    /// Only `apiVersion` is changed.
     None,
-    /// Somebody is asked.
+    /// A webhook converts them.
     Webhook {
-        /// Who, as the definition says it.
+        /// The `clientConfig` of the definition.
         client_config: Value,
-        /// The versions of the question that they understand, the best one first.
+        /// The accepted versions of ConversionReview, the preferred one first.
         review_versions: Vec<String>,
     },
 }
 
-/// Why there is nothing to work with yet.
+/// Why a definition cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
-    /// Something that every definition has is not there.
+    /// A mandatory field is missing.
     #[error("the definition has no {0}")]
     Missing(&'static str),
-    /// There is no version in which objects could be stored.
-    #[error("the definition stores its objects in no version")]
+    /// No version has `storage: true`.
+    #[error("the definition has no storage version")]
     NoStorage,
 }
 
 impl Definition {
-    /// What a definition's `spec` and `status.acceptedNames` make.
+    /// Compiles a definition from its `spec` and `status.acceptedNames`.
     pub fn compile(spec: &Value, accepted: &Value) -> Result<Self, CompileError> {
         let names = Names::read(spec, accepted)?;
         let listed = spec.get("versions").and_then(Value::as_array);
@@ -95,25 +95,25 @@ impl Definition {
         })
     }
 
-    /// The version called so, served or not.
+    /// The version of this name, served or not.
     pub fn version(&self, name: &str) -> Option<&Version> {
         let mut versions = self.versions.iter();
         versions.find(|version| version.kind.version == name)
     }
 
-    /// The version in which objects are stored.
+    /// The storage version.
     pub fn storage(&self) -> Option<&Version> {
         self.versions.iter().find(|version| version.storage)
     }
 
-    /// The versions that are served, the preferred one first.
+    /// The served versions, the preferred one first.
     pub fn served(&self) -> impl Iterator<Item = &Version> {
         self.versions.iter().filter(|version| version.served)
     }
 }
 
 impl Version {
-    /// The value that field selectors compare under the name; empty if there is none.
+    /// The value that field selectors compare for this field; empty if missing.
     pub fn field_value(&self, object: &Object, field: &str) -> String {
         let mut selectable = self.selectable.iter();
         match selectable.find(|path| path.field() == field) {
@@ -137,7 +137,7 @@ impl Conversion {
     }
 }
 
-/// What all versions of a definition have in common.
+/// The properties that all versions share.
 struct Names<'a> {
     group: &'a str,
     plural: &'a str,
@@ -170,8 +170,7 @@ impl<'a> Names<'a> {
         })
     }
 
-    /// What discovery tells of the version in which objects are stored; nothing if that
-    /// is not served.
+    /// The storage version hash for discovery; empty if the storage version is not served.
     fn hash(&self, storage: &Value) -> String {
         if !flag(storage, "served") {
             return String::new();
@@ -218,7 +217,7 @@ impl<'a> Names<'a> {
         })
     }
 
-    /// What is said to whom uses the version, in the author's words or our own.
+    /// The deprecation warning: the definition's own, or Kubernetes' default.
     fn warning(&self, of: &Value, name: &str, all: &[Value]) -> Option<String> {
         if !flag(of, "deprecated") {
             return None;
@@ -243,7 +242,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The paths that can be read, each once.
+/// The valid paths, without duplicates.
 fn selectable(fields: &Value) -> Vec<Path> {
     let mut seen = HashSet::new();
     let fields = fields.as_array().into_iter().flatten();

@@ -1,28 +1,26 @@
-//! Kinds that users define: what a CustomResourceDefinition says, and what follows from it
-//! for an object, without I/O.
+//! Custom resources without I/O: CustomResourceDefinitions, and the handling of their objects.
 //!
 //! ```text
-//! definition   is the CustomResourceDefinition itself right? its names, versions, schemas
-//! names        which names it may have beside the others of its group
-//! condition    what its status says
-//! approval     who approved it, if its group is not the user's
+//! definition   validation of a CustomResourceDefinition: its names, versions and schemas
+//! names        acceptance of its names next to the other definitions of its group
+//! condition    the conditions of its status
+//! approval     approval of definitions in protected groups
 //! structural   a schema, compiled once and shared by all spaces that have the same
-//! prune        what the schema does not know is dropped
-//! fill         what is missing is filled in
-//! embedded     whole objects inside of objects: their metadata
-//! validate     what is wrong with an object, in Kubernetes' words; unchanged faults are
-//!              forgiven on update
-//! kind         the definition as the server works with it
-//! table        custom objects as rows, by paths (path) into them
-//! scale        how many of them there are to be
-//! openapi      what clients are told of their schemas
-//! number       numbers as they are stored
+//! prune        removes fields that the schema does not specify
+//! fill         fills in defaults
+//! embedded     metadata of embedded resources
+//! validate     validation of objects in Kubernetes' wording, with ratcheting on update
+//! kind         the definition as the server uses it
+//! table        table rows of custom objects, with values from JSONPaths (path)
+//! scale        the scale subresource
+//! openapi      published schemas
+//! number       the stored form of numbers
 //! ```
 //!
-//! A write goes through [`Schema::prune`], [`Schema::fill`] and [`Schema::coerce_embedded`] in
-//! this order, then through whatever may change the object, then [`Schema::validate`], and
-//! before it is stored through [`settle_numbers`]. What is read goes through `fill` and `prune`
-//! and [`Schema::repair_embedded`], unless [`Schema::is_settled`].
+//! A write passes through [`Schema::prune`], [`Schema::fill`] and [`Schema::coerce_embedded`] in
+//! this order, then through admission, then through [`Schema::validate`], and finally through
+//! [`settle_numbers`] before it is stored. A read passes through `fill`, `prune` and
+//! [`Schema::repair_embedded`], unless [`Schema::is_settled`].
 
 pub mod approval;
 pub mod condition;

@@ -1,4 +1,4 @@
-//! Whose names are whose: within a group no two definitions may have the same names.
+//! Acceptance of names: within a group, no two definitions may share names.
 
 use std::collections::HashSet;
 
@@ -7,44 +7,44 @@ use insula_kinds::{Object, Value};
 
 use crate::condition::{Condition, NAMES_ACCEPTED};
 
-/// The names of a definition, wished for or accepted.
+/// The requested or accepted names of a definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
-    /// What stands in paths.
+    /// The plural name, used in paths.
     pub plural: String,
-    /// What clients may say as well.
+    /// The singular name.
     pub singular: String,
-    /// What they may say if they are in a hurry.
+    /// Abbreviations.
     pub short_names: Vec<String>,
-    /// The kind of one object.
+    /// The kind of an object.
     pub kind: String,
-    /// The kind of a list of them.
+    /// The kind of a list.
     pub list_kind: String,
-    /// The groups of kinds to which it belongs, such as `all`.
+    /// The categories that it belongs to, such as `all`.
     pub categories: Vec<String>,
 }
 
-/// What became of the names that a definition wishes for.
+/// The result of accepting names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// The names that are its own from now on.
+    /// The accepted names.
     pub names: Names,
-    /// Whether these are all that it wishes for.
+    /// The `NamesAccepted` condition.
     pub condition: Condition,
 }
 
 impl Names {
-    /// The names that the definition wishes for: `spec.names`.
+    /// The requested names: `spec.names`.
     pub fn wanted(definition: &Object) -> Self {
         Self::at(definition, "spec", "names")
     }
 
-    /// The names that are the definition's own: `status.acceptedNames`.
+    /// The accepted names: `status.acceptedNames`.
     pub fn accepted(definition: &Object) -> Self {
         Self::at(definition, "status", "acceptedNames")
     }
 
-    /// The names as they stand in a definition.
+    /// The JSON form.
     pub fn to_value(&self) -> Value {
         let mut names = Object::new();
         let mut put = |field: &str, value: Value| names.insert(field.to_owned(), value);
@@ -84,11 +84,11 @@ impl Names {
     }
 }
 
-/// Decides which names a definition may have. `others` are those that were accepted for
-/// the other definitions of its group.
+/// Decides which requested names are accepted. `others` are the accepted names of the other
+/// definitions of the group.
 ///
-/// A name that is free is reserved even if another one is not. Short names are accepted all
-/// together or not at all. Of several conflicts the last is told, because Kubernetes does.
+/// A free name is reserved even if another one conflicts. Short names are accepted all
+/// together or not at all. Of several conflicts the last one is reported, as in Kubernetes.
 pub fn accept<'a>(
     own: &Names,
     accepted_before: &'a Names,
@@ -133,7 +133,7 @@ pub fn accept<'a>(
     accepted
 }
 
-/// What a definition's names are compared with; its own from before among them.
+/// The names in use, including those accepted earlier for the definition itself.
 struct Used<'a> {
     resources: HashSet<&'a str>,
     kinds: HashSet<&'a str>,
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_nobody_has_are_accepted() {
+    fn free_names_are_accepted() {
         let own = names(foo());
         let bar = names(json!({"plural": "bars", "kind": "Bar"}));
         let accepted = accept(&own, &Names::default(), [&bar].into_iter());
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_conflicts_the_last_is_told_and_what_is_free_is_reserved() {
+    fn last_conflict_is_reported_and_free_names_are_reserved() {
         let cases = [
             (
                 json!({"plural": "foos"}),
@@ -271,18 +271,18 @@ mod tests {
     }
 
     #[test]
-    fn names_of_ones_own_stay_ones_own() {
+    fn accepted_names_stay_accepted() {
         let own = names(foo());
-        let thief = own.clone();
-        let accepted = accept(&own, &own, [&thief].into_iter());
+        let other = own.clone();
+        let accepted = accept(&own, &own, [&other].into_iter());
         assert_eq!(accepted.names, own);
         assert!(accepted.condition.holds);
-        // One more short name; those from before need not be asked for.
+        // Earlier short names are not checked again.
         let mut more = own.clone();
         more.short_names.push("fooo".to_owned());
-        let accepted = accept(&more, &own, [&thief].into_iter());
+        let accepted = accept(&more, &own, [&other].into_iter());
         assert_eq!(accepted.names, more);
-        // The singular is in use, if only by oneself.
+        // The new short name conflicts with the definition's own singular name.
         more.short_names.push("foo".to_owned());
         let accepted = accept(&more, &own, std::iter::empty());
         assert_eq!(accepted.condition.message, r#""foo" is already in use"#);

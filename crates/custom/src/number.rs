@@ -1,11 +1,11 @@
-//! Numbers as they are stored.
+//! The stored form of numbers.
 
 use insula_kinds::Object;
 use serde_json::Value;
 
-/// Makes floats that are whole numbers integers, since Go writes them without a point and so
-/// reads them as integers ever after. This is for what is about to be stored: until then
-/// Kubernetes tells `2.0` from `2`.
+/// Converts floats with an integral value to integers. Go writes them without a decimal point
+/// and therefore reads them back as integers. To be applied just before storing, because
+/// Kubernetes distinguishes `2.0` from `2` until then.
 pub fn settle_numbers(object: &mut Object) {
     object.values_mut().for_each(settle);
 }
@@ -14,7 +14,7 @@ fn settle(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
             let float = number.as_f64().unwrap_or_default();
-            // Beyond 64 bits Go reads a float again.
+            // Go reads numbers beyond 64 bits as floats.
             const END: f64 = 9_223_372_036_854_775_808.0;
             if float.fract() == 0.0 && (-END..END).contains(&float) {
                 *value = Value::from(float as i64);

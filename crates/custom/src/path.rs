@@ -1,9 +1,9 @@
-//! Paths into an object, in the dialect of JSONPath that columns and selectable fields
-//! are written in: `.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`.
+//! JSONPaths of printer columns and selectable fields: `.spec.replicas`,
+//! `.status.conditions[?(@.type=="Ready")].status`.
 //!
-//! The dialect is that of client-go, its oddities included: a quoted key with dots in it
-//! is a path unless the dots are escaped, `[]` is the first element, and a comparison of
-//! different types fails as a whole. What fails has no result.
+//! The syntax is that of client-go, including its quirks: a quoted key with dots is a path
+//! unless the dots are escaped, `[]` is the first element, and a comparison of different types
+//! fails the whole path. A path that fails has no result.
 
 use std::borrow::Cow;
 
@@ -14,33 +14,33 @@ mod parse;
 
 pub use parse::PathError;
 
-/// A path that was read.
+/// A parsed path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
     text: String,
     steps: Vec<Step>,
 }
 
-/// What is done to all values that were found so far.
+/// A step that is applied to all values found so far.
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
-    /// `.name`: the member of each.
+    /// `.name`: the field of each value.
     Member(String),
-    /// `.*`: all elements or members of each.
+    /// `.*`: all elements or fields of each value.
     Each,
-    /// `..`: each, and everything in it.
+    /// `..`: each value and everything inside it.
     Descend,
-    /// `[1:3]`: some elements of each.
+    /// `[1:3]`: a range of elements of each value.
     Slice(Slice),
-    /// `[0,2]`: what each of the paths finds, one after the other.
+    /// `[0,2]`: the results of several paths, concatenated.
     Union(Vec<Vec<Step>>),
-    /// `[?(@.type=="Ready")]`: the elements of each for which it holds.
+    /// `[?(@.type=="Ready")]`: the elements of each value that satisfy the condition.
     Filter(Filter),
-    /// A number or a truth value, once for each.
+    /// A number or boolean constant, once per value.
     Scalar(Value),
-    /// A text, which replaces all of them.
+    /// A string constant, which replaces all values.
     Text(Value),
-    /// A word that means nothing here, which is found out late.
+    /// An unknown word, which only fails at evaluation.
     Unknown,
 }
 
@@ -51,12 +51,12 @@ struct Slice {
     by: Option<i64>,
 }
 
-/// Where a slice ends.
+/// The end of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Where the list ends.
+    /// The end of the list.
     Open,
-    /// Before that element.
+    /// Before this element.
     At(i64),
     /// After the first element of the slice, which may be counted from the list's end.
     Next(i64),
@@ -65,7 +65,7 @@ enum End {
 #[derive(Clone, Debug, PartialEq)]
 struct Filter {
     left: Vec<Step>,
-    /// None if it is enough that something is there.
+    /// `None` if it only tests for existence.
     right: Option<(Operator, Vec<Step>)>,
 }
 
@@ -77,12 +77,12 @@ enum Operator {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
-    /// Any other sequence of the same characters, which is found out late.
+    /// An unknown operator, which only fails at evaluation.
     Unknown,
 }
 
 impl Path {
-    /// The path that the text says.
+    /// Parses a path.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         Ok(Self {
             text: text.to_owned(),
@@ -90,22 +90,22 @@ impl Path {
         })
     }
 
-    /// The path as it was written.
+    /// The path as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The path without the dot that it begins with, as field selectors name the field.
+    /// The path without its leading dot, as field selectors name the field.
     pub fn field(&self) -> &str {
         self.text.strip_prefix('.').unwrap_or(&self.text)
     }
 
-    /// The first value that is there; nothing also if the path does not fit the object.
+    /// The first value found; `None` also if the path does not fit the object.
     pub fn first<'a>(&'a self, object: &'a Object) -> Option<Cow<'a, Value>> {
         find::first(&self.steps, object)
     }
 
-    /// The value as field selectors compare it: empty if there is none.
+    /// The value as field selectors compare it; empty if missing.
     pub fn selected(&self, object: &Object) -> String {
         match self.first(object).as_deref() {
             None | Some(Value::Null) => String::new(),
@@ -120,7 +120,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_field_selector_compares_text() {
+    fn field_selector_compares_text() {
         let Value::Object(object) = json!({"spec": {
             "color": "red", "on": true, "many": 3, "nothing": null, "part": {"a": [1, "b"]},
         }}) else {

@@ -1,26 +1,25 @@
-//! Patterns of texts.
+//! Compiled regular expressions of schemas.
 
 use std::borrow::Cow;
 
 use insula_cel::compile_regex;
 use regex::Regex;
 
-/// A regular expression in the syntax of Go, compiled. One that cannot be compiled matches
-/// nothing.
+/// A regular expression in Go's syntax. An invalid one matches nothing.
 #[derive(Debug)]
 pub struct Pattern {
     text: Box<str>,
-    /// None if it is compiled whenever it is needed.
+    /// The compiled form. `None` if it is compiled on each use.
     kept: Option<Compiled>,
-    /// About how many places of the expression a text can be at, at the same time.
+    /// An estimate of the number of states that are active during matching.
     weight: u64,
 }
 
 type Compiled = Result<Regex, Box<str>>;
 
-/// Texts up to this length are matched in no time, whatever the expression.
+/// Texts up to this length are matched in negligible time by any expression.
 const SHORT: usize = 256;
-/// What compiling takes, in checks of plain values.
+/// The cost of compiling, in validation steps.
 const COMPILING: u64 = 20_000;
 
 impl Pattern {
@@ -32,8 +31,8 @@ impl Pattern {
         }
     }
 
-    /// An expression that takes no memory beside its text, but is slow: for schemas that have
-    /// too many of them.
+    /// A pattern that is compiled on each use, trading time for memory. For schemas with too
+    /// many patterns.
     pub(crate) fn unkept(text: &str) -> Self {
         Self {
             text: text.into(),
@@ -42,12 +41,12 @@ impl Pattern {
         }
     }
 
-    /// The expression as it was written.
+    /// The source text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Why it cannot be compiled, if it cannot.
+    /// The compilation error, if the expression is invalid.
     pub fn fault(&self) -> Option<String> {
         match &*self.compiled() {
             Ok(_) => None,
@@ -55,7 +54,7 @@ impl Pattern {
         }
     }
 
-    /// About how much memory it takes to keep it, in no unit.
+    /// A relative estimate of the memory that the compiled form takes.
     pub(crate) fn weight(&self) -> u64 {
         self.weight
     }
@@ -67,8 +66,8 @@ impl Pattern {
         }
     }
 
-    /// What matching the text takes, in checks of plain values. Expressions that count, such
-    /// as `.*a.{900}b`, take long for long texts, though never longer than this says.
+    /// An upper bound on the cost of matching the text, in validation steps. Counted
+    /// repetitions, such as `.*a.{900}b`, are expensive for long texts.
     pub(crate) fn work(&self, text: &str) -> u64 {
         let length = text.len() as u64;
         let matching = match text.len() <= SHORT {
@@ -79,7 +78,7 @@ impl Pattern {
         matching.saturating_add(compiling)
     }
 
-    /// Whether it matches somewhere in the text.
+    /// Reports whether it matches anywhere in the text.
     pub fn matches(&self, text: &str) -> bool {
         let compiled = self.compiled();
         compiled
@@ -93,7 +92,7 @@ fn compile(text: &str) -> Compiled {
     compile_regex(text).map_err(|error| error.to_string().into())
 }
 
-/// The largest number that stands in braces, or one.
+/// The largest repetition count in braces, at least one.
 fn largest_count(text: &str) -> u64 {
     let counts = text.split('{').skip(1).flat_map(|after| {
         let (counts, _) = after.split_once('}').unwrap_or(("", ""));
@@ -107,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_texts_and_counts_take_more_work() {
+    fn long_texts_and_counted_repetitions_cost_more() {
         let plain = Pattern::new("^[a-z]+$");
         let counting = Pattern::new(".*a.{3,900}b");
         for (pattern, length, work) in [
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_kept_matches_the_same_but_takes_more_work() {
+    fn unkept_pattern_matches_alike_at_a_higher_cost() {
         let pattern = Pattern::unkept("^a{1,3}$");
         assert!(pattern.matches("aaa") && !pattern.matches("aaaa"));
         assert_eq!(pattern.fault(), None);
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_matches_nothing() {
+    fn invalid_expression_matches_nothing() {
         let pattern = Pattern::new("(a");
         assert!(!pattern.matches("(a"));
         let fault = "error parsing regexp: missing closing ): `(a`";

@@ -1,18 +1,17 @@
-//! What a schema does not know is dropped.
+//! Pruning of unspecified fields.
 
 use insula_kinds::Object;
 use serde_json::Value;
 
 use crate::structural::{Additional, Node, NodeId, Schema};
 
-/// Values below a node that a schema does not know are nested at most as deeply as JSON is
-/// read, which this is far beyond.
+/// Maximum nesting of values without a schema node. The JSON decoder's limit is far lower.
 const MAX_DEPTH: usize = 512;
 
 impl Schema {
-    /// Drops the fields that the schema does not know, and names them: `spec.zz`,
-    /// `spec.l[0].q`. What is added to `unknown` is sorted. Metadata, apiVersion and kind of
-    /// the object itself are left alone.
+    /// Removes the fields that the schema does not specify, and appends their sorted paths to
+    /// `unknown`: `spec.zz`, `spec.l[0].q`. Top-level `metadata`, `apiVersion` and `kind` are
+    /// kept.
     pub fn prune(&self, object: &mut Object, unknown: &mut Vec<String>) {
         let mut pruner = Pruner {
             schema: self,
@@ -27,7 +26,7 @@ impl Schema {
     }
 }
 
-/// Drops what the node does not know of a value, silently.
+/// Prunes a value without reporting the removed fields.
 pub(crate) fn value(schema: &Schema, id: NodeId, value: &mut Value) {
     let mut pruner = Pruner {
         schema,
@@ -38,16 +37,16 @@ pub(crate) fn value(schema: &Schema, id: NodeId, value: &mut Value) {
     pruner.value(value, Some(id));
 }
 
-/// Whether it is a field of all objects.
+/// Reports whether it is a field of every object.
 pub(crate) fn is_meta(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
 struct Pruner<'a> {
     schema: &'a Schema,
-    /// What was dropped, if somebody wants to know.
+    /// The paths of removed fields, if they are to be reported.
     unknown: Option<Vec<String>>,
-    /// Where we are.
+    /// The path of the current value.
     path: String,
     depth: usize,
 }
@@ -115,8 +114,8 @@ impl<'a> Pruner<'a> {
         }
     }
 
-    /// An item of a list that keeps what is unknown keeps it too, whatever its own schema
-    /// says; only what is named in there is judged.
+    /// Prunes an item of a list that preserves unknown fields. The item preserves its own
+    /// unknown fields, regardless of its schema; only specified fields are descended into.
     fn preserved(&mut self, value: &mut Value, id: NodeId) {
         let node = self.schema.node(id);
         match value {
@@ -150,7 +149,7 @@ impl<'a> Pruner<'a> {
         }
     }
 
-    /// Goes to a member; says how long the path was.
+    /// Appends a field name to the path, and returns the previous length.
     fn enter(&mut self, name: &str) -> usize {
         let length = self.path.len();
         if self.unknown.is_some() {

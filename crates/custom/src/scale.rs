@@ -1,54 +1,53 @@
-//! How many of it there are to be: a custom object as a Scale, and a Scale written back.
+//! The scale subresource: a custom object shown as a Scale, and a Scale written back.
 
 use insula_kinds::go::{Printed, type_name};
 use insula_kinds::{FieldError, Object, Value};
 use serde_json::json;
 
-/// Where a kind keeps what a Scale shows.
+/// The paths of the scale subresource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScalePaths {
-    /// How many there are to be.
+    /// The desired number of replicas.
     pub spec: FieldPath,
-    /// How many there are.
+    /// The observed number of replicas.
     pub status: FieldPath,
-    /// Which pods they are, as the text of a label selector.
+    /// The serialized label selector of the pods.
     pub selector: Option<FieldPath>,
 }
 
-/// A path of names with dots between them.
+/// A path of field names, separated by dots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPath {
     text: String,
     names: Vec<String>,
 }
 
-/// Why an object cannot be scaled. The sentences are those of Kubernetes.
+/// Why a scale cannot be read or written, in Kubernetes' wording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScaleError {
-    /// Nobody has said how many there are to be: an internal error.
+    /// The object has no replica count. Reported as an internal error.
     #[error("the spec replicas field {path:?} does not exist")]
     Missing {
-        /// Where that would stand.
+        /// The path of the replica count.
         path: String,
     },
-    /// The object has something else in that place: a failure without a reason when it is
-    /// read, a bad request when it was written.
+    /// A path does not fit the object. Reported without a reason on read, and as a bad request
+    /// on write.
     #[error("{0}")]
     Misfit(String),
-    /// The scale does not say how many there are to be, and nor did the object: a bad
-    /// request.
+    /// Neither the Scale nor the object has a replica count. Reported as a bad request.
     #[error("the spec replicas field {path:?} cannot be empty")]
     Empty {
-        /// Where that would stand.
+        /// The path of the replica count.
         path: String,
     },
 }
 
-/// What stands for a number that nobody has given, as no scale can ask for it.
+/// Marks a missing replica count. No valid Scale has this value.
 const UNSET: i64 = i32::MIN as i64;
 
 impl FieldPath {
-    /// The path that the text says, with or without a dot before it.
+    /// Parses a path with or without a leading dot.
     pub fn new(text: &str) -> Self {
         let names = text.strip_prefix('.').unwrap_or(text).split('.');
         Self {
@@ -57,17 +56,17 @@ impl FieldPath {
         }
     }
 
-    /// The path as it was written.
+    /// The path as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The names, from the outside in.
+    /// The field names, outermost first.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// What is there; a failure if the path leads through something that has no members.
+    /// Finds the value. Fails if the path leads through a value that is not an object.
     fn find<'a>(&self, object: &'a Object) -> Result<Option<&'a Value>, String> {
         let (first, rest) = match self.names.split_first() {
             Some((first, rest)) => (first, rest),
@@ -142,7 +141,7 @@ impl FieldPath {
 }
 
 impl ScalePaths {
-    /// What `subresources.scale` of a version says.
+    /// Reads `subresources.scale` of a version.
     pub fn new(scale: &Value) -> Option<Self> {
         let path = |name: &str| scale.get(name).and_then(Value::as_str);
         Some(Self {
@@ -154,7 +153,7 @@ impl ScalePaths {
         })
     }
 
-    /// The Scale of the object, as it is shown.
+    /// The Scale of an object, as served.
     pub fn get(&self, object: &Object) -> Result<Object, ScaleError> {
         let (replicas, scale) = self.read(object)?;
         match replicas {
@@ -165,8 +164,8 @@ impl ScalePaths {
         }
     }
 
-    /// The Scale that a write starts from: one that says nothing is told by a number that
-    /// [`ScalePaths::put`] refuses.
+    /// The Scale that a write starts from. A missing replica count is represented by a value
+    /// that [`ScalePaths::put`] rejects.
     pub fn current(&self, object: &Object) -> Result<Object, ScaleError> {
         let (replicas, mut scale) = self.read(object)?;
         if replicas.is_none() {
@@ -175,7 +174,7 @@ impl ScalePaths {
         Ok(scale)
     }
 
-    /// Writes into the object how many the Scale asks for.
+    /// Writes the desired replica count of a Scale into the object.
     pub fn put(&self, object: &mut Object, scale: &Object) -> Result<(), ScaleError> {
         let replicas = scale.get("spec").and_then(|spec| spec.get("replicas"));
         let replicas = replicas.and_then(Value::as_i64).unwrap_or(0);
@@ -188,12 +187,12 @@ impl ScalePaths {
         set.map_err(ScaleError::Misfit)
     }
 
-    /// What is wrong with how many the object says there are to be.
+    /// Validates the object's desired replica count.
     pub fn check_spec(&self, object: &Object) -> Option<FieldError> {
         check(&self.spec, object)
     }
 
-    /// What is wrong with how many the object says there are, and which.
+    /// Validates the object's observed replica count and label selector.
     pub fn check_status(&self, object: &Object) -> Vec<FieldError> {
         let selector = self.selector.as_ref().and_then(|path| {
             let wrong = path.string(object).err()?;
@@ -226,12 +225,12 @@ impl ScalePaths {
     }
 }
 
-/// The number in 32 bits, as Go cuts it.
+/// Truncates to 32 bits, as Go does.
 fn as_go(number: Option<i64>) -> i32 {
     number.unwrap_or(0) as i32
 }
 
-/// What a Scale tells of whom it is about.
+/// The metadata of a Scale.
 fn metadata(object: &Object) -> Value {
     const TOLD: [&str; 5] = [
         "name",

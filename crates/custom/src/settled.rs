@@ -1,4 +1,4 @@
-//! Whether an object is as its schema would make it.
+//! Detects objects that reading would not change.
 
 use insula_kinds::Object;
 use serde_json::Value;
@@ -7,15 +7,15 @@ use crate::prune::is_meta;
 use crate::structural::{Additional, Node, Schema};
 
 impl Schema {
-    /// Whether [`fill`](Schema::fill) and [`prune`](Schema::prune) would change nothing: most
-    /// objects that are read are as they were written, and then need no copy.
+    /// Reports whether [`fill`](Schema::fill) and [`prune`](Schema::prune) would leave the
+    /// object unchanged. This holds for most stored objects, which then need no copy.
     pub fn is_settled(&self, object: &Object) -> bool {
         let root = self.root();
         members(self, root, object, Unknown::of(root), true)
     }
 }
 
-/// What becomes of members that have no schema.
+/// How fields without a schema are treated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unknown {
     Dropped,
@@ -46,7 +46,7 @@ fn members(schema: &Schema, node: &Node, object: &Object, unknown: Unknown, root
                     if member.is_null() {
                         return known.nullable;
                     }
-                    // What all objects have is filled but not pruned.
+                    // Defaults apply to apiVersion, kind and metadata, but pruning does not.
                     if meta {
                         return is_filled(schema, known, member);
                     }
@@ -66,7 +66,7 @@ fn value(schema: &Schema, node: &Node, value_: &Value, unknown: Unknown) -> bool
             None => unknown == Unknown::Kept || items.iter().all(is_bare),
             Some(id) => {
                 let each = schema.node(id);
-                // Items of a list that keeps what is unknown keep it too.
+                // Items of a list that preserves unknown fields preserve them, too.
                 let unknown = match unknown {
                     Unknown::Kept => Unknown::Kept,
                     Unknown::Dropped => Unknown::of(each),
@@ -81,7 +81,7 @@ fn value(schema: &Schema, node: &Node, value_: &Value, unknown: Unknown) -> bool
     }
 }
 
-/// Whether nothing is missing, whatever is unknown.
+/// Reports whether no default would be filled in, regardless of unknown fields.
 fn is_filled(schema: &Schema, node: &Node, value: &Value) -> bool {
     match value {
         Value::Object(object) => {
@@ -110,7 +110,7 @@ fn is_filled(schema: &Schema, node: &Node, value: &Value) -> bool {
     }
 }
 
-/// Whether there is no member in it that could be dropped.
+/// Reports whether it contains no field that could be pruned.
 fn is_bare(value: &Value) -> bool {
     match value {
         Value::Object(object) => object.is_empty(),

@@ -1,4 +1,4 @@
-//! A structural schema, compiled once and shared by everybody who has the same.
+//! A structural schema, compiled once and shared by all spaces that have the same.
 
 mod compile;
 mod node;
@@ -11,74 +11,74 @@ pub(crate) use rules::{Compiled, Rule, Rules};
 use insula_cel::with_room;
 use serde_json::Value;
 
-/// What a version of a kind says about its objects.
+/// The compiled schema of one version of a kind.
 ///
-/// The nodes of the schema stand in one list and name each other by number: that is small,
-/// and neither reading nor dropping it recurses.
+/// The nodes are stored in one list and refer to each other by index. This is compact, and
+/// neither loading nor dropping it recurses.
 #[derive(Debug)]
 pub struct Schema {
     nodes: Box<[Node]>,
-    /// Whether any node that counts has rules in CEL.
+    /// Whether any node has effective CEL rules.
     ruled: bool,
-    /// How deep the deepest of them goes.
+    /// The nesting depth of the deepest rule.
     deepest: usize,
 }
 
-/// Why a schema cannot be compiled. A definition that was accepted does not get here.
+/// Why a schema cannot be compiled. Accepted definitions always compile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
-    /// It is no schema at all.
+    /// A schema is not a JSON object.
     #[error("a schema must be a JSON object, at {0}")]
     NotAnObject(String),
-    /// It is nested more deeply than a stack should be asked for.
+    /// It is nested too deeply for recursive processing.
     #[error("the schema is nested more than {MAX_DEPTH} levels deep")]
     TooDeep,
-    /// It has more nodes than can be numbered.
+    /// It has too many nodes.
     #[error("the schema has more than {MAX_NODES} nodes")]
     TooLarge,
 }
 
-/// JSON is read to a depth of 127, and a level of a schema takes at least one of JSON.
+/// The JSON decoder's limit is 127, and a schema level takes at least one JSON level.
 const MAX_DEPTH: usize = 128;
-/// A definition has three megabytes at most, and a node takes at least three bytes.
+/// A definition has at most three megabytes, and a node takes at least three bytes.
 const MAX_NODES: usize = 1 << 20;
 
 impl Schema {
-    /// Compiles the value of `openAPIV3Schema`. What a definition may not have is skipped,
-    /// since the definition was judged before.
+    /// Compiles the value of `openAPIV3Schema`. Invalid parts are skipped, because the
+    /// definition has been validated before.
     pub fn compile(json: &Value) -> Result<Self, CompileError> {
         with_room(rules_below(json), || compile::schema(json))
     }
 
-    /// The root of it.
+    /// The root node.
     pub(crate) fn root(&self) -> &Node {
         self.node(NodeId::ROOT)
     }
 
-    /// The node of this number.
+    /// The node with this ID.
     pub(crate) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
     }
 
-    /// Whether objects are judged by rules in CEL.
+    /// Reports whether objects are subject to CEL rules.
     pub(crate) fn is_ruled(&self) -> bool {
         self.ruled
     }
 
-    /// How deep the deepest of these rules goes.
+    /// The nesting depth of the deepest rule.
     pub(crate) fn deepest(&self) -> usize {
         self.deepest
     }
 
-    /// How many bytes of memory it takes, as far as that can be told.
+    /// Estimated memory use in bytes.
     pub fn size(&self) -> usize {
         let nodes = std::mem::size_of_val(&*self.nodes);
         nodes + self.nodes.iter().map(Node::size).sum::<usize>()
     }
 }
 
-/// How many rules a schema has. Whoever has to do with more than a few expressions does it in
-/// one place where the deepest of them has room.
+/// Counts the rules of a schema. With more than a few expressions, a caller should switch to a
+/// large stack once instead of for each expression.
 pub(crate) fn rules_below(json: &Value) -> usize {
     count_rules(json, 2 * MAX_DEPTH)
 }

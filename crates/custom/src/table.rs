@@ -1,4 +1,4 @@
-//! Custom objects as rows of a table, as kubectl prints them.
+//! Table rows of custom objects, as kubectl prints them.
 
 use insula_kinds::go::{self, Printed};
 use insula_kinds::time::{self, Precision};
@@ -6,17 +6,17 @@ use insula_kinds::{Object, Value};
 
 use crate::path::Path;
 
-/// A column, and where its cells come from.
+/// A printer column with the path of its cells.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// The column as the table defines it.
+    /// The column definition of the table.
     pub definition: insula_kinds::Column,
-    /// Where its value is.
+    /// The path of the value.
     pub path: Path,
 }
 
 impl Column {
-    /// The column that a definition asks for; nothing if its path cannot be read.
+    /// Parses a printer column; `None` if its path is invalid.
     fn parse(column: &Value) -> Option<Self> {
         let text = |name: &str| column.get(name).and_then(Value::as_str).unwrap_or_default();
         let path = Path::parse(text("jsonPath")).ok()?;
@@ -58,8 +58,8 @@ impl Column {
     }
 }
 
-/// The columns that stand beside the name, as a version's `additionalPrinterColumns` asks
-/// for them; the age if there are none. A path that cannot be read ends the table.
+/// The columns after the name, from a version's `additionalPrinterColumns`. The default is the
+/// age. An invalid path drops its column and all later ones.
 pub fn columns(asked: &Value) -> Vec<Column> {
     match asked.as_array().map(Vec::as_slice) {
         None | Some([]) => Column::age().into_iter().collect(),
@@ -67,7 +67,7 @@ pub fn columns(asked: &Value) -> Vec<Column> {
     }
 }
 
-/// The columns that stand beside the name when scales are printed.
+/// The columns after the name when scales are printed.
 pub fn scale_columns() -> Vec<Column> {
     let number = |name: &str, description: &str, path: &str| {
         Column::parse(&serde_json::json!({
@@ -82,7 +82,7 @@ pub fn scale_columns() -> Vec<Column> {
         .collect()
 }
 
-/// All columns of a table, the name first.
+/// All column definitions of a table, the name first.
 pub fn definitions(columns: &[Column]) -> Vec<insula_kinds::Column> {
     let name = insula_kinds::Column {
         name: "Name".to_owned(),
@@ -95,9 +95,9 @@ pub fn definitions(columns: &[Column]) -> Vec<insula_kinds::Column> {
     std::iter::once(name).chain(others).collect()
 }
 
-/// The cells of the object's row, the name first.
+/// The cells of an object's row, the name first.
 ///
-/// `now_seconds` is the time since 1970 from which ages count.
+/// `now_seconds` is the current time in seconds since 1970, for computing ages.
 pub fn cells(columns: &[Column], object: &Object, now_seconds: i64) -> Vec<Value> {
     let name = object.get("metadata").and_then(|of| of.get("name"));
     let name = name.and_then(Value::as_str).unwrap_or_default();
@@ -107,7 +107,7 @@ pub fn cells(columns: &[Column], object: &Object, now_seconds: i64) -> Vec<Value
     std::iter::once(Value::from(name)).chain(others).collect()
 }
 
-/// Any value as text: what is no text in JSON is shown as JSON, or as Go shows it.
+/// Formats any value as text: objects and lists as JSON, scalars as Go prints them.
 fn printed(value: &Value) -> String {
     match value {
         Value::Null => "<no value>".to_owned(),
@@ -116,7 +116,7 @@ fn printed(value: &Value) -> String {
     }
 }
 
-/// The value, if it has the type of the column.
+/// Converts a value to the column's type, if possible.
 fn typed(value: &Value, kind: &str, now: i64) -> Option<Value> {
     match kind {
         "integer" => match value.as_i64() {
@@ -130,7 +130,7 @@ fn typed(value: &Value, kind: &str, now: i64) -> Option<Value> {
     }
 }
 
-/// A double as Go makes it an integer: what is too large is the smallest one.
+/// Converts a double to an integer as Go does: out-of-range values become the minimum.
 fn truncated(double: f64) -> i64 {
     const BOUND: f64 = 9_223_372_036_854_775_808.0;
     if (-BOUND..BOUND).contains(&double) {
@@ -140,9 +140,9 @@ fn truncated(double: f64) -> i64 {
     }
 }
 
-/// A double, which is written without a fraction if it has none.
+/// Formats a double, without a fraction if it is integral.
 fn number(double: f64) -> Value {
-    /// Below this every whole double is also an integer.
+    /// Below this, every integral double is exactly an integer.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if double.fract() == 0.0 && double.abs() < EXACT {
         Value::from(double as i64)

@@ -1,4 +1,4 @@
-//! What is wrong with an object, in Kubernetes' words.
+//! Validation of objects, in Kubernetes' wording.
 
 mod allowed;
 mod fault;
@@ -26,44 +26,44 @@ use crate::embedded;
 use crate::structural::{NodeId, Schema};
 use value::Judge;
 
-/// An object that is written.
+/// A write of an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
-    /// The object as it is to be.
+    /// The new object.
     pub new: &'a Object,
-    /// The object as it is, unless it is created: faults that it had are forgiven.
+    /// The stored object, unless this is a creation. Its violations are tolerated.
     pub old: Option<&'a Object>,
     /// Whether only the status is written.
     pub status_only: bool,
-    /// What is already known to be wrong, of metadata: it stands first in the verdict, and
-    /// some of it keeps rules from being asked.
+    /// Errors of the metadata found earlier. They come first in the result, and some of them
+    /// prevent the evaluation of rules.
     pub known: &'a [FieldError],
-    /// Where the kind keeps what its scale shows, if it has one.
+    /// The paths of the scale subresource, if the kind has one.
     pub scale: Option<Scale<'a>>,
 }
 
-/// Where a kind keeps what its scale shows: `.spec.replicas`.
+/// The paths of the scale subresource, such as `.spec.replicas`.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale<'a> {
-    /// How many are wanted.
+    /// The desired replicas.
     pub spec: &'a str,
-    /// How many there are.
+    /// The observed replicas.
     pub status: &'a str,
-    /// Which they are.
+    /// The label selector.
     pub selector: Option<&'a str>,
 }
 
-/// What is wrong with an object.
+/// The result of validating an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// What is wrong, in Kubernetes' order.
+    /// The errors in Kubernetes' order.
     pub errors: Vec<FieldError>,
-    /// What is wrong but was wrong before, and therefore forgiven.
+    /// Tolerated violations, which existed before.
     pub warnings: Vec<String>,
 }
 
 impl<'a> Change<'a> {
-    /// A new object of which nothing is known.
+    /// The creation of an object.
     pub fn create(new: &'a Object) -> Self {
         Self {
             new,
@@ -74,7 +74,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// An object that takes the place of another.
+    /// The update of an object.
     pub fn update(new: &'a Object, old: &'a Object) -> Self {
         Self {
             old: Some(old),
@@ -83,14 +83,14 @@ impl<'a> Change<'a> {
     }
 }
 
-/// How much may be done to judge one object.
+/// The budget of one validation.
 #[derive(Clone, Copy, Debug)]
 struct Effort {
-    /// How many checks.
+    /// The number of schema checks.
     checks: u64,
-    /// What all rules may cost together.
+    /// The total cost of all rules.
     rules: u64,
-    /// What one answer of a rule may cost.
+    /// The cost of a single rule evaluation.
     call: Budget,
 }
 
@@ -101,7 +101,7 @@ impl Effort {
         call: Budget::CALL,
     };
 
-    /// A few milliseconds at most, and more than nearly all objects take.
+    /// A few milliseconds at most, which suffices for nearly all objects.
     const BRIEF: Self = Self {
         checks: 100_000,
         rules: 50_000,
@@ -110,19 +110,19 @@ impl Effort {
 }
 
 impl Schema {
-    /// What is wrong with the change.
+    /// Validates a write.
     pub fn validate(&self, change: Change<'_>) -> Verdict {
         self.judge(&change, Effort::FULL).0
     }
 
-    /// The same if it takes no longer than a thread with other things to do can spare, and
-    /// otherwise nothing.
+    /// Validates a write if that is cheap enough for a thread with other work to do; otherwise
+    /// returns `None`.
     pub fn validate_briefly(&self, change: Change<'_>) -> Option<Verdict> {
         let (verdict, sufficed) = self.judge(&change, Effort::BRIEF);
         sufficed.then_some(verdict)
     }
 
-    /// What is wrong with the change, and whether the effort sufficed to tell.
+    /// Validates a write, and reports whether the budget sufficed.
     fn judge(&self, change: &Change<'_>, effort: Effort) -> (Verdict, bool) {
         let mut errors = change.known.to_vec();
         let mut sufficed = self.validate_values(change, effort.checks, &mut errors);
@@ -144,7 +144,7 @@ impl Schema {
             if errors.iter().any(|error| blocks_rules(error.fault)) {
                 errors.push(FieldError::invalid(NOWHERE, &Value::Null, NOT_ASKED));
             } else {
-                // Once for all rules and values, rather than for each.
+                // Switch stacks once for all rules and values rather than for each.
                 sufficed &= with_room(self.deepest(), || {
                     rule::ask(self, change, effort, &mut errors, &mut warnings)
                 });
@@ -153,10 +153,10 @@ impl Schema {
         (Verdict { errors, warnings }, sufficed)
     }
 
-    /// Says whether the checks sufficed.
+    /// Validates against the schema, and reports whether the budget sufficed.
     ///
-    /// Objects are judged as if they were new. Only if something is wrong it is asked what
-    /// was wrong before, since that costs more and is rarely needed.
+    /// The object is first validated without ratcheting. Only if there are errors, it is
+    /// validated again with it, because that costs more and is rarely needed.
     fn validate_values(
         &self,
         change: &Change<'_>,
@@ -176,7 +176,7 @@ impl Schema {
         judge.checks() > 0
     }
 
-    /// Of a write to the status only that is judged, and named as if it were the top.
+    /// Validates the status alone. Paths in errors are relative to it.
     fn validate_status(
         &self,
         change: &Change<'_>,
@@ -188,7 +188,7 @@ impl Schema {
             return true;
         };
         let node = self.node(id);
-        // A status that is missing and one that is null are the same to Kubernetes.
+        // Kubernetes treats a missing status like null.
         let old = change
             .old
             .map(|old| old.get(STATUS).unwrap_or(&Value::Null));
@@ -207,7 +207,8 @@ impl Schema {
         judge.checks() > 0
     }
 
-    /// Lists that had something twice may keep it, whatever else has changed.
+    /// Checks list types. If the old object has duplicates anywhere, those in the new one are
+    /// tolerated.
     fn validate_lists(&self, change: &Change<'_>, errors: &mut Vec<FieldError>) {
         let mut found = list::duplicates(self, change.new);
         let forgiven = change
@@ -220,10 +221,10 @@ impl Schema {
     }
 }
 
-/// How many checks may be made in one go.
+/// Maximum number of schema checks in one validation.
 pub(crate) const MAX_CHECKS: u64 = value::MAX_CHECKS;
 
-/// What is wrong with a value at a node, as far as the checks that are left suffice.
+/// Validates a value at a node, within the budget `left`.
 pub(crate) fn judge_value(
     schema: &Schema,
     id: NodeId,
@@ -240,7 +241,7 @@ const STATUS: &str = "status";
 const NOT_ASKED: &str = "some validation rules were not checked because the object was invalid; \
     correct the existing errors to complete validation";
 
-/// Rules are not asked about objects that are not even of the right shape.
+/// Rules are not evaluated for objects with these errors.
 fn blocks_rules(fault: Fault) -> bool {
     matches!(
         fault,

@@ -1,4 +1,4 @@
-//! What a path finds.
+//! Evaluation of paths.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -7,11 +7,11 @@ use insula_kinds::{Object, Value};
 
 use super::{End, Filter, Operator, Slice, Step};
 
-/// More values than this are not followed: several descents in one path would otherwise
-/// find the same things in a deep object over and over.
+/// Maximum number of intermediate values. Several recursive descents in one path would find
+/// the same values in a deep object over and over.
 const MOST: usize = 4096;
 
-/// Objects that are read are less deep.
+/// Maximum nesting of an object. The JSON decoder's limit is lower.
 const DEEPEST: usize = 512;
 
 /// The path does not fit the object.
@@ -19,14 +19,14 @@ struct Misfit;
 
 type Found<'a> = Result<Vec<At<'a>>, Misfit>;
 
-/// A place in the object, or a constant of the path.
+/// A value in the object, or a constant of the path.
 #[derive(Clone, Copy)]
 enum At<'a> {
     Root(&'a Object),
     Value(&'a Value),
 }
 
-/// The first value that the steps find.
+/// Returns the first value that the steps find.
 pub(super) fn first<'a>(steps: &'a [Step], object: &'a Object) -> Option<Cow<'a, Value>> {
     let found = walk(steps, vec![At::Root(object)]).ok()?;
     found.first().map(|at| match at {
@@ -93,7 +93,7 @@ impl<'a> At<'a> {
         matches!(self, Self::Value(Value::Null))
     }
 
-    /// Its members or elements.
+    /// Its fields or elements.
     fn children(self) -> impl Iterator<Item = Self> {
         let members = self
             .object()
@@ -104,7 +104,7 @@ impl<'a> At<'a> {
     }
 }
 
-/// Everything that has something in it, texts included, from the outside in.
+/// Collects every non-empty container and string, outermost first.
 fn descend<'a>(at: At<'a>, all: &mut Vec<At<'a>>, depth: usize) -> Result<(), Misfit> {
     if depth > DEEPEST || all.len() > MOST {
         return Err(Misfit);
@@ -136,7 +136,7 @@ fn elements<'a>(found: &[At<'a>], slice: &Slice) -> Found<'a> {
             End::Next(0) => length,
             End::Next(to) => from_end(to),
         };
-        // Asking for nothing ends it, whatever the bounds are.
+        // An empty slice ends the evaluation, even if its bounds are out of range.
         if from == to {
             return Ok(all);
         }
@@ -170,7 +170,7 @@ fn filtered<'a>(found: &[At<'a>], filter: &'a Filter) -> Found<'a> {
 fn holds(filter: &Filter, element: At<'_>) -> Result<bool, Misfit> {
     let left = walk(&filter.left, vec![element]);
     let Some((operator, right)) = &filter.right else {
-        // What does not fit counts as being there.
+        // An existence test that does not fit the element counts as true.
         return Ok(left.map_or(true, |left| !left.is_empty()));
     };
     let Some(left) = only(&left?)? else {
@@ -183,7 +183,7 @@ fn holds(filter: &Filter, element: At<'_>) -> Result<bool, Misfit> {
     compare(left, *operator, right)
 }
 
-/// The value, if there is one; two cannot be compared.
+/// The single value, if any. Several values cannot be compared.
 fn only<'a>(found: &[At<'a>]) -> Result<Option<&'a Value>, Misfit> {
     match found {
         [] => Ok(None),
@@ -204,7 +204,7 @@ fn compare(left: &Value, operator: Operator, right: &Value) -> Result<bool, Misf
         (Value::Number(_), Value::Number(_)) => match (whole(left), whole(right)) {
             (Some(left), Some(right)) => Some(left.cmp(&right)),
             (None, None) => left.as_f64().partial_cmp(&right.as_f64()),
-            // Go does not compare an integer with a fraction.
+            // Go does not compare integers with floats.
             _ => return Err(Misfit),
         },
         _ => return Err(Misfit),
@@ -228,7 +228,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn descents_into_a_deep_object_end_soon() {
+    fn repeated_descents_into_a_deep_object_are_bounded() {
         let mut deep = json!({"a": 1});
         for _ in 0..100 {
             deep = json!({"a": deep});

@@ -1,18 +1,18 @@
-//! How a path is read.
+//! Parsing of paths.
 
 use insula_kinds::Value;
 
 use super::{End, Filter, Operator, Slice, Step};
 
-/// Paths in filters in paths go no deeper; the grammar hardly allows two.
+/// Maximum nesting of paths in filters. The grammar hardly allows two.
 const DEEPEST: usize = 8;
 
-/// Why a text is no path.
+/// Why a path is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no JSONPath: {0}")]
+#[error("invalid JSONPath: {0}")]
 pub struct PathError(String);
 
-/// The steps of the path, which ends with the text or before a brace that closes it.
+/// Parses the steps up to the end of the text or an unmatched closing brace.
 pub(super) fn parse(text: &str) -> Result<Vec<Step>, PathError> {
     action(text, 0)
 }
@@ -41,7 +41,7 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// Reads one step; false at the end.
+    /// Parses one step; returns false at the end.
     fn step(&mut self) -> Result<bool, PathError> {
         let Some(letter) = self.rest.chars().next() else {
             return Ok(false);
@@ -54,7 +54,7 @@ impl<'a> Parser<'a> {
         }
         match letter {
             '}' => return Ok(false),
-            // What is meant is the value at hand, which goes without saying.
+            // These refer to the current value, which is implied.
             ' ' | '@' | '$' => self.skip(1),
             '[' => self.brackets()?,
             '"' | '\'' => self.quoted(letter)?,
@@ -65,7 +65,7 @@ impl<'a> Parser<'a> {
             '+' | '-' => self.number()?,
             digit if digit.is_numeric() => self.number()?,
             letter if letter == '_' || letter.is_alphabetic() => self.word(),
-            '\r' | '\n' => return fail("a line that is not closed"),
+            '\r' | '\n' => return fail("unexpected line break"),
             other => return fail(format!("unexpected {other:?}")),
         }
         Ok(true)
@@ -75,7 +75,7 @@ impl<'a> Parser<'a> {
         self.rest = self.rest.get(bytes..).unwrap_or_default();
     }
 
-    /// Takes the first bytes of the rest, which end at a character.
+    /// Takes the first bytes of the rest. They must end at a character boundary.
     fn take(&mut self, bytes: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at_checked(bytes).unwrap_or((self.rest, ""));
         self.rest = rest;
@@ -123,7 +123,7 @@ impl<'a> Parser<'a> {
             Ok(whole) => Value::from(whole),
             Err(_) => match text.parse::<f64>() {
                 Ok(double) => Value::from(double),
-                Err(_) => return fail(format!("no number: {text}")),
+                Err(_) => return fail(format!("invalid number: {text}")),
             },
         };
         self.steps.push(Step::Scalar(number));
@@ -132,7 +132,7 @@ impl<'a> Parser<'a> {
 
     fn quoted(&mut self, quote: char) -> Result<(), PathError> {
         let Some(end) = closing(self.rest, quote) else {
-            return fail("a text that is not closed");
+            return fail("unterminated string");
         };
         let text = self.take(end + 1);
         // Quotes are one byte each.
@@ -148,7 +148,7 @@ impl<'a> Parser<'a> {
                 let text = self.take(end + 1);
                 text.get(1..end).unwrap_or_default()
             }
-            _ => return fail("brackets that are not closed"),
+            _ => return fail("unclosed brackets"),
         };
         if inner.contains(',') {
             let parts = inner.split(',').map(|part| {
@@ -160,7 +160,7 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         if let Some(key) = key(inner) {
-            // A key is a path of its own; only a backslash makes a dot part of it.
+            // A key is parsed as a path; dots belong to a name only if escaped.
             let steps = action(&format!(".{key}"), self.depth + 1)?;
             self.steps.extend(steps);
             return Ok(());
@@ -172,13 +172,13 @@ impl<'a> Parser<'a> {
     fn filter(&mut self) -> Result<(), PathError> {
         self.skip("[?(".len());
         let Some(end) = filter_end(self.rest) else {
-            return fail("a filter that is not closed");
+            return fail("unclosed filter");
         };
         let text = self.take(end);
         self.skip(1);
         match self.rest.strip_prefix(']') {
             Some(rest) => self.rest = rest,
-            None => return fail("a filter without its bracket"),
+            None => return fail("filter without closing bracket"),
         }
         let deeper = self.depth + 1;
         let filter = match comparison(text) {
@@ -196,7 +196,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// What ends a name.
+/// Reports whether the character ends a name.
 fn is_end(letter: char) -> bool {
     matches!(
         letter,
@@ -217,7 +217,7 @@ fn unescaped_end(text: &str) -> usize {
     text.len()
 }
 
-/// Where the text that begins with the quote ends.
+/// The position of the closing quote.
 fn closing(text: &str, quote: char) -> Option<usize> {
     let mut before = quote;
     for (at, letter) in text.char_indices().skip(1) {
@@ -230,7 +230,7 @@ fn closing(text: &str, quote: char) -> Option<usize> {
     None
 }
 
-/// Where the parenthesis of a filter closes: behind its text, if there is one.
+/// The position of the closing parenthesis of a filter, after its string if it has one.
 fn filter_end(text: &str) -> Option<usize> {
     let mut quote = None;
     let mut closed = false;
@@ -250,14 +250,14 @@ fn filter_end(text: &str) -> Option<usize> {
     None
 }
 
-/// The two sides of a comparison, and how they are compared.
+/// Splits a comparison into its sides and operator.
 fn comparison(text: &str) -> Option<(&str, Operator, &str)> {
     const SIGNS: [char; 4] = ['!', '<', '>', '='];
     let at = text.find(SIGNS).filter(|at| *at > 0)?;
     let (left, rest) = text.split_at(at);
     let right = rest.trim_start_matches(SIGNS);
     let signs = rest.len() - right.len();
-    // Something must stand on the right, if need be the last of the signs.
+    // The right side must not be empty; if need be, it takes the last operator character.
     let signs = if right.is_empty() { signs - 1 } else { signs };
     if signs == 0 {
         return None;
@@ -282,11 +282,11 @@ fn key(text: &str) -> Option<&str> {
 
 fn slice(text: &str) -> Result<Slice, PathError> {
     let text = if text == "*" { ":" } else { text };
-    let bad = || PathError(format!("no index: {text}"));
+    let bad = || PathError(format!("invalid index: {text}"));
     let parts: Vec<&str> = text.split(':').collect();
     let index = |at: usize| match parts.get(at).copied().unwrap_or_default() {
         "" => Ok(None),
-        // Go reads a plus, but the grammar has none.
+        // Go accepts a plus sign, but the grammar does not.
         plus if plus.starts_with('+') => Err(bad()),
         number => number.parse::<i64>().map(Some).map_err(|_| bad()),
     };
@@ -306,13 +306,13 @@ fn slice(text: &str) -> Result<Slice, PathError> {
     })
 }
 
-/// A text as Go unquotes it.
+/// Unquotes a string as Go does.
 fn unquote(text: &str, quote: char) -> Result<String, PathError> {
     let mut plain = String::with_capacity(text.len());
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
         if letter == quote {
-            return fail("a quote in a text");
+            return fail("unescaped quote in a string");
         }
         if letter != '\\' {
             plain.push(letter);
@@ -336,7 +336,7 @@ fn unquote(text: &str, quote: char) -> Result<String, PathError> {
         };
         match letter {
             Some(letter) => plain.push(letter),
-            None => return fail("an unknown escape in a text"),
+            None => return fail("unknown escape in a string"),
         }
     }
     Ok(plain)
@@ -356,11 +356,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_is_written_as_a_path_makes_the_parser_panic() {
+    fn parser_never_panics() {
         let alphabet = [
             '.', '[', ']', '\'', '"', '\\', '?', '(', ')', '@', '=', ':', 'é', '-', '}', '*', ',',
         ];
-        // A walk through all texts of four of these.
+        // All texts of four of these characters.
         for first in alphabet {
             for second in alphabet {
                 for third in alphabet {
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_without_end_is_refused() {
+    fn unbounded_nesting_is_rejected() {
         assert!(parse(&"[?(".repeat(1000)).is_err());
         assert!(parse(&"[?(')'".repeat(1000)).is_err());
         assert!(action(".a", DEEPEST + 1).is_err());

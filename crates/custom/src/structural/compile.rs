@@ -1,4 +1,4 @@
-//! From the JSON of a schema to its nodes.
+//! Compilation of a schema's JSON to nodes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(super) fn schema(json: &Value) -> Result<Schema, CompileError> {
     Ok(schema)
 }
 
-/// What bounds a value.
+/// The keywords that constrain a value.
 const CHECKS: [&str; 15] = [
     "enum",
     "exclusiveMaximum",
@@ -56,32 +56,32 @@ const CHECKS: [&str; 15] = [
     "required",
 ];
 
-/// The patterns of one schema that are kept compiled: some megabytes at most. The largest
-/// schemas that are in use come to a tenth of this.
+/// Limit on the total weight of patterns that are kept compiled, which is some megabytes. The
+/// largest schemas in use reach a tenth of it.
 const MAX_WEIGHT: u64 = 500_000;
 
-/// The nodes so far, and what they share.
+/// The nodes compiled so far, and the parts they share.
 #[derive(Default)]
 struct Compiler {
     nodes: Vec<Node>,
     names: HashSet<Arc<str>>,
     patterns: HashMap<Box<str>, Arc<Pattern>>,
     checks: HashMap<String, Arc<Checks>>,
-    /// The weight of all patterns that are kept.
+    /// The total weight of the kept patterns.
     weight: u64,
     shapes: Shapes,
-    /// The nodes whose defaults may have what the schema does not know.
+    /// Nodes with defaults that still have to be pruned.
     unpruned: Vec<NodeId>,
 }
 
-/// Where in the schema a node stands.
+/// The position of a node in the schema.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     depth: usize,
     name: &'a str,
-    /// Whether it is what embedded resources have anyhow, and which is not pruned.
+    /// Whether it is apiVersion, kind or metadata of a resource, which are not pruned.
     meta: bool,
-    /// Whether it is part of a schema that values must fit as well: rules do not count there.
+    /// Whether it is inside `allOf`, `anyOf`, `oneOf` or `not`, where rules have no effect.
     junctor: bool,
 }
 
@@ -134,8 +134,8 @@ impl Compiler {
         Ok(id)
     }
 
-    /// Compiles the rules of a node. Where expressions cannot speak of its values, neither
-    /// they nor the rules below count.
+    /// Compiles the rules of a node. If its values cannot be represented in CEL, neither its own
+    /// rules nor those below have any effect.
     fn rules(&mut self, json: &Value, node: &mut Node, place: Place<'_>) {
         let own = !rules::listed(json).is_empty();
         if !own && !self.below(node).any(|node| node.ruled) {
@@ -152,7 +152,7 @@ impl Compiler {
         }
     }
 
-    /// The nodes of the values inside of a value.
+    /// The nodes of all values inside a value.
     fn below<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Node> {
         let additional = match node.additional {
             Additional::Each(id) => Some(id),
@@ -216,7 +216,7 @@ impl Compiler {
         Ok(())
     }
 
-    /// The bounds of a node; nodes with the same bounds share them.
+    /// The constraints of a node, shared by all nodes with the same ones.
     fn checks(&mut self, json: &Map<String, Value>, node: &Node) -> Option<Arc<Checks>> {
         let kind = node.kind.filter(|_| !node.int_or_string);
         let mut identity = String::new();

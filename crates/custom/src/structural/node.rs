@@ -1,4 +1,4 @@
-//! One node of a schema.
+//! The nodes of a schema.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use super::rules::Rules;
 use crate::format::Format;
 use crate::pattern::Pattern;
 
-/// The number of a node.
+/// The ID of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NodeId(NonZeroU32);
 
-/// What is said about a value.
+/// The schema of one value.
 #[derive(Debug, Default)]
 pub(crate) struct Node {
     pub kind: Option<Type>,
@@ -25,11 +25,11 @@ pub(crate) struct Node {
     /// `x-kubernetes-int-or-string`
     pub int_or_string: bool,
     pub list: ListKind,
-    /// Whether rules in CEL are here or below, where they count.
+    /// Whether this node or one below has effective CEL rules.
     pub ruled: bool,
-    /// Whether embedded resources are here or below.
+    /// Whether this node or one below is an embedded resource.
     pub embeds: bool,
-    /// Whether lists that are sets or maps are here or below.
+    /// Whether this node or one below is a list of type `set` or `map`.
     pub unique: bool,
     /// Sorted by name.
     pub properties: Box<[(Arc<str>, NodeId)]>,
@@ -73,7 +73,7 @@ pub(crate) enum Additional {
     Each(NodeId),
 }
 
-/// The bounds of a value.
+/// The constraints of a value.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     pub format: Option<Format>,
@@ -93,7 +93,7 @@ pub(crate) struct Checks {
     pub required: Box<[Arc<str>]>,
 }
 
-/// The schemas that a value must or must not fit as well.
+/// The schemas in `allOf`, `anyOf`, `oneOf` and `not`.
 #[derive(Debug, Default)]
 pub(crate) struct Junctors {
     pub all: Box<[NodeId]>,
@@ -103,23 +103,23 @@ pub(crate) struct Junctors {
 }
 
 impl NodeId {
-    /// The root is made first.
+    /// The root is always the first node.
     pub const ROOT: Self = Self(NonZeroU32::MIN);
 
-    /// The number of the node at this place of the list.
+    /// The ID of the node at this index.
     pub fn at(index: usize) -> Option<Self> {
         let number = u32::try_from(index).ok()?.checked_add(1)?;
         NonZeroU32::new(number).map(Self)
     }
 
-    /// Its place in the list.
+    /// The index in the list of nodes.
     pub fn index(self) -> usize {
         self.0.get() as usize - 1
     }
 }
 
 impl Node {
-    /// The schema of a property that is named.
+    /// The schema of a specified property.
     pub fn property(&self, name: &str) -> Option<NodeId> {
         let found = self
             .properties
@@ -127,7 +127,7 @@ impl Node {
         found.ok().map(|index| self.properties[index].1)
     }
 
-    /// The schema of a member, named or not.
+    /// The schema of a field, specified or additional.
     pub fn member(&self, name: &str) -> Option<NodeId> {
         self.property(name).or(match self.additional {
             Additional::Each(id) => Some(id),
@@ -135,7 +135,7 @@ impl Node {
         })
     }
 
-    /// Whether values of this type are allowed; of any type if none is named.
+    /// Reports whether values of this type are specified.
     pub fn has_type(&self, kind: Type) -> bool {
         if self.int_or_string {
             return matches!(kind, Type::Integer | Type::String);
@@ -143,12 +143,12 @@ impl Node {
         self.kind == Some(kind)
     }
 
-    /// Whether a type is named.
+    /// Reports whether a type is specified.
     pub fn is_typed(&self) -> bool {
         self.int_or_string || self.kind.is_some()
     }
 
-    /// The types as errors name them.
+    /// The types as shown in errors.
     pub fn types(&self) -> &'static str {
         if self.int_or_string {
             return "integer,string";
@@ -156,9 +156,9 @@ impl Node {
         self.kind.map_or("", Type::name)
     }
 
-    /// How many bytes it takes beside its own place in the list.
+    /// Estimated memory use in bytes, without the node itself.
     pub(super) fn size(&self) -> usize {
-        // What is shared counts for each its part.
+        // Shared parts are attributed in equal shares.
         let checks = self
             .checks
             .as_ref()
@@ -185,7 +185,7 @@ impl Checks {
 }
 
 impl Type {
-    /// The type of this name.
+    /// Parses the name of a type.
     pub fn of(name: &str) -> Option<Self> {
         Some(match name {
             "array" => Self::Array,
@@ -198,7 +198,7 @@ impl Type {
         })
     }
 
-    /// Its name.
+    /// The name of the type.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Array => "array",
@@ -211,7 +211,7 @@ impl Type {
     }
 }
 
-/// How many bytes a value takes, about.
+/// Estimated memory use of a value, in bytes.
 pub(crate) fn value_size(value: &Value) -> usize {
     let below = match value {
         Value::String(text) => text.len(),

@@ -1,4 +1,4 @@
-//! Rules in CEL, compiled.
+//! Compiled CEL rules.
 
 use insula_cel::{Environment, OldSelf, Plan, Program, Shape, Type as CelType, declare};
 use insula_kinds::field::Fault;
@@ -10,40 +10,39 @@ use super::node::{Additional, Node};
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub list: Box<[Rule]>,
-    /// How values read.
+    /// How JSON values are represented in CEL.
     pub shape: Shape,
 }
 
-/// A rule.
+/// A compiled rule.
 #[derive(Debug)]
 pub(crate) struct Rule {
-    /// What it says, in the words of its author.
+    /// The static message.
     pub message: Box<str>,
-    /// The expression, or what is said in its place where something goes wrong.
+    /// The message or else the expression, for use in errors.
     pub name: Box<str>,
     pub fault: Fault,
-    /// Below the node, where errors are.
+    /// Path of the reported field, relative to the node.
     pub field_path: Box<str>,
     pub optional_old_self: bool,
     pub compiled: Compiled,
-    /// What makes the message, and its text.
+    /// The compiled message expression and its source.
     pub message_expression: Option<(Plan, Box<str>)>,
 }
 
-/// What came of an expression.
+/// The compiled form of a rule's expression.
 #[derive(Debug)]
 pub(crate) enum Compiled {
-    /// There is none.
+    /// The expression is empty.
     Empty,
-    /// It was fine when the definition was accepted, and is not any more.
+    /// The expression no longer compiles, although the definition was accepted.
     Broken(Box<str>),
-    /// It can be asked.
+    /// The expression can be evaluated.
     Ready { plan: Plan, uses_old: bool },
 }
 
 impl Rules {
-    /// Compiles the rules in the JSON of a node; none if there are none or values of the node
-    /// cannot be spoken of.
+    /// Compiles the rules of a node; `None` if values of the node cannot be represented in CEL.
     pub(super) fn of(
         json: &Value,
         node: &Node,
@@ -68,7 +67,7 @@ impl Rules {
 }
 
 impl Rules {
-    /// How deep the deepest of them goes.
+    /// The nesting depth of the deepest rule.
     pub(super) fn deepest(&self) -> usize {
         let plans = self.list.iter().flat_map(|rule| {
             let asked = match &rule.compiled {
@@ -81,10 +80,10 @@ impl Rules {
         plans.map(Plan::depth).max().unwrap_or(0)
     }
 
-    /// How many bytes they take, as far as that can be told.
+    /// Estimated memory use in bytes.
     pub(super) fn size(&self) -> usize {
         let texts = self.list.iter().map(|rule| {
-            // An expression takes about twenty times the memory of its text.
+            // A compiled expression takes about twenty times the memory of its source.
             let texts = rule.message.len() + 20 * rule.name.len() + rule.field_path.len();
             texts + size_of::<Rule>()
         });
@@ -142,7 +141,7 @@ fn compile(environment: &Environment, rule: &str) -> Compiled {
     }
 }
 
-/// An expression that gives a value of this type, and whether it speaks of `oldSelf`.
+/// Compiles an expression of this type, and reports whether it uses `oldSelf`.
 fn plan(environment: &Environment, text: &str, of: &CelType) -> Result<(Plan, bool), String> {
     let program = Program::compile(environment, text)
         .map_err(|issues| format!("compilation failed: {issues}"))?;
@@ -157,7 +156,7 @@ fn plan(environment: &Environment, text: &str, of: &CelType) -> Result<(Plan, bo
     Ok((plan, program.uses("oldSelf")))
 }
 
-/// The path to a field as errors print it; none if there is no such field.
+/// Formats a field path for errors; `None` if there is no such field.
 fn field_path(path: &str, node: &Node, nodes: &[Node]) -> Option<String> {
     let mut printed = String::new();
     let mut at = node;
@@ -183,7 +182,7 @@ fn field_path(path: &str, node: &Node, nodes: &[Node]) -> Option<String> {
     Some(printed)
 }
 
-/// The next name of a path, `.name` or `['name']`, and what follows.
+/// Splits off the first name of a path, `.name` or `['name']`.
 fn step(path: &str) -> Option<(String, &str)> {
     if let Some(rest) = path.strip_prefix('.') {
         let end = rest.find(['.', '[', ']']).unwrap_or(rest.len());

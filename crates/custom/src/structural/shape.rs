@@ -1,4 +1,4 @@
-//! What expressions see of values: as much as their schema says.
+//! The representation of JSON values in CEL, derived from their schema.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use insula_cel::{Listing, Property, Shape, declare};
 
 use super::node::{Additional, ListKind, Node, NodeId, Type};
 
-/// The shapes of nodes, each made once.
+/// The shapes of nodes, each computed once.
 #[derive(Default)]
 pub(super) struct Shapes {
     known: HashMap<usize, Option<Shape>>,
 }
 
 impl Shapes {
-    /// The shape of a node that is in the list; none if expressions cannot speak of it.
+    /// The shape of a node in the list; `None` if CEL cannot represent it.
     fn get(&mut self, nodes: &[Node], id: NodeId) -> Option<Shape> {
         if let Some(known) = self.known.get(&id.index()) {
             return known.clone();
@@ -25,8 +25,8 @@ impl Shapes {
         shape
     }
 
-    /// The shape of a node whose children are in the list. A resource has what all objects
-    /// have, whatever its schema says.
+    /// The shape of a node with children in the list. A resource always has apiVersion, kind
+    /// and metadata, even if its schema omits them.
     pub(super) fn of(&mut self, nodes: &[Node], node: &Node, resource: bool) -> Option<Shape> {
         let shape = if node.int_or_string {
             Shape::IntOrString
@@ -91,7 +91,7 @@ fn text(node: &Node) -> Shape {
     }
 }
 
-/// Whether a schema says itself what all objects have.
+/// Reports whether the schema itself specifies apiVersion, kind and metadata.
 fn has_meta(nodes: &[Node], node: &Node) -> bool {
     let is = |node: &Node, name: &str, kind: Type| {
         let id = node.property(name)?;
@@ -107,7 +107,7 @@ fn has_meta(nodes: &[Node], node: &Node) -> bool {
             .is_some_and(|meta| texts(meta, ["name", "generateName"]))
 }
 
-/// What expressions see of all objects.
+/// The fields of every resource that CEL can access.
 fn meta() -> impl Iterator<Item = (String, Property)> {
     let text = |name: &str| (name.to_owned(), property(name, Shape::String));
     let names = BTreeMap::from([text("name"), text("generateName")]);

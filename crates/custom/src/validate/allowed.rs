@@ -1,4 +1,4 @@
-//! Values of which only some are allowed.
+//! Enumerations.
 
 use insula_kinds::field::{Fault, quote};
 use insula_kinds::{FieldError, Object};
@@ -40,8 +40,8 @@ impl Judge<'_> {
         });
     }
 
-    /// A whole object may be required to be one of several; no definition that was accepted
-    /// says so, since it would have to name metadata.
+    /// Checks the enumeration of the root. Accepted definitions have none, because it would
+    /// have to include metadata.
     pub(super) fn bounds_of_whole(
         &mut self,
         node: &Node,
@@ -55,8 +55,8 @@ impl Judge<'_> {
     }
 }
 
-/// Whether a value is the one that is allowed, after Go has converted the one to the type
-/// of the other.
+/// Reports whether a value equals an enumerated one, after Go's conversion between their
+/// types.
 fn is_one(value: &Value, allowed: &Value) -> bool {
     match (value, allowed) {
         (_, Value::Null) => false,

@@ -1,4 +1,4 @@
-//! The errors that values get.
+//! Construction of errors.
 
 use insula_kinds::FieldError;
 use insula_kinds::field::{Fault, quote};
@@ -7,18 +7,18 @@ use serde_json::Value;
 use super::path::{NOWHERE, Path, Style};
 use super::value::{Judge, MAX_ERRORS};
 
-/// The longest sentence. Errors show values and what could stand in their place, which may
-/// be megabytes, and there may be a thousand of them.
+/// Maximum length of an error message in bytes. Values and alternatives shown in errors may
+/// have megabytes, and there may be a thousand errors.
 const LONGEST: usize = 8 << 10;
 
-/// The error with a sentence that somebody may read.
+/// Shortens an error to a readable length.
 pub(super) fn shortened(mut error: FieldError) -> FieldError {
     shorten(&mut error.field);
     shorten(&mut error.body);
     error
 }
 
-/// Leaves out the middle: what is wrong is said at the end, after the value.
+/// Omits the middle, because the reason follows the value at the end.
 fn shorten(text: &mut String) {
     if text.len() > LONGEST {
         let head = text.floor_char_boundary(LONGEST / 2);
@@ -27,7 +27,7 @@ fn shorten(text: &mut String) {
     }
 }
 
-/// Texts in a row, as many of them as anybody may read.
+/// Joins texts up to a readable length.
 pub(super) fn joined(texts: impl Iterator<Item = String>) -> String {
     let mut row = String::new();
     for text in texts {
@@ -43,14 +43,14 @@ pub(super) fn joined(texts: impl Iterator<Item = String>) -> String {
 }
 
 impl Judge<'_> {
-    /// Notes an error, unless there are enough.
+    /// Appends an error, unless the limit is reached.
     pub(super) fn push(&self, errors: &mut Vec<FieldError>, error: impl FnOnce() -> FieldError) {
         if errors.len() < MAX_ERRORS {
             errors.push(shortened(error()));
         }
     }
 
-    /// The path as errors begin with it.
+    /// The field path for an error.
     pub(super) fn field(&self, path: &Path<'_>) -> String {
         let name = path.print(Style::Schema);
         let name = name.strip_prefix('.').unwrap_or(&name);

@@ -1,4 +1,4 @@
-//! Schemas that a value must fit as well: all of them, any, one, or not this one.
+//! Logical junctors: `allOf`, `anyOf`, `oneOf` and `not`.
 
 use insula_kinds::FieldError;
 use insula_kinds::field::quote;
@@ -8,7 +8,7 @@ use super::value::{Judge, Subject};
 use crate::structural::{Node, NodeId};
 
 impl Judge<'_> {
-    /// Judges a value by the schemas beside its own; says how many checks it passed.
+    /// Validates a value against the junctors, and returns the number of passed checks.
     pub(super) fn junctors(
         &mut self,
         node: &Node,
@@ -129,7 +129,7 @@ impl Judge<'_> {
     }
 }
 
-/// The branch that passed the most checks of those that do not fit; the first of equals.
+/// The failed branch that passed the most checks; the first one among equals.
 #[derive(Default)]
 struct Best {
     found: Option<(u64, Vec<FieldError>)>,

@@ -1,4 +1,4 @@
-//! The types of values.
+//! Type checks.
 
 use insula_kinds::FieldError;
 use insula_kinds::field::quote;
@@ -10,7 +10,7 @@ use super::value::Judge;
 use crate::structural::{Node, Type};
 
 impl Judge<'_> {
-    /// Whether the type is right.
+    /// Checks the type, and returns the number of passed checks.
     pub(super) fn kind(
         &mut self,
         node: &Node,
@@ -35,7 +35,7 @@ impl Judge<'_> {
     }
 }
 
-/// What sort of value it is, as Go's decoder sorts them.
+/// The type of a value in Go's JSON decoder.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
     Null,
@@ -64,7 +64,7 @@ impl Form {
         }
     }
 
-    /// The type, and the format that Go gives such values.
+    /// The type with its name, and the format that Go assigns to such values.
     fn names(self) -> (Option<Type>, &'static str, &'static str) {
         match self {
             Self::Null => (None, "null", ""),
@@ -78,7 +78,7 @@ impl Form {
     }
 }
 
-/// What was wanted and what was found, if that is not the same.
+/// The expected and the found type, if they differ.
 fn wrong_kind<'n>(
     node: &Node,
     format: Option<&'n str>,
@@ -98,7 +98,7 @@ fn wrong_kind<'n>(
     let textual = matches!(form, Form::Text | Form::Array);
     match format {
         Some(format) if !textual && !fits && format != native => Some((format, native)),
-        // Formats of texts are asked later, and lists are not asked at all.
+        // Formats of strings are checked later, and those of lists never.
         Some(_) if textual && !node.has_type(Type::Number) && !node.has_type(Type::Integer) => None,
         _ if fits || (!node.is_typed() && format.is_none()) => None,
         _ => Some((node.types(), name)),

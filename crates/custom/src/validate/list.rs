@@ -1,4 +1,4 @@
-//! Lists that are sets or maps: nothing in them twice.
+//! Uniqueness in lists of type `set` and `map`.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use super::path::{Path, Step, Style};
 use super::print;
 use crate::structural::{Additional, ListKind, Node, Schema};
 
-/// Lists up to this length are compared item by item.
+/// Lists up to this length are compared pairwise.
 const SHORT: usize = 16;
 
-/// What is in lists of an object more often than it may be.
+/// Finds duplicate items in the lists of an object.
 pub(super) fn duplicates(schema: &Schema, object: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     members(schema, schema.root(), object, &Path::ROOT, &mut errors);
@@ -106,17 +106,17 @@ fn map(node: &Node, items: &[Value], path: &Path<'_>, errors: &mut Vec<FieldErro
     }
 }
 
-/// What tells a value from others; it may be missing.
+/// The identity of a value, which may be missing.
 fn print(value: Option<&Value>) -> String {
     match value {
         None => "-".to_owned(),
-        // Go tells the integer from the float by its type.
+        // Go distinguishes integers from floats by type.
         Some(Value::Number(number)) if number.is_f64() => format!("f{number}"),
         Some(value) => print::json(value),
     }
 }
 
-/// Which items are the second of their kind, in order. Short lists are compared, which takes
+/// The indexes of second occurrences, in order. Short lists are compared pairwise, which needs
 /// no memory.
 fn repeated(
     length: usize,

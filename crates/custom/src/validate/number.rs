@@ -1,4 +1,4 @@
-//! Numbers: their ranges, bounds and factors.
+//! Checks of numbers: range, bounds and factors.
 
 use insula_kinds::FieldError;
 use serde_json::Number;
@@ -8,8 +8,8 @@ use super::print;
 use super::value::Judge;
 use crate::structural::{Checks, Node, Type};
 
-/// A number as Go's decoder reads it: what has a point, an exponent or no room in 64 bits is
-/// a float.
+/// A number as Go's decoder reads it: a float if it has a decimal point or an exponent, or
+/// exceeds 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Num {
     Int(i64),
@@ -17,7 +17,7 @@ pub(super) enum Num {
 }
 
 impl Num {
-    /// The number.
+    /// Converts a JSON number.
     pub fn of(number: &Number) -> Self {
         match number.as_i64() {
             Some(int) => Self::Int(int),
@@ -25,7 +25,7 @@ impl Num {
         }
     }
 
-    /// It as a float.
+    /// The value as a float.
     pub fn float(self) -> f64 {
         match self {
             Self::Int(int) => int as f64,
@@ -41,7 +41,7 @@ impl Num {
     }
 }
 
-/// The numbers that a format has room for.
+/// The range of a numeric format.
 #[derive(Clone, Copy, PartialEq)]
 enum Range {
     All,
@@ -77,7 +77,7 @@ impl Range {
 }
 
 impl Judge<'_> {
-    /// Judges a number; says how many checks it passed.
+    /// Validates a number, and returns the number of passed checks.
     pub(super) fn number(
         &mut self,
         node: &Node,
@@ -174,8 +174,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether the bound itself is a number of the type; if not, that is an error whatever
-    /// the value is.
+    /// Checks that the bound itself is in the range of the type. If not, that is an error
+    /// regardless of the value.
     fn in_range(
         &mut self,
         bounds: &Bounds<'_>,
@@ -261,7 +261,7 @@ fn is_int64(float: f64) -> bool {
     (-END..END).contains(&float)
 }
 
-/// A float as an integer, as Go converts it: what has no room becomes the smallest.
+/// Converts a float to an integer as Go does: out-of-range values become the minimum.
 pub(super) fn truncate(float: f64) -> i64 {
     if is_int64(float) {
         float as i64
@@ -279,14 +279,14 @@ fn is_multiple(number: f64, factor: f64) -> bool {
     is_whole(times)
 }
 
-/// Whether a float is an integer, or so near to one that it was meant.
+/// Reports whether a float is integral, within Kubernetes' tolerance.
 pub(super) fn is_whole(float: f64) -> bool {
     const LARGEST: f64 = 9_007_199_254_740_991.0;
     const NEAR: f64 = 1e-9;
     if !(-LARGEST - 1.0..=LARGEST).contains(&float) {
         return false;
     }
-    // Go converts to an unsigned number, by way of a signed one if it is negative.
+    // Go converts to an unsigned number, via a signed one if negative.
     let whole = if float < 0.0 {
         (float as i64 as u64) as f64
     } else {

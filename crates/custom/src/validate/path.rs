@@ -1,19 +1,19 @@
-//! Where in an object something is. Paths are made on the stack while values are judged, and
-//! printed only if something is wrong.
+//! Field paths. They are built on the stack during validation, and only formatted for
+//! errors.
 
-/// A place in an object.
+/// The path of a value in an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path<'a> {
     parent: Option<&'a Path<'a>>,
     step: Step<'a>,
 }
 
-/// How to get there from the place above.
+/// The last element of a path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step<'a> {
-    /// It is the top.
+    /// The object itself.
     Root,
-    /// A field that the schema names.
+    /// A field that the schema specifies.
     Property(&'a str),
     /// A key of a map.
     Key(&'a str),
@@ -21,23 +21,23 @@ pub(crate) enum Step<'a> {
     Index(usize),
 }
 
-/// Kubernetes prints paths in two ways.
+/// Kubernetes formats paths in two ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// Keys of maps as if they were fields, even at the top: `spec.map.key`, `.key`.
+    /// Map keys like fields, even at the top: `spec.map.key`, `.key`.
     Schema,
-    /// Keys of maps in brackets: `spec.map[key]`.
+    /// Map keys in brackets: `spec.map[key]`.
     Field,
 }
 
 impl<'a> Path<'a> {
-    /// The top.
+    /// The path of the object itself.
     pub const ROOT: Path<'static> = Path {
         parent: None,
         step: Step::Root,
     };
 
-    /// A place below.
+    /// The path of a value inside this one.
     pub fn child<'b>(&'b self, step: Step<'b>) -> Path<'b>
     where
         'a: 'b,
@@ -48,12 +48,12 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// The last step.
+    /// The last element.
     pub fn step(&self) -> Step<'a> {
         self.step
     }
 
-    /// The path as text; nothing for the top.
+    /// Formats the path; empty for the object itself.
     pub fn print(&self, style: Style) -> String {
         let mut steps = Vec::new();
         let mut at = Some(self);
@@ -86,7 +86,7 @@ impl<'a> Path<'a> {
         text
     }
 
-    /// The path of what is further below, at a path of its own.
+    /// Formats the path with a relative path appended.
     pub fn print_with(&self, style: Style, below: &str) -> String {
         let text = self.print(style);
         if text.is_empty() {
@@ -95,7 +95,7 @@ impl<'a> Path<'a> {
         format!("{text}.{below}")
     }
 
-    /// The path as errors name it: the top has no name.
+    /// Formats the path for errors, where the object itself is `<nil>`.
     pub fn field(&self, style: Style) -> String {
         let text = self.print(style);
         if text.is_empty() {
@@ -105,5 +105,5 @@ impl<'a> Path<'a> {
     }
 }
 
-/// How Go prints the path of the top.
+/// Go's notation for the path of the object itself.
 pub(crate) const NOWHERE: &str = "<nil>";

@@ -1,11 +1,11 @@
-//! Values as Go prints them in errors.
+//! Values as Go formats them in errors.
 
 use std::fmt::Write;
 
 use insula_kinds::field::quote;
 use serde_json::{Number, Value};
 
-/// A value: texts in quotes, numbers plainly, the rest as JSON.
+/// A value: strings quoted, numbers plain, everything else as JSON.
 pub(crate) fn value(value: &Value) -> String {
     match value {
         Value::String(text) => quote(text),
@@ -21,7 +21,7 @@ pub(crate) fn json(value: &Value) -> String {
     out
 }
 
-/// A value as `%v` prints it: nothing is quoted.
+/// A value as `%v` formats it, without quotes.
 pub(crate) fn loosely(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -42,7 +42,7 @@ pub(crate) fn loosely(value: &Value) -> String {
     }
 }
 
-/// A number as `%v` prints it.
+/// A number as `%v` formats it.
 pub(crate) fn plain(number: &Number) -> String {
     match number.as_i64() {
         Some(int) => int.to_string(),
@@ -50,7 +50,7 @@ pub(crate) fn plain(number: &Number) -> String {
     }
 }
 
-/// A float as `%v` prints it: with an exponent if it is small or reaches a million.
+/// A float as `%v` formats it: with an exponent if it is small or reaches a million.
 pub(crate) fn float(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
@@ -62,7 +62,7 @@ pub(crate) fn float(value: f64) -> String {
     format!("{value}")
 }
 
-/// The shortest digits and an exponent that has its sign and at least so many digits.
+/// The shortest digits, and an exponent with a sign and at least `least` digits.
 fn with_exponent(value: f64, least: usize) -> String {
     let text = format!("{value:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -116,7 +116,7 @@ fn json_number(number: &Number) -> String {
     format!("{value}")
 }
 
-/// A text with the escapes of Go, which keep it harmless in HTML.
+/// A JSON string with Go's escapes, which make it safe in HTML.
 fn string(text: &str, out: &mut String) {
     out.push('"');
     for letter in text.chars() {
@@ -129,7 +129,7 @@ fn string(text: &str, out: &mut String) {
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\x1f' => {
-                // Writing to a string does not fail.
+                // Writing to a string cannot fail.
                 let _ = write!(out, "\\u{:04x}", u32::from(letter));
             }
             other => out.push(other),
@@ -144,7 +144,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn values_are_printed_as_go_prints_them() {
+    fn values_are_formatted_as_in_go() {
         for (given, printed, as_json) in [
             (json!(5), "5", "5"),
             (json!(2.0), "2", "2"),

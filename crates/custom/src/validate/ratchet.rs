@@ -1,5 +1,5 @@
-//! What a value was before, and whether it is still the same: faults of what did not change
-//! are forgiven.
+//! Ratcheting: correlates new values with old ones, because violations of unchanged values are
+//! tolerated.
 
 use std::collections::HashMap;
 
@@ -8,11 +8,11 @@ use serde_json::{Number, Value};
 
 use crate::structural::{ListKind, Node, Schema, Type};
 
-/// Lists up to this length are searched; longer ones get an index.
+/// Lists up to this length are searched linearly; longer ones are indexed.
 const SHORT: usize = 8;
 
-/// Whether two values are the same to the schema: lists that are maps in any order. What has
-/// no schema is never the same, as Kubernetes has it.
+/// Reports whether two values are equal according to the schema: lists of type `map` in any
+/// order. Values without a schema never are, as in Kubernetes.
 pub(super) fn same(schema: &Schema, node: &Node, new: &Value, old: &Value) -> bool {
     match (new, old) {
         (Value::Object(new), Value::Object(old)) => same_members(schema, node, new, old),
@@ -23,7 +23,7 @@ pub(super) fn same(schema: &Schema, node: &Node, new: &Value, old: &Value) -> bo
     }
 }
 
-/// Whether two objects are the same to the schema.
+/// Reports whether two objects are equal according to the schema.
 pub(super) fn same_members(schema: &Schema, node: &Node, new: &Object, old: &Object) -> bool {
     new.len() == old.len()
         && new
@@ -45,7 +45,7 @@ fn same_map(schema: &Schema, node: &Node, new: &[Value], old: &Value) -> bool {
     })
 }
 
-/// The items that a list had, by their keys; none if items cannot be told apart.
+/// The items of the old list by key; empty if the list has no keys.
 pub(super) struct Items<'a> {
     node: &'a Node,
     items: &'a [Value],
@@ -87,7 +87,7 @@ impl<'a> Items<'a> {
     }
 }
 
-/// What tells an item from others.
+/// The values of an item's list-map keys.
 #[derive(PartialEq, Eq, Hash)]
 struct Key<'a>(Vec<Scalar<'a>>);
 
@@ -100,7 +100,7 @@ enum Scalar<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// The key of an item; none if a part of it is missing or no scalar.
+    /// The key of an item; `None` if a part is missing or not a scalar.
     fn of(node: &Node, item: &'a Value) -> Option<Self> {
         let item = item.as_object()?;
         let parts = node.keys.iter().map(|key| Scalar::of(item.get(&**key)?));

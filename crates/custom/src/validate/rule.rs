@@ -1,4 +1,4 @@
-//! Rules in CEL, asked about an object.
+//! Evaluation of CEL rules for an object.
 
 use std::cell::OnceCell;
 
@@ -15,16 +15,15 @@ use super::value::{MAX_ERRORS, Subject};
 use super::{Change, Effort, print, ratchet};
 use crate::structural::{Additional, Compiled, Node, NodeId, Rule, Rules, Schema};
 
-/// What all rules together may cost for one write.
+/// Cost budget of all rules for one write.
 pub(crate) const WRITE: u64 = 10_000_000;
-/// The longest message that is made by an expression, in bytes.
+/// Maximum length of an evaluated message, in bytes.
 const MAX_MESSAGE: usize = 5 << 10;
 
 const SPENT: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// Asks the rules about an object, for this much in all and for one answer. Says whether that
-/// sufficed.
+/// Evaluates all rules for a write within the budget, and reports whether that sufficed.
 pub(super) fn ask(
     schema: &Schema,
     change: &Change<'_>,
@@ -48,13 +47,13 @@ pub(super) fn ask(
         own: pair.as_ref(),
         above: None,
     };
-    // Whether the rules came to an end is of no interest after the last.
+    // Evaluation ends here in any case, so `Stop` needs no handling.
     let _ = asker.subject(root, new, old, before, &Path::ROOT);
     !asker.spent
 }
 
-/// Asks the rules at a node and below about a value by itself, which was `old` before. Nothing
-/// is forgiven. Says whether what could be spent sufficed.
+/// Evaluates the rules at a node and below for a value, without ratcheting. Reports whether
+/// the budget sufficed.
 pub(crate) fn ask_value(
     schema: &Schema,
     id: NodeId,
@@ -83,34 +82,34 @@ pub(crate) fn ask_value(
 
 struct Asker<'a, 'o> {
     schema: &'a Schema,
-    /// What may still be spent.
+    /// The remaining budget.
     left: u64,
-    /// What one answer may cost.
+    /// The budget of a single evaluation.
     call: Budget,
-    /// Whether something could not be paid for.
+    /// Whether the budget was exceeded.
     spent: bool,
     errors: &'o mut Vec<FieldError>,
     warnings: &'o mut Vec<String>,
 }
 
-/// Nothing more is to be asked.
+/// Signals that no further rules are evaluated.
 struct Stop;
 
-/// A value and what it was, at the same place.
+/// A value and its old counterpart.
 struct Pair<'a> {
     node: &'a Node,
     new: Subject<'a>,
     old: Subject<'a>,
-    /// Whether they are the same, once somebody asked: all items of a list may ask.
+    /// Whether they are equal, computed on first use because all items of a list may need it.
     same: OnceCell<bool>,
 }
 
-/// What is known of the time before: a value that did not change, or is part of one that did
-/// not, is forgiven.
+/// The old counterparts for ratcheting: violations of a value that is unchanged, or part of
+/// an unchanged one, are tolerated.
 #[derive(Clone, Copy)]
 struct Before<'p, 'a> {
     own: Option<&'p Pair<'a>>,
-    /// The nearest above that had a counterpart.
+    /// The nearest enclosing value with a counterpart.
     above: Option<&'p Pair<'a>>,
 }
 
@@ -242,7 +241,7 @@ impl<'a> Asker<'a, '_> {
         }
     }
 
-    /// A rule could not be answered.
+    /// Reports that a rule could not be evaluated.
     fn error(
         &mut self,
         rule: &Rule,
@@ -272,7 +271,7 @@ impl<'a> Asker<'a, '_> {
         Ok(())
     }
 
-    /// The answer to a rule is no.
+    /// Reports that a rule evaluated to false.
     fn failed(
         &mut self,
         rule: &'a Rule,
@@ -311,8 +310,8 @@ impl<'a> Asker<'a, '_> {
         end
     }
 
-    /// The message that an expression makes, if it makes one that can be shown. The error is
-    /// that nothing more can be paid for.
+    /// Evaluates the message expression, and returns the message if it is usable. Fails if the
+    /// budget is exhausted.
     fn message(
         &mut self,
         plan: &'a Plan,
@@ -350,7 +349,7 @@ impl<'a> Asker<'a, '_> {
         Ok(())
     }
 
-    /// Notes that something is wrong with the rules rather than with the value.
+    /// Reports a problem with the rules rather than with the value.
     fn wrong(&mut self, node: &Node, path: &Path<'_>, text: &str) {
         let field = path.field(Style::Field);
         let printed = quote(kind(node));
@@ -364,7 +363,7 @@ impl<'a> Asker<'a, '_> {
     }
 }
 
-/// Where a rule is asked, and about what.
+/// The value that a rule is evaluated for.
 struct Place<'p, 'a> {
     node: &'a Node,
     rules: &'a Rules,
@@ -373,7 +372,7 @@ struct Place<'p, 'a> {
     before: Before<'p, 'a>,
 }
 
-/// How the old value is given to an expression.
+/// How `oldSelf` is passed to an expression.
 #[derive(Clone, Copy)]
 enum Old {
     Plain,
@@ -430,7 +429,7 @@ impl<'p, 'a> Before<'p, 'a> {
         pair.is_some_and(|pair| pair.is_same(schema))
     }
 
-    /// A member and what it was.
+    /// A field and its old counterpart.
     fn key(self, schema: &'a Schema, name: &str) -> Option<Pair<'a>> {
         let own = self.own?;
         let (new, old) = (own.new.members()?.get(name)?, own.old.members()?.get(name)?);
@@ -438,7 +437,7 @@ impl<'p, 'a> Before<'p, 'a> {
         Some(Pair::new(node, Subject::Value(new), Subject::Value(old)))
     }
 
-    /// What is known one step below.
+    /// The counterparts one level below.
     fn below<'q>(self, pair: Option<&'q Pair<'a>>) -> Before<'q, 'a>
     where
         'p: 'q,
@@ -449,8 +448,8 @@ impl<'p, 'a> Before<'p, 'a> {
         }
     }
 
-    /// What is known of a member. What an object says of its own kind is the same before and
-    /// after by force, and never forgiven.
+    /// The counterparts of a field. apiVersion and kind of the object cannot change, so they
+    /// never count as unchanged.
     fn member<'q>(self, name: &str, pair: Option<&'q Pair<'a>>) -> Before<'q, 'a>
     where
         'p: 'q,
@@ -485,19 +484,19 @@ impl<'a> Subject<'a> {
         self.value()?.as_array().map(Vec::as_slice)
     }
 
-    /// The value as expressions see it.
+    /// The CEL representation of the value.
     fn read(self, shape: &'a Shape) -> Result<Cel<'a>, EvalError> {
         match (self, shape) {
             (Self::Value(value), shape) => Cel::of(value, shape),
             (Self::Object(object), Shape::Object(fields)) => {
                 Ok(Cel::Map(Map::Object(object, fields)))
             }
-            // A definition that was accepted has an object at its root.
+            // An accepted definition has an object at its root.
             (Self::Object(_), _) => Err(EvalError::new("invalid data, expected an object")),
         }
     }
 
-    /// Gives the value to expressions; what cannot be read is an error where it is used.
+    /// Binds the value to a variable. A value without representation is an error when used.
     fn bind(
         self,
         name: &'static str,
@@ -514,7 +513,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// What is told where a rule says no. Objects and lists are not shown.
+/// The error for a failed rule. Objects and lists are not shown.
 fn refusal(fault: Fault, field: String, place: &Place<'_, '_>, detail: &str) -> FieldError {
     let shown = match place.new {
         Subject::Value(value) if !value.is_object() && !value.is_array() => {

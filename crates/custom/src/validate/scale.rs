@@ -1,4 +1,4 @@
-//! What a scale shows must be a number that it can show.
+//! Validation of the fields behind the scale subresource.
 
 use insula_kinds::{FieldError, Object};
 use serde_json::Value;
@@ -6,12 +6,12 @@ use serde_json::Value;
 use super::print;
 use crate::validate::Scale;
 
-/// What is wrong with how many are wanted.
+/// Validates the desired replicas.
 pub(super) fn spec(scale: &Scale<'_>, object: &Object, errors: &mut Vec<FieldError>) {
     replicas(scale.spec, object, errors);
 }
 
-/// What is wrong with how many there are, and which.
+/// Validates the observed replicas and the label selector.
 pub(super) fn status(scale: &Scale<'_>, object: &Object, errors: &mut Vec<FieldError>) {
     replicas(scale.status, object, errors);
     if let Some(path) = scale.selector
@@ -41,7 +41,7 @@ fn replicas(path: &str, object: &Object, errors: &mut Vec<FieldError>) {
     errors.push(FieldError::invalid(path, &Value::from(number), &fault));
 }
 
-/// The value at a path; none if there is none.
+/// The value at a path, if any.
 fn find<'a>(path: &str, object: &'a Object) -> Result<Option<&'a Value>, String> {
     let names: Vec<_> = path.strip_prefix('.').unwrap_or(path).split('.').collect();
     let mut members = object;
@@ -85,7 +85,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn replicas_are_numbers_that_a_scale_can_show() {
+    fn replicas_must_be_valid_for_a_scale() {
         let scale = Scale {
             spec: ".spec.replicas",
             status: ".status.replicas",

@@ -1,4 +1,4 @@
-//! Texts: their length, their pattern and their format.
+//! Checks of strings: length, pattern and format.
 
 use insula_kinds::FieldError;
 use insula_kinds::field::quote;
@@ -33,7 +33,7 @@ impl Judge<'_> {
         1
     }
 
-    /// The first of these that is wrong is enough.
+    /// Reports only the first violation.
     fn length_and_pattern(
         &mut self,
         checks: &Checks,

@@ -1,7 +1,7 @@
-//! Values against the nodes of a schema, in the order in which Kubernetes asks.
+//! Validation of values against schema nodes, in Kubernetes' order.
 //!
-//! Every check that is passed is counted: where one of several schemas must fit and none
-//! does, the errors of the one with the most passed checks are told.
+//! Passed checks are counted: if one of several schemas must match and none does, the errors
+//! of the one with the most passed checks are reported.
 
 use insula_kinds::{FieldError, Object};
 use serde_json::Value;
@@ -12,24 +12,24 @@ use super::path::{NOWHERE, Path, Step, Style};
 use super::ratchet;
 use crate::structural::{Additional, Node, NodeId, Schema};
 
-/// Nobody reads more errors than these, and they are no reason to fill the memory.
+/// Maximum number of errors reported for one object.
 pub(super) const MAX_ERRORS: usize = 1_000;
 
-/// How many checks an object may take. A large schema times a large object would keep a
-/// core busy for minutes; a large object and a usual schema stay far below.
+/// Maximum number of checks for one object. A large schema combined with a large object could
+/// occupy a core for minutes; a large object with a usual schema stays far below.
 pub(super) const MAX_CHECKS: u64 = 20_000_000;
 
-/// A walk through an object.
+/// The validation of one object.
 pub(super) struct Judge<'a> {
     pub schema: &'a Schema,
-    /// What stands before the paths, if it is not the whole object that is judged.
+    /// Prefix of paths, if only a part of the object is validated.
     pub under: Option<&'static str>,
-    /// How many checks may still be made.
+    /// The remaining number of checks.
     pub left: u64,
 }
 
 impl<'a> Judge<'a> {
-    /// Somebody who judges a whole object. No more checks than these are made.
+    /// Creates a validator for a whole object, limited to this many checks.
     pub fn with_checks(schema: &'a Schema, left: u64) -> Self {
         Self {
             schema,
@@ -38,19 +38,19 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// How many checks may still be made.
+    /// The remaining number of checks.
     pub fn checks(&self) -> u64 {
         self.left
     }
 
-    /// What is wrong with the value; faults of what equals `old` are forgiven.
+    /// Validates a value. Violations in parts that equal `old` are tolerated.
     pub fn judge(&mut self, node: &Node, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = Vec::new();
         self.value(node, value, old, &Path::ROOT, &mut errors);
         self.finish(errors)
     }
 
-    /// The same for a whole object.
+    /// Validates a whole object.
     pub fn judge_object(&mut self, object: &Object, old: Option<&Object>) -> Vec<FieldError> {
         let mut errors = Vec::new();
         let root = self.schema.root();
@@ -67,7 +67,7 @@ impl<'a> Judge<'a> {
         self.finish(errors)
     }
 
-    /// Each sentence once, and a last one if there was too much to check.
+    /// Removes duplicate errors, and adds one if the limit on checks was reached.
     fn finish(&self, mut errors: Vec<FieldError>) -> Vec<FieldError> {
         if errors.len() > 1 {
             let mut seen = std::collections::HashSet::new();
@@ -80,7 +80,7 @@ impl<'a> Judge<'a> {
         errors
     }
 
-    /// Judges a value; says how many checks it passed.
+    /// Validates a value, and returns the number of passed checks.
     pub(super) fn value(
         &mut self,
         node: &Node,
@@ -189,7 +189,7 @@ impl<'a> Judge<'a> {
             let Some(id) = node.property(name) else {
                 continue;
             };
-            // What an object says of its own kind is the same before and after by force.
+            // apiVersion and kind cannot change, so they never count as unchanged.
             let fixed = top && matches!(name.as_str(), "apiVersion" | "kind");
             let old = old.filter(|_| !fixed).and_then(|old| old.get(name));
             let place = path.child(Step::Property(name));
@@ -262,7 +262,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Takes from what may be spent; says whether there was enough.
+    /// Consumes checks, and reports whether enough were left.
     pub(super) fn spend(&mut self, checks: u64) -> bool {
         let enough = self.left > checks;
         self.left = self.left.saturating_sub(checks);
@@ -270,7 +270,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// What is judged: the whole object is not a value of its own.
+/// A value, or the whole object, which is not stored as a `Value`.
 #[derive(Clone, Copy)]
 pub(super) enum Subject<'a> {
     Value(&'a Value),
@@ -278,7 +278,7 @@ pub(super) enum Subject<'a> {
 }
 
 impl Judge<'_> {
-    /// Judges a branch, for which nothing is forgiven.
+    /// Validates against a branch of a junctor, without ratcheting.
     pub(super) fn branch(
         &mut self,
         id: NodeId,
@@ -309,7 +309,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_large_schema_times_a_large_object_is_not_judged_to_the_end() {
+    fn checks_of_one_object_are_limited() {
         let branches: Vec<_> = (0..100).map(|_| json!({"minimum": 5})).collect();
         let schema = json!({"type": "object", "properties": {"l": {"type": "array",
             "items": {"type": "integer", "not": {"anyOf": branches}}}}});
