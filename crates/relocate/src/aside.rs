@@ -1,5 +1,5 @@
-//! What moved clusters rely on or own, and is not moved: it is told, because somebody has to
-//! see to it.
+//! Objects that moved clusters use or own but that are not moved. They are reported, because an
+//! administrator of the target has to provide them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,9 +18,9 @@ use crate::plan::{Fate, Node, Step};
 const ZONE: &str = "VSphereDeploymentZone";
 const DOMAIN: &str = "VSphereFailureDomain";
 
-/// The zones that moved clusters and machines use, and what these are made from, as far as the
-/// target does not have them. They are for all namespaces, and may be looked at with an
-/// identity that is none of the cluster's: whoever keeps the target decides on them.
+/// Returns a warning for each deployment zone and failure domain that moved clusters and machines
+/// use and that the target lacks. Zones are shared by all namespaces and may have an identity of
+/// their own, so the target's administrator decides about them; they are never copied.
 pub async fn zones(
     ends: (&End, &End),
     found: &Found,
@@ -33,7 +33,7 @@ pub async fn zones(
     let here = listed(ends.0, ZONE).await?;
     let there = names(&listed(ends.1, ZONE).await?);
     let domains = names(&listed(ends.1, DOMAIN).await?);
-    let (mut told, mut seen) = (Vec::new(), BTreeSet::new());
+    let (mut warnings, mut seen) = (Vec::new(), BTreeSet::new());
     for (node, used) in users {
         for zone in here.iter().filter(|zone| used.is(zone)) {
             let name = zone.name_any();
@@ -41,22 +41,22 @@ pub async fn zones(
                 continue;
             }
             if !there.contains(&name) {
-                told.push(lacks(node, ZONE, &name));
+                warnings.push(lacks(node, ZONE, &name));
             }
             let domain = zone.data["spec"]["failureDomain"].as_str();
             if let Some(domain) = domain.filter(|&domain| !domains.contains(domain)) {
-                told.push(lacks(&format!("{ZONE} {name}"), DOMAIN, domain));
+                warnings.push(lacks(&format!("{ZONE} {name}"), DOMAIN, domain));
             }
         }
     }
-    Ok(told)
+    Ok(warnings)
 }
 
-/// Which zones somebody uses.
+/// Which zones an object uses.
 enum Used {
-    /// All of a server that have these labels.
+    /// All zones of a vCenter with matching labels.
     Selected { server: String, selector: Selector },
-    /// One.
+    /// The zone of this name.
     Named(String),
 }
 
@@ -71,14 +71,14 @@ impl Used {
     }
 }
 
-/// Who uses zones; clusters come before machines.
+/// Returns the objects that use zones, clusters before machines.
 fn users<'a>(found: &'a Found, steps: &[Step]) -> Vec<(&'a Node, Used)> {
     let (mut clusters, mut machines) = (Vec::new(), Vec::new());
     for step in steps.iter().filter(|step| step.fate == Fate::Move) {
         let node = &found.nodes[step.at];
         let spec = &found.objects[step.at].content.data["spec"];
         let selector = spec["failureDomainSelector"].clone();
-        // One that cannot be read selects nothing at either end.
+        // A selector that cannot be parsed selects nothing at either server.
         let selector = serde_json::from_value(selector)
             .ok()
             .flatten()
@@ -96,7 +96,7 @@ fn users<'a>(found: &'a Found, steps: &[Step]) -> Vec<(&'a Node, Used)> {
     clusters
 }
 
-/// All of a kind that is in no namespace, if there is such a kind.
+/// Lists all objects of a cluster-scoped kind; none if the server does not define the kind.
 async fn listed(end: &End, kind: &str) -> Result<Vec<DynamicObject>, Error> {
     let is_it = |known: &&Kind| !known.namespaced && known.resource.kind == kind;
     let Some(kind) = end.kinds.iter().find(is_it) else {
@@ -115,7 +115,8 @@ fn lacks(who: &impl std::fmt::Display, kind: &str, name: &str) -> String {
     format!("{who} uses {kind} {name}, which is not at the target")
 }
 
-/// What belongs to what is moved, and is of a kind that is not: it is collected at the source.
+/// Returns a warning for each object that is owned by a moved one but is of a kind that is not
+/// moved: the source's garbage collector deletes it.
 pub async fn left_behind(
     source: &End,
     namespace: &str,
@@ -125,11 +126,11 @@ pub async fn left_behind(
     let moved = steps.iter().filter(|step| step.fate == Fate::Move);
     let moved = moved.map(|step| &found.nodes[step.at]);
     let moved: BTreeMap<&str, &Node> = moved.map(|node| (node.uid.as_str(), node)).collect();
-    let mut told = Vec::new();
+    let mut warnings = Vec::new();
     for kind in others(&source.client, &source.kinds).await? {
         let api: Api<DynamicObject> =
             Api::namespaced_with(source.client.clone(), namespace, &kind.resource);
-        // Who may not see them cannot say more.
+        // Without permission to list a kind, its objects cannot be reported.
         let Ok(list) = api.list_metadata(&ListParams::default()).await else {
             continue;
         };
@@ -138,16 +139,17 @@ pub async fn left_behind(
             let owner = owners.filter_map(|owner| moved.get(owner.uid.as_str()));
             if let Some(owner) = owner.into_iter().next() {
                 let (kind, name) = (&kind.resource.kind, one.name_any());
-                told.push(format!(
+                warnings.push(format!(
                     "{kind} {namespace}/{name} belongs to {owner}, and is not moved with it"
                 ));
             }
         }
     }
-    Ok(told)
+    Ok(warnings)
 }
 
-/// The kinds in namespaces that are not moved. Events are no loss to anybody.
+/// Returns the namespaced kinds that are not moved. Events are left out: their loss does not
+/// matter.
 async fn others(client: &Client, moved: &[Kind]) -> Result<Vec<Kind>, Error> {
     let attempted = "find out which kinds the source has";
     let all = Discovery::new(client.clone()).run_aggregated().await;

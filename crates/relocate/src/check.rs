@@ -1,4 +1,4 @@
-//! Pure: whether clusters are fit to be moved.
+//! Checks that need no I/O: whether clusters can be moved.
 
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -7,20 +7,20 @@ use serde_json::Value;
 use crate::names::{DELETED_FOR_MOVE, MARK, PAUSED};
 use crate::plan::Node;
 
-/// How far a cluster is in being moved.
+/// Where a cluster or class is in the course of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It is at work.
+    /// It is not paused.
     Working,
     /// This move has paused it.
     UnderWay,
-    /// Somebody else has paused it.
+    /// It is paused, but not by a move.
     Paused,
-    /// It is being moved somewhere else.
+    /// A move to another target has paused it.
     Elsewhere,
 }
 
-/// How far a cluster, or a class, is. The mark says from where to where this move goes.
+/// Returns the stage of a cluster or class. The mark names the source and target of this move.
 pub fn stage(node: &Node, object: &DynamicObject, mark: &str) -> Stage {
     let marked = object.annotations().get(MARK);
     let paused = match node.is_class() {
@@ -35,8 +35,8 @@ pub fn stage(node: &Node, object: &DynamicObject, mark: &str) -> Stage {
     }
 }
 
-/// What keeps an object from being copied after everything was paused, if anything does:
-/// somebody may have been faster than the pause, or may have ended it.
+/// Returns why an object cannot be copied after everything was paused, if there is a reason: it
+/// may have changed before the pause took effect, or a user may have ended the pause.
 pub fn unrest(node: &Node, object: &DynamicObject, mark: &str) -> Option<String> {
     let pausable = node.is_cluster() || node.is_class();
     if pausable && stage(node, object, mark) == Stage::Working {
@@ -45,7 +45,7 @@ pub fn unrest(node: &Node, object: &DynamicObject, mark: &str) -> Option<String>
     trouble(node, object, mark)
 }
 
-/// What keeps an object from being moved, if anything does.
+/// Returns why an object cannot be moved, if there is a reason.
 pub fn trouble(node: &Node, object: &DynamicObject, mark: &str) -> Option<String> {
     if object.metadata.deletion_timestamp.is_some()
         && !object.annotations().contains_key(DELETED_FOR_MOVE)
@@ -55,7 +55,7 @@ pub fn trouble(node: &Node, object: &DynamicObject, mark: &str) -> Option<String
     if node.is_cluster() || node.is_class() {
         match stage(node, object, mark) {
             Stage::Working => {}
-            // It was found fit when it was paused.
+            // It was checked when it was paused.
             Stage::UnderWay => return None,
             Stage::Paused => return Some(format!("{node} is paused")),
             Stage::Elsewhere => return Some(format!("{node} is being moved somewhere else")),
@@ -73,7 +73,7 @@ pub fn trouble(node: &Node, object: &DynamicObject, mark: &str) -> Option<String
 fn of_cluster(object: &DynamicObject) -> Option<&'static str> {
     let (spec, status) = (&object.data["spec"], &object.data["status"]);
     let done = &status["initialization"];
-    // The second is what contract v1beta1 has.
+    // `infrastructureReady` belongs to contract v1beta1.
     let infrastructure = [
         &done["infrastructureProvisioned"],
         &status["infrastructureReady"],
@@ -89,7 +89,7 @@ fn of_cluster(object: &DynamicObject) -> Option<&'static str> {
     let elsewhere = spec["topology"]["classRef"]["namespace"].as_str();
     let home = object.metadata.namespace.as_deref();
     if elsewhere.is_some() && elsewhere != home {
-        return Some("is of a class in another namespace");
+        return Some("uses a class of another namespace");
     }
     None
 }
@@ -97,11 +97,11 @@ fn of_cluster(object: &DynamicObject) -> Option<&'static str> {
 fn of_machine(object: &DynamicObject) -> Option<&'static str> {
     object.data["status"]["nodeRef"]
         .is_null()
-        .then_some("is no node yet")
+        .then_some("has no node yet")
 }
 
-/// Until it is noted which virtual machine it is, it is found by the UID of its object, and
-/// that is another one at the target.
+/// Until `biosUUID` is recorded, the virtual machine is found by the UID of its object, which
+/// differs at the target.
 fn of_vm(object: &DynamicObject) -> Option<&'static str> {
     let uuid = object.data["spec"]["biosUUID"].as_str();
     uuid.unwrap_or_default()
@@ -109,12 +109,12 @@ fn of_vm(object: &DynamicObject) -> Option<&'static str> {
         .then_some("has no virtual machine yet")
 }
 
-/// Whether a condition is true.
+/// Returns whether a condition is true.
 fn is_true(object: &DynamicObject, kind: &str) -> bool {
     condition(object, kind) == Some("True")
 }
 
-/// The status of a condition, if the object has it.
+/// Returns the status of a condition, if the object has it.
 pub fn condition<'a>(object: &'a DynamicObject, kind: &str) -> Option<&'a str> {
     let conditions = object.data["status"]["conditions"].as_array()?;
     let found = conditions.iter().find(|one| one["type"] == kind)?;

@@ -1,4 +1,4 @@
-//! An object of the source, made at the target.
+//! Copies an object from the source to the target.
 
 use std::collections::BTreeMap;
 
@@ -14,36 +14,37 @@ use crate::kind::Kind;
 use crate::names::{DELETED_FOR_MOVE, ORIGIN};
 use crate::plan::Node;
 
-/// The UIDs at the target of what was copied, by those at the source.
+/// The UIDs of copied objects: those at the target by those at the source.
 pub type Uids = BTreeMap<String, String>;
 
-/// An object that is at both ends.
+/// An object that exists at both servers.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// What it is called at the target.
+    /// Its UID at the target.
     pub uid: String,
-    /// As what it was copied.
+    /// The resourceVersion at the source that was copied.
     pub version: String,
-    /// Owners that are not at the target, and are not named there.
+    /// Owners that are not at the target and were removed from the owner references there.
     pub dropped: Vec<String>,
-    /// Whether it was there before, made by somebody else and not like the one at the source.
+    /// Whether the target already had an object of this name that is no copy and differs.
     pub differs: bool,
 }
 
-/// How often somebody else may be faster.
+/// How many conflicting writes are retried before a move gives up.
 pub const TRIES: u32 = 20;
 
-/// What may be done where there is something already.
+/// What to do with an object that already exists at the target.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// It becomes like the source's, if it is a copy of it; it is in the way otherwise.
+    /// Update it if it is a copy of the source's object; fail otherwise.
     Update,
-    /// It stays as it is.
+    /// Leave it unchanged.
     Leave,
 }
 
-/// Makes an object at the target as it is at the source now. `None` if it is not there. What
-/// is moved has to be at rest then; the mark says by whom it is paused.
+/// Creates or updates an object at the target from its current state at the source. Returns
+/// `None` if the source no longer has it. A moved object has to be paused by the move with this
+/// mark.
 pub async fn copy(
     ends: (&End, &End),
     mark: &str,
@@ -84,8 +85,8 @@ pub async fn copy(
     Err(Error::Restless { what })
 }
 
-/// The UID of what is there then, and whether that is somebody else's and different. `None`
-/// if somebody was faster.
+/// Returns the UID of the object at the target, and whether it is no copy and differs. `None`
+/// after a conflict.
 async fn put(
     target: &Api<DynamicObject>,
     node: &Node,
@@ -131,8 +132,8 @@ async fn put(
     }
 }
 
-/// An object as it is made at the target, and the owners that it had but does not have
-/// there. An owner that is not there would have it collected as nobody's.
+/// Returns an object as it is created at the target, and the owners that were dropped: the
+/// target's garbage collector would delete an object with an owner that does not exist.
 fn rewritten(object: DynamicObject, kind: &Kind, uids: &Uids) -> (DynamicObject, Vec<String>) {
     let DynamicObject { metadata, data, .. } = object;
     let (mut owners, mut dropped) = (Vec::new(), Vec::new());
@@ -169,7 +170,7 @@ fn rewritten(object: DynamicObject, kind: &Kind, uids: &Uids) -> (DynamicObject,
     (copied, dropped)
 }
 
-/// Whether a copy is as it should be.
+/// Returns whether a copy is up to date.
 fn alike(there: &DynamicObject, wanted: &DynamicObject) -> bool {
     there.labels() == wanted.labels()
         && there.annotations() == wanted.annotations()
@@ -178,7 +179,8 @@ fn alike(there: &DynamicObject, wanted: &DynamicObject) -> bool {
         && content(there) == content(wanted)
 }
 
-/// What left the source half has no finalizers there any more, but its copy keeps them.
+/// Merges the finalizers of both: an object that is already being removed has lost its
+/// finalizers at the source, but its copy keeps them.
 fn finalizers(there: &DynamicObject, wanted: &DynamicObject) -> Vec<String> {
     let mut all = there.finalizers().to_vec();
     let more = wanted.finalizers().iter();

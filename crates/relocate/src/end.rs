@@ -1,4 +1,4 @@
-//! One end of a move.
+//! The source or the target of a move.
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DynamicObject};
@@ -7,23 +7,23 @@ use kube::{Client, ResourceExt};
 use crate::error::Error;
 use crate::kind::{Kind, discover};
 
-/// A server, or one space of it.
+/// An API server, or one space of it.
 pub struct End {
-    /// How it is reached.
+    /// The client for it.
     pub client: Client,
-    /// Which end it is, in texts.
+    /// "source" or "target", for messages.
     pub place: &'static str,
-    /// What tells it from all others.
+    /// The UID of its `kube-system` namespace, which identifies the server or space.
     pub uid: String,
-    /// What is moved there.
+    /// The kinds of Cluster API and its providers that it defines.
     pub kinds: Vec<Kind>,
 }
 
-/// The namespace whose UID tells a server, or a space, from all others.
+/// The namespace with the UID that identifies a server or space.
 const HOME: &str = "kube-system";
 
 impl End {
-    /// Who is there.
+    /// Connects to a server and discovers its kinds.
     pub async fn meet(client: &Client, place: &'static str) -> Result<Self, Error> {
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let attempted = format!("read namespace {HOME} at the {place}");
@@ -36,7 +36,7 @@ impl End {
         })
     }
 
-    /// Objects of a kind, in a namespace if it is a kind that has them there.
+    /// Returns a client for objects of a kind, in a namespace if the kind is namespaced.
     pub fn api(&self, kind: &Kind, namespace: Option<&str>) -> Api<DynamicObject> {
         match namespace {
             Some(namespace) if kind.namespaced => {

@@ -1,80 +1,80 @@
-//! Why something was not moved, and what to do about it.
+//! Why a move failed, and what to do about it.
 
 use std::time::Duration;
 
-/// Why something was not moved. Nothing that is told has a secret in it.
+/// Why a move failed. No message contains a secret.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A server did not do what it was asked.
-    #[error("cannot {attempted}: {}", told(source))]
+    /// A request to a server failed.
+    #[error("cannot {attempted}: {}", reason(source))]
     Server {
-        /// What was to be done, as it follows "cannot".
+        /// What was attempted, as it follows "cannot".
         attempted: String,
-        /// What became of it.
+        /// How the request failed.
         #[source]
         source: Box<kube::Error>,
     },
-    /// Both clients lead to the same objects.
+    /// Both clients lead to the same server and space.
     #[error("the source and the target are the same")]
     SamePlace,
     /// There is nothing to move.
     #[error("there is {} in namespace {namespace}", missing(cluster.as_deref()))]
     Nothing {
-        /// Where it was looked for.
+        /// The namespace that was searched.
         namespace: String,
-        /// What was looked for, if not everything.
+        /// The cluster that was searched for, if not all.
         cluster: Option<String>,
     },
-    /// Clusters are not fit to be moved.
+    /// Objects are in no state to be moved.
     #[error("not everything can be moved:{}", in_lines(.0))]
     Unfit(Vec<String>),
-    /// The target has no such kinds. Nothing was written.
+    /// The target does not serve some kinds. Nothing was written.
     #[error("the target does not serve:{}", in_lines(.0))]
     NoKinds(Vec<String>),
-    /// Something else has these names at the target.
-    #[error("the target has others of these names:{}", in_lines(.0))]
+    /// The target has objects of these names that are no copies.
+    #[error("names already taken at the target:{}", in_lines(.0))]
     Taken(Vec<String>),
-    /// Copies that somebody deletes. Whatever takes them for the order to destroy what they
-    /// stand for must not be let go.
+    /// Copies that are being deleted. They must stay paused: their controllers would destroy what
+    /// they represent.
     #[error("being deleted at the target:{}", in_lines(.0))]
     Doomed(Vec<String>),
-    /// Objects own each other in a circle.
-    #[error("these own each other:{}", in_lines(.0))]
+    /// Owner references form a cycle.
+    #[error("owner references form a cycle:{}", in_lines(.0))]
     Circle(Vec<String>),
-    /// Controllers did not say that they have paused.
+    /// Controllers did not confirm in time that they have paused.
     #[error("not paused by their controllers after {}:{}", seconds(*after), in_lines(waiting))]
     Unpaused {
-        /// How long it was waited.
+        /// How long the move waited.
         after: Duration,
-        /// For what.
+        /// The objects that it waited for.
         waiting: Vec<String>,
     },
-    /// Somebody has something to do before.
-    #[error("still not to be moved after {}:{}", seconds(*after), in_lines(waiting))]
+    /// Objects still had the annotation that blocks a move when the time was up.
+    #[error("move still blocked after {}:{}", seconds(*after), in_lines(waiting))]
     Blocked {
-        /// How long it was waited.
+        /// How long the move waited.
         after: Duration,
-        /// For what.
+        /// The objects that it waited for.
         waiting: Vec<String>,
     },
-    /// An object changes faster than it can be copied or deleted.
-    #[error("{what} changes all the time")]
+    /// Writes to an object conflicted too often.
+    #[error("{what} kept changing")]
     Restless {
-        /// Which.
+        /// The object, or the namespace.
         what: String,
     },
-    /// It went no further, and could not be undone.
+    /// The move failed and could not be rolled back.
     #[error("{error}\nstill paused at the source:{}", in_lines(paused))]
     Held {
-        /// Why it went no further.
+        /// Why it failed.
         error: Box<Error>,
-        /// What waits for a move that ends.
+        /// The clusters and classes that stay paused until a move completes.
         paused: Vec<String>,
     },
 }
 
 impl Error {
-    /// What was to be done, for `map_err`.
+    /// Returns a `map_err` function that adds what was attempted.
     pub fn when(attempted: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let attempted = attempted.into();
         move |source| Self::Server {
@@ -83,37 +83,41 @@ impl Error {
         }
     }
 
-    /// What to do about it, where that is known.
+    /// Returns what to do about the error, where that is known.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::Server { source, .. } => match source.as_ref() {
                 kube::Error::Api(status) if status.code == 403 => {
                     "a move reads and writes Cluster API's objects and Secrets at both ends, and reads their definitions"
                 }
-                kube::Error::Api(_) => "run it again: it goes on where it was",
-                _ => "is the server there? run it again, and it goes on where it was",
+                kube::Error::Api(_) => "run it again: it resumes where it stopped",
+                _ => {
+                    "check that the server is reachable and run it again: it resumes where it stopped"
+                }
             },
             Self::SamePlace => "name the target with --to-kubeconfig and --to-context",
             Self::Nothing { .. } => "choose the namespace with -n",
-            Self::Unfit(_) => "mend what it says, or wait, and run it again",
+            Self::Unfit(_) => "fix the listed objects, or wait, and run it again",
             Self::NoKinds(_) => "install the same providers at the target, and run it again",
-            Self::Taken(_) => "they are nobody's copies: delete or rename them at the target",
+            Self::Taken(_) => {
+                "they are not copies made by a move: delete or rename them at the target"
+            }
             Self::Doomed(_) => {
-                "as soon as they go on, what they stand for is destroyed: keep what you need of them, take their finalizers off there, and run it again"
+                "once unpaused, their controllers destroy what they represent: save what you need of them, remove their finalizers there, and run it again"
             }
-            Self::Circle(_) => "take the owner references off that should not be there",
+            Self::Circle(_) => "remove the owner references that should not be there",
             Self::Unpaused { .. } => {
-                "is the controller running? run it again, or with --assume-paused if none runs at the source"
+                "check that the controllers run; run it again, or with --assume-paused if none runs at the source"
             }
-            Self::Blocked { .. } => "see what their controllers say, and run it again",
-            Self::Restless { .. } => "find out who changes it, and run it again",
+            Self::Blocked { .. } => "check why their controllers block the move, and run it again",
+            Self::Restless { .. } => "find out what changes it, and run it again",
             Self::Held { error, .. } => return error.hint(),
         })
     }
 }
 
-/// What a server said, or why it could not.
-fn told(error: &kube::Error) -> String {
+/// Returns the server's message, or why there was no answer.
+fn reason(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         other => other.to_string(),

@@ -14,7 +14,7 @@ use crate::settings::{NamespaceLabels, Settings};
 
 type Labels = BTreeMap<String, String>;
 
-/// Makes the namespaces that are not there. Says which labels the namespace of the clusters
+/// Creates the namespaces that the target lacks. Returns the labels that the clusters' namespace
 /// has at the source and not at the target.
 pub async fn prepare(
     ends: (&End, &End),

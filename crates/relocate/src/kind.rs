@@ -1,4 +1,4 @@
-//! The kinds that are moved, as an API server defines them.
+//! The kinds that are moved, as defined by an API server.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -8,26 +8,26 @@ use kube::{Api, Client, ResourceExt};
 use crate::error::Error;
 use crate::names::{ADDONS, CAPI, INSTALLED, INVENTORY, MOVE, MOVE_HIERARCHY, PROVIDER};
 
-/// A kind.
+/// A kind of object.
 #[derive(Clone, Debug)]
 pub struct Kind {
-    /// What it is called, in the version that is stored.
+    /// Its resource, in the version that is stored.
     pub resource: ApiResource,
-    /// Whether its objects are in namespaces.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
-    /// Whether its objects are moved by themselves.
+    /// Whether its objects are moved on their own account, without an owner that is moved.
     pub root: bool,
-    /// Every version that is served.
+    /// All served versions.
     pub served: Vec<String>,
 }
 
 impl Kind {
-    /// Secrets.
+    /// The kind of Secrets.
     pub fn secrets() -> Self {
         Self::built_in(ApiResource::erase::<Secret>(&()))
     }
 
-    /// Config maps.
+    /// The kind of ConfigMaps.
     pub fn config_maps() -> Self {
         Self::built_in(ApiResource::erase::<ConfigMap>(&()))
     }
@@ -41,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// What a definition defines, if it is Cluster API's or a provider's.
+    /// Returns the kind that a definition defines, if it belongs to Cluster API or a provider.
     fn of(definition: &CustomResourceDefinition) -> Option<Self> {
         let spec = &definition.spec;
         let labels = definition.labels();
@@ -70,7 +70,7 @@ impl Kind {
     }
 }
 
-/// The kinds that are moved, whether they are labelled or not.
+/// Returns whether a kind is moved without a label on its definition.
 fn starts_hierarchy(group: &str, kind: &str) -> bool {
     matches!(
         (group, kind),
@@ -78,7 +78,7 @@ fn starts_hierarchy(group: &str, kind: &str) -> bool {
     )
 }
 
-/// All kinds of Cluster API and its providers that there are.
+/// Lists all kinds of Cluster API and its providers.
 pub async fn discover(client: &Client, place: &str) -> Result<Vec<Kind>, Error> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let attempted = format!("list the definitions of kinds at the {place}");

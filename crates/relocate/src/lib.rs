@@ -1,21 +1,21 @@
-//! Clusters of Cluster API, moved from one API server to another.
+//! Moves Cluster API clusters from one API server to another.
 //!
-//! It does what `clusterctl move` does, over two clients and nothing else: a server, a space
-//! of an Insula, or any stock Kubernetes. Nothing that runs is touched: both ends are paused
-//! while an object is at both, and no finalizer is ever run at the source. It keeps nothing
-//! of its own. What a move has done so far is in the objects, so that one that was killed is
-//! taken up by running it again.
+//! The crate does what `clusterctl move` does, with two clients and nothing else: each may lead
+//! to a server, a space of an Insula, or any stock Kubernetes. Running clusters are not touched:
+//! they are paused at both servers while they exist at both, and no finalizer is ever run at the
+//! source. All progress is recorded in the objects, so a move that was killed is resumed by
+//! running it again.
 //!
-//! | module | is |
+//! | module | content |
 //! |---|---|
 //! | [`run`] | the order of a move; read it first |
-//! | [`settings`] | what it can be told |
-//! | [`plan`] | pure: what moves, what is copied, and in which order |
-//! | [`check`] | pure: whether clusters are fit to be moved |
-//! | [`error`] | why something was not moved, and what to do about it |
+//! | [`settings`] | the options of a move |
+//! | [`plan`] | which objects are moved or copied, and in which order; no I/O |
+//! | [`check`] | whether clusters can be moved; no I/O |
+//! | [`error`] | why a move failed, and what to do about it |
 //!
-//! It does not convert versions, does not move between namespaces, and does not carry what a
-//! controller says of itself (`status`): the controllers at the target say it anew.
+//! It does not convert versions, does not move between namespaces, and does not copy `status`:
+//! the controllers at the target write it anew.
 
 mod aside;
 pub mod check;

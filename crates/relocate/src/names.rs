@@ -1,33 +1,33 @@
-//! Names that others rely on.
+//! Groups, labels and annotations of Cluster API and of this crate.
 
-/// The group of Cluster API's own kinds. Providers' groups end in it.
+/// The group of Cluster API's own kinds. Providers' groups end with it.
 pub const CAPI: &str = "cluster.x-k8s.io";
-/// The group of what is added to clusters.
+/// The group of cluster add-ons.
 pub const ADDONS: &str = "addons.cluster.x-k8s.io";
-/// The group of what `clusterctl` notes for itself.
+/// The group of `clusterctl`'s own inventory.
 pub const INVENTORY: &str = "clusterctl.cluster.x-k8s.io";
 
-/// On definitions that `clusterctl init` installed.
+/// Label of definitions that `clusterctl init` installed.
 pub const INSTALLED: &str = "clusterctl.cluster.x-k8s.io";
-/// On definitions of providers.
+/// Label of definitions of providers.
 pub const PROVIDER: &str = "cluster.x-k8s.io/provider";
-/// On definitions and objects that are moved.
+/// Label of definitions and objects that are moved.
 pub const MOVE: &str = "clusterctl.cluster.x-k8s.io/move";
-/// On definitions and objects that are moved with all that they own.
+/// Label of definitions and objects that are moved with all their dependents.
 pub const MOVE_HIERARCHY: &str = "clusterctl.cluster.x-k8s.io/move-hierarchy";
-/// On what must not be moved yet.
+/// Annotation of objects that must not be moved yet.
 pub const BLOCK: &str = "clusterctl.cluster.x-k8s.io/block-move";
-/// On what is deleted because it is somewhere else now.
+/// Annotation of objects that are deleted because they were moved.
 pub const DELETED_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
-/// On what belongs to a cluster: its name.
+/// Label with the name of the cluster that an object belongs to.
 pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
-/// Nothing is done to what has this.
+/// Annotation of objects that controllers must not reconcile.
 pub const PAUSED: &str = "cluster.x-k8s.io/paused";
 
-/// On clusters that are being moved, at both ends: from where to where.
+/// Annotation of clusters that are being moved, at both servers: the UIDs of source and target.
 pub const MARK: &str = "move.insula.dev/under-way";
-/// On what was moved: the UID that it had where it was.
+/// Annotation of copies: the UID of the original at the source.
 pub const ORIGIN: &str = "move.insula.dev/origin";
 
-/// What the API server says of every namespace.
+/// The label that the API server sets on every namespace.
 pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";

@@ -1,4 +1,4 @@
-//! What there is at the source.
+//! Reads the objects that a move may be about.
 
 use std::collections::BTreeSet;
 
@@ -13,23 +13,23 @@ use crate::names::{MOVE, MOVE_HIERARCHY};
 use crate::plan::{Named, Node};
 use crate::settings::{Identities, Settings};
 
-/// What there is, and what it is like.
+/// The objects that were read.
 #[derive(Default)]
 pub struct Found {
-    /// What decides where it goes.
+    /// The properties that the plan is made from.
     pub nodes: Vec<Node>,
-    /// The same, with all that matters besides.
+    /// The objects themselves, in the same order.
     pub objects: Vec<Object>,
-    /// The identities that are named, but are not there.
+    /// Identities that are referenced but do not exist.
     pub missing: Vec<Named>,
 }
 
-/// An object at the source. Of Secrets and config maps there is only the metadata: most of
-/// them are none of ours.
+/// An object at a server. Only the metadata of Secrets and ConfigMaps is read: most of them do
+/// not belong to a cluster.
 pub struct Object {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// All of it, but for Secrets and config maps.
+    /// The whole object, or the metadata of a Secret or ConfigMap.
     pub content: DynamicObject,
 }
 
@@ -41,7 +41,7 @@ impl Found {
     }
 }
 
-/// What there is in the namespace, and the identities that it names.
+/// Reads the objects of the namespace and the identities that they reference.
 pub async fn observe(source: &End, settings: &Settings) -> Result<Found, Error> {
     let mut found = Found::default();
     for kind in source.kinds.iter().filter(|kind| kind.namespaced) {
@@ -63,7 +63,8 @@ pub async fn observe(source: &End, settings: &Settings) -> Result<Found, Error> 
     Ok(found)
 }
 
-/// Nothing is read of any identity that nobody here names.
+/// Adds the identities that objects of the namespace reference, and their Secrets. No other
+/// identity is read.
 async fn identities(source: &End, settings: &Settings, found: &mut Found) -> Result<(), Error> {
     let named = found.nodes.iter().filter_map(|node| {
         let named = node.identity.clone()?;
@@ -76,7 +77,7 @@ async fn identities(source: &End, settings: &Settings, found: &mut Found) -> Res
         let is_it = |kind: &&Kind| {
             !kind.namespaced && kind.resource.group == group && kind.resource.kind == named.kind
         };
-        // Whatever else is named is in the namespace, and moves because it is owned.
+        // Any other reference is to an object of the namespace, which moves with its owner.
         let Some(kind) = source.kinds.iter().find(is_it) else {
             continue;
         };
@@ -149,7 +150,7 @@ fn node(kind: &Kind, object: &DynamicObject) -> Node {
         owners: owners.map(|owner| owner.uid.clone()).collect(),
         root: kind.root || labels.contains_key(MOVE) || labels.contains_key(MOVE_HIERARCHY),
         identity: identity.map(|(kind, name)| Named { kind, name }),
-        // The second is what contract v1beta1 has.
+        // `topology.class` belongs to contract v1beta1.
         class: text(&class["classRef"]["name"]).or_else(|| text(&class["class"])),
         secret: (!kind.namespaced).then(|| secret_of(object)).flatten(),
     }

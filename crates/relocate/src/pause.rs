@@ -1,4 +1,4 @@
-//! Nothing is done to what is paused, at either end.
+//! Pauses clusters and classes, so that no controller reconciles them during a move.
 
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
@@ -14,7 +14,7 @@ use crate::observe::Found;
 use crate::plan::{Fate, Node, Step};
 use crate::settings::{Pauses, Settings};
 
-/// Pauses a cluster, or a class, for this move.
+/// Pauses a cluster or class at the source, with the mark of this move.
 pub async fn pause(source: &End, node: &Node, kind: &Kind, mark: &str) -> Result<(), Error> {
     let api = source.api(kind, node.namespace.as_deref());
     let attempted = || format!("pause {node} at the source");
@@ -40,7 +40,7 @@ pub async fn pause(source: &End, node: &Node, kind: &Kind, mark: &str) -> Result
     Err(Error::Restless { what })
 }
 
-/// Pauses it for who has this mark, or lets it go. Says no if somebody was faster.
+/// Pauses a cluster or class with a mark, or unpauses it. Returns `false` after a conflict.
 pub async fn write(
     api: &Api<DynamicObject>,
     there: &DynamicObject,
@@ -65,7 +65,7 @@ pub async fn write(
     }
 }
 
-/// Whose controllers have not said yet that they have paused.
+/// Returns the moved objects with a `Paused` condition that is not yet true.
 pub fn unconfirmed(found: &Found, steps: &[Step], settings: &Settings) -> Vec<String> {
     if settings.pauses == Pauses::Assumed {
         return Vec::new();
@@ -75,7 +75,7 @@ pub fn unconfirmed(found: &Found, steps: &[Step], settings: &Settings) -> Vec<St
     })
 }
 
-/// What somebody says must not be moved yet.
+/// Returns the moved objects with the annotation that blocks a move.
 pub fn blocked(found: &Found, steps: &[Step]) -> Vec<String> {
     moved(found, steps, |object| {
         object.annotations().contains_key(BLOCK)

@@ -1,9 +1,8 @@
-//! Pure: what moves, what is copied, and in which order.
+//! Decides, without I/O, which objects are moved or copied, and in which order.
 //!
-//! What is asked for moves with everything below it. Above and beside it there are things
-//! that others use too: identities and what they own, and, if only one cluster is moved, the
-//! classes that it is made from. These are copied if the target does not have them, and stay
-//! where they are.
+//! The selected clusters move with all their dependents. Identities with their Secrets are also
+//! used by other clusters, and so are classes if only one cluster is moved: these are copied
+//! unless the target has them, and stay at the source.
 
 #[cfg(test)]
 mod tests;
@@ -14,7 +13,7 @@ use std::fmt;
 use crate::error::Error;
 use crate::names::{ADDONS, CAPI};
 
-/// An object, as far as it matters where it goes.
+/// The properties of an object that decide where it goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     /// The group of its kind.
@@ -25,104 +24,103 @@ pub struct Node {
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,
-    /// What tells it from all others of its server.
+    /// Its UID.
     pub uid: String,
-    /// The UIDs of who owns it.
+    /// The UIDs of its owners.
     pub owners: Vec<String>,
-    /// Whether it moves by itself, and not because of who owns it.
+    /// Whether it is moved on its own account, and not as a dependent.
     pub root: bool,
-    /// The identity that it names.
+    /// The identity that it references.
     pub identity: Option<Named>,
-    /// The class that it names.
+    /// The class that it references.
     pub class: Option<String>,
-    /// The Secret that it names, if it is an identity.
+    /// The Secret that it references, if it is an identity.
     pub secret: Option<String>,
 }
 
-/// What somebody names: a kind of their own group, without a namespace.
+/// A reference to an identity: a kind of the same group, without a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Named {
-    /// Of which kind.
+    /// The kind.
     pub kind: String,
-    /// What it is called.
+    /// The name.
     pub name: String,
 }
 
-/// What is to be moved.
+/// Which clusters are to be moved.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// Of which namespace.
+    /// The namespace.
     pub namespace: &'a str,
-    /// The only cluster, if not everything.
+    /// The only cluster to move, if not all.
     pub cluster: Option<&'a str>,
 }
 
-/// What becomes of an object.
+/// Whether an object stays at the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
-    /// It is made at the target and deleted at the source.
+    /// It is created at the target and deleted at the source.
     Move,
-    /// It is made at the target if it is not there, and stays at the source.
+    /// It is created at the target unless it exists there, and stays at the source.
     Copy,
 }
 
 /// What is done with one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Which of those that were given.
+    /// The index of the object.
     pub at: usize,
-    /// What becomes of it.
+    /// Whether it stays at the source.
     pub fate: Fate,
 }
 
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// These own each other.
+    /// These objects own each other.
     Circle(Vec<String>),
-    /// These belong to clusters that stay, too: what, and whose.
+    /// Objects that also belong to a cluster that is not moved, each with that cluster.
     Shared(Vec<(String, String)>),
 }
 
-impl Trouble {
-    /// The same, for who asked for the move.
-    pub fn told(self) -> Error {
-        match self {
-            Self::Circle(nodes) => Error::Circle(nodes),
-            Self::Shared(pairs) => {
+impl From<Trouble> for Error {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Circle(nodes) => Self::Circle(nodes),
+            Trouble::Shared(pairs) => {
                 let shared = pairs.iter();
-                let told =
-                    shared.map(|(what, by)| format!("{what} belongs to {by} too, which stays"));
-                Error::Unfit(told.collect())
+                let reasons = shared
+                    .map(|(what, by)| format!("{what} also belongs to {by}, which is not moved"));
+                Self::Unfit(reasons.collect())
             }
         }
     }
 }
 
 impl Node {
-    /// Whether it is a cluster.
+    /// Returns whether it is a Cluster.
     pub fn is_cluster(&self) -> bool {
         self.group == CAPI && self.kind == "Cluster"
     }
 
-    /// Whether it is what clusters are made from.
+    /// Returns whether it is a ClusterClass.
     pub fn is_class(&self) -> bool {
         self.group == CAPI && self.kind == "ClusterClass"
     }
 
-    /// Whether it is a Secret.
+    /// Returns whether it is a Secret.
     pub fn is_secret(&self) -> bool {
         self.group.is_empty() && self.kind == "Secret"
     }
 
-    /// Whether clusters that are moved one by one share it.
+    /// Returns whether several clusters may use it.
     fn is_shared(&self) -> bool {
         self.namespace.is_none()
             || self.is_class()
             || (self.group == ADDONS && self.kind == "ClusterResourceSet")
     }
 
-    /// Whether it may own that one at all: nothing of a namespace owns anything outside of it.
+    /// Returns whether it can own the other: a namespaced object owns only its namespace's objects.
     fn reaches(&self, other: &Self) -> bool {
         self.namespace.is_none() || self.namespace == other.namespace
     }
@@ -137,7 +135,7 @@ impl fmt::Display for Node {
     }
 }
 
-/// What is done, owners before what they own.
+/// Returns the steps in order, owners before dependents.
 pub fn plan(nodes: &[Node], wanted: Wanted<'_>) -> Result<Vec<Step>, Trouble> {
     let family = Family::of(nodes, wanted);
     let going = family.below(roots(nodes, wanted));
@@ -171,8 +169,8 @@ fn roots(nodes: &[Node], wanted: Wanted<'_>) -> Vec<usize> {
         .collect()
 }
 
-/// What goes but is owned by something that stays as well: by what is shared, which is as it
-/// should be, or by another cluster, which is not.
+/// Returns the moved objects that a shared object, which stays, owns too. Fails if another
+/// cluster owns one of them.
 fn strangers(
     family: &Family<'_>,
     going: &BTreeSet<usize>,
@@ -198,7 +196,8 @@ fn strangers(
     }
 }
 
-/// What those who go name but do not own: identities, and classes if these do not go anyway.
+/// Returns the objects that moved ones reference but do not own: identities, and classes if only
+/// one cluster is moved.
 fn beside(nodes: &[Node], going: &BTreeSet<usize>, wanted: Wanted<'_>) -> Vec<usize> {
     let mut found = Vec::new();
     for (at, node) in nodes.iter().enumerate() {
@@ -227,7 +226,7 @@ fn names_class(by: &Node, node: &Node) -> bool {
         && by.class.as_deref() == Some(node.name.as_str())
 }
 
-/// Who owns whom.
+/// Owners and dependents of all objects, by index.
 struct Family<'a> {
     nodes: &'a [Node],
     parents: Vec<Vec<usize>>,
@@ -263,7 +262,7 @@ impl<'a> Family<'a> {
         }
     }
 
-    /// These, and all that they own.
+    /// Returns these objects with all their dependents.
     fn below(&self, begin: Vec<usize>) -> BTreeSet<usize> {
         let (mut found, mut open) = (BTreeSet::new(), begin);
         while let Some(at) = open.pop() {
@@ -274,7 +273,7 @@ impl<'a> Family<'a> {
         found
     }
 
-    /// Owners before what they own, and what is named before who names it.
+    /// Orders owners before dependents, and referenced objects before those that reference them.
     fn order(&self, all: &BTreeSet<usize>) -> Result<Vec<usize>, Trouble> {
         let mut before: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for &at in all {
@@ -307,7 +306,7 @@ impl<'a> Family<'a> {
     }
 }
 
-/// What Secrets of a cluster are called, after its name.
+/// The suffixes of a cluster's Secrets, after its name.
 const PURPOSES: [&str; 6] = [
     "apiserver-etcd-client",
     "ca",
@@ -317,8 +316,9 @@ const PURPOSES: [&str; 6] = [
     "sa",
 ];
 
-/// Who has a Secret that nobody owns: the cluster, or the identity, that its name says. Those
-/// of identities are in namespaces of their own: one beside the clusters is somebody's else.
+/// Returns the owner of a Secret without owner references: the cluster or identity that its name
+/// implies. Secrets of identities are in the provider's namespaces; one in the clusters'
+/// namespace never belongs to an identity.
 fn by_name<'a>(
     nodes: &'a [Node],
     secret: &'a Node,

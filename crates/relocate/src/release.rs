@@ -1,5 +1,5 @@
-//! What was paused goes on: at the target when it has left the source, and at the source if
-//! nothing of it has come to the target.
+//! Unpauses clusters: at the target when they have left the source, or at the source if none of
+//! them was copied.
 
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
@@ -15,10 +15,11 @@ use crate::pause::write;
 use crate::plan::{Node, Trouble, Wanted, plan};
 use crate::settings::{Identities, Settings};
 
-/// Lets go on at the target what this move has paused and has left the source; says what.
+/// Unpauses at the target what this move has paused and has deleted at the source; returns the
+/// names.
 ///
-/// Nothing does as long as a copy is being deleted: whoever looks after it would take that
-/// for the order to destroy what it stands for.
+/// Nothing is unpaused while a copy is being deleted: its controller would destroy what it
+/// represents.
 pub async fn arrived(
     ends: (&End, &End),
     settings: &Settings,
@@ -37,14 +38,14 @@ pub async fn arrived(
         namespace: &settings.namespace,
         cluster: None,
     };
-    let steps = plan(&found.nodes, wanted).map_err(Trouble::told)?;
+    let steps = plan(&found.nodes, wanted).map_err(Error::from)?;
     let all: Vec<usize> = steps.iter().map(|step| step.at).collect();
     let doomed = doomed(&found, &all);
     if !doomed.is_empty() {
         return Err(Error::Doomed(doomed));
     }
     let mut released = Vec::new();
-    // A class comes before the clusters that name it.
+    // The plan orders a class before the clusters that reference it.
     for at in all.into_iter().filter(|&at| found.nodes[at].root) {
         let (node, object) = (&found.nodes[at], &found.objects[at]);
         if has_left(source, node, &object.content).await? {
@@ -63,7 +64,7 @@ fn doomed(found: &Found, all: &[usize]) -> Vec<String> {
     doomed.map(|&at| found.nodes[at].to_string()).collect()
 }
 
-/// Whether what a copy was made from is not at the source any more.
+/// Returns whether the original of a copy is no longer at the source.
 async fn has_left(source: &End, node: &Node, copied: &DynamicObject) -> Result<bool, Error> {
     let Some(kind) = kind_of(source, &node.kind) else {
         return Ok(true);
@@ -76,17 +77,17 @@ async fn has_left(source: &End, node: &Node, copied: &DynamicObject) -> Result<b
     Ok(here.is_none_or(|here| origin.is_some_and(|origin| here.uid().as_ref() != Some(origin))))
 }
 
-/// What this move gave back at the source, and what it could not.
+/// The outcome of the rollback at the source.
 #[derive(Debug, Default)]
 pub struct GivenBack {
-    /// What goes on there.
+    /// What was unpaused.
     pub released: Vec<String>,
     /// What is still paused.
     pub paused: Vec<String>,
 }
 
-/// Lets go on at the source what this move has paused, unless something of it is at the
-/// target: a cluster comes there first, so that nothing has left the source if none is there.
+/// Unpauses at the source what this move has paused, unless a cluster has been copied: clusters
+/// are copied first, so nothing has been deleted at the source if the target has none.
 pub async fn give_back(
     ends: (&End, &End),
     settings: &Settings,
@@ -117,7 +118,7 @@ pub async fn give_back(
     Ok(done)
 }
 
-/// What of a kind this move has paused at the source, with its UID.
+/// Returns the objects of a kind that this move has paused at the source, with their UIDs.
 async fn under_way(
     source: &End,
     kind: &Kind,
@@ -143,10 +144,10 @@ async fn under_way(
     Ok(found)
 }
 
-/// Lets one go on, if it is still this move that has paused it.
+/// Unpauses one object, if it is still paused by this move.
 async fn release(end: &End, node: &Node, kind: &Kind, mark: &str) -> Result<(), Error> {
     let api = end.api(kind, node.namespace.as_deref());
-    let attempted = || format!("let {node} go on at the {}", end.place);
+    let attempted = || format!("unpause {node} at the {}", end.place);
     for _ in 0..TRIES {
         let there = api.get_opt(&node.name).await;
         let there = there.map_err(Error::when(attempted()))?;
@@ -167,7 +168,7 @@ fn kind_of<'a>(end: &'a End, name: &str) -> Option<&'a Kind> {
     kinds.find(|kind| kind.resource.group == CAPI && kind.resource.kind == name)
 }
 
-/// Whether it is a cluster that this move is about, or a class; one cluster leaves its class.
+/// Returns whether the move is about this cluster or class; moving one cluster leaves its class.
 fn is_meant(node: &Node, settings: &Settings) -> bool {
     match &settings.cluster {
         Some(only) => node.is_cluster() && node.name == *only,

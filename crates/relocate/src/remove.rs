@@ -1,4 +1,4 @@
-//! An object of the source, taken away because it is at the target now.
+//! Deletes an object at the source after it was copied to the target.
 
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
@@ -12,19 +12,19 @@ use crate::kind::Kind;
 use crate::names::DELETED_FOR_MOVE;
 use crate::plan::Node;
 
-/// What became of it.
+/// The outcome of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removed {
-    /// It is not there any more.
+    /// The object no longer exists.
     Gone,
-    /// It is not what was copied any more, and nothing was done.
+    /// The object has changed since it was copied, and was not deleted.
     Changed,
 }
 
-/// Takes an object away if it is still as it was copied.
+/// Deletes an object if it has not changed since it was copied.
 ///
-/// Its finalizers go before it is deleted, not after: then no controller ever sees one that
-/// is being deleted, and none can take that for the order to destroy what it stands for.
+/// Its finalizers are removed before it is deleted, so that no controller ever sees it
+/// terminating and destroys what it represents.
 pub async fn remove(
     source: &End,
     node: &Node,
@@ -57,7 +57,7 @@ pub async fn remove(
         match delete(&api, node, &version).await {
             Ok(()) => {}
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Removed::Gone),
-            // Somebody has put a finalizer back, or written something else.
+            // Another client has put a finalizer back, or has changed the object otherwise.
             Err(kube::Error::Api(status)) if status.is_conflict() => return Ok(Removed::Changed),
             Err(error) => return Err(fail(error)),
         }
@@ -70,7 +70,7 @@ fn is_bare(object: &PartialObjectMeta<DynamicObject>) -> bool {
     object.finalizers().is_empty() && object.annotations().contains_key(DELETED_FOR_MOVE)
 }
 
-/// Says why it goes, and takes its finalizers off. `None` if somebody was faster.
+/// Annotates the object and removes its finalizers. Returns `None` after a conflict.
 async fn bare(
     api: &Api<DynamicObject>,
     name: &str,

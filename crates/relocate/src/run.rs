@@ -1,21 +1,21 @@
 //! The order of a move.
 //!
 //! ```text
-//! meet       who is at either end, and which kinds they have
-//! arrived    what an earlier run has moved goes on at the target
-//! look       what is at the source, and what of it goes
-//! check      whether clusters are fit to be moved, and the target to have them
-//! pause      at the source, with a mark that says where it goes
-//! settle     until controllers have paused and nobody blocks the move; check again
-//! copy       to the target, owners first; what is paused stays so there
+//! connect    to both servers, and discover their kinds
+//! release    at the target what an earlier run has moved
+//! plan       from the objects at the source
+//! check      whether clusters can be moved, and whether the target can take them
+//! pause      at the source, with a mark that names source and target
+//! wait       until controllers have paused and no object blocks the move; check again
+//! copy       to the target, owners first; paused clusters stay paused there
 //! remove     from the source, owners last
-//! unpause    at the target, and the mark goes
+//! release    at the target, and remove the mark
 //! ```
 //!
-//! Every step finds out what was done before, so that a move that was killed is taken up by
-//! running it again. Until the last object has left the source, clusters are paused at both
-//! ends; what has left is at the target. A move that fails before anything is at the target
-//! lets what it has paused go on at the source.
+//! Every step finds out what was done before, so a move that was killed is resumed by running it
+//! again. Until the last object has left the source, clusters are paused at both servers; what
+//! has left the source is at the target. A move that fails before a cluster was copied unpauses
+//! at the source what it has paused.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -41,14 +41,14 @@ use crate::release::{arrived, give_back};
 use crate::remove::{Removed, remove};
 use crate::settings::{Identities, Settings};
 
-/// What was moved, or would be. Each is a kind, a namespace and a name.
+/// The objects that were moved, or would be, each as kind, namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// What is at the target now, and not at the source.
+    /// Objects that are at the target now, and no longer at the source.
     pub moved: Vec<String>,
-    /// What is at the target too.
+    /// Objects that are at both servers.
     pub copied: Vec<String>,
-    /// What goes on at the target.
+    /// Clusters and classes that were unpaused at the target.
     pub unpaused: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ pub async fn relocate(
     }
 }
 
-/// What would be moved; whether it could be is told, and nothing is written.
+/// Returns what would be moved and reports what prevents it, without writing anything.
 pub async fn preview(
     source: &Client,
     target: &Client,
@@ -85,23 +85,23 @@ pub async fn preview(
     Ok(listed(&found, &steps))
 }
 
-/// A move between two ends.
+/// A move between two servers.
 struct Move<'a> {
     source: End,
     target: End,
     settings: &'a Settings,
     report: &'a dyn Report,
-    /// From where to where.
+    /// The UIDs of source and target, as annotated on clusters that are being moved.
     mark: String,
 }
 
-/// What keeps an object from being moved, at one time or another.
+/// A check that returns why an object cannot be moved or copied.
 type Keeps = fn(&Node, &DynamicObject, &str) -> Option<String>;
 
-/// What was copied, by the number of its step.
+/// The copies, by the index of their step, and their names.
 struct Carried {
     copies: Vec<Option<Copied>>,
-    told: Moved,
+    summary: Moved,
 }
 
 impl<'a> Move<'a> {
@@ -136,7 +136,7 @@ impl<'a> Move<'a> {
             self.pause(&found, &steps).await?;
             let (found, steps, carried) = self.copy_all().await?;
             self.remove_all(&found, &steps, &carried.copies).await?;
-            moved = carried.told;
+            moved = carried.summary;
         }
         moved.unpaused = before;
         moved.unpaused.extend(self.arrived().await?);
@@ -152,7 +152,7 @@ impl<'a> Move<'a> {
             namespace: &self.settings.namespace,
             cluster: self.settings.cluster.as_deref(),
         };
-        let steps = plan(&found.nodes, wanted).map_err(Trouble::told)?;
+        let steps = plan(&found.nodes, wanted).map_err(Error::from)?;
         Ok((found, steps))
     }
 
@@ -162,7 +162,7 @@ impl<'a> Move<'a> {
         self.free(found, steps).await
     }
 
-    /// Nothing may keep what is moved from it.
+    /// Fails if a moved object does not pass the check.
     fn fit(&self, found: &Found, steps: &[Step], keeps: Keeps) -> Result<(), Error> {
         let moved = steps.iter().filter(|step| step.fate == Fate::Move);
         let troubles = moved.filter_map(|step| {
@@ -176,7 +176,7 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// The target has to have the kinds, in the version that the source stores.
+    /// Fails if the target does not serve a kind in the version that the source stores.
     fn served(&self, found: &Found, steps: &[Step]) -> Result<(), Error> {
         let kinds = steps.iter().map(|step| &found.objects[step.at].kind);
         let lacks = kinds.filter(|kind| !self.target_serves(kind));
@@ -202,8 +202,8 @@ impl<'a> Move<'a> {
             })
     }
 
-    /// Nothing at the target may have the name of what is moved, but its own copy; and nothing
-    /// that is copied may be being deleted there.
+    /// Fails if the target has an object of a moved one's name that is no copy of it, or if a copy
+    /// is being deleted there.
     async fn free(&self, found: &Found, steps: &[Step]) -> Result<(), Error> {
         let (mut taken, mut doomed) = (Vec::new(), Vec::new());
         let mut looked: BTreeMap<(&str, &str, Option<&str>), Vec<ObjectMeta>> = BTreeMap::new();
@@ -232,7 +232,7 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// What the target has of a kind, where an object would be.
+    /// Lists the objects of a kind at the target, in the namespace of an object.
     async fn there(&self, node: &Node, kind: &Kind) -> Result<Vec<ObjectMeta>, Error> {
         let api = self.target.api(kind, node.namespace.as_deref());
         let attempted = format!("list {} at the target", kind.resource.plural);
@@ -253,11 +253,11 @@ impl<'a> Move<'a> {
         Ok(())
     }
 
-    /// What goes, when all that goes has come to rest.
+    /// Waits until everything that is moved is paused and not blocked, and returns the plan.
     async fn settle(&self) -> Result<(Found, Vec<Step>), Error> {
         let deadline = Instant::now() + self.settings.patience;
         let after = self.settings.patience;
-        let mut told = false;
+        let mut reported = false;
         loop {
             let (found, steps) = self.look().await?;
             let unpaused = unconfirmed(&found, &steps, self.settings);
@@ -276,16 +276,16 @@ impl<'a> Move<'a> {
                     false => Error::Blocked { after, waiting },
                 });
             }
-            if !told {
+            if !reported {
                 self.report
                     .begin(&format!("waiting for {}", waiting.join(", ")));
-                told = true;
+                reported = true;
             }
             sleep(self.settings.look).await;
         }
     }
 
-    /// Copies until there is nothing at the source that was not there before.
+    /// Copies until the source has no objects that were not copied.
     async fn copy_all(&self) -> Result<(Found, Vec<Step>, Carried), Error> {
         let (mut found, mut steps) = self.settle().await?;
         self.served(&found, &steps)?;
@@ -309,7 +309,7 @@ impl<'a> Move<'a> {
 
     async fn copy_once(&self, found: &Found, steps: &[Step]) -> Result<Carried, Error> {
         let (mut known, mut foreign) = (Uids::new(), Vec::new());
-        let (mut copies, mut told) = (Vec::new(), listed(found, steps));
+        let (mut copies, mut summary) = (Vec::new(), listed(found, steps));
         for step in steps {
             let node = &found.nodes[step.at];
             let copied = match self.hangs_below(node, step.fate, &foreign) {
@@ -321,21 +321,21 @@ impl<'a> Move<'a> {
                     known.insert(node.uid.clone(), copied.uid.clone());
                     if copied.differs {
                         self.report.warn(&format!(
-                            "{node} at the target is another than at the source, and stays as it is"
+                            "{node} differs at the target, and is left as it is there"
                         ));
                         foreign.push(node);
                     }
                     for owner in &copied.dropped {
                         self.report.warn(&format!(
-                            "{owner} owns {node} at the source, and is not moved: nobody does at the target"
+                            "{owner} owns {node} at the source and is not moved: {node} does not name it at the target"
                         ));
                     }
                 }
-                None => told.copied.retain(|name| *name != node.to_string()),
+                None => summary.copied.retain(|name| *name != node.to_string()),
             }
             copies.push(copied);
         }
-        Ok(Carried { copies, told })
+        Ok(Carried { copies, summary })
     }
 
     async fn copy_one(
@@ -352,12 +352,12 @@ impl<'a> Move<'a> {
         let ends = (&self.source, &self.target);
         let copied = copy(ends, &self.mark, node, kind, known, existing).await?;
         if copied.is_some() {
-            self.report.done(&format!("{node} is at the target"));
+            self.report.done(&format!("copied {node} to the target"));
         }
         Ok(copied)
     }
 
-    /// What changed since it was copied is copied again, so that nothing is lost.
+    /// Deletes the moved objects at the source. One that has changed meanwhile is copied again.
     async fn remove_all(
         &self,
         found: &Found,
@@ -379,7 +379,8 @@ impl<'a> Move<'a> {
         Ok(())
     }
 
-    /// What leaves a cluster that is at work would be made anew there, and would be twice.
+    /// Fails if the object's cluster was unpaused: its controllers would create what is removed
+    /// again, and it would exist twice.
     async fn still_paused(&self, found: &Found, steps: &[Step], step: &Step) -> Result<(), Error> {
         let labels = found.objects[step.at].content.labels();
         let name = labels.get(CLUSTER_NAME);
@@ -387,7 +388,7 @@ impl<'a> Move<'a> {
         let clusters: Vec<usize> = clusters
             .filter(|&at| found.nodes[at].is_cluster())
             .collect();
-        // What does not say whose it is belongs to the only one there is, if it does at all.
+        // An object without the cluster label belongs to the only cluster, if to any.
         let its = match (name, clusters.as_slice()) {
             (None, [only]) => Some(*only),
             (name, all) => all
@@ -420,7 +421,7 @@ impl<'a> Move<'a> {
         let mut version = copied.version.clone();
         for _ in 0..TRIES {
             if remove(&self.source, node, kind, &version).await? == Removed::Gone {
-                self.report.done(&format!("{node} has left the source"));
+                self.report.done(&format!("deleted {node} at the source"));
                 return Ok(());
             }
             let ends = (&self.source, &self.target);
@@ -438,20 +439,20 @@ impl<'a> Move<'a> {
         let ends = (&self.source, &self.target);
         let released = arrived(ends, self.settings, &self.mark).await?;
         for name in &released {
-            self.report.done(&format!("{name} goes on at the target"));
+            self.report.done(&format!("unpaused {name} at the target"));
         }
         Ok(released)
     }
 
-    /// Why it went no further, and what is paused because of that.
+    /// Rolls back at the source; returns the error, with what is still paused.
     async fn give_back(&self, error: Error) -> Error {
         let ends = (&self.source, &self.target);
-        // Who cannot be asked cannot be told from who is not paused.
+        // If a server does not answer, what is still paused is not known.
         let Ok(done) = give_back(ends, self.settings, &self.mark).await else {
             return error;
         };
         for name in &done.released {
-            self.report.done(&format!("{name} goes on at the source"));
+            self.report.done(&format!("unpaused {name} at the source"));
         }
         match done.paused.is_empty() {
             true => error,
@@ -462,7 +463,7 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// Whether it is the Secret of an identity that the target has its own of.
+    /// Returns whether an object is the Secret of an identity that differs at the target.
     fn hangs_below(&self, node: &Node, fate: Fate, foreign: &[&Node]) -> bool {
         let outside = node.namespace.as_ref() != Some(&self.settings.namespace);
         let theirs = |other: &&Node| {
@@ -480,7 +481,7 @@ impl<'a> Move<'a> {
             let labels = lacking.iter().map(|(key, value)| format!("{key}={value}"));
             let labels: Vec<String> = labels.collect();
             self.report.warn(&format!(
-                "namespace {} has no label {} at the target: identities that let it in by that refuse it there (--copy-namespace-labels copies them)",
+                "namespace {} has no label {} at the target: identities that select namespaces by it refuse it there (--copy-namespace-labels copies it)",
                 self.settings.namespace,
                 labels.join(", "),
             ));
@@ -488,7 +489,7 @@ impl<'a> Move<'a> {
         Ok(())
     }
 
-    /// What is worth knowing before.
+    /// Warns about what the target lacks and what is not moved.
     async fn tell(&self, found: &Found, steps: &[Step]) {
         for named in &found.missing {
             let text = format!("there is no {} {} at the source", named.kind, named.name);
@@ -499,7 +500,7 @@ impl<'a> Move<'a> {
             for node in nodes.filter(|node| names_global(node)) {
                 if let Some(named) = &node.identity {
                     self.report.warn(&format!(
-                        "{node} needs {} {} at the target, which is not carried there",
+                        "{node} needs {} {} at the target, which is not copied",
                         named.kind, named.name
                     ));
                 }
@@ -508,10 +509,10 @@ impl<'a> Move<'a> {
         let ends = (&self.source, &self.target);
         let namespace = &self.settings.namespace;
         let left = left_behind(&self.source, namespace, found, steps).await;
-        for told in [zones(ends, found, steps).await, left] {
-            // Not to know is no reason to stay.
-            let told = told.unwrap_or_else(|error| vec![error.to_string()]);
-            told.iter().for_each(|text| self.report.warn(text));
+        for warnings in [zones(ends, found, steps).await, left] {
+            // A failure to find out is reported, but does not stop the move.
+            let warnings = warnings.unwrap_or_else(|error| vec![error.to_string()]);
+            warnings.iter().for_each(|text| self.report.warn(text));
         }
     }
 
@@ -523,14 +524,14 @@ impl<'a> Move<'a> {
     }
 }
 
-/// Whether it names an identity outside of its namespace.
+/// Returns whether an object references a cluster-scoped identity.
 fn names_global(node: &Node) -> bool {
     node.identity
         .as_ref()
         .is_some_and(|named| named.kind != "Secret")
 }
 
-/// The UIDs of what is not lost when all that was moved leaves the source.
+/// Returns the UIDs of objects that are not lost when the moved ones are deleted at the source.
 fn safe(found: &Found, steps: &[Step], copies: &[Option<Copied>]) -> BTreeSet<String> {
     let safe = steps
         .iter()

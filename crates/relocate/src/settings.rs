@@ -1,30 +1,30 @@
-//! What a move can be told.
+//! The options of a move.
 
 use std::time::Duration;
 
-/// How a move is to be.
+/// The options of a move.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The namespace whose clusters are moved.
+    /// The namespace with the clusters to move.
     pub namespace: String,
     /// The only cluster to move, if not all.
     pub cluster: Option<String>,
-    /// Whether the identities that moved clusters name go with them.
+    /// Whether the identities that moved clusters reference are copied.
     pub identities: Identities,
-    /// Where Secrets of identities are.
+    /// The namespaces with the Secrets of identities.
     pub provider_namespaces: Vec<String>,
     /// Whether the namespace at the target gets the labels of the one at the source.
     pub namespace_labels: NamespaceLabels,
-    /// Whether controllers have to say that they have paused.
+    /// Whether controllers have to confirm that they have paused.
     pub pauses: Pauses,
-    /// How long somebody else may take: controllers that pause, objects that block a move.
+    /// How long controllers may take to pause, and objects may block the move.
     pub patience: Duration,
-    /// How often it is looked whether they are done.
+    /// How often the source is checked while the move waits.
     pub look: Duration,
 }
 
 impl Settings {
-    /// All clusters of a namespace, with their identities.
+    /// Returns the options for all clusters of a namespace, with their identities.
     pub fn new(namespace: impl Into<String>) -> Self {
         Self {
             namespace: namespace.into(),
@@ -39,31 +39,31 @@ impl Settings {
     }
 }
 
-/// Whether the identities that moved clusters name go with them, and their Secrets. No other
-/// identity ever does.
+/// Whether the identities that moved clusters reference, and their Secrets, are copied. No other
+/// identity ever is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identities {
-    /// Those that the target does not have are made there; none is deleted at the source.
+    /// Those that the target lacks are created there; none is deleted at the source.
     Carry,
     /// Neither identities nor their Secrets are read.
     Leave,
 }
 
 /// Whether the namespace at the target gets the labels of the one at the source. Identities
-/// let namespaces in by their labels, so that who labels grants rights.
+/// select namespaces by labels, so a label can grant access to credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespaceLabels {
-    /// It has what it has.
+    /// Its labels stay as they are.
     Leave,
-    /// It gets those that it does not have.
+    /// It gets the labels that it lacks.
     Copy,
 }
 
-/// Whether controllers have to say that they have paused.
+/// Whether controllers have to confirm that they have paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pauses {
-    /// Every object whose controller says whether it has paused has to say so.
+    /// Every object with a `Paused` condition has to have it true.
     Confirmed,
-    /// Nobody is asked: no controller runs at the source.
+    /// The condition is not checked: no controller runs at the source.
     Assumed,
 }

@@ -53,7 +53,7 @@ fn class(name: &str) -> Node {
     made
 }
 
-/// What is planned, as texts, in order.
+/// Returns the planned steps as texts, in order.
 fn planned(nodes: &[Node], wanted: Wanted<'_>) -> Vec<String> {
     let steps = plan(nodes, wanted).expect("a plan");
     steps
@@ -216,8 +216,8 @@ fn owners_in_a_circle_are_told_and_not_followed_for_ever() {
     assert_eq!(plan(&nodes, ALL), Err(Trouble::Circle(circle.to_vec())));
 }
 
-/// Clusters, machines, Secrets and identities of two namespaces; owners have smaller
-/// numbers, but may be anywhere.
+/// Generates Clusters, Machines, Secrets and identities in two namespaces and the provider's.
+/// Owners have smaller indexes, but may be in any namespace.
 fn world() -> impl Strategy<Value = Vec<Node>> {
     let one = (
         0..5_usize,
@@ -262,7 +262,7 @@ proptest! {
         let only = only.map(|only| only.to_string());
         let wanted = Wanted { namespace: "a", cluster: only.as_deref() };
         let Ok(steps) = plan(&nodes, wanted) else {
-            // Two clusters share something, and only one of them was meant.
+            // Two clusters share an object, and only one of them is moved.
             prop_assert!(only.is_some());
             return Ok(());
         };
@@ -271,7 +271,7 @@ proptest! {
         let family = Family::of(&nodes, ALL);
         for (&at, &(order, fate)) in &fates {
             let node = &nodes[at];
-            // Of one namespace: the rest is there because of an identity that is named.
+            // Objects of other namespaces are there because an identity is referenced.
             if node.namespace.as_deref() != Some("a") {
                 prop_assert_eq!(fate, Fate::Copy);
                 let by_identity = |parent: &usize| {
@@ -282,7 +282,7 @@ proptest! {
                 });
                 prop_assert!(named || family.parents[at].iter().any(by_identity), "{}", node);
             }
-            // Whole: what it owns goes too, and stays if it stays.
+            // Dependents are part of the plan, and stay if their owner stays.
             for child in &family.children[at] {
                 let Some(&(later, below)) = fates.get(child) else {
                     return Err(TestCaseError::fail(format!("{} was left", nodes[*child])));
@@ -291,7 +291,7 @@ proptest! {
                 prop_assert!(fate == Fate::Move || below == Fate::Copy);
             }
         }
-        // Everything that was asked for is in it.
+        // Everything that was selected is part of the plan.
         for (at, node) in nodes.iter().enumerate() {
             let meant = only.as_ref().is_none_or(|only| *only == node.name);
             if node.is_cluster() && node.namespace.as_deref() == Some("a") && meant {

@@ -1,4 +1,4 @@
-//! What clusters rely on or own, and is not moved.
+//! Objects that clusters use or own and that are not moved.
 
 use insula_relocate::preview;
 use kube::api::{Patch, PatchParams};
@@ -41,7 +41,7 @@ async fn zones_that_the_target_does_not_have_are_told_by_name() -> anyhow::Resul
     zone(&scene.source, "z2", "vcenter.test", "d2").await?;
     zone(&scene.source, "elsewhere", "other.test", "d3").await?;
     zone(&scene.source, "z4", "vcenter.test", "d4").await?;
-    // This one is there, but for its domain.
+    // The target has this zone, but not its failure domain.
     scene
         .target
         .put(json!({
@@ -58,7 +58,7 @@ async fn zones_that_the_target_does_not_have_are_told_by_name() -> anyhow::Resul
     let domain = json!({"failureDomain": "z4"});
     patch(&scene.source, (CAPI, "Machine", "c-m"), domain).await?;
 
-    let told = [
+    let expected = [
         "VSphereCluster a/c uses VSphereDeploymentZone z1, which is not at the target",
         "VSphereDeploymentZone z1 uses VSphereFailureDomain d1, which is not at the target",
         "VSphereDeploymentZone z2 uses VSphereFailureDomain d2, which is not at the target",
@@ -68,9 +68,9 @@ async fn zones_that_the_target_does_not_have_are_told_by_name() -> anyhow::Resul
     let lines = Lines::default();
     let (source, target) = (&scene.source.client, &scene.target.client);
     preview(source, target, &settings(), &lines).await?;
-    assert_eq!(lines.warnings(), told);
+    assert_eq!(lines.warnings(), expected);
     let (_, lines) = scene.relocate().await?;
-    assert_eq!(lines.warnings(), told);
+    assert_eq!(lines.warnings(), expected);
     Ok(())
 }
 
@@ -94,7 +94,7 @@ async fn what_a_cluster_owns_and_is_of_no_kind_that_moves_is_told() -> anyhow::R
         scene.source.put(account).await?;
     }
     let (_, lines) = scene.relocate().await?;
-    let told = "ServiceAccount a/owned belongs to Cluster a/c, and is not moved with it";
-    assert_eq!(lines.warnings(), [told]);
+    let expected = "ServiceAccount a/owned belongs to Cluster a/c, and is not moved with it";
+    assert_eq!(lines.warnings(), [expected]);
     Ok(())
 }

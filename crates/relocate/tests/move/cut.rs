@@ -1,4 +1,4 @@
-//! A move is killed wherever it writes, and taken up again.
+//! A move that is killed at any of its writes is resumed by the next run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use tower::{BoxError, service_fn};
 use crate::moves::pieces;
 use crate::scene::{CAPI, INFRA, KINDS, Login, Scene, Side, cluster, identity, settings};
 
-/// What becomes of the write at which a move is killed.
+/// Whether the write at which a move is killed reaches the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// The server never gets it.
@@ -25,7 +25,7 @@ enum Fate {
     After,
 }
 
-/// Kills a move at one of its writes, whichever end that goes to.
+/// Kills a move at one of its writes, to either server.
 struct Knife {
     at: u64,
     fate: Fate,
@@ -75,7 +75,7 @@ impl Knife {
     }
 }
 
-/// Kills a move at its n-th write. Says no if it was done before.
+/// Kills a move at its n-th write. Returns `false` if it completed before.
 async fn kill(scene: &Scene, settings: &Settings, at: u64, fate: Fate) -> anyhow::Result<bool> {
     let knife = Knife::new(at, fate);
     let source = knife.over(&scene.source.client);
@@ -95,7 +95,7 @@ fn of(namespace: &str, names: Vec<String>) -> Vec<String> {
     names.into_iter().filter(mine).collect()
 }
 
-/// Nothing is lost, nothing is being destroyed, and whatever is at both ends is paused at both.
+/// Asserts that no object is lost or terminating, and that clusters at both servers are paused.
 async fn assert_safe(scene: &Scene, namespace: &str, what: &[String]) -> anyhow::Result<()> {
     let here = of(namespace, scene.source.inventory().await?);
     let there = of(namespace, scene.target.inventory().await?);
@@ -151,7 +151,7 @@ async fn kill_everywhere(fate: Fate) -> anyhow::Result<u64> {
         let was_killed = kill(&scene, &settings, at, fate).await?;
         assert_safe(&scene, &namespace, &all).await?;
         if was_killed {
-            // The last write may have been the one that got through.
+            // The killed write may have been the last one.
             let again = scene.relocate_with(&settings).await;
             if let Err(error) = again {
                 let nothing = format!("there is nothing to move in namespace {namespace}");
@@ -206,18 +206,18 @@ async fn killed_after_any_write_a_move_ends_where_it_would_have() -> anyhow::Res
     Ok(())
 }
 
-/// What somebody writes, and before which request of the move.
+/// A patch by another client, and the request of the move that it precedes.
 #[derive(Clone)]
 struct Meddler {
-    /// By which method, and how its path ends.
+    /// The method and the end of the path.
     before: (Method, &'static str),
-    /// Where it is written.
+    /// The path of the patch.
     at: &'static str,
     what: Value,
 }
 
-/// Somebody patches something just before the move sends a request for the first time. The
-/// patch is sent to `home`.
+/// Returns a client that sends a patch to `home` just before the first matching request of the
+/// move.
 fn meddled(over: &Client, home: &Client, meddler: &Meddler, seen: &Arc<AtomicBool>) -> Client {
     let (over, home, seen) = (over.clone(), home.clone(), Arc::clone(seen));
     let meddler = meddler.clone();
@@ -290,7 +290,7 @@ async fn what_changes_at_the_source_after_a_kill_is_at_the_target_in_the_end() -
 const VM: &str = "/apis/infrastructure.cluster.x-k8s.io/v1beta2/namespaces/a/vspherevms/c-m";
 const CLUSTER: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/a/clusters/c";
 
-/// A namespace with a cluster.
+/// A scene with one cluster.
 async fn scene() -> anyhow::Result<Scene> {
     let scene = Scene::new().await?;
     scene.source.namespace("a", json!({})).await?;
@@ -323,11 +323,11 @@ async fn nothing_leaves_the_source_while_its_copy_is_being_deleted() -> anyhow::
     let text = "being deleted at the target:\n  VSphereVM a/c-m\nstill paused at the source:\n  Cluster a/c";
     assert_eq!(refused.to_string(), text);
     let hint = refused.hint().expect("a hint");
-    assert!(hint.contains("take their finalizers off there"), "{hint}");
+    assert!(hint.contains("remove their finalizers there"), "{hint}");
     assert_eq!(scene.source.inventory().await?, pieces("a", "c"));
     assert_paused(&scene.source, "a").await?;
     assert_paused(&scene.target, "a").await?;
-    // As the hint says.
+    // The hint is followed.
     let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     let vms = scene.target.api(INFRA, "VSphereVM", "a");
     vms.patch("c-m", &PatchParams::default(), &bare).await?;
@@ -355,7 +355,7 @@ async fn a_copy_that_is_deleted_during_the_move_keeps_everything_at_the_source()
 -> anyhow::Result<()> {
     let scene = scene().await?;
     let seen = Arc::new(AtomicBool::new(false));
-    // When everything has a copy, and is looked at again before it leaves.
+    // When everything has been copied, and is checked again before it is deleted.
     let target = scene.target.api(INFRA, "VSphereVM", "a");
     let source = before(&scene.source.client, &seen, "/vspheremachines", move || {
         let target = target.clone();
@@ -375,7 +375,7 @@ async fn a_copy_that_is_deleted_during_the_move_keeps_everything_at_the_source()
     assert_paused(&scene.target, "a").await
 }
 
-/// Somebody does something before requests to a path, until it is done.
+/// Returns a client that acts before requests to a path, until the act returns true.
 fn before<F>(
     over: &Client,
     seen: &Arc<AtomicBool>,
@@ -415,7 +415,7 @@ async fn what_becomes_unfit_before_the_pause_is_not_moved_and_goes_on() -> anyho
     let refused = refused.expect_err("a refusal");
     let text = "not everything can be moved:\n  VSphereVM a/c-m has no virtual machine yet";
     assert_eq!(refused.to_string(), text);
-    let hint = "mend what it says, or wait, and run it again";
+    let hint = "fix the listed objects, or wait, and run it again";
     assert_eq!(refused.hint(), Some(hint));
     assert_working(&scene.source, "c").await?;
     assert_eq!(scene.source.inventory().await?, pieces("a", "c"));
@@ -454,7 +454,7 @@ async fn a_cluster_that_somebody_lets_go_on_during_the_move_is_not_moved() -> an
 async fn nothing_more_leaves_a_cluster_that_goes_on_at_the_source() -> anyhow::Result<()> {
     let scene = scene().await?;
     let seen = Arc::new(AtomicBool::new(false));
-    // When the first object leaves.
+    // When the first object is deleted.
     let impatient = Meddler {
         before: (Method::PATCH, VM),
         at: CLUSTER,
@@ -485,7 +485,7 @@ async fn what_an_earlier_run_paused_goes_on_at_the_source_if_it_is_not_fit() -> 
     let text = "not everything can be moved:\n  VSphereVM a/c-m has no virtual machine yet";
     assert_eq!(refused.to_string(), text);
     assert_working(&scene.source, "c").await?;
-    // Its controller has gone on.
+    // Its controller has made progress.
     vms.patch("c-m", &PatchParams::default(), &uuid(json!("4210")))
         .await?;
     scene.relocate().await?;

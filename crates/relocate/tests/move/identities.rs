@@ -1,4 +1,4 @@
-//! Identities that moved clusters name, and their Secrets.
+//! Identities that moved clusters reference, and their Secrets.
 
 use insula_relocate::Settings;
 use insula_relocate::settings::Identities;
@@ -52,7 +52,7 @@ async fn fr4_m1_m2_m3_an_identity_and_its_secret_are_carried_and_stay_at_the_sou
         login.owner_references()[0].uid,
         copied.uid().expect("a UID")
     );
-    // The source's is as it was.
+    // The identity at the source is unchanged.
     let kept = scene
         .source
         .get(INFRA, "VSphereClusterIdentity", ("", "shared"))
@@ -70,7 +70,7 @@ async fn fr4_an_identity_that_the_target_has_is_used_as_it_is() -> anyhow::Resul
     scene.source.namespace("a", json!({})).await?;
     identity(&scene.source, "shared", "x").await?;
     cluster(&scene.source, "a", "c", Login::Identity("shared")).await?;
-    // The same, but its Secret is not there.
+    // The target has the same identity, without its Secret.
     let there = identity(&scene.target, "shared", "x").await?;
     let secrets = scene.target.api("v1", "Secret", "capv-system");
     let patch = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
@@ -108,8 +108,9 @@ async fn fr4_an_identity_that_differs_at_the_target_is_told_and_gets_no_secret()
         }))
         .await?;
     let (moved, lines) = scene.relocate().await?;
-    let told = "VSphereClusterIdentity shared at the target is another than at the source, and stays as it is";
-    assert_eq!(lines.warnings(), [told]);
+    let expected =
+        "VSphereClusterIdentity shared differs at the target, and is left as it is there";
+    assert_eq!(lines.warnings(), [expected]);
     assert_eq!(moved.copied, ["VSphereClusterIdentity shared"]);
     let there = scene
         .target
@@ -135,8 +136,9 @@ async fn fr4_a_secret_that_the_target_has_is_never_overwritten() -> anyhow::Resu
     mine["data"] = json!({"username": "bWluZQ=="});
     scene.target.put(mine).await?;
     let (_, lines) = scene.relocate().await?;
-    let told = "Secret capv-system/shared-login at the target is another than at the source, and stays as it is";
-    assert_eq!(lines.warnings(), [told]);
+    let expected =
+        "Secret capv-system/shared-login differs at the target, and is left as it is there";
+    assert_eq!(lines.warnings(), [expected]);
     let there = scene
         .target
         .get("v1", "Secret", ("capv-system", "shared-login"))
@@ -160,8 +162,9 @@ async fn o13_identities_are_neither_read_nor_carried_if_they_are_not_to_be() -> 
     };
     let (moved, lines) = scene.relocate_with(&settings).await?;
     assert_eq!(moved.copied, Vec::<String>::new());
-    let told = "VSphereCluster a/c needs VSphereClusterIdentity shared at the target, which is not carried there";
-    assert_eq!(lines.warnings(), [told]);
+    let expected =
+        "VSphereCluster a/c needs VSphereClusterIdentity shared at the target, which is not copied";
+    assert_eq!(lines.warnings(), [expected]);
     let there = scene.target.inventory().await?;
     assert!(
         !there.iter().any(|name| name.contains("shared")),
@@ -189,7 +192,7 @@ async fn what_is_called_like_the_secret_of_an_identity_that_differs_is_moved() -
     let scene = Scene::new().await?;
     scene.source.namespace("a", json!({})).await?;
     identity(&scene.source, "shared", "x").await?;
-    // Clusters, and a Secret of one of them, of the name that the identity's Secret has.
+    // Clusters, and a Secret of one of them with the name of the identity's Secret.
     let login = Login::Identity("shared");
     cluster(&scene.source, "a", "shared-login", login).await?;
     let infra = scene

@@ -1,4 +1,4 @@
-//! Clusters moved between two servers, and between spaces of one.
+//! Moves of clusters between two servers, and between spaces of one.
 
 mod aside;
 mod cut;

@@ -1,4 +1,4 @@
-//! What is where after a move.
+//! Which objects are at which server after a move.
 
 use insula_relocate::settings::NamespaceLabels;
 use insula_relocate::{Error, Settings, preview};
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::scene::{CAPI, INFRA, Lines, Login, Scene, Side, cluster, identity, settings};
 
-/// What a cluster with a Secret of its own is made of.
+/// Returns the objects of a cluster with a Secret of its own.
 pub fn pieces(namespace: &str, name: &str) -> Vec<String> {
     let mut pieces = vec![
         format!("Cluster {namespace}/{name}"),
@@ -135,8 +135,8 @@ async fn labels_of_the_namespace_are_told_and_copied_only_if_asked() -> anyhow::
         match copy {
             NamespaceLabels::Leave => {
                 assert_eq!(team, None);
-                let told = "namespace a has no label team=x at the target: identities that let it in by that refuse it there (--copy-namespace-labels copies them)";
-                assert_eq!(lines.warnings(), [told]);
+                let expected = "namespace a has no label team=x at the target: identities that select namespaces by it refuse it there (--copy-namespace-labels copies it)";
+                assert_eq!(lines.warnings(), [expected]);
             }
             NamespaceLabels::Copy => {
                 assert_eq!(team.as_deref(), Some("x"));
@@ -165,7 +165,7 @@ async fn clusters_move_between_spaces_and_back() -> anyhow::Result<()> {
         "VSphereClusterIdentity shared",
     ];
     assert_eq!(scene.source.inventory().await?, left);
-    // A controller at the target says anew how far things are.
+    // A controller at the target writes the status anew.
     let done = json!({"status": {
         "initialization": {"infrastructureProvisioned": true, "controlPlaneInitialized": true},
         "nodeRef": {"name": "n"},

@@ -1,4 +1,4 @@
-//! What is not moved, and what is waited for.
+//! Moves that are refused, and states that a move waits for.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::scene::{CAPI, INFRA, Login, Scene, Side, cluster, owner, settings};
 
-/// A namespace with a cluster.
+/// A scene with one cluster.
 async fn scene() -> anyhow::Result<Scene> {
     let scene = Scene::new().await?;
     scene.source.namespace("a", json!({})).await?;
@@ -32,7 +32,8 @@ async fn patch_status(side: &Side, at: (&str, &str, &str), status: Value) -> any
     Ok(())
 }
 
-/// Nothing was written: neither paused nor marked, and nothing at the target.
+/// Asserts that nothing was written: the cluster is neither paused nor marked, and the target
+/// has no namespace.
 async fn assert_untouched(scene: &Scene) -> anyhow::Result<()> {
     let here = scene.source.get(CAPI, "Cluster", ("a", "c")).await?;
     let here = here.expect("a cluster");
@@ -72,7 +73,7 @@ async fn what_is_not_fit_is_told_and_nothing_is_written() -> anyhow::Result<()> 
         (
             machine,
             json!({"nodeRef": null}),
-            "Machine a/c-m is no node yet",
+            "Machine a/c-m has no node yet",
         ),
     ] {
         patch_status(&scene.source, at, status).await?;
@@ -148,7 +149,7 @@ async fn others_of_the_same_names_at_the_target_are_not_overwritten() -> anyhow:
         .put(crate::scene::secret("a", "c-login", &[]))
         .await?;
     let refused = scene.relocate().await.err().expect("a refusal");
-    let text = "the target has others of these names:\n  Secret a/c-login";
+    let text = "names already taken at the target:\n  Secret a/c-login";
     assert_eq!(refused.to_string(), text);
     let here = scene.source.get(CAPI, "Cluster", ("a", "c")).await?;
     assert_eq!(here.expect("a cluster").data["spec"]["paused"], json!(null));
@@ -178,9 +179,9 @@ async fn kinds_that_only_differ_in_their_group_are_told_apart_at_the_target() ->
         .await?;
     }
     let refused = scene.relocate().await.err().expect("a refusal");
-    let text = "the target has others of these names:\n  Machine a/x";
+    let text = "names already taken at the target:\n  Machine a/x";
     assert_eq!(refused.to_string(), text);
-    // It was found before anything was made there.
+    // The conflict was found before anything was created.
     assert_eq!(scene.target.inventory().await?, Vec::<String>::new());
     Ok(())
 }
@@ -200,9 +201,9 @@ async fn what_blocks_a_move_is_waited_for() -> anyhow::Result<()> {
         .await
         .err()
         .expect("a refusal");
-    let text = "still not to be moved after 0 s:\n  VSphereMachine a/c-m";
+    let text = "move still blocked after 0 s:\n  VSphereMachine a/c-m";
     assert_eq!(refused.to_string(), text);
-    // It is at work again, and is moved when it may be.
+    // It is unpaused again, and moves once the annotation is removed.
     assert_untouched(&scene).await?;
     let ends = tokio::join!(
         scene.relocate(),

@@ -1,4 +1,4 @@
-//! Two servers with Cluster API's kinds, and what tests do there.
+//! Two servers with Cluster API's kinds, and helpers for tests of moves.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub fn settings() -> Settings {
     }
 }
 
-/// One end. The server is kept for as long as it is needed.
+/// One server, or one space of it. It runs as long as this value lives.
 pub struct Side {
     pub server: Arc<TestServer>,
     pub client: Client,
@@ -92,7 +92,7 @@ impl Side {
         Ok(Self { server, client })
     }
 
-    /// Objects of a kind; of no namespace, those of all.
+    /// Returns a client for objects of a kind; without a namespace, for those of all.
     pub fn api(&self, api_version: &str, kind: &str, namespace: &str) -> Api<DynamicObject> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let plural = match kind {
@@ -113,7 +113,7 @@ impl Side {
         }
     }
 
-    /// Creates an object, with its status; says what it is then.
+    /// Creates an object with its status, and returns it.
     pub async fn put(&self, object: Value) -> anyhow::Result<DynamicObject> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
@@ -146,7 +146,7 @@ impl Side {
         Ok(self.api(api_version, kind, at.0).get_opt(at.1).await?)
     }
 
-    /// Everything that a move could be about, by kind, namespace and name.
+    /// Returns every object that a move could be about, as kind, namespace and name.
     pub async fn inventory(&self) -> anyhow::Result<Vec<String>> {
         let mut names = Vec::new();
         for (version, kind) in KINDS {
@@ -176,16 +176,16 @@ pub const KINDS: [(&str, &str); 7] = [
     ("v1", "Secret"),
 ];
 
-/// Whose login a cluster uses.
+/// The credentials that a cluster uses.
 #[derive(Clone, Copy)]
 pub enum Login<'a> {
-    /// A Secret `login` of its own.
+    /// A Secret of its own, `NAME-login`.
     Secret,
-    /// An identity of this name, with a Secret NAME-login.
+    /// An identity of this name, with a Secret `NAME-login`.
     Identity(&'a str),
 }
 
-/// A cluster with a machine, as its controllers leave it.
+/// Creates a cluster with a machine, in the state that its controllers leave.
 pub async fn cluster(
     side: &Side,
     namespace: &str,
@@ -268,7 +268,7 @@ async fn machine(
     .map(drop)
 }
 
-/// An identity for every namespace with this label, and its Secret.
+/// Creates an identity for every namespace with this label, and its Secret.
 pub async fn identity(side: &Side, name: &str, label: &str) -> anyhow::Result<DynamicObject> {
     let secret_name = format!("{name}-login");
     let made = side
@@ -317,7 +317,7 @@ pub fn owner(object: &DynamicObject, api_version: &str, kind: &str) -> Value {
     })
 }
 
-/// What a move told.
+/// The lines that a move reported.
 #[derive(Default)]
 pub struct Lines(Mutex<Vec<String>>);
 
@@ -326,7 +326,7 @@ impl Lines {
         self.0.lock().expect("no panic").clone()
     }
 
-    /// Those that say that something is not as it might be expected.
+    /// Returns the warnings.
     pub fn warnings(&self) -> Vec<String> {
         let all = self.all();
         let warnings = all.iter().filter_map(|line| line.strip_prefix("! "));
