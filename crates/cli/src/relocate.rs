@@ -92,7 +92,7 @@ async fn moved(args: Args) -> Result<(), Failure> {
             true => Pauses::Assumed,
             false => Pauses::Confirmed,
         },
-        patience: args.timeout,
+        timeout: args.timeout,
         ..Settings::new(args.namespace.unwrap_or(namespace))
     };
     let progress = Progress::to_stderr();

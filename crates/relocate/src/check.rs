@@ -11,13 +11,13 @@ use crate::plan::Node;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// It is not paused.
-    Working,
+    Active,
     /// This move has paused it.
-    UnderWay,
+    Moving,
     /// It is paused, but not by a move.
     Paused,
     /// A move to another target has paused it.
-    Elsewhere,
+    MovingElsewhere,
 }
 
 /// Returns the stage of a cluster or class. The mark names the source and target of this move.
@@ -28,25 +28,25 @@ pub fn stage(node: &Node, object: &DynamicObject, mark: &str) -> Stage {
         false => object.data["spec"]["paused"] == Value::Bool(true),
     };
     match (paused, marked) {
-        (true, Some(marked)) if marked == mark => Stage::UnderWay,
-        (true, Some(_)) => Stage::Elsewhere,
+        (true, Some(marked)) if marked == mark => Stage::Moving,
+        (true, Some(_)) => Stage::MovingElsewhere,
         (true, None) => Stage::Paused,
-        (false, _) => Stage::Working,
+        (false, _) => Stage::Active,
     }
 }
 
 /// Returns why an object cannot be copied after everything was paused, if there is a reason: it
 /// may have changed before the pause took effect, or a user may have ended the pause.
-pub fn unrest(node: &Node, object: &DynamicObject, mark: &str) -> Option<String> {
+pub fn copy_obstacle(node: &Node, object: &DynamicObject, mark: &str) -> Option<String> {
     let pausable = node.is_cluster() || node.is_class();
-    if pausable && stage(node, object, mark) == Stage::Working {
+    if pausable && stage(node, object, mark) == Stage::Active {
         return Some(format!("{node} is not paused"));
     }
-    trouble(node, object, mark)
+    move_obstacle(node, object, mark)
 }
 
 /// Returns why an object cannot be moved, if there is a reason.
-pub fn trouble(node: &Node, object: &DynamicObject, mark: &str) -> Option<String> {
+pub fn move_obstacle(node: &Node, object: &DynamicObject, mark: &str) -> Option<String> {
     if object.metadata.deletion_timestamp.is_some()
         && !object.annotations().contains_key(DELETED_FOR_MOVE)
     {
@@ -54,23 +54,23 @@ pub fn trouble(node: &Node, object: &DynamicObject, mark: &str) -> Option<String
     }
     if node.is_cluster() || node.is_class() {
         match stage(node, object, mark) {
-            Stage::Working => {}
+            Stage::Active => {}
             // It was checked when it was paused.
-            Stage::UnderWay => return None,
+            Stage::Moving => return None,
             Stage::Paused => return Some(format!("{node} is paused")),
-            Stage::Elsewhere => return Some(format!("{node} is being moved somewhere else")),
+            Stage::MovingElsewhere => return Some(format!("{node} is being moved somewhere else")),
         }
     }
     let text = match (node.kind.as_str(), node.is_cluster()) {
-        (_, true) => of_cluster(object)?,
-        ("Machine", _) => of_machine(object)?,
-        ("VSphereVM", _) => of_vm(object)?,
+        (_, true) => cluster_obstacle(object)?,
+        ("Machine", _) => machine_obstacle(object)?,
+        ("VSphereVM", _) => vm_obstacle(object)?,
         _ => return None,
     };
     Some(format!("{node} {text}"))
 }
 
-fn of_cluster(object: &DynamicObject) -> Option<&'static str> {
+fn cluster_obstacle(object: &DynamicObject) -> Option<&'static str> {
     let (spec, status) = (&object.data["spec"], &object.data["status"]);
     let done = &status["initialization"];
     // `infrastructureReady` belongs to contract v1beta1.
@@ -94,7 +94,7 @@ fn of_cluster(object: &DynamicObject) -> Option<&'static str> {
     None
 }
 
-fn of_machine(object: &DynamicObject) -> Option<&'static str> {
+fn machine_obstacle(object: &DynamicObject) -> Option<&'static str> {
     object.data["status"]["nodeRef"]
         .is_null()
         .then_some("has no node yet")
@@ -102,7 +102,7 @@ fn of_machine(object: &DynamicObject) -> Option<&'static str> {
 
 /// Until `biosUUID` is recorded, the virtual machine is found by the UID of its object, which
 /// differs at the target.
-fn of_vm(object: &DynamicObject) -> Option<&'static str> {
+fn vm_obstacle(object: &DynamicObject) -> Option<&'static str> {
     let uuid = object.data["spec"]["biosUUID"].as_str();
     uuid.unwrap_or_default()
         .is_empty()

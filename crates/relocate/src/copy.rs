@@ -8,14 +8,14 @@ use kube::api::{Api, DynamicObject, ObjectMeta, PostParams, TypeMeta};
 use serde_json::Value;
 
 use crate::check;
-use crate::end::End;
 use crate::error::Error;
 use crate::kind::Kind;
 use crate::names::{DELETED_FOR_MOVE, ORIGIN};
 use crate::plan::Node;
+use crate::server::Server;
 
 /// The UIDs of copied objects: those at the target by those at the source.
-pub type Uids = BTreeMap<String, String>;
+pub type UidMap = BTreeMap<String, String>;
 
 /// An object that exists at both servers.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Copied {
 }
 
 /// How many conflicting writes are retried before a move gives up.
-pub const TRIES: u32 = 20;
+pub const MAX_ATTEMPTS: u32 = 20;
 
 /// What to do with an object that already exists at the target.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,31 +46,31 @@ pub enum Existing {
 /// `None` if the source no longer has it. A moved object has to be paused by the move with this
 /// mark.
 pub async fn copy(
-    ends: (&End, &End),
+    servers: (&Server, &Server),
     mark: &str,
     node: &Node,
     kind: &Kind,
-    uids: &Uids,
+    uids: &UidMap,
     existing: Existing,
 ) -> Result<Option<Copied>, Error> {
     let namespace = node.namespace.as_deref();
-    let source = ends.0.api(kind, namespace);
-    let target = ends.1.api(kind, namespace);
-    for _ in 0..TRIES {
+    let source = servers.0.api(kind, namespace);
+    let target = servers.1.api(kind, namespace);
+    for _ in 0..MAX_ATTEMPTS {
         let attempted = format!("read {node} at the source");
         let fresh = source.get_opt(&node.name).await;
-        let fresh = fresh.map_err(Error::when(attempted))?;
+        let fresh = fresh.map_err(Error::failed_to(attempted))?;
         let same = |fresh: &DynamicObject| fresh.uid().as_deref() == Some(node.uid.as_str());
         let Some(fresh) = fresh.filter(same) else {
             return Ok(None);
         };
         if existing == Existing::Update
-            && let Some(unrest) = check::unrest(node, &fresh, mark)
+            && let Some(obstacle) = check::copy_obstacle(node, &fresh, mark)
         {
-            return Err(Error::Unfit(vec![unrest]));
+            return Err(Error::NotMovable(vec![obstacle]));
         }
         let version = fresh.resource_version().unwrap_or_default();
-        let (wanted, dropped) = rewritten(fresh, kind, uids);
+        let (wanted, dropped) = for_target(fresh, kind, uids);
         let made = put(&target, node, &wanted, existing).await?;
         if let Some((uid, differs)) = made {
             return Ok(Some(Copied {
@@ -82,7 +82,7 @@ pub async fn copy(
         }
     }
     let what = node.to_string();
-    Err(Error::Restless { what })
+    Err(Error::KeepsChanging { what })
 }
 
 /// Returns the UID of the object at the target, and whether it is no copy and differs. `None`
@@ -97,25 +97,25 @@ async fn put(
     match target.create(&PostParams::default(), wanted).await {
         Ok(made) => return Ok(made.uid().map(|uid| (uid, false))),
         Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-        Err(error) => return Err(Error::when(attempted())(error)),
+        Err(error) => return Err(Error::failed_to(attempted())(error)),
     }
     let there = target.get_opt(&node.name).await;
-    let Some(there) = there.map_err(Error::when(attempted()))? else {
+    let Some(there) = there.map_err(Error::failed_to(attempted()))? else {
         return Ok(None);
     };
     let uid = there.uid().unwrap_or_default();
     let ours = there.annotations().get(ORIGIN) == Some(&node.uid);
-    let doomed = there.metadata.deletion_timestamp.is_some();
-    if doomed && (ours || existing == Existing::Leave) {
-        return Err(Error::Doomed(vec![node.to_string()]));
+    let terminating = there.metadata.deletion_timestamp.is_some();
+    if terminating && (ours || existing == Existing::Leave) {
+        return Err(Error::CopyTerminating(vec![node.to_string()]));
     }
     match existing {
         Existing::Leave => {
             let differs = !ours && content(&there) != content(wanted);
             return Ok(Some((uid, differs)));
         }
-        Existing::Update if !ours => return Err(Error::Taken(vec![node.to_string()])),
-        Existing::Update if alike(&there, wanted) => return Ok(Some((uid, false))),
+        Existing::Update if !ours => return Err(Error::NameTaken(vec![node.to_string()])),
+        Existing::Update if is_up_to_date(&there, wanted) => return Ok(Some((uid, false))),
         Existing::Update => {}
     }
     let mut newer = wanted.clone();
@@ -128,13 +128,15 @@ async fn put(
     {
         Ok(_) => Ok(Some((uid, false))),
         Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(None),
-        Err(error) => Err(Error::when(format!("update {node} at the target"))(error)),
+        Err(error) => Err(Error::failed_to(format!("update {node} at the target"))(
+            error,
+        )),
     }
 }
 
 /// Returns an object as it is created at the target, and the owners that were dropped: the
 /// target's garbage collector would delete an object with an owner that does not exist.
-fn rewritten(object: DynamicObject, kind: &Kind, uids: &Uids) -> (DynamicObject, Vec<String>) {
+fn for_target(object: DynamicObject, kind: &Kind, uids: &UidMap) -> (DynamicObject, Vec<String>) {
     let DynamicObject { metadata, data, .. } = object;
     let (mut owners, mut dropped) = (Vec::new(), Vec::new());
     for owner in metadata.owner_references.into_iter().flatten() {
@@ -171,7 +173,7 @@ fn rewritten(object: DynamicObject, kind: &Kind, uids: &Uids) -> (DynamicObject,
 }
 
 /// Returns whether a copy is up to date.
-fn alike(there: &DynamicObject, wanted: &DynamicObject) -> bool {
+fn is_up_to_date(there: &DynamicObject, wanted: &DynamicObject) -> bool {
     there.labels() == wanted.labels()
         && there.annotations() == wanted.annotations()
         && there.finalizers() == finalizers(there, wanted)
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_has_what_users_and_controllers_wrote_and_nothing_of_the_server() {
+    fn copy_keeps_user_fields_and_drops_server_fields() {
         let source = object(json!({
             "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
             "metadata": {
@@ -228,8 +230,8 @@ mod tests {
             },
             "data": {"k": "dg=="}, "status": {"x": 1},
         }));
-        let uids = Uids::from([("o1".to_owned(), "n1".to_owned())]);
-        let (copied, dropped) = rewritten(source, &Kind::secrets(), &uids);
+        let uids = UidMap::from([("o1".to_owned(), "n1".to_owned())]);
+        let (copied, dropped) = for_target(source, &Kind::secrets(), &uids);
         assert_eq!(dropped, ["Sealed s"]);
         let expected = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "Opaque",

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub enum Error {
     /// A request to a server failed.
     #[error("cannot {attempted}: {}", reason(source))]
-    Server {
+    Request {
         /// What was attempted, as it follows "cannot".
         attempted: String,
         /// How the request failed.
@@ -16,10 +16,10 @@ pub enum Error {
     },
     /// Both clients lead to the same server and space.
     #[error("the source and the target are the same")]
-    SamePlace,
+    SameServer,
     /// There is nothing to move.
     #[error("there is {} in namespace {namespace}", missing(cluster.as_deref()))]
-    Nothing {
+    NothingToMove {
         /// The namespace that was searched.
         namespace: String,
         /// The cluster that was searched for, if not all.
@@ -27,23 +27,23 @@ pub enum Error {
     },
     /// Objects are in no state to be moved.
     #[error("not everything can be moved:{}", in_lines(.0))]
-    Unfit(Vec<String>),
+    NotMovable(Vec<String>),
     /// The target does not serve some kinds. Nothing was written.
     #[error("the target does not serve:{}", in_lines(.0))]
-    NoKinds(Vec<String>),
+    KindsNotServed(Vec<String>),
     /// The target has objects of these names that are no copies.
     #[error("names already taken at the target:{}", in_lines(.0))]
-    Taken(Vec<String>),
+    NameTaken(Vec<String>),
     /// Copies that are being deleted. They must stay paused: their controllers would destroy what
     /// they represent.
     #[error("being deleted at the target:{}", in_lines(.0))]
-    Doomed(Vec<String>),
+    CopyTerminating(Vec<String>),
     /// Owner references form a cycle.
     #[error("owner references form a cycle:{}", in_lines(.0))]
-    Circle(Vec<String>),
+    OwnerCycle(Vec<String>),
     /// Controllers did not confirm in time that they have paused.
     #[error("not paused by their controllers after {}:{}", seconds(*after), in_lines(waiting))]
-    Unpaused {
+    PauseTimeout {
         /// How long the move waited.
         after: Duration,
         /// The objects that it waited for.
@@ -51,7 +51,7 @@ pub enum Error {
     },
     /// Objects still had the annotation that blocks a move when the time was up.
     #[error("move still blocked after {}:{}", seconds(*after), in_lines(waiting))]
-    Blocked {
+    BlockTimeout {
         /// How long the move waited.
         after: Duration,
         /// The objects that it waited for.
@@ -59,13 +59,13 @@ pub enum Error {
     },
     /// Writes to an object conflicted too often.
     #[error("{what} kept changing")]
-    Restless {
+    KeepsChanging {
         /// The object, or the namespace.
         what: String,
     },
     /// The move failed and could not be rolled back.
     #[error("{error}\nstill paused at the source:{}", in_lines(paused))]
-    Held {
+    StillPaused {
         /// Why it failed.
         error: Box<Error>,
         /// The clusters and classes that stay paused until a move completes.
@@ -75,9 +75,9 @@ pub enum Error {
 
 impl Error {
     /// Returns a `map_err` function that adds what was attempted.
-    pub fn when(attempted: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+    pub fn failed_to(attempted: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let attempted = attempted.into();
-        move |source| Self::Server {
+        move |source| Self::Request {
             attempted,
             source: Box::new(source),
         }
@@ -86,32 +86,34 @@ impl Error {
     /// Returns what to do about the error, where that is known.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            Self::Server { source, .. } => match source.as_ref() {
+            Self::Request { source, .. } => match source.as_ref() {
                 kube::Error::Api(status) if status.code == 403 => {
-                    "a move reads and writes Cluster API's objects and Secrets at both ends, and reads their definitions"
+                    "a move reads and writes Cluster API's objects and Secrets at both servers, and reads their definitions"
                 }
                 kube::Error::Api(_) => "run it again: it resumes where it stopped",
                 _ => {
                     "check that the server is reachable and run it again: it resumes where it stopped"
                 }
             },
-            Self::SamePlace => "name the target with --to-kubeconfig and --to-context",
-            Self::Nothing { .. } => "choose the namespace with -n",
-            Self::Unfit(_) => "fix the listed objects, or wait, and run it again",
-            Self::NoKinds(_) => "install the same providers at the target, and run it again",
-            Self::Taken(_) => {
+            Self::SameServer => "name the target with --to-kubeconfig and --to-context",
+            Self::NothingToMove { .. } => "choose the namespace with -n",
+            Self::NotMovable(_) => "fix the listed objects, or wait, and run it again",
+            Self::KindsNotServed(_) => "install the same providers at the target, and run it again",
+            Self::NameTaken(_) => {
                 "they are not copies made by a move: delete or rename them at the target"
             }
-            Self::Doomed(_) => {
+            Self::CopyTerminating(_) => {
                 "once unpaused, their controllers destroy what they represent: save what you need of them, remove their finalizers there, and run it again"
             }
-            Self::Circle(_) => "remove the owner references that should not be there",
-            Self::Unpaused { .. } => {
+            Self::OwnerCycle(_) => "remove the owner references that should not be there",
+            Self::PauseTimeout { .. } => {
                 "check that the controllers run; run it again, or with --assume-paused if none runs at the source"
             }
-            Self::Blocked { .. } => "check why their controllers block the move, and run it again",
-            Self::Restless { .. } => "find out what changes it, and run it again",
-            Self::Held { error, .. } => return error.hint(),
+            Self::BlockTimeout { .. } => {
+                "check why their controllers block the move, and run it again"
+            }
+            Self::KeepsChanging { .. } => "find out what changes it, and run it again",
+            Self::StillPaused { error, .. } => return error.hint(),
         })
     }
 }

@@ -47,8 +47,8 @@ impl Kind {
         let labels = definition.labels();
         let provider = labels.contains_key(INSTALLED) || labels.contains_key(PROVIDER);
         let group = spec.group.as_str();
-        let family = group == CAPI || group.ends_with(".cluster.x-k8s.io");
-        if group == INVENTORY || !(provider || family) {
+        let of_cluster_api = group == CAPI || group.ends_with(".cluster.x-k8s.io");
+        if group == INVENTORY || !(provider || of_cluster_api) {
             return None;
         }
         let stored = spec.versions.iter().find(|version| version.storage)?;
@@ -79,10 +79,10 @@ fn starts_hierarchy(group: &str, kind: &str) -> bool {
 }
 
 /// Lists all kinds of Cluster API and its providers.
-pub async fn discover(client: &Client, place: &str) -> Result<Vec<Kind>, Error> {
+pub async fn discover(client: &Client, role: &str) -> Result<Vec<Kind>, Error> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let attempted = format!("list the definitions of kinds at the {place}");
+    let attempted = format!("list the definitions of kinds at the {role}");
     let found = definitions.list(&ListParams::default()).await;
-    let found = found.map_err(Error::when(attempted))?;
+    let found = found.map_err(Error::failed_to(attempted))?;
     Ok(found.items.iter().filter_map(Kind::of).collect())
 }

@@ -17,20 +17,20 @@
 //! It does not convert versions, does not move between namespaces, and does not copy `status`:
 //! the controllers at the target write it anew.
 
-mod aside;
 pub mod check;
 mod copy;
-mod end;
 pub mod error;
-mod ground;
 mod kind;
 mod names;
+mod namespaces;
+mod not_moved;
 mod observe;
 mod pause;
 pub mod plan;
 mod release;
 mod remove;
 pub mod run;
+mod server;
 pub mod settings;
 
 pub use error::Error;

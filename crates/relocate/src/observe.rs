@@ -6,22 +6,22 @@ use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, ObjectMeta};
 use serde_json::Value;
 
-use crate::end::End;
 use crate::error::Error;
 use crate::kind::Kind;
 use crate::names::{MOVE, MOVE_HIERARCHY};
-use crate::plan::{Named, Node};
+use crate::plan::{IdentityRef, Node};
+use crate::server::Server;
 use crate::settings::{Identities, Settings};
 
 /// The objects that were read.
 #[derive(Default)]
-pub struct Found {
+pub struct Observed {
     /// The properties that the plan is made from.
     pub nodes: Vec<Node>,
     /// The objects themselves, in the same order.
     pub objects: Vec<Object>,
     /// Identities that are referenced but do not exist.
-    pub missing: Vec<Named>,
+    pub missing: Vec<IdentityRef>,
 }
 
 /// An object at a server. Only the metadata of Secrets and ConfigMaps is read: most of them do
@@ -33,7 +33,7 @@ pub struct Object {
     pub content: DynamicObject,
 }
 
-impl Found {
+impl Observed {
     fn add(&mut self, kind: &Kind, content: DynamicObject) {
         self.nodes.push(node(kind, &content));
         let kind = kind.clone();
@@ -42,13 +42,13 @@ impl Found {
 }
 
 /// Reads the objects of the namespace and the identities that they reference.
-pub async fn observe(source: &End, settings: &Settings) -> Result<Found, Error> {
-    let mut found = Found::default();
+pub async fn observe(source: &Server, settings: &Settings) -> Result<Observed, Error> {
+    let mut found = Observed::default();
     for kind in source.kinds.iter().filter(|kind| kind.namespaced) {
         let api = source.api(kind, Some(&settings.namespace));
         let attempted = format!("list {} at the source", kind.resource.plural);
         let list = api.list(&ListParams::default()).await;
-        for object in list.map_err(Error::when(attempted))? {
+        for object in list.map_err(Error::failed_to(attempted))? {
             found.add(kind, object);
         }
     }
@@ -65,12 +65,16 @@ pub async fn observe(source: &End, settings: &Settings) -> Result<Found, Error> 
 
 /// Adds the identities that objects of the namespace reference, and their Secrets. No other
 /// identity is read.
-async fn identities(source: &End, settings: &Settings, found: &mut Found) -> Result<(), Error> {
+async fn identities(
+    source: &Server,
+    settings: &Settings,
+    found: &mut Observed,
+) -> Result<(), Error> {
     let named = found.nodes.iter().filter_map(|node| {
         let named = node.identity.clone()?;
         Some((node.group.clone(), named))
     });
-    let named: BTreeSet<(String, Named)> = named.collect();
+    let named: BTreeSet<(String, IdentityRef)> = named.collect();
     let mut uids = BTreeSet::new();
     let mut secrets = BTreeSet::new();
     for (group, named) in named {
@@ -83,7 +87,7 @@ async fn identities(source: &End, settings: &Settings, found: &mut Found) -> Res
         };
         let attempted = format!("read {} {} at the source", named.kind, named.name);
         let identity = source.api(kind, None).get_opt(&named.name).await;
-        let Some(identity) = identity.map_err(Error::when(attempted))? else {
+        let Some(identity) = identity.map_err(Error::failed_to(attempted))? else {
             found.missing.push(named);
             continue;
         };
@@ -116,12 +120,12 @@ async fn identities(source: &End, settings: &Settings, found: &mut Found) -> Res
     Ok(())
 }
 
-async fn metadata(source: &End, kind: &Kind, namespace: &str) -> Result<Vec<ObjectMeta>, Error> {
+async fn metadata(source: &Server, kind: &Kind, namespace: &str) -> Result<Vec<ObjectMeta>, Error> {
     let api = source.api(kind, Some(namespace));
     let plural = &kind.resource.plural;
     let attempted = format!("list {plural} of namespace {namespace} at the source");
     let list = api.list_metadata(&ListParams::default()).await;
-    let list = list.map_err(Error::when(attempted))?;
+    let list = list.map_err(Error::failed_to(attempted))?;
     Ok(list.items.into_iter().map(|item| item.metadata).collect())
 }
 
@@ -149,7 +153,7 @@ fn node(kind: &Kind, object: &DynamicObject) -> Node {
         uid: object.uid().unwrap_or_default(),
         owners: owners.map(|owner| owner.uid.clone()).collect(),
         root: kind.root || labels.contains_key(MOVE) || labels.contains_key(MOVE_HIERARCHY),
-        identity: identity.map(|(kind, name)| Named { kind, name }),
+        identity: identity.map(|(kind, name)| IdentityRef { kind, name }),
         // `topology.class` belongs to contract v1beta1.
         class: text(&class["classRef"]["name"]).or_else(|| text(&class["class"])),
         secret: (!kind.namespaced).then(|| secret_of(object)).flatten(),

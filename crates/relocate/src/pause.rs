@@ -5,39 +5,39 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::check::{self, Stage};
-use crate::copy::TRIES;
-use crate::end::End;
+use crate::copy::MAX_ATTEMPTS;
 use crate::error::Error;
 use crate::kind::Kind;
 use crate::names::{BLOCK, MARK, PAUSED};
-use crate::observe::Found;
-use crate::plan::{Fate, Node, Step};
+use crate::observe::Observed;
+use crate::plan::{Disposition, Node, Step};
+use crate::server::Server;
 use crate::settings::{Pauses, Settings};
 
 /// Pauses a cluster or class at the source, with the mark of this move.
-pub async fn pause(source: &End, node: &Node, kind: &Kind, mark: &str) -> Result<(), Error> {
+pub async fn pause(source: &Server, node: &Node, kind: &Kind, mark: &str) -> Result<(), Error> {
     let api = source.api(kind, node.namespace.as_deref());
     let attempted = || format!("pause {node} at the source");
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let there = api.get_opt(&node.name).await;
-        let Some(there) = there.map_err(Error::when(attempted()))? else {
+        let Some(there) = there.map_err(Error::failed_to(attempted()))? else {
             return Ok(());
         };
-        if check::stage(node, &there, mark) == Stage::UnderWay {
+        if check::stage(node, &there, mark) == Stage::Moving {
             return Ok(());
         }
-        if let Some(trouble) = check::trouble(node, &there, mark) {
-            return Err(Error::Unfit(vec![trouble]));
+        if let Some(obstacle) = check::move_obstacle(node, &there, mark) {
+            return Err(Error::NotMovable(vec![obstacle]));
         }
         if write(&api, &there, node, Some(mark))
             .await
-            .map_err(Error::when(attempted()))?
+            .map_err(Error::failed_to(attempted()))?
         {
             return Ok(());
         }
     }
     let what = node.to_string();
-    Err(Error::Restless { what })
+    Err(Error::KeepsChanging { what })
 }
 
 /// Pauses a cluster or class with a mark, or unpauses it. Returns `false` after a conflict.
@@ -66,7 +66,7 @@ pub async fn write(
 }
 
 /// Returns the moved objects with a `Paused` condition that is not yet true.
-pub fn unconfirmed(found: &Found, steps: &[Step], settings: &Settings) -> Vec<String> {
+pub fn unconfirmed(found: &Observed, steps: &[Step], settings: &Settings) -> Vec<String> {
     if settings.pauses == Pauses::Assumed {
         return Vec::new();
     }
@@ -76,14 +76,16 @@ pub fn unconfirmed(found: &Found, steps: &[Step], settings: &Settings) -> Vec<St
 }
 
 /// Returns the moved objects with the annotation that blocks a move.
-pub fn blocked(found: &Found, steps: &[Step]) -> Vec<String> {
+pub fn blocked(found: &Observed, steps: &[Step]) -> Vec<String> {
     moved(found, steps, |object| {
         object.annotations().contains_key(BLOCK)
     })
 }
 
-fn moved(found: &Found, steps: &[Step], is_so: impl Fn(&DynamicObject) -> bool) -> Vec<String> {
-    let moved = steps.iter().filter(|step| step.fate == Fate::Move);
+fn moved(found: &Observed, steps: &[Step], is_so: impl Fn(&DynamicObject) -> bool) -> Vec<String> {
+    let moved = steps
+        .iter()
+        .filter(|step| step.disposition == Disposition::Move);
     moved
         .filter(|step| is_so(&found.objects[step.at].content))
         .map(|step| found.nodes[step.at].to_string())

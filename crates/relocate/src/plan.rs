@@ -31,7 +31,7 @@ pub struct Node {
     /// Whether it is moved on its own account, and not as a dependent.
     pub root: bool,
     /// The identity that it references.
-    pub identity: Option<Named>,
+    pub identity: Option<IdentityRef>,
     /// The class that it references.
     pub class: Option<String>,
     /// The Secret that it references, if it is an identity.
@@ -40,7 +40,7 @@ pub struct Node {
 
 /// A reference to an identity: a kind of the same group, without a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Named {
+pub struct IdentityRef {
     /// The kind.
     pub kind: String,
     /// The name.
@@ -49,7 +49,7 @@ pub struct Named {
 
 /// Which clusters are to be moved.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct Selection<'a> {
     /// The namespace.
     pub namespace: &'a str,
     /// The only cluster to move, if not all.
@@ -58,7 +58,7 @@ pub struct Wanted<'a> {
 
 /// Whether an object stays at the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fate {
+pub enum Disposition {
     /// It is created at the target and deleted at the source.
     Move,
     /// It is created at the target unless it exists there, and stays at the source.
@@ -71,27 +71,27 @@ pub struct Step {
     /// The index of the object.
     pub at: usize,
     /// Whether it stays at the source.
-    pub fate: Fate,
+    pub disposition: Disposition,
 }
 
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum PlanError {
     /// These objects own each other.
-    Circle(Vec<String>),
+    Cycle(Vec<String>),
     /// Objects that also belong to a cluster that is not moved, each with that cluster.
     Shared(Vec<(String, String)>),
 }
 
-impl From<Trouble> for Error {
-    fn from(trouble: Trouble) -> Self {
-        match trouble {
-            Trouble::Circle(nodes) => Self::Circle(nodes),
-            Trouble::Shared(pairs) => {
+impl From<PlanError> for Error {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Cycle(nodes) => Self::OwnerCycle(nodes),
+            PlanError::Shared(pairs) => {
                 let shared = pairs.iter();
                 let reasons = shared
                     .map(|(what, by)| format!("{what} also belongs to {by}, which is not moved"));
-                Self::Unfit(reasons.collect())
+                Self::NotMovable(reasons.collect())
             }
         }
     }
@@ -121,7 +121,7 @@ impl Node {
     }
 
     /// Returns whether it can own the other: a namespaced object owns only its namespace's objects.
-    fn reaches(&self, other: &Self) -> bool {
+    fn can_own(&self, other: &Self) -> bool {
         self.namespace.is_none() || self.namespace == other.namespace
     }
 }
@@ -136,29 +136,32 @@ impl fmt::Display for Node {
 }
 
 /// Returns the steps in order, owners before dependents.
-pub fn plan(nodes: &[Node], wanted: Wanted<'_>) -> Result<Vec<Step>, Trouble> {
-    let family = Family::of(nodes, wanted);
-    let going = family.below(roots(nodes, wanted));
-    let staying = strangers(&family, &going, wanted)?;
-    let mut kept = family.below(staying);
+pub fn plan(nodes: &[Node], selection: Selection<'_>) -> Result<Vec<Step>, PlanError> {
+    let graph = OwnerGraph::of(nodes, selection);
+    let going = graph.with_dependents(roots(nodes, selection));
+    let staying = shared_dependents(&graph, &going, selection)?;
+    let mut kept = graph.with_dependents(staying);
     kept.retain(|at| going.contains(at));
-    let beside = family.below(beside(nodes, &going, wanted));
+    let beside = graph.with_dependents(referenced(nodes, &going, selection));
     kept.extend(&beside);
     let all: BTreeSet<usize> = going.union(&beside).copied().collect();
-    let order = family.order(&all)?;
-    let fate = |at| match kept.contains(&at) {
-        true => Fate::Copy,
-        false => Fate::Move,
+    let order = graph.order(&all)?;
+    let disposition = |at| match kept.contains(&at) {
+        true => Disposition::Copy,
+        false => Disposition::Move,
     };
     Ok(order
         .into_iter()
-        .map(|at| Step { at, fate: fate(at) })
+        .map(|at| Step {
+            at,
+            disposition: disposition(at),
+        })
         .collect())
 }
 
-fn roots(nodes: &[Node], wanted: Wanted<'_>) -> Vec<usize> {
-    let here = |node: &Node| node.namespace.as_deref() == Some(wanted.namespace);
-    let meant = |node: &Node| match wanted.cluster {
+fn roots(nodes: &[Node], selection: Selection<'_>) -> Vec<usize> {
+    let here = |node: &Node| node.namespace.as_deref() == Some(selection.namespace);
+    let meant = |node: &Node| match selection.cluster {
         Some(name) => node.is_cluster() && node.name == name,
         None => node.root,
     };
@@ -171,20 +174,20 @@ fn roots(nodes: &[Node], wanted: Wanted<'_>) -> Vec<usize> {
 
 /// Returns the moved objects that a shared object, which stays, owns too. Fails if another
 /// cluster owns one of them.
-fn strangers(
-    family: &Family<'_>,
+fn shared_dependents(
+    graph: &OwnerGraph<'_>,
     going: &BTreeSet<usize>,
-    wanted: Wanted<'_>,
-) -> Result<Vec<usize>, Trouble> {
+    selection: Selection<'_>,
+) -> Result<Vec<usize>, PlanError> {
     let (mut staying, mut shared) = (Vec::new(), Vec::new());
     for &at in going {
-        for &parent in &family.parents[at] {
-            let owner = &family.nodes[parent];
+        for &parent in &graph.parents[at] {
+            let owner = &graph.nodes[parent];
             if going.contains(&parent) {
                 continue;
             }
-            if owner.is_cluster() && wanted.cluster.is_some() {
-                shared.push((family.nodes[at].to_string(), owner.to_string()));
+            if owner.is_cluster() && selection.cluster.is_some() {
+                shared.push((graph.nodes[at].to_string(), owner.to_string()));
             } else if owner.is_shared() {
                 staying.push(at);
             }
@@ -192,17 +195,17 @@ fn strangers(
     }
     match shared.is_empty() {
         true => Ok(staying),
-        false => Err(Trouble::Shared(shared)),
+        false => Err(PlanError::Shared(shared)),
     }
 }
 
 /// Returns the objects that moved ones reference but do not own: identities, and classes if only
 /// one cluster is moved.
-fn beside(nodes: &[Node], going: &BTreeSet<usize>, wanted: Wanted<'_>) -> Vec<usize> {
+fn referenced(nodes: &[Node], going: &BTreeSet<usize>, selection: Selection<'_>) -> Vec<usize> {
     let mut found = Vec::new();
     for (at, node) in nodes.iter().enumerate() {
         let named = going.iter().map(|&going| &nodes[going]).any(|by| {
-            names_identity(by, node) || (wanted.cluster.is_some() && names_class(by, node))
+            names_identity(by, node) || (selection.cluster.is_some() && names_class(by, node))
         });
         if named {
             found.push(at);
@@ -227,14 +230,14 @@ fn names_class(by: &Node, node: &Node) -> bool {
 }
 
 /// Owners and dependents of all objects, by index.
-struct Family<'a> {
+struct OwnerGraph<'a> {
     nodes: &'a [Node],
     parents: Vec<Vec<usize>>,
     children: Vec<Vec<usize>>,
 }
 
-impl<'a> Family<'a> {
-    fn of(nodes: &'a [Node], wanted: Wanted<'_>) -> Self {
+impl<'a> OwnerGraph<'a> {
+    fn of(nodes: &'a [Node], selection: Selection<'_>) -> Self {
         let by_uid: BTreeMap<&str, usize> = nodes
             .iter()
             .enumerate()
@@ -244,9 +247,9 @@ impl<'a> Family<'a> {
         for (at, node) in nodes.iter().enumerate() {
             let owners = node.owners.iter();
             let known = owners.filter_map(|uid| by_uid.get(uid.as_str()).copied());
-            let mut found: Vec<usize> = known.filter(|&by| nodes[by].reaches(node)).collect();
+            let mut found: Vec<usize> = known.filter(|&by| nodes[by].can_own(node)).collect();
             if node.is_secret() && node.owners.is_empty() {
-                found.extend(by_name(nodes, node, wanted));
+                found.extend(owner_by_name(nodes, node, selection));
             }
             found.sort_unstable();
             found.dedup();
@@ -263,7 +266,7 @@ impl<'a> Family<'a> {
     }
 
     /// Returns these objects with all their dependents.
-    fn below(&self, begin: Vec<usize>) -> BTreeSet<usize> {
+    fn with_dependents(&self, begin: Vec<usize>) -> BTreeSet<usize> {
         let (mut found, mut open) = (BTreeSet::new(), begin);
         while let Some(at) = open.pop() {
             if found.insert(at) {
@@ -274,7 +277,7 @@ impl<'a> Family<'a> {
     }
 
     /// Orders owners before dependents, and referenced objects before those that reference them.
-    fn order(&self, all: &BTreeSet<usize>) -> Result<Vec<usize>, Trouble> {
+    fn order(&self, all: &BTreeSet<usize>) -> Result<Vec<usize>, PlanError> {
         let mut before: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for &at in all {
             before.insert(at, self.before(at, all));
@@ -285,7 +288,7 @@ impl<'a> Family<'a> {
             let free: BTreeSet<usize> = free.map(|(&at, _)| at).collect();
             if free.is_empty() {
                 let left = before.keys().map(|&at| self.nodes[at].to_string());
-                return Err(Trouble::Circle(left.collect()));
+                return Err(PlanError::Cycle(left.collect()));
             }
             before.retain(|at, _| !free.contains(at));
             for waiting in before.values_mut() {
@@ -319,12 +322,12 @@ const PURPOSES: [&str; 6] = [
 /// Returns the owner of a Secret without owner references: the cluster or identity that its name
 /// implies. Secrets of identities are in the provider's namespaces; one in the clusters'
 /// namespace never belongs to an identity.
-fn by_name<'a>(
+fn owner_by_name<'a>(
     nodes: &'a [Node],
     secret: &'a Node,
-    wanted: Wanted<'_>,
+    selection: Selection<'_>,
 ) -> impl Iterator<Item = usize> + 'a {
-    let beside = secret.namespace.as_deref() == Some(wanted.namespace);
+    let beside = secret.namespace.as_deref() == Some(selection.namespace);
     let cluster = PURPOSES.iter().find_map(|purpose| {
         let stem = secret.name.strip_suffix(purpose)?;
         stem.strip_suffix('-')

@@ -5,14 +5,14 @@ use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 
 use crate::check::{self, Stage};
-use crate::copy::TRIES;
-use crate::end::End;
+use crate::copy::MAX_ATTEMPTS;
 use crate::error::Error;
 use crate::kind::Kind;
 use crate::names::{CAPI, MARK, ORIGIN};
-use crate::observe::{Found, observe};
+use crate::observe::{Observed, observe};
 use crate::pause::write;
-use crate::plan::{Node, Trouble, Wanted, plan};
+use crate::plan::{Node, Selection, plan};
+use crate::server::Server;
 use crate::settings::{Identities, Settings};
 
 /// Unpauses at the target what this move has paused and has deleted at the source; returns the
@@ -20,29 +20,29 @@ use crate::settings::{Identities, Settings};
 ///
 /// Nothing is unpaused while a copy is being deleted: its controller would destroy what it
 /// represents.
-pub async fn arrived(
-    ends: (&End, &End),
+pub async fn release_at_target(
+    servers: (&Server, &Server),
     settings: &Settings,
     mark: &str,
 ) -> Result<Vec<String>, Error> {
-    let (source, target) = ends;
+    let (source, target) = servers;
     let alone = Settings {
         identities: Identities::Leave,
         ..settings.clone()
     };
     let mut found = observe(target, &alone).await?;
     for (node, object) in found.nodes.iter_mut().zip(&found.objects) {
-        node.root = is_meant(node, settings) && is_marked(&object.content, mark);
+        node.root = is_selected(node, settings) && is_marked(&object.content, mark);
     }
-    let wanted = Wanted {
+    let selection = Selection {
         namespace: &settings.namespace,
         cluster: None,
     };
-    let steps = plan(&found.nodes, wanted).map_err(Error::from)?;
+    let steps = plan(&found.nodes, selection)?;
     let all: Vec<usize> = steps.iter().map(|step| step.at).collect();
-    let doomed = doomed(&found, &all);
-    if !doomed.is_empty() {
-        return Err(Error::Doomed(doomed));
+    let terminating = terminating(&found, &all);
+    if !terminating.is_empty() {
+        return Err(Error::CopyTerminating(terminating));
     }
     let mut released = Vec::new();
     // The plan orders a class before the clusters that reference it.
@@ -56,30 +56,30 @@ pub async fn arrived(
     Ok(released)
 }
 
-fn doomed(found: &Found, all: &[usize]) -> Vec<String> {
-    let doomed = all.iter().filter(|&&at| {
+fn terminating(found: &Observed, all: &[usize]) -> Vec<String> {
+    let terminating = all.iter().filter(|&&at| {
         let metadata = &found.objects[at].content.metadata;
         metadata.deletion_timestamp.is_some()
     });
-    doomed.map(|&at| found.nodes[at].to_string()).collect()
+    terminating.map(|&at| found.nodes[at].to_string()).collect()
 }
 
 /// Returns whether the original of a copy is no longer at the source.
-async fn has_left(source: &End, node: &Node, copied: &DynamicObject) -> Result<bool, Error> {
+async fn has_left(source: &Server, node: &Node, copied: &DynamicObject) -> Result<bool, Error> {
     let Some(kind) = kind_of(source, &node.kind) else {
         return Ok(true);
     };
     let api = source.api(kind, node.namespace.as_deref());
     let attempted = format!("read {node} at the source");
     let here = api.get_metadata_opt(&node.name).await;
-    let here = here.map_err(Error::when(attempted))?;
+    let here = here.map_err(Error::failed_to(attempted))?;
     let origin = copied.annotations().get(ORIGIN);
     Ok(here.is_none_or(|here| origin.is_some_and(|origin| here.uid().as_ref() != Some(origin))))
 }
 
 /// The outcome of the rollback at the source.
 #[derive(Debug, Default)]
-pub struct GivenBack {
+pub struct SourceRelease {
     /// What was unpaused.
     pub released: Vec<String>,
     /// What is still paused.
@@ -88,27 +88,27 @@ pub struct GivenBack {
 
 /// Unpauses at the source what this move has paused, unless a cluster has been copied: clusters
 /// are copied first, so nothing has been deleted at the source if the target has none.
-pub async fn give_back(
-    ends: (&End, &End),
+pub async fn release_at_source(
+    servers: (&Server, &Server),
     settings: &Settings,
     mark: &str,
-) -> Result<GivenBack, Error> {
-    let (source, target) = ends;
+) -> Result<SourceRelease, Error> {
+    let (source, target) = servers;
     let (mut held, mut copied) = (Vec::new(), false);
     for name in ["ClusterClass", "Cluster"] {
         let Some(kind) = kind_of(source, name) else {
             continue;
         };
-        for (node, uid) in under_way(source, kind, settings, mark).await? {
+        for (node, uid) in paused_by_move(source, kind, settings, mark).await? {
             let attempted = format!("read {node} at the target");
             let api = target.api(kind, node.namespace.as_deref());
             let there = api.get_metadata_opt(&node.name).await;
-            let there = there.map_err(Error::when(attempted))?;
+            let there = there.map_err(Error::failed_to(attempted))?;
             copied |= there.is_some_and(|there| there.annotations().get(ORIGIN) == Some(&uid));
             held.push((node, kind));
         }
     }
-    let mut done = GivenBack::default();
+    let mut done = SourceRelease::default();
     for (node, kind) in held {
         match !copied && release(source, &node, kind, mark).await.is_ok() {
             true => done.released.push(node.to_string()),
@@ -119,8 +119,8 @@ pub async fn give_back(
 }
 
 /// Returns the objects of a kind that this move has paused at the source, with their UIDs.
-async fn under_way(
-    source: &End,
+async fn paused_by_move(
+    source: &Server,
     kind: &Kind,
     settings: &Settings,
     mark: &str,
@@ -129,7 +129,7 @@ async fn under_way(
     let attempted = format!("list {} at the source", kind.resource.plural);
     let list = api.list(&ListParams::default()).await;
     let mut found = Vec::new();
-    for here in list.map_err(Error::when(attempted))? {
+    for here in list.map_err(Error::failed_to(attempted))? {
         let node = Node {
             group: kind.resource.group.clone(),
             kind: kind.resource.kind.clone(),
@@ -137,7 +137,7 @@ async fn under_way(
             name: here.name_any(),
             ..Node::default()
         };
-        if is_meant(&node, settings) && check::stage(&node, &here, mark) == Stage::UnderWay {
+        if is_selected(&node, settings) && check::stage(&node, &here, mark) == Stage::Moving {
             found.push((node, here.uid().unwrap_or_default()));
         }
     }
@@ -145,31 +145,31 @@ async fn under_way(
 }
 
 /// Unpauses one object, if it is still paused by this move.
-async fn release(end: &End, node: &Node, kind: &Kind, mark: &str) -> Result<(), Error> {
-    let api = end.api(kind, node.namespace.as_deref());
-    let attempted = || format!("unpause {node} at the {}", end.place);
-    for _ in 0..TRIES {
+async fn release(server: &Server, node: &Node, kind: &Kind, mark: &str) -> Result<(), Error> {
+    let api = server.api(kind, node.namespace.as_deref());
+    let attempted = || format!("unpause {node} at the {}", server.role);
+    for _ in 0..MAX_ATTEMPTS {
         let there = api.get_opt(&node.name).await;
-        let there = there.map_err(Error::when(attempted()))?;
+        let there = there.map_err(Error::failed_to(attempted()))?;
         let Some(there) = there.filter(|there| is_marked(there, mark)) else {
             return Ok(());
         };
         let done = write(&api, &there, node, None).await;
-        if done.map_err(Error::when(attempted()))? {
+        if done.map_err(Error::failed_to(attempted()))? {
             return Ok(());
         }
     }
     let what = node.to_string();
-    Err(Error::Restless { what })
+    Err(Error::KeepsChanging { what })
 }
 
-fn kind_of<'a>(end: &'a End, name: &str) -> Option<&'a Kind> {
-    let mut kinds = end.kinds.iter();
+fn kind_of<'a>(server: &'a Server, name: &str) -> Option<&'a Kind> {
+    let mut kinds = server.kinds.iter();
     kinds.find(|kind| kind.resource.group == CAPI && kind.resource.kind == name)
 }
 
 /// Returns whether the move is about this cluster or class; moving one cluster leaves its class.
-fn is_meant(node: &Node, settings: &Settings) -> bool {
+fn is_selected(node: &Node, settings: &Settings) -> bool {
     match &settings.cluster {
         Some(only) => node.is_cluster() && node.name == *only,
         None => node.is_cluster() || node.is_class(),

@@ -5,12 +5,12 @@ use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, Preconditi
 use kube::api::{PartialObjectMeta, PropagationPolicy};
 use serde_json::json;
 
-use crate::copy::TRIES;
-use crate::end::End;
+use crate::copy::MAX_ATTEMPTS;
 use crate::error::Error;
 use crate::kind::Kind;
 use crate::names::DELETED_FOR_MOVE;
 use crate::plan::Node;
+use crate::server::Server;
 
 /// The outcome of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,16 +26,16 @@ pub enum Removed {
 /// Its finalizers are removed before it is deleted, so that no controller ever sees it
 /// terminating and destroys what it represents.
 pub async fn remove(
-    source: &End,
+    source: &Server,
     node: &Node,
     kind: &Kind,
     version: &str,
 ) -> Result<Removed, Error> {
     let api = source.api(kind, node.namespace.as_deref());
     let attempted = || format!("delete {node} at the source");
-    let fail = |error| Error::when(attempted())(error);
+    let fail = |error| Error::failed_to(attempted())(error);
     let mut version = version.to_owned();
-    for round in 0..TRIES {
+    for round in 0..MAX_ATTEMPTS {
         let there = api.get_metadata_opt(&node.name).await.map_err(fail)?;
         let same = |there: &PartialObjectMeta<DynamicObject>| {
             there.uid().as_deref() == Some(node.uid.as_str())
@@ -47,7 +47,7 @@ pub async fn remove(
         if current != version && round == 0 {
             return Ok(Removed::Changed);
         }
-        version = match is_bare(&there) {
+        version = match is_stripped(&there) {
             true => current,
             false => match bare(&api, &node.name, &current).await.map_err(fail)? {
                 Some(next) => next,
@@ -63,10 +63,10 @@ pub async fn remove(
         }
     }
     let what = node.to_string();
-    Err(Error::Restless { what })
+    Err(Error::KeepsChanging { what })
 }
 
-fn is_bare(object: &PartialObjectMeta<DynamicObject>) -> bool {
+fn is_stripped(object: &PartialObjectMeta<DynamicObject>) -> bool {
     object.finalizers().is_empty() && object.annotations().contains_key(DELETED_FOR_MOVE)
 }
 

@@ -26,19 +26,19 @@ use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, ObjectMeta};
 use tokio::time::{Instant, sleep};
 
-use crate::aside::{left_behind, zones};
 use crate::check;
-use crate::copy::{Copied, Existing, TRIES, Uids, copy};
-use crate::end::End;
+use crate::copy::{Copied, Existing, MAX_ATTEMPTS, UidMap, copy};
 use crate::error::Error;
-use crate::ground;
 use crate::kind::Kind;
 use crate::names::{CLUSTER_NAME, ORIGIN};
-use crate::observe::{Found, observe};
+use crate::namespaces;
+use crate::not_moved::{left_behind, zones};
+use crate::observe::{Observed, observe};
 use crate::pause::{blocked, pause, unconfirmed};
-use crate::plan::{Fate, Node, Step, Trouble, Wanted, plan};
-use crate::release::{arrived, give_back};
+use crate::plan::{Disposition, Node, Selection, Step, plan};
+use crate::release::{release_at_source, release_at_target};
 use crate::remove::{Removed, remove};
+use crate::server::Server;
 use crate::settings::{Identities, Settings};
 
 /// The objects that were moved, or would be, each as kind, namespace and name.
@@ -59,10 +59,10 @@ pub async fn relocate(
     settings: &Settings,
     report: &dyn Report,
 ) -> Result<Moved, Error> {
-    let ways = Move::begin(source, target, settings, report).await?;
-    match ways.go().await {
+    let relocation = Move::connect(source, target, settings, report).await?;
+    match relocation.run().await {
         Ok(moved) => Ok(moved),
-        Err(error) => Err(ways.give_back(error).await),
+        Err(error) => Err(relocation.release_at_source(error).await),
     }
 }
 
@@ -73,22 +73,22 @@ pub async fn preview(
     settings: &Settings,
     report: &dyn Report,
 ) -> Result<Moved, Error> {
-    let ways = Move::begin(source, target, settings, report).await?;
-    let (found, steps) = ways.look().await?;
+    let relocation = Move::connect(source, target, settings, report).await?;
+    let (found, steps) = relocation.plan().await?;
     if steps.is_empty() {
-        return Err(ways.nothing());
+        return Err(relocation.nothing_to_move());
     }
-    if let Err(error) = ways.check(&found, &steps).await {
+    if let Err(error) = relocation.check(&found, &steps).await {
         report.warn(&error.to_string());
     }
-    ways.tell(&found, &steps).await;
-    Ok(listed(&found, &steps))
+    relocation.report_warnings(&found, &steps).await;
+    Ok(summarize(&found, &steps))
 }
 
 /// A move between two servers.
 struct Move<'a> {
-    source: End,
-    target: End,
+    source: Server,
+    target: Server,
     settings: &'a Settings,
     report: &'a dyn Report,
     /// The UIDs of source and target, as annotated on clusters that are being moved.
@@ -96,25 +96,25 @@ struct Move<'a> {
 }
 
 /// A check that returns why an object cannot be moved or copied.
-type Keeps = fn(&Node, &DynamicObject, &str) -> Option<String>;
+type Check = fn(&Node, &DynamicObject, &str) -> Option<String>;
 
 /// The copies, by the index of their step, and their names.
-struct Carried {
+struct CopyPass {
     copies: Vec<Option<Copied>>,
     summary: Moved,
 }
 
 impl<'a> Move<'a> {
-    async fn begin(
+    async fn connect(
         source: &Client,
         target: &Client,
         settings: &'a Settings,
         report: &'a dyn Report,
     ) -> Result<Self, Error> {
-        let source = End::meet(source, "source").await?;
-        let target = End::meet(target, "target").await?;
+        let source = Server::connect(source, "source").await?;
+        let target = Server::connect(target, "target").await?;
         if source.uid == target.uid {
-            return Err(Error::SamePlace);
+            return Err(Error::SameServer);
         }
         let mark = format!("{}/{}", source.uid, target.uid);
         Ok(Self {
@@ -126,58 +126,60 @@ impl<'a> Move<'a> {
         })
     }
 
-    async fn go(&self) -> Result<Moved, Error> {
-        let before = self.arrived().await?;
-        let (found, steps) = self.look().await?;
+    async fn run(&self) -> Result<Moved, Error> {
+        let before = self.release_at_target().await?;
+        let (found, steps) = self.plan().await?;
         let mut moved = Moved::default();
         if !steps.is_empty() {
             self.check(&found, &steps).await?;
-            self.tell(&found, &steps).await;
+            self.report_warnings(&found, &steps).await;
             self.pause(&found, &steps).await?;
-            let (found, steps, carried) = self.copy_all().await?;
-            self.remove_all(&found, &steps, &carried.copies).await?;
-            moved = carried.summary;
+            let (found, steps, pass) = self.copy_all().await?;
+            self.remove_all(&found, &steps, &pass.copies).await?;
+            moved = pass.summary;
         }
         moved.unpaused = before;
-        moved.unpaused.extend(self.arrived().await?);
+        moved.unpaused.extend(self.release_at_target().await?);
         match moved == Moved::default() {
-            true => Err(self.nothing()),
+            true => Err(self.nothing_to_move()),
             false => Ok(moved),
         }
     }
 
-    async fn look(&self) -> Result<(Found, Vec<Step>), Error> {
+    async fn plan(&self) -> Result<(Observed, Vec<Step>), Error> {
         let found = observe(&self.source, self.settings).await?;
-        let wanted = Wanted {
+        let selection = Selection {
             namespace: &self.settings.namespace,
             cluster: self.settings.cluster.as_deref(),
         };
-        let steps = plan(&found.nodes, wanted).map_err(Error::from)?;
+        let steps = plan(&found.nodes, selection)?;
         Ok((found, steps))
     }
 
-    async fn check(&self, found: &Found, steps: &[Step]) -> Result<(), Error> {
-        self.fit(found, steps, check::trouble)?;
-        self.served(found, steps)?;
-        self.free(found, steps).await
+    async fn check(&self, found: &Observed, steps: &[Step]) -> Result<(), Error> {
+        self.ensure_movable(found, steps, check::move_obstacle)?;
+        self.ensure_kinds_served(found, steps)?;
+        self.ensure_names_free(found, steps).await
     }
 
     /// Fails if a moved object does not pass the check.
-    fn fit(&self, found: &Found, steps: &[Step], keeps: Keeps) -> Result<(), Error> {
-        let moved = steps.iter().filter(|step| step.fate == Fate::Move);
-        let troubles = moved.filter_map(|step| {
+    fn ensure_movable(&self, found: &Observed, steps: &[Step], check: Check) -> Result<(), Error> {
+        let moved = steps
+            .iter()
+            .filter(|step| step.disposition == Disposition::Move);
+        let obstacles = moved.filter_map(|step| {
             let (node, object) = (&found.nodes[step.at], &found.objects[step.at]);
-            keeps(node, &object.content, &self.mark)
+            check(node, &object.content, &self.mark)
         });
-        let troubles: Vec<String> = troubles.collect();
-        match troubles.is_empty() {
+        let obstacles: Vec<String> = obstacles.collect();
+        match obstacles.is_empty() {
             true => Ok(()),
-            false => Err(Error::Unfit(troubles)),
+            false => Err(Error::NotMovable(obstacles)),
         }
     }
 
     /// Fails if the target does not serve a kind in the version that the source stores.
-    fn served(&self, found: &Found, steps: &[Step]) -> Result<(), Error> {
+    fn ensure_kinds_served(&self, found: &Observed, steps: &[Step]) -> Result<(), Error> {
         let kinds = steps.iter().map(|step| &found.objects[step.at].kind);
         let lacks = kinds.filter(|kind| !self.target_serves(kind));
         let names = lacks.map(|kind| {
@@ -187,7 +189,7 @@ impl<'a> Move<'a> {
         let names: BTreeSet<String> = names.collect();
         match names.is_empty() {
             true => Ok(()),
-            false => Err(Error::NoKinds(names.into_iter().collect())),
+            false => Err(Error::KindsNotServed(names.into_iter().collect())),
         }
     }
 
@@ -204,45 +206,48 @@ impl<'a> Move<'a> {
 
     /// Fails if the target has an object of a moved one's name that is no copy of it, or if a copy
     /// is being deleted there.
-    async fn free(&self, found: &Found, steps: &[Step]) -> Result<(), Error> {
-        let (mut taken, mut doomed) = (Vec::new(), Vec::new());
+    async fn ensure_names_free(&self, found: &Observed, steps: &[Step]) -> Result<(), Error> {
+        let (mut taken, mut terminating) = (Vec::new(), Vec::new());
         let mut looked: BTreeMap<(&str, &str, Option<&str>), Vec<ObjectMeta>> = BTreeMap::new();
         for step in steps {
             let (node, kind) = (&found.nodes[step.at], &found.objects[step.at].kind);
             let (group, plural) = (&kind.resource.group, &kind.resource.plural);
             let there = match looked.entry((group, plural, node.namespace.as_deref())) {
                 Entry::Occupied(had) => had.into_mut(),
-                Entry::Vacant(lacks) => lacks.insert(self.there(node, kind).await?),
+                Entry::Vacant(lacks) => lacks.insert(self.list_at_target(node, kind).await?),
             };
             let is_it = |there: &&ObjectMeta| there.name.as_ref() == Some(&node.name);
             let Some(there) = there.iter().find(is_it) else {
                 continue;
             };
             let origin = there.annotations.as_ref().and_then(|all| all.get(ORIGIN));
-            if step.fate == Fate::Move && origin != Some(&node.uid) {
+            if step.disposition == Disposition::Move && origin != Some(&node.uid) {
                 taken.push(node.to_string());
             } else if there.deletion_timestamp.is_some() {
-                doomed.push(node.to_string());
+                terminating.push(node.to_string());
             }
         }
-        match (taken.is_empty(), doomed.is_empty()) {
+        match (taken.is_empty(), terminating.is_empty()) {
             (true, true) => Ok(()),
-            (_, false) => Err(Error::Doomed(doomed)),
-            (false, _) => Err(Error::Taken(taken)),
+            (_, false) => Err(Error::CopyTerminating(terminating)),
+            (false, _) => Err(Error::NameTaken(taken)),
         }
     }
 
     /// Lists the objects of a kind at the target, in the namespace of an object.
-    async fn there(&self, node: &Node, kind: &Kind) -> Result<Vec<ObjectMeta>, Error> {
+    async fn list_at_target(&self, node: &Node, kind: &Kind) -> Result<Vec<ObjectMeta>, Error> {
         let api = self.target.api(kind, node.namespace.as_deref());
         let attempted = format!("list {} at the target", kind.resource.plural);
         let there = api.list_metadata(&ListParams::default()).await;
-        let there = there.map_err(Error::when(attempted))?;
+        let there = there.map_err(Error::failed_to(attempted))?;
         Ok(there.items.into_iter().map(|one| one.metadata).collect())
     }
 
-    async fn pause(&self, found: &Found, steps: &[Step]) -> Result<(), Error> {
-        for step in steps.iter().filter(|step| step.fate == Fate::Move) {
+    async fn pause(&self, found: &Observed, steps: &[Step]) -> Result<(), Error> {
+        for step in steps
+            .iter()
+            .filter(|step| step.disposition == Disposition::Move)
+        {
             let node = &found.nodes[step.at];
             if node.is_cluster() || node.is_class() {
                 let kind = &found.objects[step.at].kind;
@@ -254,17 +259,17 @@ impl<'a> Move<'a> {
     }
 
     /// Waits until everything that is moved is paused and not blocked, and returns the plan.
-    async fn settle(&self) -> Result<(Found, Vec<Step>), Error> {
-        let deadline = Instant::now() + self.settings.patience;
-        let after = self.settings.patience;
+    async fn await_paused(&self) -> Result<(Observed, Vec<Step>), Error> {
+        let deadline = Instant::now() + self.settings.timeout;
+        let after = self.settings.timeout;
         let mut reported = false;
         loop {
-            let (found, steps) = self.look().await?;
+            let (found, steps) = self.plan().await?;
             let unpaused = unconfirmed(&found, &steps, self.settings);
             let blocked = blocked(&found, &steps);
             let waiting = match (unpaused.is_empty(), blocked.is_empty()) {
                 (true, true) => {
-                    self.fit(&found, &steps, check::unrest)?;
+                    self.ensure_movable(&found, &steps, check::copy_obstacle)?;
                     return Ok((found, steps));
                 }
                 (false, _) => unpaused,
@@ -272,8 +277,8 @@ impl<'a> Move<'a> {
             };
             if Instant::now() >= deadline {
                 return Err(match blocked.is_empty() {
-                    true => Error::Unpaused { after, waiting },
-                    false => Error::Blocked { after, waiting },
+                    true => Error::PauseTimeout { after, waiting },
+                    false => Error::BlockTimeout { after, waiting },
                 });
             }
             if !reported {
@@ -281,41 +286,42 @@ impl<'a> Move<'a> {
                     .begin(&format!("waiting for {}", waiting.join(", ")));
                 reported = true;
             }
-            sleep(self.settings.look).await;
+            sleep(self.settings.poll_interval).await;
         }
     }
 
     /// Copies until the source has no objects that were not copied.
-    async fn copy_all(&self) -> Result<(Found, Vec<Step>, Carried), Error> {
-        let (mut found, mut steps) = self.settle().await?;
-        self.served(&found, &steps)?;
-        self.prepare(&found, &steps).await?;
-        for _ in 0..TRIES {
-            let carried = self.copy_once(&found, &steps).await?;
-            let (next, more) = self.settle().await?;
+    async fn copy_all(&self) -> Result<(Observed, Vec<Step>, CopyPass), Error> {
+        let (mut found, mut steps) = self.await_paused().await?;
+        self.ensure_kinds_served(&found, &steps)?;
+        self.prepare_namespaces(&found, &steps).await?;
+        for _ in 0..MAX_ATTEMPTS {
+            let pass = self.copy_once(&found, &steps).await?;
+            let (next, more) = self.await_paused().await?;
             let here: BTreeSet<String> = more
                 .iter()
                 .map(|step| next.nodes[step.at].uid.clone())
                 .collect();
-            if here.is_subset(&safe(&found, &steps, &carried.copies)) {
-                self.free(&next, &more).await?;
-                return Ok((found, steps, carried));
+            if here.is_subset(&safe_uids(&found, &steps, &pass.copies)) {
+                self.ensure_names_free(&next, &more).await?;
+                return Ok((found, steps, pass));
             }
             (found, steps) = (next, more);
         }
         let what = format!("namespace {}", self.settings.namespace);
-        Err(Error::Restless { what })
+        Err(Error::KeepsChanging { what })
     }
 
-    async fn copy_once(&self, found: &Found, steps: &[Step]) -> Result<Carried, Error> {
-        let (mut known, mut foreign) = (Uids::new(), Vec::new());
-        let (mut copies, mut summary) = (Vec::new(), listed(found, steps));
+    async fn copy_once(&self, found: &Observed, steps: &[Step]) -> Result<CopyPass, Error> {
+        let (mut known, mut foreign) = (UidMap::new(), Vec::new());
+        let (mut copies, mut summary) = (Vec::new(), summarize(found, steps));
         for step in steps {
             let node = &found.nodes[step.at];
-            let copied = match self.hangs_below(node, step.fate, &foreign) {
-                true => None,
-                false => self.copy_one(found, step, &known).await?,
-            };
+            let copied =
+                match self.is_secret_of_differing_identity(node, step.disposition, &foreign) {
+                    true => None,
+                    false => self.copy_one(found, step, &known).await?,
+                };
             match &copied {
                 Some(copied) => {
                     known.insert(node.uid.clone(), copied.uid.clone());
@@ -335,22 +341,22 @@ impl<'a> Move<'a> {
             }
             copies.push(copied);
         }
-        Ok(Carried { copies, summary })
+        Ok(CopyPass { copies, summary })
     }
 
     async fn copy_one(
         &self,
-        found: &Found,
+        found: &Observed,
         step: &Step,
-        known: &Uids,
+        known: &UidMap,
     ) -> Result<Option<Copied>, Error> {
-        let existing = match step.fate {
-            Fate::Move => Existing::Update,
-            Fate::Copy => Existing::Leave,
+        let existing = match step.disposition {
+            Disposition::Move => Existing::Update,
+            Disposition::Copy => Existing::Leave,
         };
         let (node, kind) = (&found.nodes[step.at], &found.objects[step.at].kind);
-        let ends = (&self.source, &self.target);
-        let copied = copy(ends, &self.mark, node, kind, known, existing).await?;
+        let servers = (&self.source, &self.target);
+        let copied = copy(servers, &self.mark, node, kind, known, existing).await?;
         if copied.is_some() {
             self.report.done(&format!("copied {node} to the target"));
         }
@@ -360,7 +366,7 @@ impl<'a> Move<'a> {
     /// Deletes the moved objects at the source. One that has changed meanwhile is copied again.
     async fn remove_all(
         &self,
-        found: &Found,
+        found: &Observed,
         steps: &[Step],
         copies: &[Option<Copied>],
     ) -> Result<(), Error> {
@@ -368,12 +374,15 @@ impl<'a> Move<'a> {
             let uid = copied.as_ref()?.uid.clone();
             Some((found.nodes[step.at].uid.clone(), uid))
         });
-        let known: Uids = uids.collect();
+        let known: UidMap = uids.collect();
         for (step, copied) in steps.iter().zip(copies).rev() {
-            let Some(copied) = copied.as_ref().filter(|_| step.fate == Fate::Move) else {
+            let Some(copied) = copied
+                .as_ref()
+                .filter(|_| step.disposition == Disposition::Move)
+            else {
                 continue;
             };
-            self.still_paused(found, steps, step).await?;
+            self.ensure_still_paused(found, steps, step).await?;
             self.remove_one(found, step, copied, &known).await?;
         }
         Ok(())
@@ -381,7 +390,12 @@ impl<'a> Move<'a> {
 
     /// Fails if the object's cluster was unpaused: its controllers would create what is removed
     /// again, and it would exist twice.
-    async fn still_paused(&self, found: &Found, steps: &[Step], step: &Step) -> Result<(), Error> {
+    async fn ensure_still_paused(
+        &self,
+        found: &Observed,
+        steps: &[Step],
+        step: &Step,
+    ) -> Result<(), Error> {
         let labels = found.objects[step.at].content.labels();
         let name = labels.get(CLUSTER_NAME);
         let clusters = steps.iter().map(|step| step.at);
@@ -403,41 +417,41 @@ impl<'a> Move<'a> {
         let api = self.source.api(kind, node.namespace.as_deref());
         let attempted = format!("read {node} at the source");
         let here = api.get_opt(&node.name).await;
-        let here = here.map_err(Error::when(attempted))?;
-        match here.and_then(|here| check::unrest(node, &here, &self.mark)) {
-            Some(unrest) => Err(Error::Unfit(vec![unrest])),
+        let here = here.map_err(Error::failed_to(attempted))?;
+        match here.and_then(|here| check::copy_obstacle(node, &here, &self.mark)) {
+            Some(obstacle) => Err(Error::NotMovable(vec![obstacle])),
             None => Ok(()),
         }
     }
 
     async fn remove_one(
         &self,
-        found: &Found,
+        found: &Observed,
         step: &Step,
         copied: &Copied,
-        known: &Uids,
+        known: &UidMap,
     ) -> Result<(), Error> {
         let (node, kind) = (&found.nodes[step.at], &found.objects[step.at].kind);
         let mut version = copied.version.clone();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             if remove(&self.source, node, kind, &version).await? == Removed::Gone {
                 self.report.done(&format!("deleted {node} at the source"));
                 return Ok(());
             }
-            let ends = (&self.source, &self.target);
-            let again = copy(ends, &self.mark, node, kind, known, Existing::Update).await?;
+            let servers = (&self.source, &self.target);
+            let again = copy(servers, &self.mark, node, kind, known, Existing::Update).await?;
             let Some(again) = again else {
                 return Ok(());
             };
             version = again.version;
         }
         let what = node.to_string();
-        Err(Error::Restless { what })
+        Err(Error::KeepsChanging { what })
     }
 
-    async fn arrived(&self) -> Result<Vec<String>, Error> {
-        let ends = (&self.source, &self.target);
-        let released = arrived(ends, self.settings, &self.mark).await?;
+    async fn release_at_target(&self) -> Result<Vec<String>, Error> {
+        let servers = (&self.source, &self.target);
+        let released = release_at_target(servers, self.settings, &self.mark).await?;
         for name in &released {
             self.report.done(&format!("unpaused {name} at the target"));
         }
@@ -445,10 +459,10 @@ impl<'a> Move<'a> {
     }
 
     /// Rolls back at the source; returns the error, with what is still paused.
-    async fn give_back(&self, error: Error) -> Error {
-        let ends = (&self.source, &self.target);
+    async fn release_at_source(&self, error: Error) -> Error {
+        let servers = (&self.source, &self.target);
         // If a server does not answer, what is still paused is not known.
-        let Ok(done) = give_back(ends, self.settings, &self.mark).await else {
+        let Ok(done) = release_at_source(servers, self.settings, &self.mark).await else {
             return error;
         };
         for name in &done.released {
@@ -456,7 +470,7 @@ impl<'a> Move<'a> {
         }
         match done.paused.is_empty() {
             true => error,
-            false => Error::Held {
+            false => Error::StillPaused {
                 error: Box::new(error),
                 paused: done.paused,
             },
@@ -464,20 +478,28 @@ impl<'a> Move<'a> {
     }
 
     /// Returns whether an object is the Secret of an identity that differs at the target.
-    fn hangs_below(&self, node: &Node, fate: Fate, foreign: &[&Node]) -> bool {
+    fn is_secret_of_differing_identity(
+        &self,
+        node: &Node,
+        disposition: Disposition,
+        foreign: &[&Node],
+    ) -> bool {
         let outside = node.namespace.as_ref() != Some(&self.settings.namespace);
         let theirs = |other: &&Node| {
             node.owners.contains(&other.uid) || other.secret.as_deref() == Some(node.name.as_str())
         };
-        fate == Fate::Copy && node.is_secret() && outside && foreign.iter().any(theirs)
+        disposition == Disposition::Copy
+            && node.is_secret()
+            && outside
+            && foreign.iter().any(theirs)
     }
 
-    async fn prepare(&self, found: &Found, steps: &[Step]) -> Result<(), Error> {
+    async fn prepare_namespaces(&self, found: &Observed, steps: &[Step]) -> Result<(), Error> {
         let nodes = || steps.iter().map(|step| &found.nodes[step.at]);
         let namespaces = nodes().filter_map(|node| node.namespace.clone());
-        let ends = (&self.source, &self.target);
-        let lacking = ground::prepare(ends, &namespaces.collect(), self.settings).await?;
-        if !lacking.is_empty() && nodes().any(names_global) {
+        let servers = (&self.source, &self.target);
+        let lacking = namespaces::prepare(servers, &namespaces.collect(), self.settings).await?;
+        if !lacking.is_empty() && nodes().any(references_global_identity) {
             let labels = lacking.iter().map(|(key, value)| format!("{key}={value}"));
             let labels: Vec<String> = labels.collect();
             self.report.warn(&format!(
@@ -490,14 +512,14 @@ impl<'a> Move<'a> {
     }
 
     /// Warns about what the target lacks and what is not moved.
-    async fn tell(&self, found: &Found, steps: &[Step]) {
+    async fn report_warnings(&self, found: &Observed, steps: &[Step]) {
         for named in &found.missing {
             let text = format!("there is no {} {} at the source", named.kind, named.name);
             self.report.warn(&text);
         }
         if self.settings.identities == Identities::Leave {
             let nodes = steps.iter().map(|step| &found.nodes[step.at]);
-            for node in nodes.filter(|node| names_global(node)) {
+            for node in nodes.filter(|node| references_global_identity(node)) {
                 if let Some(named) = &node.identity {
                     self.report.warn(&format!(
                         "{node} needs {} {} at the target, which is not copied",
@@ -506,18 +528,18 @@ impl<'a> Move<'a> {
                 }
             }
         }
-        let ends = (&self.source, &self.target);
+        let servers = (&self.source, &self.target);
         let namespace = &self.settings.namespace;
         let left = left_behind(&self.source, namespace, found, steps).await;
-        for warnings in [zones(ends, found, steps).await, left] {
+        for warnings in [zones(servers, found, steps).await, left] {
             // A failure to find out is reported, but does not stop the move.
             let warnings = warnings.unwrap_or_else(|error| vec![error.to_string()]);
             warnings.iter().for_each(|text| self.report.warn(text));
         }
     }
 
-    fn nothing(&self) -> Error {
-        Error::Nothing {
+    fn nothing_to_move(&self) -> Error {
+        Error::NothingToMove {
             namespace: self.settings.namespace.clone(),
             cluster: self.settings.cluster.clone(),
         }
@@ -525,30 +547,32 @@ impl<'a> Move<'a> {
 }
 
 /// Returns whether an object references a cluster-scoped identity.
-fn names_global(node: &Node) -> bool {
+fn references_global_identity(node: &Node) -> bool {
     node.identity
         .as_ref()
         .is_some_and(|named| named.kind != "Secret")
 }
 
 /// Returns the UIDs of objects that are not lost when the moved ones are deleted at the source.
-fn safe(found: &Found, steps: &[Step], copies: &[Option<Copied>]) -> BTreeSet<String> {
+fn safe_uids(found: &Observed, steps: &[Step], copies: &[Option<Copied>]) -> BTreeSet<String> {
     let safe = steps
         .iter()
         .zip(copies)
-        .filter(|(step, copied)| step.fate == Fate::Copy || copied.is_some());
+        .filter(|(step, copied)| step.disposition == Disposition::Copy || copied.is_some());
     safe.map(|(step, _)| found.nodes[step.at].uid.clone())
         .collect()
 }
 
-fn listed(found: &Found, steps: &[Step]) -> Moved {
-    let names = |fate| {
-        let steps = steps.iter().filter(move |step| step.fate == fate);
+fn summarize(found: &Observed, steps: &[Step]) -> Moved {
+    let names = |disposition| {
+        let steps = steps
+            .iter()
+            .filter(move |step| step.disposition == disposition);
         steps.map(|step| found.nodes[step.at].to_string()).collect()
     };
     Moved {
-        moved: names(Fate::Move),
-        copied: names(Fate::Copy),
+        moved: names(Disposition::Move),
+        copied: names(Disposition::Copy),
         unpaused: Vec::new(),
     }
 }

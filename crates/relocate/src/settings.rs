@@ -18,9 +18,9 @@ pub struct Settings {
     /// Whether controllers have to confirm that they have paused.
     pub pauses: Pauses,
     /// How long controllers may take to pause, and objects may block the move.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// How often the source is checked while the move waits.
-    pub look: Duration,
+    pub poll_interval: Duration,
 }
 
 impl Settings {
@@ -33,8 +33,8 @@ impl Settings {
             provider_namespaces: vec!["capv-system".to_owned()],
             namespace_labels: NamespaceLabels::Leave,
             pauses: Pauses::Confirmed,
-            patience: Duration::from_secs(120),
-            look: Duration::from_millis(500),
+            timeout: Duration::from_secs(120),
+            poll_interval: Duration::from_millis(500),
         }
     }
 }

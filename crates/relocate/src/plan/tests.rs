@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 const INFRA: &str = "infrastructure.cluster.x-k8s.io";
-const ALL: Wanted<'static> = Wanted {
+const ALL: Selection<'static> = Selection {
     namespace: "a",
     cluster: None,
 };
@@ -30,7 +30,7 @@ fn cluster(namespace: &str, name: &str) -> Node {
 fn infra(namespace: &str, name: &str, identity: &str) -> Node {
     let owner = format!("Cluster/{namespace}/{name}");
     let mut made = node(INFRA, "VSphereCluster", namespace, name, &[&owner]);
-    made.identity = (!identity.is_empty()).then(|| Named {
+    made.identity = (!identity.is_empty()).then(|| IdentityRef {
         kind: "VSphereClusterIdentity".to_owned(),
         name: identity.to_owned(),
     });
@@ -54,16 +54,16 @@ fn class(name: &str) -> Node {
 }
 
 /// Returns the planned steps as texts, in order.
-fn planned(nodes: &[Node], wanted: Wanted<'_>) -> Vec<String> {
-    let steps = plan(nodes, wanted).expect("a plan");
+fn planned(nodes: &[Node], selection: Selection<'_>) -> Vec<String> {
+    let steps = plan(nodes, selection).expect("a plan");
     steps
         .iter()
-        .map(|step| format!("{:?} {}", step.fate, nodes[step.at]))
+        .map(|step| format!("{:?} {}", step.disposition, nodes[step.at]))
         .collect()
 }
 
 #[test]
-fn a_cluster_moves_with_all_that_it_owns_and_owners_go_first() {
+fn cluster_moves_with_its_dependents_after_their_owners() {
     let nodes = [
         secret("a", "login", &["VSphereCluster/a/c"]),
         node(INFRA, "VSphereMachine", "a", "m", &["Machine/a/m"]),
@@ -83,7 +83,7 @@ fn a_cluster_moves_with_all_that_it_owns_and_owners_go_first() {
 }
 
 #[test]
-fn o13_only_identities_that_are_named_are_copied_with_what_is_theirs() {
+fn o13_only_referenced_identities_are_copied_with_their_secrets() {
     let nodes = [
         cluster("a", "c"),
         infra("a", "c", "mine"),
@@ -111,7 +111,7 @@ fn o13_only_identities_that_are_named_are_copied_with_what_is_theirs() {
 }
 
 #[test]
-fn o13_a_secret_beside_the_clusters_is_no_identity_s_whatever_its_name() {
+fn o13_secret_in_the_clusters_namespace_never_belongs_to_an_identity() {
     let nodes = [
         cluster("a", "c"),
         infra("a", "c", "mine"),
@@ -129,7 +129,7 @@ fn o13_a_secret_beside_the_clusters_is_no_identity_s_whatever_its_name() {
 }
 
 #[test]
-fn o13_nothing_of_another_namespace_goes_whatever_its_owner_references_say() {
+fn o13_owner_references_across_namespaces_are_ignored() {
     let nodes = [
         cluster("a", "c"),
         secret("b", "s", &["Cluster/a/c"]),
@@ -140,7 +140,7 @@ fn o13_nothing_of_another_namespace_goes_whatever_its_owner_references_say() {
 }
 
 #[test]
-fn secrets_are_a_clusters_by_their_names_only_if_nobody_owns_them() {
+fn secret_belongs_to_a_cluster_by_name_only_without_owners() {
     let nodes = [
         cluster("a", "c"),
         secret("a", "c-ca", &[]),
@@ -160,7 +160,7 @@ fn secrets_are_a_clusters_by_their_names_only_if_nobody_owns_them() {
 }
 
 #[test]
-fn one_cluster_leaves_the_others_and_what_they_share() {
+fn moving_one_cluster_copies_shared_classes_and_leaves_the_others() {
     let (mut one, mut other) = (cluster("a", "one"), cluster("a", "other"));
     one.class = Some("k".to_owned());
     other.class = Some("k".to_owned());
@@ -173,7 +173,7 @@ fn one_cluster_leaves_the_others_and_what_they_share() {
         secret("a", "one-ca", &[]),
         secret("a", "other-ca", &[]),
     ];
-    let only = Wanted {
+    let only = Selection {
         cluster: Some("one"),
         ..ALL
     };
@@ -190,30 +190,30 @@ fn one_cluster_leaves_the_others_and_what_they_share() {
 }
 
 #[test]
-fn what_two_clusters_own_is_not_torn_apart() {
+fn secret_owned_by_two_clusters_prevents_moving_one() {
     let nodes = [
         cluster("a", "one"),
         cluster("a", "other"),
         secret("a", "s", &["Cluster/a/one", "Cluster/a/other"]),
     ];
-    let only = Wanted {
+    let only = Selection {
         cluster: Some("one"),
         ..ALL
     };
     let pair = ("Secret a/s".to_owned(), "Cluster a/other".to_owned());
-    assert_eq!(plan(&nodes, only), Err(Trouble::Shared(vec![pair])));
+    assert_eq!(plan(&nodes, only), Err(PlanError::Shared(vec![pair])));
     assert_eq!(planned(&nodes, ALL).len(), 3);
 }
 
 #[test]
-fn owners_in_a_circle_are_told_and_not_followed_for_ever() {
+fn owner_cycle_is_an_error() {
     let nodes = [
         cluster("a", "c"),
         secret("a", "x", &["Secret/a/y", "Cluster/a/c"]),
         secret("a", "y", &["Secret/a/x"]),
     ];
     let circle = ["Secret a/x".to_owned(), "Secret a/y".to_owned()];
-    assert_eq!(plan(&nodes, ALL), Err(Trouble::Circle(circle.to_vec())));
+    assert_eq!(plan(&nodes, ALL), Err(PlanError::Cycle(circle.to_vec())));
 }
 
 /// Generates Clusters, Machines, Secrets and identities in two namespaces and the provider's.
@@ -245,57 +245,57 @@ fn world() -> impl Strategy<Value = Vec<Node>> {
     })
 }
 
-fn fates(nodes: &[Node], steps: &[Step]) -> BTreeMap<usize, (usize, Fate)> {
+fn dispositions(nodes: &[Node], steps: &[Step]) -> BTreeMap<usize, (usize, Disposition)> {
     assert_eq!(nodes.len().min(steps.len()), steps.len());
     let numbered = steps.iter().enumerate();
     numbered
-        .map(|(order, step)| (step.at, (order, step.fate)))
+        .map(|(order, step)| (step.at, (order, step.disposition)))
         .collect()
 }
 
 proptest! {
     #[test]
-    fn whatever_there_is_a_plan_is_whole_ordered_and_of_one_namespace(
+    fn any_plan_is_complete_ordered_and_limited_to_the_namespace(
         nodes in world(),
         only in prop::option::of(0..20_usize),
     ) {
         let only = only.map(|only| only.to_string());
-        let wanted = Wanted { namespace: "a", cluster: only.as_deref() };
-        let Ok(steps) = plan(&nodes, wanted) else {
+        let selection = Selection { namespace: "a", cluster: only.as_deref() };
+        let Ok(steps) = plan(&nodes, selection) else {
             // Two clusters share an object, and only one of them is moved.
             prop_assert!(only.is_some());
             return Ok(());
         };
-        let fates = fates(&nodes, &steps);
-        prop_assert_eq!(fates.len(), steps.len(), "twice in it");
-        let family = Family::of(&nodes, ALL);
-        for (&at, &(order, fate)) in &fates {
+        let dispositions = dispositions(&nodes, &steps);
+        prop_assert_eq!(dispositions.len(), steps.len(), "twice in it");
+        let graph = OwnerGraph::of(&nodes, ALL);
+        for (&at, &(order, disposition)) in &dispositions {
             let node = &nodes[at];
             // Objects of other namespaces are there because an identity is referenced.
             if node.namespace.as_deref() != Some("a") {
-                prop_assert_eq!(fate, Fate::Copy);
+                prop_assert_eq!(disposition, Disposition::Copy);
                 let by_identity = |parent: &usize| {
-                    fates.contains_key(parent) && nodes[*parent].namespace != Some("a".to_owned())
+                    dispositions.contains_key(parent) && nodes[*parent].namespace != Some("a".to_owned())
                 };
                 let named = nodes.iter().enumerate().any(|(other, by)| {
-                    fates.contains_key(&other) && names_identity(by, node)
+                    dispositions.contains_key(&other) && names_identity(by, node)
                 });
-                prop_assert!(named || family.parents[at].iter().any(by_identity), "{}", node);
+                prop_assert!(named || graph.parents[at].iter().any(by_identity), "{}", node);
             }
             // Dependents are part of the plan, and stay if their owner stays.
-            for child in &family.children[at] {
-                let Some(&(later, below)) = fates.get(child) else {
+            for child in &graph.children[at] {
+                let Some(&(later, below)) = dispositions.get(child) else {
                     return Err(TestCaseError::fail(format!("{} was left", nodes[*child])));
                 };
                 prop_assert!(order < later, "{} goes before its owner", nodes[*child]);
-                prop_assert!(fate == Fate::Move || below == Fate::Copy);
+                prop_assert!(disposition == Disposition::Move || below == Disposition::Copy);
             }
         }
         // Everything that was selected is part of the plan.
         for (at, node) in nodes.iter().enumerate() {
             let meant = only.as_ref().is_none_or(|only| *only == node.name);
             if node.is_cluster() && node.namespace.as_deref() == Some("a") && meant {
-                prop_assert!(fates.contains_key(&at));
+                prop_assert!(dispositions.contains_key(&at));
             }
         }
     }

@@ -9,8 +9,8 @@ use crate::moves::pieces;
 use crate::scene::{CAPI, INFRA, Login, Scene, cluster, identity, owner, secret, settings};
 
 #[tokio::test]
-async fn fr4_m1_m2_m3_an_identity_and_its_secret_are_carried_and_stay_at_the_source()
--> anyhow::Result<()> {
+async fn fr4_m1_m2_m3_identity_and_secret_are_copied_and_stay_at_the_source() -> anyhow::Result<()>
+{
     let scene = Scene::new().await?;
     scene.source.namespace("a", json!({})).await?;
     let first = identity(&scene.source, "shared", "x").await?;
@@ -18,11 +18,11 @@ async fn fr4_m1_m2_m3_an_identity_and_its_secret_are_carried_and_stay_at_the_sou
     cluster(&scene.source, "a", "c", Login::Identity("shared")).await?;
     let (moved, _) = scene.relocate().await?;
 
-    let carried = [
+    let pass = [
         "VSphereClusterIdentity shared",
         "Secret capv-system/shared-login",
     ];
-    assert_eq!(moved.copied, carried);
+    assert_eq!(moved.copied, pass);
     let left = [
         "Secret capv-system/other-login",
         "Secret capv-system/shared-login",
@@ -65,7 +65,7 @@ async fn fr4_m1_m2_m3_an_identity_and_its_secret_are_carried_and_stay_at_the_sou
 }
 
 #[tokio::test]
-async fn fr4_an_identity_that_the_target_has_is_used_as_it_is() -> anyhow::Result<()> {
+async fn fr4_identity_at_the_target_is_used_unchanged() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     scene.source.namespace("a", json!({})).await?;
     identity(&scene.source, "shared", "x").await?;
@@ -94,8 +94,8 @@ async fn fr4_an_identity_that_the_target_has_is_used_as_it_is() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn fr4_an_identity_that_differs_at_the_target_is_told_and_gets_no_secret()
--> anyhow::Result<()> {
+async fn fr4_differing_identity_at_the_target_is_reported_and_gets_no_secret() -> anyhow::Result<()>
+{
     let scene = Scene::new().await?;
     scene.source.namespace("a", json!({})).await?;
     identity(&scene.source, "shared", "x").await?;
@@ -126,7 +126,7 @@ async fn fr4_an_identity_that_differs_at_the_target_is_told_and_gets_no_secret()
 }
 
 #[tokio::test]
-async fn fr4_a_secret_that_the_target_has_is_never_overwritten() -> anyhow::Result<()> {
+async fn fr4_secret_at_the_target_is_never_overwritten() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     scene.source.namespace("a", json!({})).await?;
     identity(&scene.source, "shared", "x").await?;
@@ -151,7 +151,7 @@ async fn fr4_a_secret_that_the_target_has_is_never_overwritten() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn o13_identities_are_neither_read_nor_carried_if_they_are_not_to_be() -> anyhow::Result<()> {
+async fn o13_identities_are_neither_read_nor_copied_when_left_out() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     scene.source.namespace("a", json!({})).await?;
     identity(&scene.source, "shared", "x").await?;
@@ -174,7 +174,7 @@ async fn o13_identities_are_neither_read_nor_carried_if_they_are_not_to_be() -> 
 }
 
 #[tokio::test]
-async fn an_identity_that_is_not_there_is_told() -> anyhow::Result<()> {
+async fn missing_identity_is_reported() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     scene.source.namespace("a", json!({})).await?;
     cluster(&scene.source, "a", "c", Login::Identity("gone")).await?;
@@ -187,8 +187,7 @@ async fn an_identity_that_is_not_there_is_told() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_called_like_the_secret_of_an_identity_that_differs_is_moved() -> anyhow::Result<()>
-{
+async fn secret_named_like_a_differing_identitys_secret_is_moved() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     scene.source.namespace("a", json!({})).await?;
     identity(&scene.source, "shared", "x").await?;
@@ -225,7 +224,7 @@ async fn what_is_called_like_the_secret_of_an_identity_that_differs_is_moved() -
 }
 
 #[tokio::test]
-async fn an_identity_that_is_being_deleted_at_the_target_is_not_relied_on() -> anyhow::Result<()> {
+async fn identity_terminating_at_the_target_fails_the_move() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     scene.source.namespace("a", json!({})).await?;
     identity(&scene.source, "shared", "x").await?;

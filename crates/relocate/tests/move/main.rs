@@ -1,8 +1,8 @@
 //! Moves of clusters between two servers, and between spaces of one.
 
-mod aside;
-mod cut;
 mod identities;
+mod killed;
 mod moves;
+mod not_moved;
 mod refused;
 mod scene;

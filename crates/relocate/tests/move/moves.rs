@@ -23,7 +23,7 @@ pub fn pieces(namespace: &str, name: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn fr4_a_cluster_with_its_secret_is_at_the_target_and_nowhere_else() -> anyhow::Result<()> {
+async fn fr4_cluster_and_secret_are_only_at_the_target_after_a_move() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     scene.source.namespace("a", json!({})).await?;
     cluster(&scene.source, "a", "c", Login::Secret).await?;
@@ -58,7 +58,7 @@ async fn fr4_a_cluster_with_its_secret_is_at_the_target_and_nowhere_else() -> an
 }
 
 #[tokio::test]
-async fn o13_other_namespaces_and_what_nobody_owns_stay() -> anyhow::Result<()> {
+async fn o13_other_namespaces_and_unowned_objects_stay() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     for namespace in ["a", "b"] {
         scene.source.namespace(namespace, json!({})).await?;
@@ -76,7 +76,7 @@ async fn o13_other_namespaces_and_what_nobody_owns_stay() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn one_cluster_of_several_is_moved_alone_and_the_other_goes_on() -> anyhow::Result<()> {
+async fn one_of_two_clusters_is_moved_and_the_other_stays_active() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     scene.source.namespace("a", json!({})).await?;
     cluster(&scene.source, "a", "one", Login::Secret).await?;
@@ -97,7 +97,7 @@ async fn one_cluster_of_several_is_moved_alone_and_the_other_goes_on() -> anyhow
 }
 
 #[tokio::test]
-async fn a_preview_says_what_would_move_and_writes_nothing() -> anyhow::Result<()> {
+async fn preview_lists_objects_and_writes_nothing() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     scene.source.namespace("a", json!({"team": "x"})).await?;
     identity(&scene.source, "shared", "x").await?;
@@ -119,7 +119,7 @@ async fn a_preview_says_what_would_move_and_writes_nothing() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn labels_of_the_namespace_are_told_and_copied_only_if_asked() -> anyhow::Result<()> {
+async fn namespace_labels_are_reported_and_copied_only_on_request() -> anyhow::Result<()> {
     for copy in [NamespaceLabels::Leave, NamespaceLabels::Copy] {
         let scene = Scene::new().await?;
         scene.source.namespace("a", json!({"team": "x"})).await?;
@@ -187,13 +187,13 @@ async fn clusters_move_between_spaces_and_back() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_space_is_not_moved_into_itself() -> anyhow::Result<()> {
+async fn space_cannot_be_moved_into_itself() -> anyhow::Result<()> {
     let side = Side::new().await?;
     let scene = Scene {
         source: side.tenant("t1").await?,
         target: side.tenant("t1").await?,
     };
     let refused = scene.relocate().await.err().expect("a refusal");
-    assert!(matches!(refused, Error::SamePlace), "{refused}");
+    assert!(matches!(refused, Error::SameServer), "{refused}");
     Ok(())
 }

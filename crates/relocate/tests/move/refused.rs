@@ -9,14 +9,6 @@ use serde_json::{Value, json};
 
 use crate::scene::{CAPI, INFRA, Login, Scene, Side, cluster, owner, settings};
 
-/// A scene with one cluster.
-async fn scene() -> anyhow::Result<Scene> {
-    let scene = Scene::new().await?;
-    scene.source.namespace("a", json!({})).await?;
-    cluster(&scene.source, "a", "c", Login::Secret).await?;
-    Ok(scene)
-}
-
 async fn patch(side: &Side, at: (&str, &str, &str), patch: Value) -> anyhow::Result<()> {
     let api = side.api(at.0, at.1, "a");
     api.patch(at.2, &PatchParams::default(), &Patch::Merge(&patch))
@@ -46,13 +38,13 @@ async fn assert_untouched(scene: &Scene) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_not_fit_is_told_and_nothing_is_written() -> anyhow::Result<()> {
+async fn unmovable_objects_are_reported_and_nothing_is_written() -> anyhow::Result<()> {
     let (cluster, machine, vm) = (
         (CAPI, "Cluster", "c"),
         (CAPI, "Machine", "c-m"),
         (INFRA, "VSphereVM", "c-m"),
     );
-    let scene = scene().await?;
+    let scene = Scene::with_cluster().await?;
     let whole = json!({"infrastructureProvisioned": true, "controlPlaneInitialized": true});
     let lacks = |field: &str| {
         let mut done = whole.clone();
@@ -103,8 +95,8 @@ async fn what_is_not_fit_is_told_and_nothing_is_written() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn a_cluster_that_somebody_else_paused_or_moves_is_not_moved() -> anyhow::Result<()> {
-    let scene = scene().await?;
+async fn cluster_paused_by_a_user_or_another_move_is_refused() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     let at = (CAPI, "Cluster", "c");
     patch(&scene.source, at, json!({"spec": {"paused": true}})).await?;
     let refused = scene.relocate().await.err().expect("a refusal");
@@ -120,8 +112,8 @@ async fn a_cluster_that_somebody_else_paused_or_moves_is_not_moved() -> anyhow::
 }
 
 #[tokio::test]
-async fn kinds_that_the_target_does_not_serve_are_told_before() -> anyhow::Result<()> {
-    let scene = scene().await?;
+async fn kinds_missing_at_the_target_fail_before_any_write() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     let bare = insula_testkit::server::TestServer::start_whole().await?;
     let client = crate::scene::client(&bare, "system").await?;
     let server = std::sync::Arc::new(bare);
@@ -141,8 +133,8 @@ async fn kinds_that_the_target_does_not_serve_are_told_before() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn others_of_the_same_names_at_the_target_are_not_overwritten() -> anyhow::Result<()> {
-    let scene = scene().await?;
+async fn taken_names_at_the_target_are_not_overwritten() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     scene.target.namespace("a", json!({})).await?;
     scene
         .target
@@ -157,9 +149,8 @@ async fn others_of_the_same_names_at_the_target_are_not_overwritten() -> anyhow:
 }
 
 #[tokio::test]
-async fn kinds_that_only_differ_in_their_group_are_told_apart_at_the_target() -> anyhow::Result<()>
-{
-    let scene = scene().await?;
+async fn kinds_are_compared_by_group_at_the_target() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     let group = "other.cluster.x-k8s.io";
     let mut definition = insula_testkit::capi::machines();
     definition["metadata"]["name"] = json!(format!("machines.{group}"));
@@ -187,17 +178,17 @@ async fn kinds_that_only_differ_in_their_group_are_told_apart_at_the_target() ->
 }
 
 #[tokio::test]
-async fn what_blocks_a_move_is_waited_for() -> anyhow::Result<()> {
-    let scene = scene().await?;
+async fn move_waits_while_the_block_annotation_is_set() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     let at = (INFRA, "VSphereMachine", "c-m");
     let block = |value: Value| json!({"metadata": {"annotations": {"clusterctl.cluster.x-k8s.io/block-move": value}}});
     patch(&scene.source, at, block(json!(""))).await?;
-    let impatient = Settings {
-        patience: Duration::ZERO,
+    let no_wait = Settings {
+        timeout: Duration::ZERO,
         ..settings()
     };
     let refused = scene
-        .relocate_with(&impatient)
+        .relocate_with(&no_wait)
         .await
         .err()
         .expect("a refusal");
@@ -205,27 +196,27 @@ async fn what_blocks_a_move_is_waited_for() -> anyhow::Result<()> {
     assert_eq!(refused.to_string(), text);
     // It is unpaused again, and moves once the annotation is removed.
     assert_untouched(&scene).await?;
-    let ends = tokio::join!(
+    let joined = tokio::join!(
         scene.relocate(),
         patch(&scene.source, at, block(json!(null)))
     );
-    ends.1?;
-    assert_eq!(ends.0?.0.unpaused, ["Cluster a/c"]);
+    joined.1?;
+    assert_eq!(joined.0?.0.unpaused, ["Cluster a/c"]);
     Ok(())
 }
 
 #[tokio::test]
-async fn controllers_that_say_whether_they_paused_are_waited_for() -> anyhow::Result<()> {
-    let scene = scene().await?;
+async fn move_waits_for_the_paused_condition() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     let at = (INFRA, "VSphereVM", "c-m");
     let paused = |status: &str| json!({"conditions": [{"type": "Paused", "status": status}]});
     patch_status(&scene.source, at, paused("False")).await?;
-    let impatient = Settings {
-        patience: Duration::ZERO,
+    let no_wait = Settings {
+        timeout: Duration::ZERO,
         ..settings()
     };
     let refused = scene
-        .relocate_with(&impatient)
+        .relocate_with(&no_wait)
         .await
         .err()
         .expect("a refusal");
@@ -233,23 +224,23 @@ async fn controllers_that_say_whether_they_paused_are_waited_for() -> anyhow::Re
     assert_eq!(refused.to_string(), text);
     assert_eq!(scene.target.inventory().await?, Vec::<String>::new());
     assert_untouched(&scene).await?;
-    let ends = tokio::join!(
+    let joined = tokio::join!(
         scene.relocate(),
         patch_status(&scene.source, at, paused("True"))
     );
-    ends.1?;
-    assert_eq!(ends.0?.0.unpaused, ["Cluster a/c"]);
+    joined.1?;
+    assert_eq!(joined.0?.0.unpaused, ["Cluster a/c"]);
     Ok(())
 }
 
 #[tokio::test]
-async fn nobody_is_asked_where_no_controller_runs() -> anyhow::Result<()> {
-    let scene = scene().await?;
+async fn assumed_pauses_skip_the_paused_condition() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     let status = json!({"conditions": [{"type": "Paused", "status": "False"}]});
     patch_status(&scene.source, (INFRA, "VSphereVM", "c-m"), status).await?;
     let assumed = Settings {
         pauses: Pauses::Assumed,
-        patience: Duration::ZERO,
+        timeout: Duration::ZERO,
         ..settings()
     };
     assert_eq!(
@@ -260,7 +251,7 @@ async fn nobody_is_asked_where_no_controller_runs() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn where_there_is_nothing_to_move_that_is_said() -> anyhow::Result<()> {
+async fn nothing_to_move_is_an_error() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     let refused = scene.relocate().await.err().expect("a refusal");
     assert_eq!(
@@ -278,8 +269,8 @@ async fn where_there_is_nothing_to_move_that_is_said() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn owners_in_a_circle_are_refused() -> anyhow::Result<()> {
-    let scene = scene().await?;
+async fn owner_cycle_is_refused() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     let api = scene.source.api("v1", "Secret", "a");
     let login = api.get("c-login").await?;
     let mut owners = vec![owner(&login, "v1", "Secret")];
@@ -293,6 +284,6 @@ async fn owners_in_a_circle_are_refused() -> anyhow::Result<()> {
     let circle = json!({"metadata": {"ownerReferences": both}});
     patch(&scene.source, ("v1", "Secret", "c-login"), circle).await?;
     let refused = scene.relocate().await.err().expect("a refusal");
-    assert!(matches!(refused, Error::Circle(_)), "{refused}");
+    assert!(matches!(refused, Error::OwnerCycle(_)), "{refused}");
     assert_untouched(&scene).await
 }

@@ -32,6 +32,14 @@ impl Scene {
         })
     }
 
+    /// A scene with one cluster `c` in namespace `a` of the source.
+    pub async fn with_cluster() -> anyhow::Result<Self> {
+        let scene = Self::new().await?;
+        scene.source.namespace("a", json!({})).await?;
+        cluster(&scene.source, "a", "c", Login::Secret).await?;
+        Ok(scene)
+    }
+
     /// Moves everything of namespace `a`.
     pub async fn relocate(&self) -> Result<(Moved, Lines), Error> {
         self.relocate_with(&settings()).await
@@ -46,8 +54,8 @@ impl Scene {
 
 pub fn settings() -> Settings {
     Settings {
-        patience: Duration::from_secs(20),
-        look: Duration::from_millis(10),
+        timeout: Duration::from_secs(20),
+        poll_interval: Duration::from_millis(10),
         ..Settings::new("a")
     }
 }

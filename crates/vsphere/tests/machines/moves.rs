@@ -100,8 +100,8 @@ async fn assert_moves(source: &World, target: &World, vcenter: &FakeVCenter) -> 
     vcenter.clear_log();
 
     let settings = Settings {
-        look: Duration::from_millis(20),
-        patience: Duration::from_secs(60),
+        poll_interval: Duration::from_millis(20),
+        timeout: Duration::from_secs(60),
         ..Settings::new("team-a")
     };
     relocate(&source.admin, &target.admin, &settings, &Silent).await?;

@@ -6,13 +6,6 @@ use serde_json::{Value, json};
 
 use crate::scene::{CAPI, INFRA, Lines, Login, Scene, Side, cluster, owner, settings};
 
-async fn scene() -> anyhow::Result<Scene> {
-    let scene = Scene::new().await?;
-    scene.source.namespace("a", json!({})).await?;
-    cluster(&scene.source, "a", "c", Login::Secret).await?;
-    Ok(scene)
-}
-
 async fn zone(side: &Side, name: &str, server: &str, domain: &str) -> anyhow::Result<()> {
     side.put(json!({
         "apiVersion": INFRA, "kind": "VSphereDeploymentZone",
@@ -35,8 +28,8 @@ async fn patch(side: &Side, at: (&str, &str, &str), spec: Value) -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn zones_that_the_target_does_not_have_are_told_by_name() -> anyhow::Result<()> {
-    let scene = scene().await?;
+async fn zones_missing_at_the_target_are_reported_by_name() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     zone(&scene.source, "z1", "vcenter.test", "d1").await?;
     zone(&scene.source, "z2", "vcenter.test", "d2").await?;
     zone(&scene.source, "elsewhere", "other.test", "d3").await?;
@@ -75,8 +68,8 @@ async fn zones_that_the_target_does_not_have_are_told_by_name() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn zones_are_not_asked_for_where_nobody_names_any() -> anyhow::Result<()> {
-    let scene = scene().await?;
+async fn unused_zones_are_not_reported() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     zone(&scene.source, "z1", "vcenter.test", "d1").await?;
     let (_, lines) = scene.relocate().await?;
     assert_eq!(lines.warnings(), Vec::<String>::new());
@@ -84,8 +77,8 @@ async fn zones_are_not_asked_for_where_nobody_names_any() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn what_a_cluster_owns_and_is_of_no_kind_that_moves_is_told() -> anyhow::Result<()> {
-    let scene = scene().await?;
+async fn dependents_of_unmoved_kinds_are_reported() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     let here = scene.source.get(CAPI, "Cluster", ("a", "c")).await?;
     let owner = owner(&here.expect("a cluster"), CAPI, "Cluster");
     for (name, owners) in [("owned", json!([owner])), ("free", json!([]))] {

@@ -18,7 +18,7 @@ use crate::scene::{CAPI, INFRA, KINDS, Login, Scene, Side, cluster, identity, se
 
 /// Whether the write at which a move is killed reaches the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum KillPoint {
     /// The server never gets it.
     Before,
     /// The server gets it.
@@ -26,19 +26,19 @@ enum Fate {
 }
 
 /// Kills a move at one of its writes, to either server.
-struct Knife {
+struct WriteKiller {
     at: u64,
-    fate: Fate,
+    point: KillPoint,
     writes: AtomicU64,
     dead: AtomicBool,
     killed: Notify,
 }
 
-impl Knife {
-    fn new(at: u64, fate: Fate) -> Arc<Self> {
+impl WriteKiller {
+    fn new(at: u64, point: KillPoint) -> Arc<Self> {
         Arc::new(Self {
             at,
-            fate,
+            point,
             writes: AtomicU64::new(0),
             dead: AtomicBool::new(false),
             killed: Notify::new(),
@@ -46,10 +46,10 @@ impl Knife {
     }
 
     fn over(self: &Arc<Self>, client: &Client) -> Client {
-        let (knife, client) = (Arc::clone(self), client.clone());
+        let (killer, client) = (Arc::clone(self), client.clone());
         let service = service_fn(move |request: Request<Body>| {
-            let (knife, client) = (Arc::clone(&knife), client.clone());
-            async move { knife.send(&client, request).await }
+            let (killer, client) = (Arc::clone(&killer), client.clone());
+            async move { killer.send(&client, request).await }
         });
         Client::new(service, "default")
     }
@@ -66,7 +66,7 @@ impl Knife {
         if !writes || self.writes.fetch_add(1, Ordering::SeqCst) + 1 != self.at {
             return Ok(client.send(request).await?);
         }
-        if self.fate == Fate::After {
+        if self.point == KillPoint::After {
             client.send(request).await?;
         }
         self.dead.store(true, Ordering::SeqCst);
@@ -76,12 +76,17 @@ impl Knife {
 }
 
 /// Kills a move at its n-th write. Returns `false` if it completed before.
-async fn kill(scene: &Scene, settings: &Settings, at: u64, fate: Fate) -> anyhow::Result<bool> {
-    let knife = Knife::new(at, fate);
-    let source = knife.over(&scene.source.client);
-    let target = knife.over(&scene.target.client);
+async fn kill(
+    scene: &Scene,
+    settings: &Settings,
+    at: u64,
+    point: KillPoint,
+) -> anyhow::Result<bool> {
+    let killer = WriteKiller::new(at, point);
+    let source = killer.over(&scene.source.client);
+    let target = killer.over(&scene.target.client);
     tokio::select! {
-        () = knife.killed.notified() => Ok(true),
+        () = killer.killed.notified() => Ok(true),
         done = relocate(&source, &target, settings, &Silent) => {
             done?;
             Ok(false)
@@ -135,7 +140,7 @@ async fn assert_paused(side: &Side, namespace: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn kill_everywhere(fate: Fate) -> anyhow::Result<u64> {
+async fn kill_everywhere(point: KillPoint) -> anyhow::Result<u64> {
     let scene = Scene::new().await?;
     for at in 1.. {
         let namespace = format!("k{at}");
@@ -148,7 +153,7 @@ async fn kill_everywhere(fate: Fate) -> anyhow::Result<u64> {
         identity(&scene.source, &shared, "x").await?;
         cluster(&scene.source, &namespace, "c", Login::Identity(&shared)).await?;
         let all = of(&namespace, scene.source.inventory().await?);
-        let was_killed = kill(&scene, &settings, at, fate).await?;
+        let was_killed = kill(&scene, &settings, at, point).await?;
         assert_safe(&scene, &namespace, &all).await?;
         if was_killed {
             // The killed write may have been the last one.
@@ -192,23 +197,23 @@ async fn assert_moved(scene: &Scene, namespace: &str, all: &[String]) -> anyhow:
 }
 
 #[tokio::test]
-async fn killed_before_any_write_a_move_ends_where_it_would_have() -> anyhow::Result<()> {
-    let writes = kill_everywhere(Fate::Before).await?;
+async fn move_killed_before_any_write_is_completed_by_the_next_run() -> anyhow::Result<()> {
+    let writes = kill_everywhere(KillPoint::Before).await?;
     // Pause; two namespaces; eight objects; six times strip and delete; unpause.
     assert!(writes >= 23, "{writes}");
     Ok(())
 }
 
 #[tokio::test]
-async fn killed_after_any_write_a_move_ends_where_it_would_have() -> anyhow::Result<()> {
-    let writes = kill_everywhere(Fate::After).await?;
+async fn move_killed_after_any_write_is_completed_by_the_next_run() -> anyhow::Result<()> {
+    let writes = kill_everywhere(KillPoint::After).await?;
     assert!(writes >= 23, "{writes}");
     Ok(())
 }
 
 /// A patch by another client, and the request of the move that it precedes.
 #[derive(Clone)]
-struct Meddler {
+struct ConcurrentPatch {
     /// The method and the end of the path.
     before: (Method, &'static str),
     /// The path of the patch.
@@ -218,19 +223,24 @@ struct Meddler {
 
 /// Returns a client that sends a patch to `home` just before the first matching request of the
 /// move.
-fn meddled(over: &Client, home: &Client, meddler: &Meddler, seen: &Arc<AtomicBool>) -> Client {
+fn with_concurrent_patch(
+    over: &Client,
+    home: &Client,
+    patch_by_other: &ConcurrentPatch,
+    seen: &Arc<AtomicBool>,
+) -> Client {
     let (over, home, seen) = (over.clone(), home.clone(), Arc::clone(seen));
-    let meddler = meddler.clone();
+    let patch_by_other = patch_by_other.clone();
     let service = service_fn(move |request: Request<Body>| {
         let (over, home, seen) = (over.clone(), home.clone(), Arc::clone(&seen));
-        let meddler = meddler.clone();
+        let patch_by_other = patch_by_other.clone();
         async move {
-            let (method, path) = &meddler.before;
+            let (method, path) = &patch_by_other.before;
             let hit = request.method() == method && request.uri().path().ends_with(path);
             if hit && !seen.swap(true, Ordering::SeqCst) {
-                let patch = Request::patch(meddler.at)
+                let patch = Request::patch(patch_by_other.at)
                     .header("content-type", "application/merge-patch+json")
-                    .body(Body::from(serde_json::to_vec(&meddler.what)?))?;
+                    .body(Body::from(serde_json::to_vec(&patch_by_other.what)?))?;
                 home.send(patch).await?;
             }
             Ok::<_, BoxError>(over.send(request).await?)
@@ -240,19 +250,19 @@ fn meddled(over: &Client, home: &Client, meddler: &Meddler, seen: &Arc<AtomicBoo
 }
 
 #[tokio::test]
-async fn a_secret_that_is_rotated_during_the_move_arrives_rotated() -> anyhow::Result<()> {
+async fn secret_rotated_during_the_move_arrives_rotated() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     scene.source.namespace("a", json!({})).await?;
     cluster(&scene.source, "a", "c", Login::Secret).await?;
     let seen = Arc::new(AtomicBool::new(false));
     let path = "/api/v1/namespaces/a/secrets/c-login";
-    let rotation = Meddler {
+    let rotation = ConcurrentPatch {
         before: (Method::PATCH, path),
         at: path,
         what: json!({"data": {"password": "bmV3"}}),
     };
     let client = &scene.source.client;
-    let source = meddled(client, client, &rotation, &seen);
+    let source = with_concurrent_patch(client, client, &rotation, &seen);
     relocate(&source, &scene.target.client, &settings(), &Silent).await?;
     assert!(seen.load(Ordering::SeqCst));
     let there = scene.target.get("v1", "Secret", ("a", "c-login")).await?;
@@ -265,13 +275,12 @@ async fn a_secret_that_is_rotated_during_the_move_arrives_rotated() -> anyhow::R
 }
 
 #[tokio::test]
-async fn what_changes_at_the_source_after_a_kill_is_at_the_target_in_the_end() -> anyhow::Result<()>
-{
+async fn changes_at_the_source_after_a_kill_reach_the_target() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     scene.source.namespace("a", json!({})).await?;
     cluster(&scene.source, "a", "c", Login::Secret).await?;
     // Pause, namespace, and seven objects.
-    assert!(kill(&scene, &settings(), 9, Fate::After).await?);
+    assert!(kill(&scene, &settings(), 9, KillPoint::After).await?);
     assert_eq!(scene.target.inventory().await?, pieces("a", "c"));
     let api = scene.source.api("v1", "Secret", "a");
     let rotated = kube::api::Patch::Merge(json!({"data": {"password": "bmV3"}}));
@@ -290,14 +299,6 @@ async fn what_changes_at_the_source_after_a_kill_is_at_the_target_in_the_end() -
 const VM: &str = "/apis/infrastructure.cluster.x-k8s.io/v1beta2/namespaces/a/vspherevms/c-m";
 const CLUSTER: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/a/clusters/c";
 
-/// A scene with one cluster.
-async fn scene() -> anyhow::Result<Scene> {
-    let scene = Scene::new().await?;
-    scene.source.namespace("a", json!({})).await?;
-    cluster(&scene.source, "a", "c", Login::Secret).await?;
-    Ok(scene)
-}
-
 async fn delete(side: &Side, (version, kind): (&str, &str), name: &str) -> anyhow::Result<()> {
     let api = side.api(version, kind, "a");
     api.delete(name, &DeleteParams::default()).await?;
@@ -314,10 +315,10 @@ async fn assert_working(side: &Side, name: &str) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn nothing_leaves_the_source_while_its_copy_is_being_deleted() -> anyhow::Result<()> {
-    let scene = scene().await?;
+async fn nothing_is_removed_while_a_copy_is_terminating() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     // Pause, namespace, and seven objects.
-    assert!(kill(&scene, &settings(), 9, Fate::After).await?);
+    assert!(kill(&scene, &settings(), 9, KillPoint::After).await?);
     delete(&scene.target, (INFRA, "VSphereVM"), "c-m").await?;
     let refused = scene.relocate().await.err().expect("a refusal");
     let text = "being deleted at the target:\n  VSphereVM a/c-m\nstill paused at the source:\n  Cluster a/c";
@@ -338,10 +339,10 @@ async fn nothing_leaves_the_source_while_its_copy_is_being_deleted() -> anyhow::
 }
 
 #[tokio::test]
-async fn nothing_goes_on_at_the_target_while_a_part_of_it_is_being_deleted() -> anyhow::Result<()> {
-    let scene = scene().await?;
+async fn nothing_is_unpaused_while_a_copy_is_terminating() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     // Pause, namespace, seven objects, seven times strip and delete; all but the last.
-    assert!(kill(&scene, &settings(), 23, Fate::After).await?);
+    assert!(kill(&scene, &settings(), 23, KillPoint::After).await?);
     assert_eq!(scene.source.inventory().await?, Vec::<String>::new());
     delete(&scene.target, (INFRA, "VSphereVM"), "c-m").await?;
     let refused = scene.relocate().await.err().expect("a refusal");
@@ -351,9 +352,8 @@ async fn nothing_goes_on_at_the_target_while_a_part_of_it_is_being_deleted() -> 
 }
 
 #[tokio::test]
-async fn a_copy_that_is_deleted_during_the_move_keeps_everything_at_the_source()
--> anyhow::Result<()> {
-    let scene = scene().await?;
+async fn copy_deleted_during_the_move_keeps_everything_at_the_source() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     let seen = Arc::new(AtomicBool::new(false));
     // When everything has been copied, and is checked again before it is deleted.
     let target = scene.target.api(INFRA, "VSphereVM", "a");
@@ -400,16 +400,16 @@ where
 }
 
 #[tokio::test]
-async fn what_becomes_unfit_before_the_pause_is_not_moved_and_goes_on() -> anyhow::Result<()> {
-    let scene = scene().await?;
+async fn object_unmovable_at_the_pause_rolls_the_move_back() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     let seen = Arc::new(AtomicBool::new(false));
-    let late = Meddler {
+    let late = ConcurrentPatch {
         before: (Method::PATCH, CLUSTER),
         at: VM,
         what: json!({"spec": {"biosUUID": null}}),
     };
     let client = &scene.source.client;
-    let source = meddled(client, client, &late, &seen);
+    let source = with_concurrent_patch(client, client, &late, &seen);
     let refused = relocate(&source, &scene.target.client, &settings(), &Silent).await;
     assert!(seen.load(Ordering::SeqCst));
     let refused = refused.expect_err("a refusal");
@@ -424,15 +424,15 @@ async fn what_becomes_unfit_before_the_pause_is_not_moved_and_goes_on() -> anyho
 }
 
 #[tokio::test]
-async fn a_cluster_that_somebody_lets_go_on_during_the_move_is_not_moved() -> anyhow::Result<()> {
-    let scene = scene().await?;
+async fn cluster_unpaused_during_the_copy_is_not_removed() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     let seen = Arc::new(AtomicBool::new(false));
-    let impatient = Meddler {
+    let impatient = ConcurrentPatch {
         before: (Method::POST, "/vspherevms"),
         at: CLUSTER,
         what: json!({"spec": {"paused": null}}),
     };
-    let target = meddled(
+    let target = with_concurrent_patch(
         &scene.target.client,
         &scene.source.client,
         &impatient,
@@ -451,17 +451,17 @@ async fn a_cluster_that_somebody_lets_go_on_during_the_move_is_not_moved() -> an
 }
 
 #[tokio::test]
-async fn nothing_more_leaves_a_cluster_that_goes_on_at_the_source() -> anyhow::Result<()> {
-    let scene = scene().await?;
+async fn cluster_unpaused_during_the_removal_stops_it() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     let seen = Arc::new(AtomicBool::new(false));
     // When the first object is deleted.
-    let impatient = Meddler {
+    let impatient = ConcurrentPatch {
         before: (Method::PATCH, VM),
         at: CLUSTER,
         what: json!({"spec": {"paused": null}}),
     };
     let client = &scene.source.client;
-    let source = meddled(client, client, &impatient, &seen);
+    let source = with_concurrent_patch(client, client, &impatient, &seen);
     let refused = relocate(&source, &scene.target.client, &settings(), &Silent).await;
     assert!(seen.load(Ordering::SeqCst));
     let text = "not everything can be moved:\n  Cluster a/c is not paused";
@@ -473,9 +473,9 @@ async fn nothing_more_leaves_a_cluster_that_goes_on_at_the_source() -> anyhow::R
 }
 
 #[tokio::test]
-async fn what_an_earlier_run_paused_goes_on_at_the_source_if_it_is_not_fit() -> anyhow::Result<()> {
-    let scene = scene().await?;
-    assert!(kill(&scene, &settings(), 1, Fate::After).await?);
+async fn cluster_paused_by_an_earlier_run_is_unpaused_when_unmovable() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
+    assert!(kill(&scene, &settings(), 1, KillPoint::After).await?);
     assert_paused(&scene.source, "a").await?;
     let vms = scene.source.api(INFRA, "VSphereVM", "a");
     let uuid = |value: Value| Patch::Merge(json!({"spec": {"biosUUID": value}}));
@@ -494,11 +494,11 @@ async fn what_an_earlier_run_paused_goes_on_at_the_source_if_it_is_not_fit() -> 
 }
 
 #[tokio::test]
-async fn what_has_left_goes_on_at_the_target_whatever_becomes_of_the_rest() -> anyhow::Result<()> {
-    let scene = scene().await?;
+async fn removed_cluster_is_unpaused_although_another_fails() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     cluster(&scene.source, "a", "d", Login::Secret).await?;
     // Two pauses, a namespace, fourteen objects, and thirteen times strip and delete.
-    assert!(kill(&scene, &settings(), 43, Fate::After).await?);
+    assert!(kill(&scene, &settings(), 43, KillPoint::After).await?);
     assert_eq!(scene.source.inventory().await?, ["Cluster a/c"]);
     delete(&scene.source, (CAPI, "Cluster"), "c").await?;
     let refused = scene.relocate().await.err().expect("a refusal");
@@ -509,9 +509,8 @@ async fn what_has_left_goes_on_at_the_target_whatever_becomes_of_the_rest() -> a
 }
 
 #[tokio::test]
-async fn what_is_not_found_when_it_is_copied_but_is_there_does_not_lose_its_owner()
--> anyhow::Result<()> {
-    let scene = scene().await?;
+async fn object_missed_by_a_copy_pass_is_copied_by_the_next() -> anyhow::Result<()> {
+    let scene = Scene::with_cluster().await?;
     let seen = Arc::new(AtomicBool::new(false));
     let (client, once) = (scene.source.client.clone(), Arc::clone(&seen));
     let service = service_fn(move |request: Request<Body>| {

@@ -8,11 +8,11 @@ use crate::error::Error;
 use crate::kind::{Kind, discover};
 
 /// An API server, or one space of it.
-pub struct End {
+pub struct Server {
     /// The client for it.
     pub client: Client,
     /// "source" or "target", for messages.
-    pub place: &'static str,
+    pub role: &'static str,
     /// The UID of its `kube-system` namespace, which identifies the server or space.
     pub uid: String,
     /// The kinds of Cluster API and its providers that it defines.
@@ -20,19 +20,22 @@ pub struct End {
 }
 
 /// The namespace with the UID that identifies a server or space.
-const HOME: &str = "kube-system";
+const IDENTIFYING_NAMESPACE: &str = "kube-system";
 
-impl End {
+impl Server {
     /// Connects to a server and discovers its kinds.
-    pub async fn meet(client: &Client, place: &'static str) -> Result<Self, Error> {
+    pub async fn connect(client: &Client, role: &'static str) -> Result<Self, Error> {
         let namespaces: Api<Namespace> = Api::all(client.clone());
-        let attempted = format!("read namespace {HOME} at the {place}");
-        let home = namespaces.get(HOME).await.map_err(Error::when(attempted))?;
+        let attempted = format!("read namespace {IDENTIFYING_NAMESPACE} at the {role}");
+        let home = namespaces
+            .get(IDENTIFYING_NAMESPACE)
+            .await
+            .map_err(Error::failed_to(attempted))?;
         Ok(Self {
             client: client.clone(),
-            place,
+            role,
             uid: home.uid().unwrap_or_default(),
-            kinds: discover(client, place).await?,
+            kinds: discover(client, role).await?,
         })
     }
 

@@ -9,11 +9,11 @@ use kube::core::{Selector, SelectorExt};
 use kube::discovery::{Discovery, Scope, verbs};
 use kube::{Client, ResourceExt};
 
-use crate::end::End;
 use crate::error::Error;
 use crate::kind::Kind;
-use crate::observe::Found;
-use crate::plan::{Fate, Node, Step};
+use crate::observe::Observed;
+use crate::plan::{Disposition, Node, Step};
+use crate::server::Server;
 
 const ZONE: &str = "VSphereDeploymentZone";
 const DOMAIN: &str = "VSphereFailureDomain";
@@ -22,17 +22,17 @@ const DOMAIN: &str = "VSphereFailureDomain";
 /// use and that the target lacks. Zones are shared by all namespaces and may have an identity of
 /// their own, so the target's administrator decides about them; they are never copied.
 pub async fn zones(
-    ends: (&End, &End),
-    found: &Found,
+    servers: (&Server, &Server),
+    found: &Observed,
     steps: &[Step],
 ) -> Result<Vec<String>, Error> {
     let users = users(found, steps);
     if users.is_empty() {
         return Ok(Vec::new());
     }
-    let here = listed(ends.0, ZONE).await?;
-    let there = names(&listed(ends.1, ZONE).await?);
-    let domains = names(&listed(ends.1, DOMAIN).await?);
+    let here = listed(servers.0, ZONE).await?;
+    let there = names(&listed(servers.1, ZONE).await?);
+    let domains = names(&listed(servers.1, DOMAIN).await?);
     let (mut warnings, mut seen) = (Vec::new(), BTreeSet::new());
     for (node, used) in users {
         for zone in here.iter().filter(|zone| used.is(zone)) {
@@ -72,9 +72,12 @@ impl Used {
 }
 
 /// Returns the objects that use zones, clusters before machines.
-fn users<'a>(found: &'a Found, steps: &[Step]) -> Vec<(&'a Node, Used)> {
+fn users<'a>(found: &'a Observed, steps: &[Step]) -> Vec<(&'a Node, Used)> {
     let (mut clusters, mut machines) = (Vec::new(), Vec::new());
-    for step in steps.iter().filter(|step| step.fate == Fate::Move) {
+    for step in steps
+        .iter()
+        .filter(|step| step.disposition == Disposition::Move)
+    {
         let node = &found.nodes[step.at];
         let spec = &found.objects[step.at].content.data["spec"];
         let selector = spec["failureDomainSelector"].clone();
@@ -97,14 +100,14 @@ fn users<'a>(found: &'a Found, steps: &[Step]) -> Vec<(&'a Node, Used)> {
 }
 
 /// Lists all objects of a cluster-scoped kind; none if the server does not define the kind.
-async fn listed(end: &End, kind: &str) -> Result<Vec<DynamicObject>, Error> {
+async fn listed(server: &Server, kind: &str) -> Result<Vec<DynamicObject>, Error> {
     let is_it = |known: &&Kind| !known.namespaced && known.resource.kind == kind;
-    let Some(kind) = end.kinds.iter().find(is_it) else {
+    let Some(kind) = server.kinds.iter().find(is_it) else {
         return Ok(Vec::new());
     };
-    let attempted = format!("list {} at the {}", kind.resource.plural, end.place);
-    let list = end.api(kind, None).list(&ListParams::default()).await;
-    Ok(list.map_err(Error::when(attempted))?.items)
+    let attempted = format!("list {} at the {}", kind.resource.plural, server.role);
+    let list = server.api(kind, None).list(&ListParams::default()).await;
+    Ok(list.map_err(Error::failed_to(attempted))?.items)
 }
 
 fn names(objects: &[DynamicObject]) -> BTreeSet<String> {
@@ -118,12 +121,14 @@ fn lacks(who: &impl std::fmt::Display, kind: &str, name: &str) -> String {
 /// Returns a warning for each object that is owned by a moved one but is of a kind that is not
 /// moved: the source's garbage collector deletes it.
 pub async fn left_behind(
-    source: &End,
+    source: &Server,
     namespace: &str,
-    found: &Found,
+    found: &Observed,
     steps: &[Step],
 ) -> Result<Vec<String>, Error> {
-    let moved = steps.iter().filter(|step| step.fate == Fate::Move);
+    let moved = steps
+        .iter()
+        .filter(|step| step.disposition == Disposition::Move);
     let moved = moved.map(|step| &found.nodes[step.at]);
     let moved: BTreeMap<&str, &Node> = moved.map(|node| (node.uid.as_str(), node)).collect();
     let mut warnings = Vec::new();
@@ -153,7 +158,7 @@ pub async fn left_behind(
 async fn others(client: &Client, moved: &[Kind]) -> Result<Vec<Kind>, Error> {
     let attempted = "find out which kinds the source has";
     let all = Discovery::new(client.clone()).run_aggregated().await;
-    let all = all.map_err(Error::when(attempted))?;
+    let all = all.map_err(Error::failed_to(attempted))?;
     let mut found = Vec::new();
     for (resource, can) in all.groups().flat_map(|group| group.recommended_resources()) {
         let goes = moved.iter().any(|kind| {

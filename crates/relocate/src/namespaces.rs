@@ -7,9 +7,9 @@ use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use crate::end::End;
 use crate::error::Error;
 use crate::names::NAMESPACE_NAME;
+use crate::server::Server;
 use crate::settings::{NamespaceLabels, Settings};
 
 type Labels = BTreeMap<String, String>;
@@ -17,15 +17,15 @@ type Labels = BTreeMap<String, String>;
 /// Creates the namespaces that the target lacks. Returns the labels that the clusters' namespace
 /// has at the source and not at the target.
 pub async fn prepare(
-    ends: (&End, &End),
+    servers: (&Server, &Server),
     namespaces: &BTreeSet<String>,
     settings: &Settings,
 ) -> Result<Labels, Error> {
-    let there: Api<Namespace> = Api::all(ends.1.client.clone());
+    let there: Api<Namespace> = Api::all(servers.1.client.clone());
     for name in namespaces {
         ensure(&there, name).await?;
     }
-    let lacking = lacking(ends, &settings.namespace).await?;
+    let lacking = lacking(servers, &settings.namespace).await?;
     if settings.namespace_labels == NamespaceLabels::Leave || lacking.is_empty() {
         return Ok(lacking);
     }
@@ -33,14 +33,14 @@ pub async fn prepare(
     let attempted = format!("label namespace {name} at the target");
     let patch = Patch::Merge(json!({"metadata": {"labels": lacking}}));
     let patched = there.patch(name, &PatchParams::default(), &patch).await;
-    patched.map_err(Error::when(attempted))?;
+    patched.map_err(Error::failed_to(attempted))?;
     Ok(Labels::new())
 }
 
 async fn ensure(namespaces: &Api<Namespace>, name: &str) -> Result<(), Error> {
     let attempted = || format!("create namespace {name} at the target");
     let there = namespaces.get_opt(name).await;
-    if there.map_err(Error::when(attempted()))?.is_some() {
+    if there.map_err(Error::failed_to(attempted()))?.is_some() {
         return Ok(());
     }
     let namespace = Namespace {
@@ -52,20 +52,23 @@ async fn ensure(namespaces: &Api<Namespace>, name: &str) -> Result<(), Error> {
     };
     match namespaces.create(&PostParams::default(), &namespace).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-        made => made.map(drop).map_err(Error::when(attempted())),
+        made => made.map(drop).map_err(Error::failed_to(attempted())),
     }
 }
 
-async fn lacking(ends: (&End, &End), name: &str) -> Result<Labels, Error> {
-    let (mut here, there) = (labels(ends.0, name).await?, labels(ends.1, name).await?);
+async fn lacking(servers: (&Server, &Server), name: &str) -> Result<Labels, Error> {
+    let (mut here, there) = (
+        labels(servers.0, name).await?,
+        labels(servers.1, name).await?,
+    );
     here.retain(|key, _| key != NAMESPACE_NAME && !there.contains_key(key));
     Ok(here)
 }
 
-async fn labels(end: &End, name: &str) -> Result<Labels, Error> {
-    let namespaces: Api<Namespace> = Api::all(end.client.clone());
-    let attempted = format!("read namespace {name} at the {}", end.place);
+async fn labels(server: &Server, name: &str) -> Result<Labels, Error> {
+    let namespaces: Api<Namespace> = Api::all(server.client.clone());
+    let attempted = format!("read namespace {name} at the {}", server.role);
     let found = namespaces.get_opt(name).await;
-    let found = found.map_err(Error::when(attempted))?;
+    let found = found.map_err(Error::failed_to(attempted))?;
     Ok(found.map_or_else(Labels::new, |found| found.labels().clone()))
 }
