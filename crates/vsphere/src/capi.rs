@@ -1,4 +1,4 @@
-//! The little that has to be known of Cluster API's own kinds.
+//! The parts of Cluster API's own kinds that the operator uses.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSpec {
-    /// Nothing is to be done to it.
+    /// Whether controllers must leave it alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
     /// Its VSphereCluster.
@@ -27,7 +27,7 @@ pub struct ClusterSpec {
     pub infrastructure_ref: Option<ContractReference>,
 }
 
-/// What another controller makes. It is in the same namespace.
+/// A reference to an object that another controller manages, in the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContractReference {
@@ -42,26 +42,26 @@ pub struct ContractReference {
     pub name: String,
 }
 
-/// How a cluster is.
+/// The status of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterStatus {
-    /// How far it has come.
+    /// Initialization steps that are done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialization: Option<ClusterInitialization>,
-    /// What is so.
+    /// Its conditions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// What was done once and stays so.
+/// Initialization steps; once true, they stay true.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterInitialization {
-    /// Its infrastructure is there.
+    /// Its infrastructure is provisioned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infrastructure_provisioned: Option<bool>,
-    /// Its control plane answered once.
+    /// Its control plane has answered once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_initialized: Option<bool>,
 }
@@ -83,16 +83,16 @@ pub struct MachineSpec {
     /// The cluster that it belongs to.
     #[serde(default)]
     pub cluster_name: String,
-    /// What it starts with.
+    /// Its bootstrap data.
     #[serde(default)]
     pub bootstrap: Bootstrap,
     /// Its VSphereMachine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infrastructure_ref: Option<ContractReference>,
-    /// Where it is to be.
+    /// The failure domain that it is placed in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_domain: Option<String>,
-    /// Which machine of the infrastructure it is.
+    /// The virtual machine, as `vsphere://UUID`.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -101,11 +101,11 @@ pub struct MachineSpec {
     pub provider_id: Option<String>,
 }
 
-/// What a machine starts with.
+/// The bootstrap data of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bootstrap {
-    /// The Secret that holds it, once it is there.
+    /// The Secret with the data, once it exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_secret_name: Option<String>,
 }

@@ -1,13 +1,13 @@
-//! The definitions of the kinds.
+//! The CustomResourceDefinitions.
 //!
-//! They are data, in `data/crds`. What several of them have in common is in `data/parts`, and
-//! what would be the same rule again and again is a word there:
+//! They are data, in `data/crds`. Schemas that several of them share are in `data/parts`, and
+//! frequent rules have a short form:
 //!
-//! | word | becomes |
+//! | short form | expands to |
 //! |---|---|
-//! | `x-part: NAME` | that part; what stands beside it is put over it |
-//! | `x-settled: [PATH]` | for each a rule that it stays as it was made |
-//! | `x-once: [NAME]` | for each a rule that it stays once it is set |
+//! | `x-part: NAME` | that part, merged with the members beside it |
+//! | `x-settled: [PATH]` | a rule for each path: the field is immutable |
+//! | `x-once: [NAME]` | a rule for each name: the field is immutable once it is set |
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
@@ -54,15 +54,15 @@ const PARTS: [(&str, &str); 15] = [
     ("words", include_str!("../data/parts/words.yaml")),
 ];
 
-/// Serves a definition in every tenant's space of an Insula. Nothing else knows it.
+/// Annotation that publishes a definition to every tenant's space of an Insula.
 const PUBLISHED: (&str, &str) = ("multi-tenancy.k8s.io/published", "true");
 
-/// All of them, identities first.
+/// Returns all definitions, identities first.
 pub fn all() -> Vec<CustomResourceDefinition> {
     KINDS.iter().map(|text| definition(text)).collect()
 }
 
-/// The same, for every tenant of an Insula too.
+/// Returns all definitions, published to every tenant of an Insula.
 pub fn published() -> Vec<CustomResourceDefinition> {
     let mut all = all();
     for definition in &mut all {
@@ -83,7 +83,7 @@ fn read(text: &str) -> Value {
     read.expect("the texts are the program's own, and a test reads them all")
 }
 
-/// Puts parts where they are named and rules where they are asked for.
+/// Expands the short forms of a definition.
 fn put_together(value: Value) -> Value {
     match value {
         Value::Object(mut members) => {
@@ -118,7 +118,7 @@ fn part(name: &Value) -> Map<String, Value> {
     }
 }
 
-/// One over the other: what both have is from the upper, objects are put over objects.
+/// Merges two objects recursively; values of `upper` win.
 fn over(mut below: Map<String, Value>, upper: Map<String, Value>) -> Map<String, Value> {
     for (key, value) in upper {
         let value = match (below.remove(&key), value) {
@@ -157,7 +157,7 @@ fn once(name: &str) -> Value {
 mod tests {
     use super::*;
 
-    /// What holds for everything in a schema, by path.
+    /// Visits every value of a schema with its path.
     fn each(path: &str, value: &Value, told: &mut impl FnMut(&str, &Value)) {
         told(path, value);
         match value {

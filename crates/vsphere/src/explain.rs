@@ -1,8 +1,8 @@
-//! Whose credentials an object gets and why, for who asks with rights of their own.
+//! Explains which credential an object gets and why, with the rights of the caller.
 //!
-//! The way is the operator's. What the caller may not read, and what only the operator knows,
-//! is taken to be as it should be, and said; then what the operator said last about the object
-//! decides, if it said anything.
+//! It takes the same steps as the operator. Facts that the caller may not read, or that only the
+//! operator knows, are assumed to be in order and reported as assumptions; then the condition
+//! that the operator wrote last decides, if there is one.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -42,7 +42,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As people write it: the kind or its plural, in any case.
+    /// Parses the kind or its plural, in any case.
     pub fn parse(text: &str) -> Option<Self> {
         match text.to_ascii_lowercase().as_str() {
             "vspherecluster" | "vsphereclusters" => Some(Self::Cluster),
@@ -54,49 +54,49 @@ impl Kind {
     }
 }
 
-/// What is known about an object's credential.
+/// The explanation of an object's credential.
 #[derive(Debug)]
 pub struct Told {
     /// The object, as in `VSphereCluster red/prod`.
     pub object: String,
-    /// How it was decided.
+    /// The decision.
     pub decision: Decision,
-    /// What was taken to be so.
+    /// Facts that were assumed.
     pub assumed: Vec<String>,
-    /// What the operator said last, in the object's status.
+    /// The operator's last condition in the object's status.
     pub said: Option<Condition>,
 }
 
-/// How it was decided.
+/// How the credential was decided.
 #[derive(Debug)]
 pub enum Decision {
-    /// Step by step.
+    /// Decided step by step.
     Explained(Explanation),
-    /// Before anything was read.
+    /// Refused before anything was read.
     Refused(Refusal),
-    /// It cannot be told: what the caller may not read.
+    /// Not decidable, because the caller may not read something.
     Unknown(String),
 }
 
-/// Why nothing can be told.
+/// Why there is no explanation.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such object.
+    /// The object does not exist.
     #[error("there is no {0}")]
     NotFound(String),
-    /// The server does not answer as it should.
+    /// A request to the API server failed.
     #[error("cannot read {what}")]
     Read {
         /// What was to be read.
         what: String,
-        /// What the server says.
+        /// How the request failed.
         source: kube::Error,
     },
 }
 
 impl Told {
-    /// Whether it gets a credential. Where something had to be assumed, the operator knows
-    /// better.
+    /// Returns whether the object gets a credential. If something had to be assumed, the operator's
+    /// condition overrides the explanation.
     pub fn is_granted(&self) -> bool {
         let granted = match &self.decision {
             Decision::Explained(explanation) => explanation.verdict.is_ok(),
@@ -106,7 +106,7 @@ impl Told {
     }
 
     fn is_refused_by_operator(&self) -> bool {
-        // The other reasons come from vCenters, to which a credential was sent.
+        // All other reasons are about a vCenter that a credential was sent to.
         let without = [
             "IdentityNotFound",
             "IdentityNotReady",
@@ -167,11 +167,11 @@ fn tell_refusal(out: &mut fmt::Formatter<'_>, refusal: &Refusal) -> fmt::Result 
     }
 }
 
-/// Tells whose credentials an object gets; what is cluster-scoped has no namespace.
+/// Explains which credential an object gets; cluster-scoped objects have no namespace.
 ///
 /// # Errors
 ///
-/// If it is not there, or the server does not answer.
+/// If the object does not exist or a request to the API server fails.
 pub async fn told(client: &Client, kind: Kind, namespace: &str, name: &str) -> Result<Told, Error> {
     let asker = Asker { client, namespace };
     match kind {
@@ -182,13 +182,13 @@ pub async fn told(client: &Client, kind: Kind, namespace: &str, name: &str) -> R
     }
 }
 
-/// Who asks, and where.
+/// The caller's client, and the namespace of the object.
 struct Asker<'a> {
     client: &'a Client,
     namespace: &'a str,
 }
 
-/// Where a credential may be sent that does not say so itself is the operator's to know.
+/// Only the operator knows where credentials without servers of their own may be sent.
 const ANYWHERE: Bounds = Bounds {
     unsaid: Bound::Anywhere,
     own: Bound::Anywhere,
@@ -231,7 +231,7 @@ impl Asker<'_> {
         self.decide(object, asked, conditions).await
     }
 
-    /// What belongs to a cluster gets the cluster's.
+    /// Explains a machine or virtual machine, which gets its cluster's credential.
     async fn member(
         &self,
         object: String,
@@ -248,7 +248,7 @@ impl Asker<'_> {
             .await
     }
 
-    /// The cluster that something says it belongs to, or why there is none.
+    /// Returns the cluster that the label names, or why there is none.
     async fn owner(&self, label: Option<String>) -> Result<Result<VSphereCluster, String>, Error> {
         let Some(name) = label else {
             return Ok(Err(format!("it has no label {CLUSTER_LABEL}")));
@@ -361,25 +361,25 @@ fn found<K>(read: Result<Option<K>, kube::Error>, object: &str) -> Result<K, Err
     }
 }
 
-/// Reads with the caller's rights.
+/// Reads facts with the caller's rights.
 struct Reads<'a> {
     client: &'a Client,
     notes: Mutex<Notes>,
 }
 
-/// What is to be said beside the decision.
+/// What is reported beside the decision.
 #[derive(Default)]
 struct Notes {
-    /// How much was read; the first step is what decides, before anything is read.
+    /// The number of facts read so far. Step 0 is the reference, before anything is read.
     read: usize,
-    /// What is said in place of a step.
+    /// Texts that replace steps of the explanation.
     steps: Vec<(usize, String)>,
     assumed: Vec<String>,
-    /// Whether the identity says itself where it may be sent.
+    /// Whether the identity names its servers.
     says_where: bool,
 }
 
-/// Why something was not read.
+/// Why a fact was not read.
 #[derive(Debug)]
 enum NotRead {
     Forbidden(String),
@@ -411,7 +411,7 @@ impl Reads<'_> {
                 Ok(found)
             }
             Err(error) if is_forbidden(&error) => {
-                // Where the Secret of an identity is, is its owner's business.
+                // The name of an identity's Secret is not revealed.
                 let whose = match namespace {
                     NAMESPACE => "its Secret".to_owned(),
                     _ => format!("Secret {name}"),
@@ -431,7 +431,7 @@ impl Reads<'_> {
         }
     }
 
-    /// Only shared accounts have to say where they may be sent.
+    /// Only shared accounts have to name their servers.
     fn assume_bound(&self, namespace: &str) {
         self.note(|notes| {
             if namespace == NAMESPACE && !notes.says_where {

@@ -1,4 +1,4 @@
-//! What users write. Fields that are not used here are kept as they are.
+//! The custom resources. Fields that the operator does not use are kept as they are.
 
 mod cluster;
 mod identity;
@@ -16,8 +16,8 @@ pub use machine::*;
 pub use vm::*;
 pub use zone::*;
 
-/// The conditions that can be understood. Whoever may write a status may write times that are
-/// none to us: what they are about must not become unreadable by it.
+/// Deserializes the conditions that are valid and skips the others: a user who may write a status
+/// must not be able to make the whole object unreadable with an invalid time.
 fn understood<'de, D>(input: D) -> Result<Vec<Condition>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,16 +1,16 @@
-//! Clusters on vSphere, for many tenants, each with the credentials that are theirs.
+//! Cluster API's vSphere provider for many tenants, each with credentials of its own.
 //!
-//! | module | is |
+//! | module | content |
 //! |---|---|
-//! | [`kinds`] | what users write: identities, clusters, machines, zones |
-//! | [`capi`] | the little that has to be known of Cluster API's own kinds |
-//! | [`crds`] | the definitions of the kinds |
-//! | [`roles`], [`policy`] | who may what, and what nobody may |
-//! | [`manifests`] | what is put on a cluster, as data |
+//! | [`kinds`] | the custom resources: identities, clusters, machines, zones |
+//! | [`capi`] | the parts of Cluster API's own kinds that the operator uses |
+//! | [`crds`] | the CustomResourceDefinitions |
+//! | [`roles`], [`policy`] | RBAC roles and admission policies |
+//! | [`manifests`] | the objects to install on a management cluster |
 //! | [`vcenter`] | a vCenter, over SOAP: sessions, inventory, virtual machines, tasks |
-//! | [`operator`] | what brings the one to be in the other |
-//! | [`explain`], [`users`] | whose credentials an object gets, and who uses an identity |
-//! | [`names`] | names that others rely on |
+//! | [`operator`] | the reconcilers that bring vCenters in line with the custom resources |
+//! | [`explain`], [`users`] | which credential an object gets, and which objects use an identity |
+//! | [`names`] | group, labels, finalizers and other well-known names |
 
 pub mod capi;
 pub mod crds;

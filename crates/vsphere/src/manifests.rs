@@ -1,4 +1,4 @@
-//! What is put on a cluster, as data.
+//! The objects to install on a management cluster.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
@@ -7,28 +7,28 @@ use crate::names::{ACCOUNT, NAMESPACE};
 use crate::policy::{self, Reach};
 use crate::{crds, roles};
 
-/// The name of what belongs to the operator alone.
+/// The name of the operator's own roles and bindings.
 const MANAGER: &str = "capv-manager";
 /// The Secret with credentials for clusters that name no identity. It may be missing.
 pub const CREDENTIALS: &str = "capv-manager-bootstrap-credentials";
-/// Where the operator finds them.
+/// The path at which the operator reads them.
 pub const CREDENTIALS_FILE: &str = "/etc/capv/credentials.yaml";
 
 const NAME: (&str, &str) = ("app.kubernetes.io/name", "insula-vsphere");
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Where the operator says how it is.
+/// The port of the health endpoints.
 const HEALTH: u16 = 8080;
 
-/// How the operator is to be deployed.
+/// How the operator is deployed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The image that it runs from; without one somebody else runs it.
+    /// The image to run. Without one, no Deployment is created.
     pub image: Option<String>,
-    /// Whether it works in all tenants' spaces of an Insula too.
+    /// Whether it also works in all tenants' spaces of an Insula.
     pub tenants: bool,
 }
 
-/// Everything that is put there, in the order in which it is.
+/// Returns all objects, in the order in which they are created.
 pub fn manifests(settings: &Settings) -> Vec<Value> {
     let reach = match settings.tenants {
         true => Reach::Tenants,
@@ -49,8 +49,8 @@ pub fn manifests(settings: &Settings) -> Vec<Value> {
     objects
 }
 
-/// What a tenant's space needs beside: kinds and policies are there, and the operator is the
-/// system's.
+/// Returns the objects that a tenant's space needs in addition: kinds and policies are published
+/// to it, and the operator runs in the system's space.
 pub fn of_tenant() -> Vec<Value> {
     let mut objects = vec![namespace()];
     objects.extend(for_people());
@@ -64,13 +64,12 @@ fn namespace() -> Value {
 fn definition(
     definition: &k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 ) -> Value {
-    // Every key of an object of Kubernetes is a text, which is all that JSON asks for.
+    // Every object of Kubernetes can be represented as JSON.
     serde_json::to_value(definition).unwrap_or_default()
 }
 
-/// The roles that people are given. Whoever may view in a namespace may do so with our kinds.
-/// Who may edit in one may not make clusters by that: clusters that name no identity use the
-/// operator's own account.
+/// Returns the roles for users. The viewer's rights are part of the role `view`. The workload
+/// role is not part of `edit`, because clusters without an identity use the operator's account.
 fn for_people() -> Vec<Value> {
     vec![
         cluster_role(roles::PROVIDER, roles::provider(), None),
@@ -114,8 +113,8 @@ fn cluster_role(name: &str, rules: Vec<PolicyRule>, part_of: Option<&str>) -> Va
     })
 }
 
-/// The operator's. One is at work at a time: the lease sees to it, also while a new one takes
-/// over from an old one.
+/// Returns the operator's Deployment. The Lease ensures that only one replica is active, also
+/// during a rollout.
 fn deployment(image: &str, tenants: bool) -> Value {
     let labels = json!({ NAME.0: NAME.1 });
     let mut metadata = ours("capv-controller-manager");
@@ -136,7 +135,7 @@ fn deployment(image: &str, tenants: bool) -> Value {
                         "seccompProfile": {"type": "RuntimeDefault"},
                     },
                     "containers": [container(image, tenants)],
-                    // A Secret that comes later is seen too.
+                    // Optional: the Secret may be created later.
                     "volumes": [{
                         "name": "credentials",
                         "secret": {"secretName": CREDENTIALS, "optional": true},
@@ -175,7 +174,7 @@ fn container(image: &str, tenants: bool) -> Value {
             "requests": {"cpu": "50m", "memory": "96Mi"},
             "limits": {"memory": "256Mi"},
         },
-        // The folder and not the file: only so does a change of the Secret reach it.
+        // The directory is mounted, not the file: only then do changes of the Secret arrive.
         "volumeMounts": [{"name": "credentials", "mountPath": "/etc/capv", "readOnly": true}],
     })
 }

@@ -1,54 +1,54 @@
-//! Names that others rely on.
+//! Group, labels, finalizers and other well-known names.
 
-/// The group of our kinds.
+/// The group of the custom resources.
 pub const GROUP: &str = "infrastructure.cluster.x-k8s.io";
 /// The version that is stored.
 pub const VERSION: &str = "v1beta2";
-/// Both, as in owner references.
+/// Group and version, as in owner references.
 pub const API_VERSION: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 /// The group of Cluster API's own kinds.
 pub const CAPI: &str = "cluster.x-k8s.io";
 
-/// Where the operator is, and the Secrets of identities.
+/// The namespace of the operator and of the Secrets of identities.
 pub const NAMESPACE: &str = "capv-system";
 /// The service account of the operator.
 pub const ACCOUNT: &str = "capv-manager";
-/// The Lease of whose turn it is.
+/// The Lease for leader election.
 pub const LEASE: &str = "capv-controller-manager-runtime";
 
-/// On Secrets that a cluster or an identity holds.
+/// Finalizer of Secrets that a cluster or an identity has claimed.
 pub const SECRET_FINALIZER: &str = "vspherecluster/infrastructure.cluster.x-k8s.io";
-/// On identities.
+/// Finalizer of identities.
 pub const IDENTITY_FINALIZER: &str = "vsphereclusteridentity/infrastructure.cluster.x-k8s.io";
-/// On clusters.
+/// Finalizer of clusters.
 pub const CLUSTER_FINALIZER: &str = "vspherecluster.infrastructure.cluster.x-k8s.io";
-/// On machines.
+/// Finalizer of machines.
 pub const MACHINE_FINALIZER: &str = "vspheremachine.infrastructure.cluster.x-k8s.io";
-/// On virtual machines.
+/// Finalizer of virtual machines.
 pub const VM_FINALIZER: &str = "vspherevm.infrastructure.cluster.x-k8s.io";
 
-/// Which kinds hold Secrets.
+/// The kinds that claim Secrets.
 pub const CLAIMANTS: &[&str] = &["VSphereCluster", "VSphereClusterIdentity"];
 
-/// Which cluster something belongs to.
+/// Label with the name of the cluster that an object belongs to.
 pub const CLUSTER_LABEL: &str = "cluster.x-k8s.io/cluster-name";
-/// On machines of control planes.
+/// Label of control plane machines.
 pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
-/// Which of several operators works on something.
+/// Label that assigns an object to one of several operators.
 pub const WATCH_LABEL: &str = "cluster.x-k8s.io/watch-filter";
-/// Nothing is done to what has this.
+/// Annotation of objects that must not be reconciled.
 pub const PAUSED: &str = "cluster.x-k8s.io/paused";
-/// Somebody else makes the infrastructure of what has this.
+/// Annotation of objects with externally managed infrastructure.
 pub const MANAGED_BY: &str = "cluster.x-k8s.io/managed-by";
 
-/// Where a vCenter listens.
+/// The default port of a vCenter.
 pub const PORT: u16 = 443;
 
-/// The longest name that an object can have.
+/// The maximum length of an object's name.
 const LONGEST: usize = 253;
 
-/// Whether an object can have that name: labels of small letters, digits and dashes, with dots
-/// between them. Whatever else stands where a name should leads elsewhere in a path.
+/// Returns whether an object can have that name: DNS labels with dots between them. Any other
+/// text could lead to another resource when it becomes part of a URL path.
 pub fn is_name(text: &str) -> bool {
     let inner = |one: u8| one.is_ascii_lowercase() || one.is_ascii_digit() || one == b'-';
     let is_label = |label: &str| {

@@ -1,4 +1,4 @@
-//! What brings the kinds to be in vCenters. Read `run` first, then the `reconcile` of each.
+//! The reconcilers. Read `run` first, then the `reconcile` of each kind.
 
 mod claim;
 mod cluster;
@@ -28,5 +28,5 @@ pub use given::Given;
 pub use pace::Pace;
 pub use run::{Settings, run, sessions};
 
-/// As which program it introduces itself.
+/// The User-Agent of the operator.
 pub const AGENT: &str = concat!("insula-vsphere/", env!("CARGO_PKG_VERSION"));

@@ -1,32 +1,32 @@
-//! What is refused before it is written, by rules in CEL that the API server holds itself to:
-//! there is no webhook that could be away.
+//! Admission policies in CEL. The API server evaluates them itself, so no webhook has to be
+//! available.
 
 use serde_json::{Value, json};
 
 use crate::names::GROUP;
 
-/// An identity that something uses is not deleted.
+/// Name of the policy that forbids deleting an identity in use.
 pub const IDENTITIES: &str = "identities-in-use.infrastructure.cluster.x-k8s.io";
-/// A template of machines is not changed.
+/// Name of the policy that makes machine templates immutable.
 pub const TEMPLATES: &str = "machine-templates.infrastructure.cluster.x-k8s.io";
 
-/// On what is deleted because it has been moved.
+/// Annotation of objects that are deleted because they were moved.
 const MOVED: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
-/// On what Cluster API asks for to see what a change would look like.
+/// Annotation of dry-run requests of Cluster API's topology controller.
 const TRIED: &str = "topology.cluster.x-k8s.io/dry-run";
-/// Makes a policy of the system look at all tenants of an Insula. Nothing else knows it.
+/// Annotation that extends a policy of the system to all tenants of an Insula.
 const ADMIT_TENANTS: &str = "multi-tenancy.k8s.io/admit-tenants";
 
-/// Whose writes the policies look at.
+/// Which requests the policies apply to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Those of the space that they are in.
+    /// Requests in the policies' own space.
     Space,
-    /// Those of all tenants of an Insula too.
+    /// Also requests in all tenants' spaces of an Insula.
     Tenants,
 }
 
-/// The policies, each with what puts it in force.
+/// Returns the policies with their bindings.
 pub fn policies(reach: Reach) -> Vec<Value> {
     let mut all = Vec::new();
     for (name, spec) in [(IDENTITIES, identities()), (TEMPLATES, templates())] {
@@ -50,7 +50,8 @@ pub fn policies(reach: Reach) -> Vec<Value> {
     all
 }
 
-/// How many use it is what the operator counted last. The finalizer holds it in any case.
+/// The policy uses the number of users that the operator counted last. The finalizer protects an
+/// identity in any case.
 fn identities() -> Value {
     json!({
         "failurePolicy": "Fail",
@@ -76,8 +77,8 @@ fn identities() -> Value {
     })
 }
 
-/// Machines that were made from it would not be what it says. Cluster API must be able to try
-/// what it never does.
+/// Existing machines would no longer match a changed template. Dry-run requests of Cluster API's
+/// topology controller are admitted.
 fn templates() -> Value {
     let expression = format!(
         "object.spec == oldObject.spec || (has(request.dryRun) && request.dryRun \

@@ -1,20 +1,20 @@
-//! Who may what.
+//! RBAC roles.
 //!
-//! Three roles for people, as there are three sorts of them: who owns the vCenters, who runs
-//! the management cluster, and who runs clusters on it. The last is given in a namespace, with
-//! a RoleBinding, and knows identities by name only.
+//! There are three roles for users: the owner of the vCenters, the administrator of the
+//! management cluster, and the users who run clusters on it. The last role is bound in a
+//! namespace with a RoleBinding, and does not allow to read identities.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use crate::names::{CAPI, GROUP};
 
-/// Of who owns the vCenters.
+/// Role of the owner of the vCenters.
 pub const PROVIDER: &str = "capv-infrastructure-provider";
-/// Of who runs the management cluster.
+/// Role of the administrator of the management cluster.
 pub const MANAGER: &str = "capv-management-cluster-operator";
-/// Of who runs clusters, in a namespace.
+/// Role of users who run clusters, bound in a namespace.
 pub const WORKLOAD: &str = "capv-workload-cluster-operator";
-/// Of who looks.
+/// Role of users who only read.
 pub const VIEWER: &str = "capv-viewer";
 
 const CORE: &str = "";
@@ -26,7 +26,7 @@ const EVERYTHING: &[&str] = &[
 
 const IDENTITIES: &str = "vsphereclusteridentities";
 const PLACES: &[&str] = &["vspheredeploymentzones", "vspherefailuredomains"];
-/// What users write to have a cluster.
+/// The kinds that users write to create a cluster.
 const CLUSTERS: &[&str] = &[
     "vsphereclusters",
     "vsphereclustertemplates",
@@ -34,43 +34,43 @@ const CLUSTERS: &[&str] = &[
     "vspheremachinetemplates",
 ];
 const MACHINES: &[&str] = &["vspherevms"];
-/// What users write of Cluster API for it.
+/// The kinds of Cluster API that users write to create a cluster.
 const OF_CAPI: &[&str] = &["clusters", "machines", "machinesets", "machinedeployments"];
 
-/// Of who owns the vCenters: accounts, places, clusters.
+/// Returns the rights of the owner of the vCenters: identities, zones and clusters.
 pub fn provider() -> Vec<PolicyRule> {
     let mut rules = vec![rule(GROUP, PLACES, EVERYTHING)];
     rules.extend(manager());
     rules
 }
 
-/// Of who runs the management cluster: accounts and clusters.
+/// Returns the rights of the administrator of the management cluster: identities and clusters.
 pub fn manager() -> Vec<PolicyRule> {
     let mut rules = vec![rule(GROUP, &[IDENTITIES], EVERYTHING)];
     rules.extend(workload());
     rules
 }
 
-/// Of who runs clusters. What is cluster-scoped is not theirs to write. The virtual machines
-/// are the operator's to write, from their machines.
+/// Returns the rights of users who run clusters. They do not include cluster-scoped kinds, nor
+/// writing VSphereVMs, which the operator creates from machines.
 pub fn workload() -> Vec<PolicyRule> {
     vec![
         rule(GROUP, CLUSTERS, EVERYTHING),
         rule(GROUP, MACHINES, READ),
         rule(CAPI, OF_CAPI, EVERYTHING),
         rule(CORE, &["secrets"], EVERYTHING),
-        // Its labels decide which identities may be used in it.
+        // The labels of a namespace decide which identities may be used in it.
         rule(CORE, &["namespaces"], &["get"]),
     ]
 }
 
-/// Of who looks: our kinds, and nothing that a Secret holds.
+/// Returns the rights of users who only read: the custom resources, and no Secrets.
 pub fn viewer() -> Vec<PolicyRule> {
     let all = [&[IDENTITIES], PLACES, CLUSTERS, MACHINES].concat();
     vec![rule(GROUP, &all, READ)]
 }
 
-/// Of the operator, everywhere: exactly what it does.
+/// Returns the operator's rights in all namespaces: exactly those that it uses.
 pub fn operator() -> Vec<PolicyRule> {
     let worked_on = [
         IDENTITIES,
@@ -101,7 +101,7 @@ pub fn operator() -> Vec<PolicyRule> {
         rule(GROUP, &status, &["get", "update", "patch"]),
         rule(GROUP, &finalizers, &["update"]),
         rule(CAPI, &["clusters", "machines"], READ),
-        // Secrets that are named, wherever that is, are claimed, and deleted with their owner.
+        // Secrets that clusters and identities reference are claimed, and deleted with their owner.
         rule(
             CORE,
             &["secrets"],
@@ -113,7 +113,7 @@ pub fn operator() -> Vec<PolicyRule> {
     ]
 }
 
-/// Of the operator, in its own namespace: whose turn it is.
+/// Returns the operator's rights in its own namespace: leader election.
 pub fn operator_at_home() -> Vec<PolicyRule> {
     vec![rule(
         "coordination.k8s.io",
@@ -136,7 +136,7 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
 mod tests {
     use super::*;
 
-    /// Rights as words: verb and resource.
+    /// Returns the rights as texts: verb and resource.
     fn rights(rules: &[PolicyRule]) -> Vec<String> {
         let mut rights = Vec::new();
         for rule in rules {

@@ -1,4 +1,4 @@
-//! Who uses an identity, and who may, for who asks with rights of their own.
+//! Lists the objects that use an identity and the namespaces that may, with the caller's rights.
 
 use insula_identity::allowed::AllowedNamespaces;
 use k8s_openapi::api::core::v1::Namespace;
@@ -14,56 +14,56 @@ use crate::kinds::{
 };
 use crate::operator::condition::{VCENTER, find};
 
-/// What the caller may have no right to list.
+/// The name under which unreadable namespaces are listed in `not_read`.
 pub const NAMESPACES: &str = "Namespaces";
 
-/// How many objects are asked for at once.
+/// How many objects are listed per request.
 const PAGE: u32 = 500;
 
-/// Who uses an identity, and who may.
+/// The objects that use an identity, and the namespaces that may.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Users {
     /// The identity.
     pub identity: String,
-    /// Clusters and zones that name it and may.
+    /// Clusters and zones that reference it and may use it.
     pub users: Vec<User>,
-    /// Clusters that name it and may not: they keep it only while they have machines.
+    /// Clusters that reference it and may not use it: they keep it only while they have machines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<User>,
     /// Namespaces that may use it.
     pub allowed_namespaces: Vec<String>,
-    /// Why nobody may, if what it says cannot be understood.
+    /// Why no namespace may use it, if its selector is invalid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// What the caller may not read.
+    /// Kinds that the caller may not list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_read: Vec<String>,
 }
 
-/// An object that names an identity.
+/// An object that references an identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct User {
     /// `VSphereCluster` or `VSphereDeploymentZone`.
     pub kind: &'static str,
-    /// None for what is cluster-scoped.
+    /// None for cluster-scoped objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,
     /// Whether its vCenter can be used.
     pub available: bool,
-    /// Why, or why not, as the operator says.
+    /// The reason of the operator's condition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Finds them.
+/// Lists the users of an identity.
 ///
 /// # Errors
 ///
-/// If there is no such identity, or the server does not answer.
+/// If the identity does not exist or a request to the API server fails.
 pub async fn of(client: &Client, name: &str) -> Result<Users, Error> {
     let what = format!("VSphereClusterIdentity {name}");
     let identities: Api<VSphereClusterIdentity> = Api::all(client.clone());
@@ -101,7 +101,7 @@ pub async fn of(client: &Client, name: &str) -> Result<Users, Error> {
     });
     let (allowed_namespaces, trouble) =
         allowed(identity.spec.allowed_namespaces.as_ref(), &namespaces);
-    // Who may is known only to those who may list namespaces.
+    // Without the right to list namespaces, no user can be shown as refused.
     let known = !not_read.iter().any(|what| what == NAMESPACES);
     let may = |user: &User| {
         let namespace = user.namespace.as_ref();
@@ -118,7 +118,7 @@ pub async fn of(client: &Client, name: &str) -> Result<Users, Error> {
     })
 }
 
-/// Which of the namespaces may, or why none.
+/// Returns the namespaces that the rule allows, or why there are none.
 fn allowed(
     rule: Option<&AllowedNamespaces>,
     namespaces: &[Namespace],
@@ -150,8 +150,8 @@ fn user(kind: &'static str, object: &impl Resource, conditions: Option<Vec<Condi
     }
 }
 
-/// All objects of a kind that can be understood; none, and a word about it, if the caller may
-/// not list them.
+/// Lists all objects of a kind that can be parsed; none if the caller may not list them, which is
+/// then recorded in `not_read`.
 async fn all<K>(client: &Client, kinds: &str, not_read: &mut Vec<String>) -> Result<Vec<K>, Error>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,

@@ -28,10 +28,10 @@ pub struct VSphereClusterSpec {
     /// The fingerprint of its certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thumbprint: Option<String>,
-    /// Where the cluster will be reached.
+    /// The endpoint of the cluster's API server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_endpoint: Option<ApiEndpoint>,
-    /// Whose credentials it uses.
+    /// The reference to its credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity_ref: Option<VSphereIdentityReference>,
     /// Which zones its machines may be in: none if missing, all if empty.
@@ -39,7 +39,7 @@ pub struct VSphereClusterSpec {
     pub failure_domain_selector: Option<LabelSelector>,
 }
 
-/// Where a cluster is reached.
+/// The endpoint of a cluster's API server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiEndpoint {
     /// A name or an address.
@@ -50,50 +50,50 @@ pub struct ApiEndpoint {
     pub port: Option<i32>,
 }
 
-/// How a cluster is.
+/// The status of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VSphereClusterStatus {
-    /// The same as `initialization.provisioned`, for who knows contract v1beta1.
+    /// The same as `initialization.provisioned`, for clients of contract v1beta1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
-    /// How far it has come.
+    /// Initialization steps that are done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialization: Option<Initialization>,
-    /// Where its machines can be.
+    /// The zones that its machines can be placed in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failure_domains: Vec<FailureDomain>,
-    /// The version that the vCenter says it has.
+    /// The version that the vCenter reports.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         rename = "vCenterVersion"
     )]
     pub v_center_version: Option<String>,
-    /// What is so.
+    /// Its conditions.
     #[serde(default, deserialize_with = "super::understood")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// What was done once and stays so.
+/// Initialization steps; once true, they stay true.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Initialization {
-    /// It was made.
+    /// The infrastructure was provisioned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisioned: Option<bool>,
 }
 
-/// Where machines can be.
+/// A zone that machines can be placed in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureDomain {
-    /// Of the zone.
+    /// The name of the zone.
     pub name: String,
-    /// Whether control planes may be there.
+    /// Whether control planes may be placed there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<bool>,
-    /// What else is said about it.
+    /// Further attributes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
 }

@@ -1,11 +1,11 @@
-//! `VSphereClusterIdentity`: an account that some namespaces may use.
+//! `VSphereClusterIdentity`: a vCenter account that selected namespaces may use.
 
 use insula_identity::allowed::AllowedNamespaces;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-/// An account, who may use it, and where.
+/// A vCenter account, the namespaces that may use it, and the servers that it may be sent to.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "infrastructure.cluster.x-k8s.io",
@@ -24,31 +24,31 @@ pub struct VSphereClusterIdentitySpec {
     /// Which namespaces may use it: none if missing, all if empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_namespaces: Option<AllowedNamespaces>,
-    /// Which servers it may be sent to; if missing, those that the operator or the Secret's
-    /// key `server` name.
+    /// Which servers it may be sent to; if missing, those of the operator's settings or of the
+    /// Secret's key `server`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_servers: Option<Vec<AllowedServer>>,
 }
 
-/// A vCenter, and whom to believe there.
+/// A vCenter, and which certificate to trust there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AllowedServer {
     /// Its host, or host and port.
     pub address: String,
-    /// The fingerprint of its certificate, which counts in place of the cluster's.
+    /// The fingerprint of its certificate, which overrides the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thumbprint: Option<String>,
-    /// Believe whoever answers.
+    /// Trust any certificate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub insecure_skip_verify: bool,
 }
 
-/// How an identity is.
+/// The status of an identity.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VSphereClusterIdentityStatus {
-    /// Whether it is fit for use.
+    /// Whether it can be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
     /// How many clusters and zones use it.
@@ -57,13 +57,13 @@ pub struct VSphereClusterIdentityStatus {
     /// Some of them, by kind, namespace and name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub used_by: Vec<String>,
-    /// What is so.
+    /// Its conditions.
     #[serde(default, deserialize_with = "super::understood")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// Whose credentials a cluster uses.
+/// A reference to the credentials of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VSphereIdentityReference {
     /// `VSphereClusterIdentity` or `Secret`.

@@ -21,7 +21,7 @@ use super::{Initialization, NetworkStatus, VirtualMachineSpec};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct VSphereMachineSpec {
-    /// What its virtual machine is to be.
+    /// The specification of its virtual machine.
     #[serde(flatten)]
     pub machine: VirtualMachineSpec,
     /// `vsphere://` and the BIOS UUID.
@@ -31,39 +31,39 @@ pub struct VSphereMachineSpec {
         rename = "providerID"
     )]
     pub provider_id: Option<String>,
-    /// The zone it is in.
+    /// The zone that it is placed in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_domain: Option<String>,
-    /// How its virtual machine is called.
+    /// How its virtual machine is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub naming: Option<Naming>,
 }
 
-/// How a virtual machine is called.
+/// How a virtual machine is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Naming {
-    /// With `{{ .cluster.name }}`, `{{ .machine.name }}` and `{{ .random }}`.
+    /// A template with `{{ .cluster.name }}`, `{{ .machine.name }}` and `{{ .random }}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
 }
 
-/// How a machine is.
+/// The status of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VSphereMachineStatus {
-    /// The same as `initialization.provisioned`, for who knows contract v1beta1.
+    /// The same as `initialization.provisioned`, for clients of contract v1beta1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
-    /// How far it has come.
+    /// Initialization steps that are done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialization: Option<Initialization>,
-    /// Where it is reached.
+    /// Its addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<MachineAddress>,
     /// Its network cards.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub network: Vec<NetworkStatus>,
-    /// What is so.
+    /// Its conditions.
     #[serde(default, deserialize_with = "super::understood")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

@@ -22,10 +22,10 @@ use serde_json::Value;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct VSphereVMSpec {
-    /// What it is to be.
+    /// The specification of the virtual machine.
     #[serde(flatten)]
     pub machine: VirtualMachineSpec,
-    /// The Secret with what it starts with.
+    /// The Secret with its bootstrap data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap_ref: Option<BootstrapReference>,
     /// Its BIOS UUID, once it is known.
@@ -40,7 +40,7 @@ pub struct BootstrapReference {
     pub name: String,
 }
 
-/// What a virtual machine is to be. What is not used here is kept as it is.
+/// The specification of a virtual machine. Fields that the operator does not use are kept.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VirtualMachineSpec {
@@ -50,7 +50,7 @@ pub struct VirtualMachineSpec {
     /// `linkedClone` or `fullClone`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clone_mode: Option<String>,
-    /// The snapshot of the template that a linked clone stands on.
+    /// The snapshot of the template that a linked clone is based on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
     /// The vCenter, if it is not its cluster's.
@@ -80,13 +80,13 @@ pub struct VirtualMachineSpec {
     /// Cores of each socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_cores_per_socket: Option<i32>,
-    /// Memory; 2048 if it is missing.
+    /// Memory; 2048 MiB if it is missing.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "memoryMiB")]
     pub memory_mib: Option<i64>,
     /// The size of its first disk, if it is to grow.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "diskGiB")]
     pub disk_gib: Option<i32>,
-    /// Settings of the virtual machine, as they are.
+    /// Extra configuration of the virtual machine, passed on unchanged.
     #[serde(
         default,
         skip_serializing_if = "BTreeMap::is_empty",
@@ -96,13 +96,13 @@ pub struct VirtualMachineSpec {
     /// `hard` (default), `soft` or `trySoft`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_off_mode: Option<String>,
-    /// How long a guest may take to shut down.
+    /// How long the guest may take to shut down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest_soft_power_off_timeout_seconds: Option<i64>,
-    /// What runs on it.
+    /// Its operating system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub os: Option<String>,
-    /// Kept, and not acted on.
+    /// Kept, but not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hardware_version: Option<String>,
     /// Everything else.
@@ -127,34 +127,34 @@ pub struct NetworkSpec {
 pub struct NetworkDevice {
     /// The network, as the vCenter calls it.
     pub network_name: String,
-    /// How the guest calls it.
+    /// The name of the device in the guest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_name: Option<String>,
-    /// Whether it asks for an IPv4 address.
+    /// Whether it gets an IPv4 address by DHCP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dhcp4: Option<bool>,
-    /// Whether it asks for an IPv6 address.
+    /// Whether it gets an IPv6 address by DHCP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dhcp6: Option<bool>,
-    /// The way out for IPv4.
+    /// The IPv4 gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway4: Option<String>,
-    /// The way out for IPv6.
+    /// The IPv6 gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway6: Option<String>,
-    /// Addresses that it has, with their networks.
+    /// Static addresses in CIDR notation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ip_addrs: Vec<String>,
-    /// The largest packet.
+    /// The maximum transmission unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<i64>,
-    /// Its hardware address, if it is to have a certain one.
+    /// Its MAC address, if it is to have a certain one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac_addr: Option<String>,
-    /// Who is asked for names.
+    /// DNS servers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nameservers: Vec<String>,
-    /// What is added to short names.
+    /// DNS search domains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub search_domains: Vec<String>,
     /// Everything else: routes, overrides, pools.
@@ -162,54 +162,54 @@ pub struct NetworkDevice {
     pub rest: BTreeMap<String, Value>,
 }
 
-/// How a virtual machine is.
+/// The status of a virtual machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VSphereVMStatus {
-    /// It runs and has addresses.
+    /// Whether it runs and has addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
     /// The host that it runs on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Where it is reached.
+    /// Its addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
-    /// How it was cloned; set before that is begun.
+    /// How it is cloned; written before the clone is started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clone_mode: Option<String>,
-    /// The snapshot that it stands on.
+    /// The snapshot that it is based on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// Nothing is tried before.
+    /// No attempt is made before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Time>,
-    /// The task of the vCenter that is waited for.
+    /// The vCenter task that is in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_ref: Option<String>,
     /// Its network cards.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub network: Vec<NetworkStatus>,
-    /// As in `VirtualMachine:vm-65`.
+    /// Its managed object reference, as in `VirtualMachine:vm-65`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vm_ref: Option<String>,
-    /// What is so.
+    /// Its conditions.
     #[serde(default, deserialize_with = "super::understood")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// How a network card is.
+/// The status of a network card.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkStatus {
-    /// Whether it is plugged in.
+    /// Whether it is connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connected: Option<bool>,
-    /// Addresses that it has.
+    /// Its addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ip_addrs: Vec<String>,
-    /// Its hardware address.
+    /// Its MAC address.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub mac_addr: String,
     /// The network that it is in.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::VSphereIdentityReference;
 
-/// Where machines may be put.
+/// A placement for machines: a vCenter, a failure domain and placement constraints.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "infrastructure.cluster.x-k8s.io",
@@ -24,19 +24,19 @@ pub struct VSphereDeploymentZoneSpec {
     pub server: String,
     /// The name of a `VSphereFailureDomain`.
     pub failure_domain: String,
-    /// Whether control planes may be there.
+    /// Whether control planes may be placed there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<bool>,
-    /// Where in the inventory machines are put.
+    /// The resource pool and folder of machines.
     #[serde(default)]
     pub placement_constraint: PlacementConstraint,
-    /// The identity that it is looked at with, which is ours to name: without it, what the
-    /// operator was given.
+    /// The identity that the zone is checked with, an addition to the upstream kind. Without it
+    /// the operator's static credentials are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity_ref: Option<VSphereIdentityReference>,
 }
 
-/// Where in the inventory.
+/// Constraints on where in the inventory machines are placed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlacementConstraint {
@@ -48,13 +48,13 @@ pub struct PlacementConstraint {
     pub folder: Option<String>,
 }
 
-/// How a zone is.
+/// The status of a zone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VSphereDeploymentZoneStatus {
-    /// Machines can be put there.
+    /// Whether machines can be placed there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
-    /// What is so.
+    /// Its conditions.
     #[serde(default, deserialize_with = "super::understood")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
@@ -72,25 +72,25 @@ pub struct VSphereDeploymentZoneStatus {
     derive = "Default"
 )]
 pub struct VSphereFailureDomainSpec {
-    /// The region it is in.
+    /// The region that it is part of.
     #[serde(default)]
     pub region: DomainPart,
-    /// The zone it is.
+    /// The zone that it is.
     #[serde(default)]
     pub zone: DomainPart,
-    /// Where that is in the inventory.
+    /// Its place in the inventory.
     #[serde(default)]
     pub topology: Topology,
 }
 
-/// A region or a zone, as tags say it.
+/// A region or a zone, identified by a tag.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DomainPart {
-    /// As the tag has it.
+    /// The name of the tag.
     #[serde(default)]
     pub name: String,
-    /// What carries the tag.
+    /// The type of object that carries the tag.
     #[serde(default, rename = "type")]
     pub kind: String,
     /// The category of the tag.
@@ -98,7 +98,7 @@ pub struct DomainPart {
     pub tag_category: String,
 }
 
-/// Where that is in the inventory.
+/// A place in the inventory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Topology {
@@ -108,7 +108,7 @@ pub struct Topology {
     /// The cluster of hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_cluster: Option<String>,
-    /// Networks that are to be there.
+    /// The networks of its machines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<String>,
     /// The datastore.

@@ -1,4 +1,4 @@
-//! Holding Secrets, and letting them go.
+//! Claims on Secrets: owner reference and finalizer.
 
 use insula_identity::claim::{Claimant, Owner, Verdict};
 use k8s_openapi::api::core::v1::Secret;
@@ -10,32 +10,32 @@ use super::commit::is_held;
 use super::identify::REQUIRED;
 use super::read::named;
 
-/// What became of wanting to hold a Secret.
+/// The outcome of a claim on a Secret.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Claimed {
-    /// It is held.
+    /// The Secret is claimed.
     Held,
-    /// It is not there.
+    /// The Secret does not exist.
     Absent,
-    /// It is being deleted, and was not held before.
+    /// The Secret is being deleted, and was not claimed before.
     Going,
-    /// Somebody else holds it.
+    /// Another object has claimed it.
     Taken(Owner),
-    /// It is no account, and so not ours to keep or to delete.
+    /// The Secret contains no account, and is neither kept nor deleted.
     Unfit,
 }
 
-/// The types of Secrets that may be held: those of everything that has no type of its own.
+/// The types of Secrets that may be claimed: only generic ones.
 const TYPES: &[&str] = &["", "Opaque"];
 
-/// Whether a Secret is an account: of no type that others made for their own, and with
-/// everything that one has. Others are never held, and never deleted, whoever names them.
+/// Returns whether a Secret contains an account: it is of a generic type and has all required
+/// keys. Other Secrets are never claimed and never deleted, even if an object references them.
 pub(super) fn is_fit(secret: &Secret) -> bool {
     let of_type = secret.type_.as_deref().unwrap_or_default();
     TYPES.contains(&of_type) && missing(secret).is_empty()
 }
 
-/// What must be in a Secret and is not.
+/// Returns the required keys that a Secret lacks.
 pub(super) fn missing(secret: &Secret) -> Vec<&'static str> {
     let is_missing = |key: &&&str| {
         let value = secret.data.as_ref().and_then(|data| data.get(**key));
@@ -44,7 +44,7 @@ pub(super) fn missing(secret: &Secret) -> Vec<&'static str> {
     REQUIRED.iter().filter(is_missing).copied().collect()
 }
 
-/// Holds a Secret: nobody else of ours can, and it does not go before it is let go.
+/// Claims a Secret: no other cluster or identity can, and it is not deleted before the release.
 pub(super) async fn claim(
     secrets: &Api<Secret>,
     claimant: &Claimant,
@@ -63,7 +63,7 @@ pub(super) async fn claim(
     match claimant.claim(secret.owner_references(), secret.finalizers()) {
         Verdict::Right => {}
         Verdict::Taken(owner) => return Ok(Claimed::Taken(owner)),
-        // A server takes no new finalizer on what is going.
+        // The API server accepts no new finalizer on a terminating object.
         Verdict::Write { .. } if going && !is_held(&secret, claimant.finalizer) => {
             return Ok(Claimed::Going);
         }
@@ -74,9 +74,9 @@ pub(super) async fn claim(
     Ok(Claimed::Held)
 }
 
-/// Lets a Secret go whose holder is being deleted: it goes too, unless somebody else owns it
-/// or it is no account.
-/// It is deleted first, so that whoever is ended in between finds what is left to do.
+/// Releases the Secret of an object that is being deleted. The Secret is deleted too, unless it
+/// has another owner or contains no account. It is deleted before the finalizer is removed, so
+/// that a restarted operator finds what is left to do.
 pub(super) async fn give_up(
     secrets: &Api<Secret>,
     claimant: &Claimant,
@@ -104,7 +104,7 @@ pub(super) async fn give_up(
     absent_is_fine(write(secrets, &secret, &owners, &finalizers).await)
 }
 
-/// Writes who owns a Secret and what keeps it, if it is as it was seen.
+/// Writes the owners and finalizers of a Secret, if it has not changed since it was read.
 pub(super) async fn write(
     secrets: &Api<Secret>,
     secret: &Secret,
@@ -123,7 +123,7 @@ pub(super) async fn write(
     written.map(drop)
 }
 
-/// What is gone needs no more.
+/// Treats a missing object as success.
 pub(super) fn absent_is_fine(done: Result<(), kube::Error>) -> Result<(), kube::Error> {
     match done {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),

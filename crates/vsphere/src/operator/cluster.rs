@@ -1,5 +1,5 @@
-//! Clusters: whose credentials they get, whether their vCenter can be used, and where their
-//! machines can be.
+//! Reconciles clusters: resolves their credential, checks their vCenter, and collects the zones
+//! for their machines.
 
 mod conclude;
 mod domains;
@@ -31,7 +31,7 @@ use crate::kinds::{VSphereCluster, VSphereDeploymentZone};
 use crate::names::{CAPI, CLUSTER_FINALIZER, MANAGED_BY, is_name};
 use crate::vcenter;
 
-/// All steps for a cluster.
+/// Reconciles a cluster.
 pub(super) async fn reconcile(
     context: &Context,
     key: &Key,
@@ -64,12 +64,12 @@ pub(super) async fn reconcile(
     Ok(outcome)
 }
 
-/// How long a cluster waits at most for what will be heard of.
+/// The longest wait for a change that is watched.
 const WAITING: Duration = Duration::from_secs(30);
-/// How often the API server may fail before that is told.
+/// How many failed requests to the API server are retried before a condition reports them.
 const HICCUPS: u32 = 2;
 
-/// Work on one cluster.
+/// The reconciliation of one cluster.
 pub(super) struct Work<'a> {
     context: &'a Context,
     key: &'a Key,
@@ -100,7 +100,7 @@ impl Work<'_> {
         Ok(outcome)
     }
 
-    /// Who names an identity uses it, whatever else becomes of it.
+    /// A cluster that references an identity counts as its user, whether it may use it or not.
     fn note_identity(&mut self, cluster: &VSphereCluster) {
         let reference = cluster.spec.identity_ref.as_ref();
         let identity = reference.filter(|reference| {
@@ -115,7 +115,7 @@ impl Work<'_> {
         }
     }
 
-    /// The Cluster that it belongs to.
+    /// Returns the Cluster that owns it.
     async fn owner(
         &mut self,
         cluster: &VSphereCluster,
@@ -148,7 +148,7 @@ impl Work<'_> {
         Ok(Outcome::Settled(self.context.anyway(self.key)))
     }
 
-    /// Whether its vCenter can be used with its credentials, and when to look again.
+    /// Returns whether its vCenter can be used with its credential, and when to check again.
     async fn connect(
         &mut self,
         cluster: &VSphereCluster,
@@ -162,7 +162,7 @@ impl Work<'_> {
             }
             Err(error) if self.failures < HICCUPS => Err(error),
             Err(error) => {
-                debug!(key = %self.key, %error, "nothing could be read");
+                debug!(key = %self.key, %error, "credential resolution failed");
                 let outcome = Outcome::Failed(Class::of(&error));
                 Ok((VCenter::NotKnown(error.to_string()), outcome))
             }
@@ -181,13 +181,13 @@ impl Work<'_> {
                 name: secret.name.clone(),
             };
             self.context.note(self.key, &mut self.depends, on);
-            // Whether it is there and may be held is decided with everything else.
+            // The decision reports whether the Secret exists and may be claimed.
             claim(&self.secrets(), &claimant_of(cluster), &secret.name).await?;
         }
         identify::of_cluster(self.context, self.key, cluster, &mut self.depends).await
     }
 
-    /// Whether the vCenter answers. Clusters that share a session share the asking.
+    /// Checks whether the vCenter answers. Clusters with the same session share the check.
     async fn probe(&self, access: Access) -> (VCenter, Outcome) {
         let context = self.context;
         let source = access.credential.source.clone();
@@ -229,7 +229,7 @@ impl Work<'_> {
         (VCenter::Answers { version, source }, outcome)
     }
 
-    /// The zones that its machines can be in.
+    /// Returns the zones that its machines can be placed in.
     async fn domains(&mut self, cluster: &VSphereCluster) -> Result<Domains, kube::Error> {
         let Some(selector) = &cluster.spec.failure_domain_selector else {
             return Ok(Domains::default());
@@ -241,7 +241,7 @@ impl Work<'_> {
         Ok(domains::of(&cluster.spec.server, selector, &zones))
     }
 
-    /// Says how it is, and tells an event if its credentials or what is in the way changed.
+    /// Writes the status, and records an event if the credential or the obstacle has changed.
     async fn tell(&self, cluster: &VSphereCluster, found: &Found) -> Result<(), kube::Error> {
         let after = conclude(cluster, found, Timestamp::now());
         commit::status(&self.clusters, cluster, &after).await?;
@@ -254,7 +254,7 @@ impl Work<'_> {
         }) {
             return Ok(());
         }
-        info!(key = %self.key, reason = why, "is now");
+        info!(key = %self.key, reason = why, "vCenter condition changed");
         let told = Told {
             warning: !is,
             reason: why,
@@ -269,14 +269,15 @@ impl Work<'_> {
     }
 }
 
-/// Somebody else makes the infrastructure. What we hold and is going is ours to let go.
+/// Returns whether the infrastructure is managed externally. A finalizer of ours on a terminating
+/// cluster still has to be removed.
 fn is_managed_elsewhere(cluster: &VSphereCluster) -> bool {
     let going = cluster.metadata.deletion_timestamp.is_some();
     let is_left = going && commit::is_held(cluster, CLUSTER_FINALIZER);
     cluster.annotations().contains_key(MANAGED_BY) && !is_left
 }
 
-/// The name of the Cluster that owns something.
+/// Returns the name of the Cluster that owns an object.
 pub(super) fn owner_of(object: &impl Resource) -> Option<&str> {
     let owners = object.meta().owner_references.as_ref()?;
     let owner = owners.iter().find(|owner| {
@@ -286,14 +287,14 @@ pub(super) fn owner_of(object: &impl Resource) -> Option<&str> {
     owner.map(|owner| owner.name.as_str())
 }
 
-/// Whether the vCenter can be used, and why or why not.
+/// Returns the status, reason and message of the vCenter condition.
 fn said(cluster: &VSphereCluster) -> Option<(bool, &str, &str)> {
     let status = cluster.status.as_ref()?;
     let told = find(&status.conditions, VCENTER)?;
     Some((told.status == "True", &told.reason, &told.message))
 }
 
-/// Where credentials are from, for whoever reads conditions.
+/// Describes the source of a credential in conditions.
 fn from(source: &Source) -> String {
     match source {
         Source::Secret { name, .. } => format!("with the credentials of Secret {name}"),

@@ -1,4 +1,4 @@
-//! Writing what was concluded: only what differs, and only if nobody else wrote meanwhile.
+//! Writes of status and metadata: only differences, and only if the object has not changed.
 
 use std::fmt::Debug;
 
@@ -8,11 +8,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-/// Writes what differs in the status, if anything does, and says whether it did.
+/// Writes the differences of the status. Returns whether there were any.
 ///
 /// # Errors
 ///
-/// If the server does not take it, as when the object is not as it was seen any more.
+/// If the API server refuses the patch, for example because the object has changed.
 pub(super) async fn status<K>(api: &Api<K>, before: &K, after: &K) -> Result<bool, kube::Error>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
@@ -31,7 +31,7 @@ where
     Ok(true)
 }
 
-/// Puts a finalizer on an object, so that it does not go before we have cleaned up.
+/// Adds a finalizer to an object.
 pub(super) async fn hold<K>(api: &Api<K>, object: &K, finalizer: &str) -> Result<K, kube::Error>
 where
     K: Resource + Clone + Debug + DeserializeOwned,
@@ -44,7 +44,7 @@ where
     metadata(api, object, json!({"finalizers": finalizers})).await
 }
 
-/// Takes it off again; an object that is gone meanwhile needs no more.
+/// Removes a finalizer; an object that no longer exists is no error.
 pub(super) async fn let_go<K>(api: &Api<K>, object: &K, finalizer: &str) -> Result<(), kube::Error>
 where
     K: Resource + Clone + Debug + DeserializeOwned,
@@ -60,12 +60,12 @@ where
     }
 }
 
-/// Whether an object has this finalizer.
+/// Returns whether an object has this finalizer.
 pub(super) fn is_held<K: Resource>(object: &K, finalizer: &str) -> bool {
     object.finalizers().iter().any(|held| held == finalizer)
 }
 
-/// Writes some of the metadata of an object that is as it was seen.
+/// Writes fields of the metadata, if the object has not changed since it was read.
 pub(super) async fn metadata<K>(api: &Api<K>, object: &K, fields: Value) -> Result<K, kube::Error>
 where
     K: Resource + Clone + Debug + DeserializeOwned,
@@ -79,13 +79,13 @@ where
         .await
 }
 
-/// What makes a server refuse to write to anything else.
+/// The preconditions of a patch: the UID and resourceVersion that were read.
 fn as_seen<K: Resource>(object: &K) -> Value {
     json!({"uid": object.uid(), "resourceVersion": object.resource_version()})
 }
 
-/// What a merge patch has to say to make the one of the other; none if they are the same.
-/// Lists are written as a whole. It goes as deep as our own types do.
+/// Returns the merge patch from one value to the other; none if they are equal. Lists are
+/// replaced as a whole. The recursion is as deep as the types of this crate.
 fn difference(before: &Value, after: &Value) -> Option<Value> {
     if before == after {
         return None;

@@ -1,4 +1,4 @@
-//! What is said of objects in their conditions.
+//! Conditions of objects.
 
 use insula_identity::reason::Reason;
 use insula_operator::condition::{self, Said};
@@ -7,10 +7,10 @@ use k8s_openapi::jiff::Timestamp;
 
 /// Whether the vCenter can be used.
 pub(crate) const VCENTER: &str = "VCenterAvailable";
-/// Everything together.
+/// The summary of all other conditions.
 pub(super) const READY: &str = "Ready";
 
-/// How a reason is told in conditions and Events: in the words of this provider.
+/// Returns a reason as it is written to conditions and Events, in this provider's terms.
 pub(crate) fn reason(reason: Reason) -> &'static str {
     match reason {
         Reason::Unreachable => "VCenterUnreachable",
@@ -19,34 +19,34 @@ pub(crate) fn reason(reason: Reason) -> &'static str {
     }
 }
 
-/// What is said of one object, at one time.
+/// A writer for the conditions of one object.
 pub(super) struct Saying<'a> {
-    /// Among these.
+    /// The conditions to change.
     pub conditions: &'a mut Vec<Condition>,
-    /// Of the generation that was looked at.
+    /// The generation that was observed.
     pub generation: Option<i64>,
-    /// Now.
+    /// The time of a transition.
     pub now: Timestamp,
 }
 
 impl Saying<'_> {
-    /// It is so.
+    /// Sets a condition to true.
     pub fn yes(&mut self, kind: &str, reason: &str, message: impl Into<String>) {
         self.say(kind, true, reason, message.into());
     }
 
-    /// It is not so.
+    /// Sets a condition to false.
     pub fn no(&mut self, kind: &str, reason: &str, message: impl Into<String>) {
         self.say(kind, false, reason, message.into());
     }
 
-    /// There is nothing to say about it.
+    /// Removes a condition.
     pub fn nothing(&mut self, kind: &str) {
         self.conditions.retain(|condition| condition.type_ != kind);
     }
 
-    /// Everything together: what is not so of these, in this order. What was not said does
-    /// not count, but nothing is said of the whole before the first was.
+    /// Sets `Ready` from these conditions; its message lists those that are not true, in this
+    /// order. Missing conditions are ignored, but without the first one `Ready` is not set.
     pub fn summary(&mut self, kinds: &[&str]) {
         let said = |kind: &&str| find(self.conditions, kind);
         if kinds.first().and_then(said).is_none() {
@@ -73,12 +73,12 @@ impl Saying<'_> {
     }
 }
 
-/// The condition of that type.
+/// Returns the condition of that type.
 pub(crate) fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == kind)
 }
 
-/// One line about a condition that is not so.
+/// Returns the line of the summary for a condition that is not true.
 fn line(told: &Condition) -> String {
     let text = match told.message.as_str() {
         "" => &told.reason,

@@ -1,4 +1,4 @@
-//! What all work stands on.
+//! The state that all reconcilers share.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,16 +21,16 @@ use super::pace::Pace;
 use super::wake::Wakes;
 use crate::vcenter::VCenters;
 
-/// What the operator was given for clusters that name no identity.
+/// Static credentials for clusters that reference no identity.
 #[derive(Clone, Debug, Default)]
 pub struct Static {
-    /// By key, as in a Secret.
+    /// The values by key, as in a Secret.
     pub data: BTreeMap<String, Hidden>,
-    /// Where it may be sent.
+    /// The servers that they may be sent to.
     pub bound: Bound,
 }
 
-/// What an object was looked at with: a change of it calls for work on the object.
+/// An object that a reconciliation used; its changes trigger a new reconciliation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Dependency {
     Identity {
@@ -73,7 +73,7 @@ pub(super) enum Dependency {
         namespace: String,
         name: String,
     },
-    /// Any machine or virtual machine of a Cluster of Cluster API that goes.
+    /// Deletions of machines and virtual machines of a Cluster.
     Members {
         space: Option<Arc<str>>,
         namespace: String,
@@ -90,43 +90,43 @@ pub(super) enum Dependency {
     Static,
 }
 
-/// What all work stands on.
+/// The state that all reconcilers share.
 pub(super) struct Context {
-    /// Of the space that the operator belongs to.
+    /// A client for the operator's own space.
     pub client: Client,
-    /// Whether it works in tenants' spaces too.
+    /// Whether the operator also works in tenants' spaces.
     pub tenants: bool,
-    /// Only in these namespaces; everywhere if there are none.
+    /// The only namespaces to work in; all if empty.
     pub namespaces: BTreeSet<String>,
-    /// Only on what has this value of the label `cluster.x-k8s.io/watch-filter`.
+    /// The required value of the label `cluster.x-k8s.io/watch-filter`.
     pub watch_filter: Option<String>,
-    /// Where the Secrets of identities are, in every space.
+    /// The namespace with the Secrets of identities, in every space.
     pub home: String,
     pub sessions: Arc<Sessions<VCenters>>,
     pub depends: Depends<Dependency>,
-    /// When each session last answered to a cluster.
+    /// When each session was last checked for a cluster.
     pub heard: Heard,
-    /// Which identities each object was last found to use.
+    /// The identities that each object was last found to use.
     pub using: Mutex<HashMap<Arc<str>, BTreeSet<Dependency>>>,
-    /// What it was given, as the file says now.
+    /// The static credentials, as the file has them now.
     pub given: watch::Receiver<Option<Static>>,
-    /// In which tenants' spaces that may be used too.
+    /// The tenants' spaces in which they may be used too.
     pub given_for: BTreeSet<String>,
-    /// Where credentials may be sent that say nothing about it themselves, and others at most.
+    /// The servers that credentials may be sent to.
     pub bounds: Bounds,
-    /// How long an object is left alone that is as it should be.
+    /// How long an object is left alone that is in order.
     pub resync: Duration,
-    /// How often is looked at what nobody tells of.
+    /// How often states are polled that are not watched.
     pub pace: Pace,
-    /// As which of several this one works.
+    /// The name of this instance of the operator.
     pub instance: String,
     pub ration: Ration,
-    /// Who is to be looked at again.
+    /// Objects to reconcile again.
     pub wakes: Arc<Wakes>,
 }
 
 impl Context {
-    /// A client for a space.
+    /// Returns a client for a space.
     pub fn client(&self, space: Option<&str>) -> Client {
         match space {
             None => self.client.clone(),
@@ -134,14 +134,14 @@ impl Context {
         }
     }
 
-    /// Notes what an object is looked at with, before it is: so no change of it is missed.
+    /// Records a dependency. This is done before the object is read, so that no change is missed.
     pub fn note(&self, key: &Key, depends: &mut BTreeSet<Dependency>, on: Dependency) {
         self.depends.add(&key.text(), &on);
         depends.insert(on);
     }
 
-    /// An object was looked at with exactly these. Identities count the clusters and zones
-    /// that use them.
+    /// Replaces the dependencies of an object by exactly these. Identities count the clusters and
+    /// zones that use them, and are triggered when that changes.
     pub fn settle(&self, key: &Key, depends: BTreeSet<Dependency>) {
         let asker = key.text();
         let counts = matches!(key.kind, Kind::Cluster | Kind::Zone);
@@ -162,14 +162,13 @@ impl Context {
         }
     }
 
-    /// An object is not there any more, or none of ours.
+    /// Forgets an object that no longer exists or belongs to another operator.
     pub fn forget(&self, key: &Key) {
         self.settle(key, BTreeSet::new());
         self.sessions.release(&key.text());
     }
 
-    /// Everything that is known of objects is forgotten, and all sessions are given back:
-    /// somebody else works now.
+    /// Forgets all objects and releases their sessions, after leadership was lost.
     pub fn forget_all(&self) {
         let mut using = self.using.lock().unwrap_or_else(PoisonError::into_inner);
         using.clear();
@@ -179,7 +178,7 @@ impl Context {
         }
     }
 
-    /// When an object that is as it should be is looked at again: not all at once.
+    /// Returns when to reconcile an object again that is in order, spread out by its key.
     pub fn anyway(&self, key: &Key) -> Duration {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! What is told beside the conditions: events.
+//! Events about objects.
 
 use std::fmt::Debug;
 use std::time::Instant;
@@ -13,8 +13,7 @@ use super::context::Context;
 use super::key::Key;
 use crate::names::{ACCOUNT, GROUP};
 
-/// Tells something about an object. Nobody depends on it, so that nothing is done about it if
-/// it cannot be told.
+/// Records an event about an object. A failure is only logged: no user depends on events.
 pub(super) async fn tell<K>(context: &Context, key: &Key, object: &K, told: Told<'_>)
 where
     K: Resource<DynamicType = ()> + Debug,
@@ -30,6 +29,6 @@ where
     let namespace = event.metadata.namespace.clone().unwrap_or_default();
     let events: Api<Event> = Api::namespaced(context.client(key.space.as_deref()), &namespace);
     if let Err(error) = events.create(&PostParams::default(), &event).await {
-        debug!(%key, %error, "an event was not told");
+        debug!(%key, %error, "event not recorded");
     }
 }

@@ -1,5 +1,5 @@
-//! Which cluster something belongs to, and what it is on. What belongs to none gets no
-//! credentials, whoever's they would be.
+//! The Cluster and VSphereCluster that an object belongs to. An object without a cluster gets no
+//! credential, not even the operator's.
 
 use std::collections::BTreeSet;
 
@@ -12,15 +12,15 @@ use crate::capi::{Cluster, ContractReference};
 use crate::kinds::VSphereCluster;
 use crate::names::{CLUSTER_LABEL, GROUP};
 
-/// The clusters of something.
+/// The clusters that an object belongs to.
 pub(super) struct Family {
-    /// Cluster API's.
+    /// The Cluster.
     pub cluster: Option<Cluster>,
-    /// Ours, or why there is none.
+    /// The VSphereCluster, or why there is none.
     pub infrastructure: Result<VSphereCluster, Stray>,
 }
 
-/// Why something belongs to no cluster.
+/// Why an object belongs to no cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stray {
     pub reason: &'static str,
@@ -39,7 +39,7 @@ impl Stray {
     }
 }
 
-/// Reads the clusters of what says that it belongs to the one of this name.
+/// Reads the clusters of an object from the name of its Cluster.
 pub(super) async fn of(
     context: &Context,
     key: &Key,
@@ -93,8 +93,8 @@ pub(super) async fn of(
     })
 }
 
-/// What a Cluster is on. One that is on something else may have the same name as one of ours,
-/// which is none of its business.
+/// Returns the reference of a Cluster to its VSphereCluster. A Cluster of another provider may
+/// have the name of an unrelated VSphereCluster, so the reference decides and not the name.
 pub(crate) fn reference(cluster: &Cluster) -> Result<&ContractReference, Stray> {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let Some(reference) = &cluster.spec.infrastructure_ref else {

@@ -1,7 +1,7 @@
-//! The file with what the operator was given for clusters that name no identity.
+//! The file with static credentials for clusters that reference no identity.
 //!
-//! It is read again and again: where it is a Secret that is mounted, its content is replaced
-//! by a link that leads elsewhere, of which nobody is told.
+//! It is polled: for a mounted Secret the kubelet replaces a symbolic link, which is not reported
+//! for the file itself.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -17,32 +17,32 @@ use tracing::{info, warn};
 use super::Static;
 use crate::names::PORT;
 
-/// Larger than any such file; what is larger is something else.
+/// The maximum size of the file.
 const LARGEST: u64 = 64 << 10;
 
-/// A file, and what it said when it was last read.
+/// The file, and its content when it was last read.
 #[derive(Debug)]
 pub struct Given {
     file: PathBuf,
-    /// Where it may be sent if the file does not say.
+    /// The servers that the credentials may be sent to if the file names none.
     default_bound: Bound,
     last: Last,
 }
 
-/// What a file said.
+/// The result of reading the file.
 #[derive(Debug, PartialEq, Eq)]
 enum Last {
     /// It was not read yet.
     Unread,
     Missing,
-    /// This, whatever it means.
+    /// Its content, valid or not.
     Content(Hidden),
     /// It could not be read.
     Unreadable,
 }
 
 impl Given {
-    /// For a file, which need not be there yet.
+    /// Creates a reader for a file, which need not exist yet.
     pub fn new(file: impl Into<PathBuf>, default_bound: Bound) -> Self {
         let (file, last) = (file.into(), Last::Unread);
         Self {
@@ -52,8 +52,8 @@ impl Given {
         }
     }
 
-    /// Reads the file now, and says what it says from then on to who listens. What cannot be
-    /// understood changes nothing; a file that is gone gives nothing.
+    /// Reads the file and publishes its content. Invalid content changes nothing; a missing file
+    /// withdraws the credentials.
     pub fn look(&mut self, say: &watch::Sender<Option<Static>>) {
         let now = match content(&self.file) {
             Ok(Some(text)) => Last::Content(Hidden::new(text)),
@@ -61,7 +61,7 @@ impl Given {
             Err(error) => {
                 if self.last != Last::Unreadable {
                     let file = self.file.display();
-                    warn!(%file, %error, "the credentials file cannot be read; the last one is kept");
+                    warn!(%file, %error, "credentials file unreadable, last content kept");
                 }
                 Last::Unreadable
             }
@@ -77,14 +77,14 @@ impl Given {
         self.last = now;
     }
 
-    /// Looks again and again until nobody listens.
+    /// Polls the file until the receiver is dropped.
     pub async fn follow(mut self, mut say: watch::Sender<Option<Static>>, every: Duration) {
         loop {
             tokio::select! {
                 () = say.closed() => return,
                 () = tokio::time::sleep(every) => {}
             }
-            // A file that is mounted may hang; whoever else runs here does not wait for it.
+            // A mounted file may hang, so it is not read on a runtime thread.
             let looked = tokio::task::spawn_blocking(move || {
                 self.look(&say);
                 (self, say)
@@ -99,7 +99,7 @@ impl Given {
     fn drop_it(&self, say: &watch::Sender<Option<Static>>) {
         if say.send_replace(None).is_some() {
             let file = self.file.display();
-            warn!(%file, "the credentials file is gone, and with it what clusters without an identity used");
+            warn!(%file, "credentials file missing, static credentials withdrawn");
         }
     }
 
@@ -108,14 +108,14 @@ impl Given {
         match parse(text.reveal(), &self.default_bound) {
             Ok(given) => {
                 say.send_replace(Some(given));
-                info!(%file, "the credentials file is read");
+                info!(%file, "credentials file loaded");
             }
-            Err(error) => warn!(%file, %error, "the credentials file is not used"),
+            Err(error) => warn!(%file, %error, "credentials file rejected"),
         }
     }
 }
 
-/// What a file holds; nothing if it is not there.
+/// Returns the content of the file, or `None` if it does not exist.
 fn content(file: &Path) -> io::Result<Option<String>> {
     let opened = match std::fs::File::open(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -149,7 +149,7 @@ struct Server {
     insecure_skip_verify: bool,
 }
 
-/// Why a file is not used. It says nothing of what is in it.
+/// Why a file is not used. The messages reveal none of its content.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum NotUsed {
     #[error("it is not YAML with username, password and servers")]
@@ -163,7 +163,7 @@ enum NotUsed {
 }
 
 fn parse(text: &str, default_bound: &Bound) -> Result<Static, NotUsed> {
-    // What the reader says would show lines of the file.
+    // The parser's message would show lines of the file.
     let file: File = serde_saphyr::from_str(text).map_err(|_| NotUsed::Shape)?;
     let mut data = BTreeMap::new();
     for (key, value) in [("username", file.username), ("password", file.password)] {
@@ -199,7 +199,7 @@ mod tests {
         Endpoint::parse(text, PORT).unwrap()
     }
 
-    /// Who it is, and where it may go.
+    /// Returns the user name, and the servers that it may be sent to.
     fn told(given: Option<&Static>) -> Option<(String, Bound)> {
         let given = given?;
         let name = given.data["username"].reveal().to_owned();
@@ -313,7 +313,7 @@ mod tests {
                 format!("username: {user}\npassword: p\n"),
             )
             .unwrap();
-            // As a kubelet does it: another link, in place of the first at once.
+            // The kubelet also replaces the link in one step.
             std::os::unix::fs::symlink(name, folder.join("next")).unwrap();
             std::fs::rename(folder.join("next"), folder.join("..data")).unwrap();
         };

@@ -1,6 +1,5 @@
-//! When sessions last answered. Clusters that only want to know whether their vCenter does
-//! share the asking: otherwise a session that many look at, and nobody works with, would never
-//! be found to be over.
+//! When sessions were last checked. Clusters that only want to know whether their vCenter answers
+//! share the check; without it, an expired session that no machine uses would never be found.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use insula_identity::session::Key;
 
-/// When each session last answered.
+/// When each session was last checked.
 #[derive(Debug)]
 pub(super) struct Heard {
     long: Duration,
@@ -16,26 +15,26 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// An answer counts for this long.
+    /// Creates a record in which a check is valid for this long.
     pub fn new(long: Duration) -> Self {
         let last = Mutex::default();
         Self { long, last }
     }
 
-    /// Whether a session is to be asked by whoever asks this. Others are content with that.
+    /// Returns whether the caller has to check the session. Other callers rely on its check.
     pub fn is_due(&self, key: &Key, now: Instant) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let is_old = |at: &Instant| now.saturating_duration_since(*at) >= self.long;
         if last.get(key).is_some_and(|at| !is_old(at)) {
             return false;
         }
-        // Only those are kept that were asked just now.
+        // Outdated entries are dropped.
         last.retain(|_, at| !is_old(at));
         last.insert(key.clone(), now);
         true
     }
 
-    /// A session did not answer: the next who asks asks it.
+    /// Forgets a failed check: the next caller checks the session again.
     pub fn forget(&self, key: &Key) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.remove(key);

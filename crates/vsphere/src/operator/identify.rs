@@ -1,4 +1,4 @@
-//! Whose credentials an object gets: what is asked, and reading what has to be known.
+//! Resolves the credential of an object: builds the question and reads the facts for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,28 +23,28 @@ use crate::kinds::{
 };
 use crate::names::{API_VERSION, CLAIMANTS, PORT, SECRET_FINALIZER, is_name};
 
-/// What must be in a Secret.
+/// The keys that a Secret must have.
 pub(crate) const REQUIRED: &[&str] = &["username", "password"];
-/// Where a Secret may say which servers it may be sent to.
+/// The key in which a Secret may name its servers.
 pub(crate) const SERVER: &str = "server";
 
-/// Where credentials may be sent.
+/// The servers that credentials may be sent to.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
-    /// If they say nothing about it themselves: those of identities, and the operator's.
+    /// For identities and the operator's static credentials that name no servers themselves.
     pub unsaid: Bound,
-    /// At most: those of Secrets of namespaces.
+    /// The upper bound for Secrets of namespaces.
     pub own: Bound,
 }
 
-/// What an object was granted, and the session that it is for.
+/// The credential of an object, and the session that it is for.
 #[derive(Debug)]
 pub(super) struct Access {
     pub credential: Credential,
     pub session: session::Key,
 }
 
-/// Whose credentials a cluster gets.
+/// Resolves the credential of a cluster.
 pub(super) async fn of_cluster(
     context: &Context,
     key: &Key,
@@ -58,8 +58,8 @@ pub(super) async fn of_cluster(
     }
 }
 
-/// Whose credentials a virtual machine of a cluster gets: its cluster's, for the server that
-/// it names itself or its cluster's.
+/// Resolves the credential of a virtual machine: its cluster's, for the server that it names
+/// itself or its cluster's.
 pub(super) async fn of_vm(
     context: &Context,
     key: &Key,
@@ -75,8 +75,8 @@ pub(super) async fn of_vm(
     }
 }
 
-/// Whose credentials a zone is looked at with: those of the identity that it names, or the
-/// operator's. Never anybody else's.
+/// Resolves the credential of a zone: that of the identity that it references, or the operator's
+/// static credentials.
 pub(super) async fn of_zone(
     context: &Context,
     key: &Key,
@@ -89,7 +89,7 @@ pub(super) async fn of_zone(
     }
 }
 
-/// What is asked for a cluster, and whom it believes.
+/// Returns the question for a cluster, and the certificate that it trusts.
 pub(crate) fn ask_of_cluster(
     bounds: &Bounds,
     namespace: &str,
@@ -106,7 +106,7 @@ pub(crate) fn ask_of_cluster(
     Ok((question, pinned(cluster.spec.thumbprint.as_deref())?))
 }
 
-/// The same for a machine of a cluster, and its virtual machine.
+/// Returns the same for a machine of a cluster, and for its virtual machine.
 pub(crate) fn ask_of_machine(
     bounds: &Bounds,
     namespace: &str,
@@ -131,7 +131,7 @@ pub(crate) fn ask_of_machine(
     Ok((question, trust))
 }
 
-/// The same for a zone.
+/// Returns the question for a zone.
 pub(crate) fn ask_of_zone(
     bounds: &Bounds,
     zone: &VSphereDeploymentZone,
@@ -152,17 +152,17 @@ pub(crate) fn ask_of_zone(
     Ok(question(bounds, None, wishes, endpoint, nobody))
 }
 
-/// Who holds the Secret that a cluster names.
+/// Returns the claimant for the Secret that a cluster references.
 pub(super) fn claimant_of(cluster: &VSphereCluster) -> Claimant {
     claimant("VSphereCluster", cluster)
 }
 
-/// Who holds the Secret of an identity.
+/// Returns the claimant for the Secret of an identity.
 pub(super) fn claimant_of_identity(identity: &VSphereClusterIdentity) -> Claimant {
     claimant("VSphereClusterIdentity", identity)
 }
 
-/// The endpoint of a server, as users write it.
+/// Parses the address of a server.
 pub(super) fn endpoint(server: &str) -> Result<Endpoint, Refusal> {
     Endpoint::parse(server, PORT).map_err(|error| Refusal {
         reason: Reason::EndpointNotAllowed,
@@ -205,7 +205,7 @@ fn question(
     }
 }
 
-/// What an object says. A definition lets no other kind through, but it may be another's.
+/// Parses a reference. The schema allows no other kind, but it may have been replaced.
 fn of_reference(
     reference: Option<&VSphereIdentityReference>,
 ) -> Result<Option<Reference>, Refusal> {
@@ -239,7 +239,7 @@ fn mistaken(why: &str) -> Refusal {
     }
 }
 
-/// Text that is there and says something.
+/// Returns the text if it is not empty.
 fn given(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.is_empty())
 }
@@ -289,8 +289,8 @@ async fn resolve(
     }))
 }
 
-/// Whom to believe where a credential is sent: whom its owner says. Who was lent it does not
-/// choose who may hear it.
+/// Returns the certificate to trust: the one that the credential's owner names. A user of a
+/// shared credential does not decide which server may receive it.
 fn believed(credential: &Credential, wanted: Trust) -> Trust {
     let said = credential.trust.clone();
     said.unwrap_or(match credential.source {
@@ -299,7 +299,7 @@ fn believed(credential: &Credential, wanted: Trust) -> Trust {
     })
 }
 
-/// A refusal as conditions say it.
+/// Returns the message of a refusal, with its hint.
 pub(super) fn sentence(refusal: &Refusal) -> String {
     match &refusal.hint {
         Some(hint) => format!("{}: {hint}", refusal.message),
@@ -307,16 +307,15 @@ pub(super) fn sentence(refusal: &Refusal) -> String {
     }
 }
 
-/// Why there is no session, and whose word would help.
+/// Returns the refusal for a failed login, with a hint about who can fix it.
 pub(super) fn not_opened(source: &Source, error: LoginError) -> Refusal {
     let hint = match (error.reason, source) {
-        (Reason::CertificateNotTrusted, Source::Identity { .. }) => Some(
-            "whoever owns the identity says whom to believe: the thumbprint belongs into its \
-             allowedServers",
-        ),
+        (Reason::CertificateNotTrusted, Source::Identity { .. }) => {
+            Some("its owner has to add the thumbprint to the allowedServers of the identity")
+        }
         (Reason::CertificateNotTrusted, Source::Operator) => Some(
-            "whoever runs the operator says whom to believe: the thumbprint belongs into the \
-             servers of its credentials file",
+            "the operator's administrator has to add the thumbprint to the servers of its \
+             credentials file",
         ),
         _ => None,
     };
@@ -327,7 +326,7 @@ pub(super) fn not_opened(source: &Source, error: LoginError) -> Refusal {
     }
 }
 
-/// Reads what has to be known, in the space of whoever asks, and notes what it was.
+/// Reads facts in the space of the object, and records them as dependencies.
 struct Reads<'a> {
     context: &'a Context,
     key: &'a Key,
@@ -382,7 +381,7 @@ impl Reads<'_> {
         Ok(named(&secrets, &name).await?.map(as_secret))
     }
 
-    /// What the operator was given is for its own space, and for those that were named.
+    /// The static credentials are for the operator's own space and for the spaces in its settings.
     fn operator(&self) -> Option<decide::Static> {
         self.note(Dependency::Static);
         let is_for = |space: &str| self.context.given_for.contains(space);
@@ -415,8 +414,8 @@ impl Ground for Reads<'_> {
     }
 }
 
-/// An identity as the decision needs it. One that is being deleted and held by who uses it
-/// stays ready if it was: they could not clean up otherwise.
+/// Converts an identity for the decision. A terminating identity stays ready if it was: its
+/// users could not clean up otherwise.
 pub(crate) fn as_identity(found: &VSphereClusterIdentity, home: &str) -> Identity {
     let status = found.status.clone().unwrap_or_default();
     let available = find(&status.conditions, "Available");
@@ -432,7 +431,7 @@ pub(crate) fn as_identity(found: &VSphereClusterIdentity, home: &str) -> Identit
     }
 }
 
-/// What is wrong with the first of these servers that is none.
+/// Returns what is wrong with the first invalid server, if any.
 pub(super) fn unreadable(servers: &[AllowedServer]) -> Option<String> {
     servers.iter().enumerate().find_map(|(at, server)| {
         let at = format!("spec.allowedServers[{at}]");
@@ -444,7 +443,7 @@ pub(super) fn unreadable(servers: &[AllowedServer]) -> Option<String> {
     })
 }
 
-/// Where an identity says that it may be sent. What cannot be read allows nothing.
+/// Returns the servers that an identity names. Invalid entries allow nothing.
 fn bound(servers: Option<&[AllowedServer]>) -> Bound {
     let Some(servers) = servers else {
         return Bound::Nowhere;
@@ -461,8 +460,8 @@ fn bound(servers: Option<&[AllowedServer]>) -> Bound {
     Bound::Only(only.collect())
 }
 
-/// A Secret as the decision needs it. One that is being deleted and that we hold is there for
-/// as long as it is used; what is no text is not there.
+/// Converts a Secret for the decision. A terminating Secret that is claimed remains usable; values
+/// that are not UTF-8 are left out.
 pub(crate) fn as_secret(found: Secret) -> decide::Secret {
     let is_held = super::commit::is_held(&found, SECRET_FINALIZER);
     let data = found.data.unwrap_or_default().into_iter();

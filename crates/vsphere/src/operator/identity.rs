@@ -1,4 +1,4 @@
-//! Identities: their Secrets, whether they are fit for use, and who uses them.
+//! Reconciles identities: claims their Secrets, checks them, and lists their users.
 
 mod conclude;
 mod users;
@@ -24,7 +24,7 @@ use super::{commit, event, paused};
 use crate::kinds::VSphereClusterIdentity;
 use crate::names::IDENTITY_FINALIZER;
 
-/// All steps for an identity.
+/// Reconciles an identity.
 pub(super) async fn reconcile(
     context: &Context,
     key: &Key,
@@ -74,7 +74,7 @@ impl Work<'_> {
         Ok(Outcome::Settled(self.context.anyway(self.key)))
     }
 
-    /// Its Secret is held and has what it must, or it is said why not.
+    /// Claims its Secret and checks it, and writes the result to the status.
     async fn look_after(
         &self,
         identity: VSphereClusterIdentity,
@@ -90,7 +90,7 @@ impl Work<'_> {
         self.context.note(self.key, &mut depends, on);
         let state = match self.check(&identity).await {
             Ok(state) => state,
-            // Whoever was faster will not always be.
+            // A conflict is not expected to last.
             Err(error) if failures < HICCUPS => return Err(error),
             Err(error) => State::NotHeld(error.to_string()),
         };
@@ -100,7 +100,7 @@ impl Work<'_> {
         self.context.settle(self.key, depends);
         Ok(match is_fit {
             true => Outcome::Settled(self.context.anyway(self.key)),
-            // What is missing is watched.
+            // The missing object is watched.
             false => Outcome::Waits(self.context.anyway(self.key)),
         })
     }
@@ -142,7 +142,7 @@ impl Work<'_> {
         })
     }
 
-    /// It goes when nobody uses it any more, and its Secret with it.
+    /// Deletes it with its Secret when it has no users.
     async fn remove(&self, identity: &VSphereClusterIdentity) -> Result<Outcome, kube::Error> {
         if !commit::is_held(identity, IDENTITY_FINALIZER) {
             self.context.forget(self.key);
@@ -165,11 +165,11 @@ impl Work<'_> {
             commit::let_go(&self.identities, &identity, IDENTITY_FINALIZER).await?;
         }
         self.context.forget(self.key);
-        info!(key = %self.key, "an identity is gone");
+        info!(key = %self.key, "identity deleted");
         Ok(Outcome::Gone)
     }
 
-    /// Says how it is, and tells an event if that is another reason than before.
+    /// Writes the status, and records an event if the reason has changed.
     async fn tell(
         &self,
         identity: &VSphereClusterIdentity,
@@ -186,8 +186,8 @@ impl Work<'_> {
         let Some(now) = now else { return Ok(()) };
         let is_same = before.is_some_and(|before| before.reason == now.reason);
         if !is_same {
-            // Events about it are in a namespace, and who reads them there need not know who
-            // is in others.
+            // Events are written to a namespace, and its readers must not learn the names of
+            // users in other namespaces.
             let note = match (state, now.message.as_str()) {
                 (State::Deleting(Some(_)), _) => format!("it is used by {}", users.len()),
                 (State::Deleting(None), _) => "nothing uses it any more".to_owned(),
@@ -204,12 +204,12 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Where the Secrets of identities are.
+    /// Returns a client for the Secrets of identities.
     fn secrets(&self) -> Api<Secret> {
         let client = self.context.client(self.key.space.as_deref());
         Api::namespaced(client, &self.context.home)
     }
 }
 
-/// How often something may go wrong before it is told.
+/// How many failures are retried before a condition reports them.
 const HICCUPS: u32 = 2;

@@ -1,10 +1,10 @@
-//! What is worked on, as the queue knows it: kind, space, namespace and name.
+//! The keys of the work queue: kind, space, namespace and name.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// The kinds that are worked on.
+/// The kinds that are reconciled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Kind {
     Identity,
@@ -12,24 +12,24 @@ pub(super) enum Kind {
     Zone,
     Machine,
     Vm,
-    /// A Secret that an identity or a cluster holds.
+    /// A Secret that an identity or a cluster has claimed.
     Secret,
 }
 
-/// An object. As text, `Cluster acme team-a prod`: none of them can have a space in it, and
-/// what is not there is `-`, which is no name.
+/// An object. As text, `Cluster acme team-a prod`: the parts contain no spaces, and a missing
+/// part is `-`, which is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Key {
     pub kind: Kind,
     /// The space, if it is not the operator's own.
     pub space: Option<Arc<str>>,
-    /// None for what is cluster-scoped.
+    /// None for cluster-scoped objects.
     pub namespace: Option<String>,
     pub name: String,
 }
 
 impl Key {
-    /// Something in a namespace.
+    /// Returns the key of a namespaced object.
     pub fn namespaced(kind: Kind, space: Option<Arc<str>>, namespace: &str, name: &str) -> Self {
         let (namespace, name) = (Some(namespace.to_owned()), name.to_owned());
         Self {
@@ -40,7 +40,7 @@ impl Key {
         }
     }
 
-    /// Something that is in none.
+    /// Returns the key of a cluster-scoped object.
     pub fn cluster_scoped(kind: Kind, space: Option<Arc<str>>, name: &str) -> Self {
         Self {
             kind,
@@ -50,12 +50,12 @@ impl Key {
         }
     }
 
-    /// As the queue and the sessions know it.
+    /// Returns the key as text, for the queue and the sessions.
     pub fn text(&self) -> Arc<str> {
         self.to_string().into()
     }
 
-    /// The namespace; empty for what is in none.
+    /// Returns the namespace; empty for cluster-scoped objects.
     pub fn place(&self) -> &str {
         self.namespace.as_deref().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! The steps for one machine; read it top to bottom.
+//! Reconciles machines.
 
 mod conclude;
 mod name;
@@ -32,10 +32,10 @@ use crate::kinds::{
 };
 use crate::names::{CAPI, CLUSTER_LABEL, MACHINE_FINALIZER};
 
-/// How often is looked at what waits for something that will be seen.
+/// The longest wait for a change that is watched.
 const WAITING: Duration = Duration::from_secs(60);
 
-/// All steps for one machine.
+/// Reconciles a machine.
 pub(super) async fn reconcile(
     context: &Context,
     key: &Key,
@@ -83,26 +83,26 @@ async fn work(
     }
 }
 
-/// The work on one machine.
+/// The reconciliation of one machine.
 struct Work<'a> {
     context: &'a Context,
     key: &'a Key,
     machines: Api<VSphereMachine>,
-    /// As the server has it.
+    /// The machine as it is stored.
     stored: VSphereMachine,
-    /// As it is to be.
+    /// The machine with its new status.
     machine: VSphereMachine,
     depends: &'a mut BTreeSet<Dependency>,
 }
 
-/// Why a machine is not as it should be.
+/// Why a machine cannot be provisioned.
 struct Say {
     reason: &'static str,
     message: String,
 }
 
 impl Work<'_> {
-    /// The Machine that it is the infrastructure of.
+    /// Returns the Machine that owns it.
     async fn owner(&mut self) -> Result<Option<Machine>, kube::Error> {
         let owners = self.machine.owner_references().iter();
         let owner = owners.into_iter().find(|owner| {
@@ -120,14 +120,14 @@ impl Work<'_> {
         named(&self.api::<Machine>(), &name).await
     }
 
-    /// What its Machine says; what nobody says is no cluster's.
+    /// Returns the cluster name of its Machine, or that of its own label.
     fn cluster_name(&self, owner: Option<&Machine>) -> Option<String> {
         let said = owner.map(|owner| owner.spec.cluster_name.clone());
         let labelled = || self.machine.labels().get(CLUSTER_LABEL).cloned();
         said.filter(|name| !name.is_empty()).or_else(labelled)
     }
 
-    /// Makes its VSphereVM, or is as that is.
+    /// Creates its VSphereVM, or copies the state of the existing one.
     async fn make(
         &mut self,
         owner: Option<Machine>,
@@ -179,7 +179,7 @@ impl Work<'_> {
         }
     }
 
-    /// Whether it has been a certain virtual machine: no other can be that.
+    /// Returns whether it has been provisioned: its virtual machine must not be replaced.
     fn is_known(&self) -> bool {
         let id = self.machine.spec.provider_id.as_deref();
         id.is_some_and(|id| !id.is_empty())
@@ -191,11 +191,11 @@ impl Work<'_> {
             .api::<VSphereVM>()
             .create(&PostParams::default(), &vm)
             .await?;
-        info!(machine = %self.key, vm = name, "has a virtual machine that is to be");
+        info!(machine = %self.key, vm = name, "VSphereVM created");
         self.follow(made, zone).await
     }
 
-    /// Is as its virtual machine is.
+    /// Updates its VSphereVM, and copies its state to the machine.
     async fn follow(&mut self, vm: VSphereVM, zone: Option<&str>) -> Result<Outcome, kube::Error> {
         if let Some(changes) = changes(&self.machine, &vm, zone) {
             let patch = Patch::Merge(json!({
@@ -219,7 +219,7 @@ impl Work<'_> {
         })
     }
 
-    /// Writes which virtual machine it is, once.
+    /// Records the BIOS UUID as `providerID`, once.
     async fn note_uuid(&mut self, vm: &VSphereVM) -> Result<(), kube::Error> {
         let Some(uuid) = bios_uuid(vm).filter(|_| !self.is_known()) else {
             return Ok(());
@@ -237,7 +237,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Deletes its virtual machine, and goes when that is gone.
+    /// Deletes its VSphereVM, and removes the finalizer when that is gone.
     async fn remove(&mut self, cluster: Option<&str>) -> Result<Outcome, kube::Error> {
         if !commit::is_held(&self.machine, MACHINE_FINALIZER) {
             return Ok(Outcome::Waits(self.context.anyway(self.key)));
@@ -246,7 +246,7 @@ impl Work<'_> {
             Found::Ours(vm) => vm,
             _ => {
                 commit::let_go(&self.machines, &self.stored, MACHINE_FINALIZER).await?;
-                info!(machine = %self.key, "is gone");
+                info!(machine = %self.key, "machine deleted");
                 return Ok(Outcome::Gone);
             }
         };
@@ -275,8 +275,8 @@ impl Work<'_> {
         self.wait("Deleting", &message).await
     }
 
-    /// Its VSphereVM: by name, or among all of its cluster, as one that was moved here may
-    /// have the name that it was made with elsewhere.
+    /// Finds its VSphereVM by name, or among all of its cluster: the name of one that was moved
+    /// here may have been derived from another UID.
     async fn find(
         &mut self,
         name: Option<&str>,
@@ -318,7 +318,7 @@ impl Work<'_> {
         })
     }
 
-    /// Where it is put, if that is said; it must be where its cluster is.
+    /// Returns the zone that it is placed in, if any; it has to be on its cluster's vCenter.
     async fn zone(
         &mut self,
         ground: &Ground<'_>,
@@ -376,7 +376,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// What the server has now; what is not written yet stays to be written.
+    /// Takes over a newly stored object, and keeps the status that is not written yet.
     fn adopt(&mut self, stored: VSphereMachine) {
         let status = self.machine.status.take();
         self.machine = VSphereMachine {
@@ -407,16 +407,15 @@ impl Work<'_> {
     }
 }
 
-/// What there is of its virtual machine.
+/// The result of the search for a VSphereVM.
 enum Found {
     Nothing,
     Ours(Box<VSphereVM>),
-    /// One of that name that is somebody else's.
+    /// A VSphereVM of that name belongs to another owner.
     Others,
 }
 
-/// Whether a zone is on the vCenter of a cluster: credentials of the one are never for
-/// another.
+/// Checks that a zone is on the vCenter of a cluster: the cluster's credential is for no other.
 fn is_home(zone: &VSphereDeploymentZone, cluster: &VSphereCluster) -> Result<(), Say> {
     let not = |reason, message| Err(Say { reason, message });
     match (endpoint(&zone.spec.server), endpoint(&cluster.spec.server)) {

@@ -1,18 +1,18 @@
-//! How often is looked at what nobody tells of.
+//! Polling intervals.
 
 use std::time::Duration;
 
-/// How often is looked at what nobody tells of.
+/// How often states are polled that are not watched.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// How far a task of a vCenter is.
+    /// The progress of a vCenter task.
     pub tasks: Duration,
-    /// Whether a virtual machine has an address: while it is young, and when it is not.
+    /// The addresses of a virtual machine: before it is ready, and after.
     pub addresses: (Duration, Duration),
-    /// How long after something failed it is tried again.
+    /// How long after a failure the next attempt is made.
     pub again: Duration,
-    /// How long a clone whose answer was lost may take to be seen: before, a virtual machine
-    /// that goes does not count as never made.
+    /// How long a clone with a lost response may take to appear in the inventory. Until then, a
+    /// terminating VSphereVM without a virtual machine is kept.
     pub lost: Duration,
 }
 
@@ -22,7 +22,7 @@ impl Default for Pace {
             tasks: Duration::from_secs(1),
             addresses: (Duration::from_secs(2), Duration::from_secs(10)),
             again: Duration::from_secs(60),
-            // The longest that a copy of a large template usually takes.
+            // A copy of a large template rarely takes longer.
             lost: Duration::from_secs(600),
         }
     }

@@ -1,4 +1,4 @@
-//! Whether an object is paused: then nothing is done to it, and it is not let go either.
+//! Whether an object is paused: then it is not reconciled, and its finalizer stays.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
@@ -9,10 +9,10 @@ use insula_operator::condition::{self, Said};
 use crate::capi;
 use crate::names::PAUSED;
 
-/// The condition that says it.
+/// The type of the condition.
 pub(super) const CONDITION: &str = "Paused";
 
-/// Why an object is paused, as the condition says it; none if it is not.
+/// Returns why an object is paused, as the message of the condition; none if it is not.
 pub(super) fn paused(
     cluster: Option<&capi::Cluster>,
     object: &impl Resource,
@@ -30,7 +30,7 @@ pub(super) fn paused(
     (!reasons.is_empty()).then(|| reasons.join(", "))
 }
 
-/// Says it among the conditions of an object.
+/// Sets the condition `Paused`.
 pub(super) fn say(
     conditions: &mut Vec<Condition>,
     why: Option<&str>,

@@ -1,4 +1,4 @@
-//! Reading what others name, and what others wrote.
+//! Reads of referenced objects, and of objects with possibly invalid content.
 
 use std::fmt::Debug;
 
@@ -9,11 +9,11 @@ use tracing::debug;
 
 use crate::names::is_name;
 
-/// How many are read at a time.
+/// How many objects are listed per request.
 const PAGE: u32 = 200;
 
-/// What has that name. What can be no name is nobody's, and is not asked for: in a path it
-/// would lead elsewhere.
+/// Returns the object of that name. An invalid name is not requested, because it could lead to
+/// another resource in a URL path.
 pub(crate) async fn named<K>(api: &Api<K>, name: &str) -> Result<Option<K>, kube::Error>
 where
     K: Clone + Debug + DeserializeOwned,
@@ -24,7 +24,7 @@ where
     }
 }
 
-/// The same, of its metadata.
+/// Returns the metadata of the object of that name.
 pub(super) async fn metadata_of<K>(
     api: &Api<K>,
     name: &str,
@@ -38,8 +38,8 @@ where
     }
 }
 
-/// What is said of each object of a kind, page by page, taken as it was written: what cannot be
-/// understood of one is in the way of no other.
+/// Lists all objects of a kind page by page, untyped, so that one with invalid content does not
+/// hide the others.
 pub(super) async fn each<K, T>(
     client: &Client,
     say: impl Fn(DynamicObject) -> Option<T>,
@@ -61,7 +61,7 @@ where
     }
 }
 
-/// An object, if it can be understood.
+/// Parses an object; logs and skips one that is invalid.
 pub(super) fn understood<K>(object: DynamicObject) -> Option<K>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
@@ -69,6 +69,6 @@ where
     let name = object.metadata.name.clone();
     let parsed = object.try_parse();
     parsed
-        .inspect_err(|error| debug!(name, %error, "an object is not understood"))
+        .inspect_err(|error| debug!(name, %error, "object not parsed"))
         .ok()
 }

@@ -1,4 +1,4 @@
-//! The operator's life: how it is started.
+//! Settings and start of the operator.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -33,53 +33,53 @@ use crate::kinds::{
 use crate::names;
 use crate::vcenter::VCenters;
 
-/// How the operator works.
+/// The settings of the operator.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Who it is, in the Lease: the name of its pod or machine. It is made unique.
+    /// The name of its pod or machine, for the Lease. A unique suffix is added.
     pub identity: String,
     /// Whether it works only while it holds the Lease.
     pub leader_elect: bool,
-    /// How long everything about the Lease takes.
+    /// The durations of the leader election.
     pub times: Times,
-    /// On how many objects it works at the same time.
+    /// How many objects are reconciled at the same time.
     pub concurrency: usize,
-    /// How long a request to the API server, and the work on an object, may take.
+    /// The timeout of a request to the API server, and of a reconciliation.
     pub patience: Duration,
-    /// How long what is being done may take to end when it is told to stop.
+    /// How long reconciliations may take to end after the stop signal.
     pub closing: Duration,
-    /// How long a request to a vCenter may take.
+    /// The timeout of a request to a vCenter.
     pub vcenter_patience: Duration,
-    /// How sessions are kept.
+    /// The settings of vCenter sessions.
     pub sessions: session::Settings,
-    /// Whether it works in all tenants' spaces of an Insula too.
+    /// Whether it also works in all tenants' spaces of an Insula.
     pub tenants: bool,
-    /// Only in these namespaces; everywhere if there are none.
+    /// The only namespaces to work in; all if empty.
     pub namespaces: BTreeSet<String>,
-    /// Only on what has this value of the label `cluster.x-k8s.io/watch-filter`.
+    /// The required value of the label `cluster.x-k8s.io/watch-filter`.
     pub watch_filter: Option<String>,
-    /// Where it is, and the Secrets of identities.
+    /// The namespace of the operator and of the Secrets of identities.
     pub home: String,
-    /// What it was given; changes are used from then on.
+    /// The static credentials; changes take effect at once.
     pub given: watch::Receiver<Option<Static>>,
-    /// In which tenants' spaces what it was given may be used too.
+    /// The tenants' spaces in which the static credentials may be used too.
     pub given_for: BTreeSet<String>,
-    /// Where credentials of identities may be sent that say nothing about it themselves.
+    /// The servers that identities without servers of their own may be sent to.
     pub default_bound: Bound,
-    /// Whether Secrets of namespaces too may be sent to these servers only.
+    /// Whether Secrets of namespaces may be sent to these servers only.
     pub only_allowed_servers: bool,
-    /// Authorities to believe beside the machine's, as DER.
+    /// Certificate authorities to trust besides the system's, as DER.
     pub roots: Vec<Vec<u8>>,
-    /// How long an object is left alone that is as it should be.
+    /// How long an object is left alone that is in order.
     pub resync: Duration,
-    /// How often is looked at what nobody tells of.
+    /// How often states are polled that are not watched.
     pub pace: Pace,
-    /// How it says how it is.
+    /// The health and metrics of the operator.
     pub health: Arc<Health>,
 }
 
 impl Settings {
-    /// As it works if nothing else is said.
+    /// Returns the default settings.
     pub fn new(identity: impl Into<String>, given: watch::Receiver<Option<Static>>) -> Self {
         let vcenter_patience = Duration::from_secs(15);
         Self {
@@ -107,9 +107,8 @@ impl Settings {
     }
 }
 
-/// How sessions are kept if nothing else is said. Accounts are locked after a handful of
-/// wrong passwords, and forgiven after some minutes; vCenters end idle sessions after half an
-/// hour, and old ones after a day.
+/// Returns the default settings of sessions. A vCenter locks accounts for some minutes after a
+/// handful of wrong passwords, ends idle sessions after half an hour, and old ones after a day.
 pub fn sessions(patience: Duration) -> session::Settings {
     session::Settings {
         patience,
@@ -121,11 +120,11 @@ pub fn sessions(patience: Duration) -> session::Settings {
     }
 }
 
-/// How long logins are waited for that nobody needs any more, when all else is closed.
+/// How long pending logins are awaited at the end, to log them out.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Runs the operator until it is told to stop; what is being done then is finished if that is
-/// soon, and all sessions are closed.
+/// Runs the operator until the stop signal. Running reconciliations may end within the closing
+/// time, and all sessions are logged out.
 pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = ()>) {
     let client = deadline::within(&client, settings.patience);
     let instance = format!("{}_{}", settings.identity, uuid::Uuid::new_v4());
@@ -136,7 +135,7 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
     let vcenters = VCenters::new(settings.vcenter_patience, settings.roots);
     let concurrency = settings.concurrency.max(1);
     let how = session::Settings {
-        // However many vCenters keep somebody waiting, some work goes on.
+        // Workers that wait for vCenters must not occupy all of them.
         at_once: settings.sessions.at_once.min(concurrency / 4).max(1),
         ..settings.sessions
     };
@@ -171,7 +170,7 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
     let how = run::Settings {
         candidate,
         concurrency,
-        // A few requests to a vCenter may be part of it.
+        // A reconciliation may make a few requests to a vCenter.
         patience: settings.patience + settings.vcenter_patience * 4,
         closing: settings.closing,
     };
@@ -220,15 +219,15 @@ impl Work for Context {
             Kind::Vm => vm::reconcile(self, &key, failures).await,
         };
         done.unwrap_or_else(|error| {
-            debug!(%key, %error, "is tried again");
+            debug!(%key, %error, "reconciliation failed");
             Outcome::Failed(Class::of(&error))
         })
     }
 }
 
 impl Context {
-    /// Whether an object is still for this one of several operators: who has taken its label
-    /// away has given it to another. Secrets have none, and are whose their holders are.
+    /// Returns whether an object is still assigned to this operator: a user may have changed its
+    /// label. Secrets have no label, and belong to the operator of their claimants.
     async fn is_for_us(&self, key: &Key) -> Result<bool, kube::Error> {
         if self.watch_filter.is_none() {
             return Ok(true);
@@ -243,7 +242,7 @@ impl Context {
         }
     }
 
-    /// What is gone is left to who worked on it.
+    /// Returns whether the label of an object matches. A deleted object is handled as before.
     async fn is_labelled<K>(&self, key: &Key) -> Result<bool, kube::Error>
     where
         K: Resource<DynamicType = ()>,

@@ -1,7 +1,7 @@
-//! Secrets that we hold. Holders that are gone, or do not name a Secret any more, are taken
-//! off it, and with the last of them what keeps it; so are all of one that is no account any
-//! more. Who holds it stands on the Secret: nothing
-//! has to be remembered, and nothing is left behind.
+//! Reconciles claimed Secrets. Claimants that no longer exist or no longer reference the Secret
+//! are removed from it, and with the last one its finalizer; so are all claimants of a Secret that
+//! contains no account any more. The claimants are recorded on the Secret itself, so no other
+//! state has to be kept.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use super::read::named;
 use crate::kinds::{VSphereCluster, VSphereClusterIdentity};
 use crate::names::{CLAIMANTS, GROUP, SECRET_FINALIZER};
 
-/// All steps for a Secret that we hold.
+/// Reconciles a claimed Secret.
 pub(super) async fn reconcile(
     context: &Context,
     key: &Key,
@@ -51,17 +51,18 @@ pub(super) async fn reconcile(
         finalizers.retain(|held| held != SECRET_FINALIZER);
     }
     absent_is_fine(write(&secrets, &secret, &owners, &finalizers).await)?;
-    info!(%key, holders, "a Secret was let go");
+    info!(%key, holders, "Secret released");
     Ok(Outcome::Progressed)
 }
 
-/// Whether an owner is one of those that hold Secrets.
+/// Returns whether an owner is of a kind that claims Secrets.
 fn is_ours(owner: &Owner) -> bool {
     let group = owner.api_version.split('/').next().unwrap_or_default();
     group == GROUP && CLAIMANTS.contains(&owner.kind.as_str())
 }
 
-/// Whether an owner is there and names this Secret. One that is going lets go of it itself.
+/// Returns whether an owner exists and references this Secret. A terminating one releases the
+/// Secret itself.
 async fn holds(
     context: &Context,
     key: &Key,

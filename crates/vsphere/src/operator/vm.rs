@@ -1,4 +1,4 @@
-//! The steps for one virtual machine; read it top to bottom.
+//! Reconciles virtual machines.
 
 mod act;
 mod clone;
@@ -39,13 +39,13 @@ use crate::kinds::{VSphereCluster, VSphereMachine, VSphereVM};
 use crate::names::{CLUSTER_LABEL, GROUP, VM_FINALIZER};
 use crate::vcenter::{Error, Session, VCenters};
 
-/// How many steps are made without a pause: a task that is over at once, its BIOS UUID, what
-/// it is told, and its start.
+/// How many steps are taken in one reconciliation: a task that ends at once, the BIOS UUID, the
+/// metadata and the power-on fit in.
 const STEPS: usize = 8;
-/// How often is looked at what waits for something that will be seen.
+/// The longest wait for a change that is watched.
 const WAITING: Duration = Duration::from_secs(60);
 
-/// All steps for one virtual machine.
+/// Reconciles a VSphereVM.
 pub(super) async fn reconcile(
     context: &Context,
     key: &Key,
@@ -93,19 +93,19 @@ fn label(vm: &VSphereVM) -> Option<&str> {
     vm.labels().get(CLUSTER_LABEL).map(String::as_str)
 }
 
-/// The work on one virtual machine.
+/// The reconciliation of one VSphereVM.
 struct Work<'a> {
     context: &'a Context,
     key: &'a Key,
     asker: Arc<str>,
     vms: Api<VSphereVM>,
-    /// As the server has it.
+    /// The VSphereVM as it is stored.
     stored: VSphereVM,
-    /// As it is to be.
+    /// The VSphereVM with its new status.
     vm: VSphereVM,
 }
 
-/// What came in between.
+/// Why a step failed.
 enum Trouble {
     Server(kube::Error),
     VCenter(Error),
@@ -134,7 +134,7 @@ impl From<Unprepared> for Trouble {
 }
 
 impl Work<'_> {
-    /// What never reached a vCenter goes without one.
+    /// Adds the finalizer, or removes it at once from a VSphereVM that never reached a vCenter.
     async fn hold_or_go(
         &mut self,
         family: Family,
@@ -144,7 +144,7 @@ impl Work<'_> {
         let held = commit::is_held(&self.vm, VM_FINALIZER);
         match (going, held) {
             (true, false) => {
-                // Others hold it, or it goes this moment.
+                // Other finalizers are left, or it is about to disappear.
                 self.context.sessions.release(&self.asker);
                 return Ok(Outcome::Waits(self.context.anyway(self.key)));
             }
@@ -162,7 +162,7 @@ impl Work<'_> {
         }
     }
 
-    /// The cluster that it belongs to; its machine must say the same.
+    /// Returns the cluster that it belongs to; the label of its machine must agree.
     async fn cluster(
         &self,
         family: Family,
@@ -245,7 +245,7 @@ impl Work<'_> {
         let sessions = &self.context.sessions;
         let held = match sessions.get(&self.asker, session, &credential) {
             Ok(held) => held,
-            // Whoever waits is woken.
+            // The session wakes this object when it is open.
             Err(NotNow::Wait) => {
                 self.commit().await?;
                 return Ok(Outcome::Waits(WAITING));
@@ -266,7 +266,7 @@ impl Work<'_> {
         }
     }
 
-    /// Goes on for as long as that leads somewhere.
+    /// Takes steps for as long as each one makes progress.
     async fn go_on(&mut self, session: &Session) -> Result<Outcome, Trouble> {
         for _ in 0..STEPS {
             let asks = self.telling().status().retry_after.is_none();
@@ -290,7 +290,7 @@ impl Work<'_> {
         Ok(Outcome::Progressed)
     }
 
-    /// Says why its vCenter cannot be used; while it goes, that this is why it does not.
+    /// Reports why its vCenter cannot be used, and that this blocks a deletion.
     async fn refuse(&mut self, reason: &str, message: String) -> Result<(), kube::Error> {
         if self.vm.metadata.deletion_timestamp.is_some() {
             let why = format!("it cannot be destroyed: {message}");
@@ -300,7 +300,7 @@ impl Work<'_> {
         self.commit().await
     }
 
-    /// What became of a session, and what is said.
+    /// Handles a failed step: updates the session and the status.
     async fn fail(
         &mut self,
         held: &Held<VCenters>,
@@ -318,12 +318,13 @@ impl Work<'_> {
         };
         match &error {
             Error::NotAuthenticated => held.is_dead(),
-            // Something changed while we looked: we look again.
+            // The object changed during the observation, which is repeated.
             Error::Gone(_) => {}
             Error::Fault { fault, .. } if passes(fault) => {}
             Error::Fault { .. } => {
                 self.telling().available();
-                // What is written calls for work again, and the vCenter is not asked as often.
+                // The write of the status triggers a reconciliation; `retry_after` keeps it from
+                // asking the vCenter again at once.
                 self.telling().pauses(Timestamp::now() + again);
                 self.telling()
                     .hindered(&Say::new("TaskFailed", error.to_string()));
@@ -340,7 +341,7 @@ impl Work<'_> {
                     .await?;
             }
         }
-        warn!(vm = %self.key, %error, "did not get on");
+        warn!(vm = %self.key, %error, "vCenter call failed");
         Ok(Outcome::Failed(Class::Transient))
     }
 
@@ -360,14 +361,14 @@ impl Work<'_> {
     }
 }
 
-/// A refusal in words.
+/// Returns the message of a refusal with its hint.
 fn told(refusal: &Refusal) -> String {
     let hint = refusal.hint.as_ref();
     let hint = hint.map_or_else(String::new, |hint| format!(": {hint}"));
     format!("{}{hint}", refusal.message)
 }
 
-/// Whether a fault is about what somebody does at this moment.
+/// Returns whether a fault is caused by a concurrent operation.
 fn passes(fault: &str) -> bool {
     matches!(
         fault,

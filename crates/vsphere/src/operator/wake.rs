@@ -1,4 +1,4 @@
-//! Who is to be looked at again, said from inside the work.
+//! Objects to reconcile again, reported by other reconciliations.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::{Stream, stream};
 use tokio::sync::Notify;
 
-/// Names that wait to be heard, each once.
+/// A set of pending keys, each once.
 #[derive(Debug, Default)]
 pub(super) struct Wakes {
     names: Mutex<BTreeSet<Arc<str>>>,
@@ -14,14 +14,14 @@ pub(super) struct Wakes {
 }
 
 impl Wakes {
-    /// This one is to be looked at.
+    /// Adds a key.
     pub fn say(&self, name: Arc<str>) {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         names.insert(name);
         self.said.notify_one();
     }
 
-    /// Who is to be looked at, one after the other. There is one listener.
+    /// Returns the keys one after the other. There is only one listener.
     pub fn hear(self: Arc<Self>) -> impl Stream<Item = Arc<str>> {
         stream::unfold(self, |wakes| async {
             loop {

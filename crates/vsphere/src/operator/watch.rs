@@ -1,7 +1,7 @@
-//! What calls for work.
+//! The watches that trigger reconciliations.
 //!
-//! Of everything but identities only metadata is watched, and nothing of it is kept but who
-//! has changed. Whose an object is says the path that the server gives it, never the object.
+//! Except for identities only metadata is watched, and only the keys of changed objects are kept.
+//! The space of an object is taken from the path that the server reports, never from the object.
 
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -34,8 +34,8 @@ use crate::names::{CLUSTER_LABEL, SECRET_FINALIZER, WATCH_LABEL};
 type Triggers = BoxStream<'static, Trigger>;
 type Space = Option<Arc<str>>;
 
-/// Everything that calls for work, for as long as it is listened to. Who stops listening has
-/// stopped working, and uses no session any more.
+/// Returns all triggers as a stream. When the stream is dropped, the operator has stopped working,
+/// and all sessions are released.
 pub(super) async fn triggers(context: Arc<Context>) -> Triggers {
     let lists = Lists::of(&context.client).await;
     let watches = Watches {
@@ -53,13 +53,13 @@ pub(super) async fn triggers(context: Arc<Context>) -> Triggers {
     all.push(of_given(&context));
     let turn = Turn(context);
     let all = stream::select_all(all).inspect(move |_| {
-        // It lives as long as somebody listens.
+        // Moved into the closure, so that it is dropped with the stream.
         let _ = &turn;
     });
     all.boxed()
 }
 
-/// The time in which it is this one's turn to work.
+/// Releases everything when the stream of triggers is dropped.
 struct Turn(Arc<Context>);
 
 impl Drop for Turn {
@@ -72,14 +72,14 @@ fn touched(names: impl Stream<Item = Arc<str>> + Send + 'static) -> Triggers {
     names.map(Trigger::Touched).boxed()
 }
 
-/// Changes of what the operator was given.
+/// Returns triggers for changes of the static credentials.
 fn of_given(context: &Arc<Context>) -> Triggers {
     let mut given: watch::Receiver<Option<Static>> = context.given.clone();
     given.mark_unchanged();
     let context = Arc::clone(context);
     stream::unfold((given, context), |(mut given, context)| async {
         if given.changed().await.is_err() {
-            // Nobody is left who could change it.
+            // The sender was dropped: there will be no more changes.
             return None;
         }
         let users = who(&context, &Dependency::Static);
@@ -132,9 +132,9 @@ impl Watches {
         all
     }
 
-    /// Identities are read as a whole: who uses one is concerned by whether it is fit for
-    /// use, and not by how many use it. They are taken as they are: one that is not understood
-    /// keeps nobody from hearing of others.
+    /// Identities are watched with their status: their users depend on whether they are usable, and
+    /// not on how many users there are. They are read untyped, so that an invalid one does not
+    /// break the watch.
     fn identities(&self) -> Triggers {
         let (context, filtered) = (Arc::clone(&self.context), Arc::clone(&self.context));
         let kind = ApiResource::erase::<VSphereClusterIdentity>(&());
@@ -175,7 +175,7 @@ impl Watches {
         keyed(api, Config::default(), self.lists, see, also).boxed()
     }
 
-    /// Kinds of ours that are in namespaces.
+    /// Watches a namespaced kind that is reconciled.
     fn namespaced<K>(
         &self,
         kind: Kind,
@@ -205,7 +205,8 @@ impl Watches {
         self.places(&[]).into_iter().map(watch).collect()
     }
 
-    /// Secrets: those that we hold are worked on, all concern who was looked at with them.
+    /// Watches Secrets: claimed ones are reconciled, and all trigger the objects that depend on
+    /// them.
     fn secrets(&self) -> Vec<Triggers> {
         let watch = |api: Api<PartialObjectMeta<Secret>>| {
             let (context, filtered) = (Arc::clone(&self.context), Arc::clone(&self.context));
@@ -229,7 +230,7 @@ impl Watches {
         self.places(&home).into_iter().map(watch).collect()
     }
 
-    /// Something of others that is in no namespace.
+    /// Watches a cluster-scoped kind that objects depend on.
     fn cluster_scoped<K>(&self, on: fn(Space, String) -> Dependency) -> Triggers
     where
         K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
@@ -247,8 +248,8 @@ impl Watches {
         self.parts(api, concerned)
     }
 
-    /// Something of others that is in namespaces. Kinds that are not there disturb nobody:
-    /// the watch is taken up when they are.
+    /// Watches a namespaced kind that objects depend on. A kind that is not defined does no harm:
+    /// the watch starts when it is.
     fn others<K>(&self, on: fn(&Space, String, &str) -> Dependency) -> Vec<Triggers>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -284,8 +285,8 @@ impl Watches {
         keyed(api, Config::default(), self.lists, see, also).boxed()
     }
 
-    /// Where to watch what is in namespaces: in each of those that were named and these, or
-    /// everywhere. Over all spaces there is one watch, which others are left out of.
+    /// Returns the namespaces to watch: the configured ones and these, or all. In all spaces there
+    /// is one watch, and other namespaces are filtered out.
     fn places<K>(&self, beside: &[&str]) -> Vec<Api<K>>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -302,13 +303,13 @@ impl Watches {
     }
 }
 
-/// Who was looked at with this.
+/// Returns triggers for the objects that depend on this.
 fn who(context: &Context, on: &Dependency) -> Vec<Trigger> {
     let names = context.depends.on(on).into_iter();
     names.map(Trigger::Touched).collect()
 }
 
-/// Whom a cluster concerns: its machines, and Secrets that it holds or held.
+/// Triggers the machines of a cluster, and the Secrets that it claims or claimed.
 fn cluster(context: &Context, key: &Key, _: &ObjectMeta, _: News) -> Vec<Trigger> {
     let on = Dependency::VSphereCluster {
         space: key.space.clone(),
@@ -318,7 +319,7 @@ fn cluster(context: &Context, key: &Key, _: &ObjectMeta, _: News) -> Vec<Trigger
     who(context, &on)
 }
 
-/// Whom a machine concerns: who was looked at with it, and its cluster when it goes.
+/// Triggers the objects that depend on a machine, and its cluster when it is deleted.
 fn machine(context: &Context, key: &Key, metadata: &ObjectMeta, news: News) -> Vec<Trigger> {
     let on = Dependency::VSphereMachine {
         space: key.space.clone(),
@@ -330,7 +331,7 @@ fn machine(context: &Context, key: &Key, metadata: &ObjectMeta, news: News) -> V
     concerned
 }
 
-/// Whom a virtual machine concerns: the same.
+/// Triggers the same for a virtual machine.
 fn vm(context: &Context, key: &Key, metadata: &ObjectMeta, news: News) -> Vec<Trigger> {
     let on = Dependency::VSphereVM {
         space: key.space.clone(),
@@ -357,7 +358,7 @@ fn leaves(context: &Context, key: &Key, metadata: &ObjectMeta, news: News) -> Ve
     }
 }
 
-/// What changes when an identity is fit for use, or not any more, or for another reason.
+/// Returns a hash that changes when the availability of an identity, or its reason, changes.
 fn mark(status: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     status["ready"].as_bool().hash(&mut hasher);
@@ -381,13 +382,13 @@ fn placed_key(context: &Context, kind: Kind, metadata: &ObjectMeta) -> Key {
     Key::namespaced(kind, space_of(context, metadata), namespace, name)
 }
 
-/// Whether it is in a namespace that is watched.
+/// Returns whether an object is in a configured namespace.
 fn is_within(context: &Context, metadata: &ObjectMeta) -> bool {
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     context.namespaces.is_empty() || context.namespaces.contains(namespace)
 }
 
-/// Whether it is for this one of several operators.
+/// Returns whether an object is assigned to this operator.
 pub(super) fn is_ours(context: &Context, metadata: &ObjectMeta) -> bool {
     let Some(wanted) = &context.watch_filter else {
         return true;
@@ -396,7 +397,7 @@ pub(super) fn is_ours(context: &Context, metadata: &ObjectMeta) -> bool {
     labels.and_then(|labels| labels.get(WATCH_LABEL)) == Some(wanted)
 }
 
-/// Whose an object is.
+/// Returns the space of an object.
 fn space_of(context: &Context, metadata: &ObjectMeta) -> Space {
     match context.tenants {
         true => space_in(metadata.self_link.as_deref().unwrap_or_default()),
@@ -404,7 +405,7 @@ fn space_of(context: &Context, metadata: &ObjectMeta) -> Space {
     }
 }
 
-/// The space that a path leads into: only what follows the version counts.
+/// Returns the space of a path: only the segments after the version count.
 fn space_in(link: &str) -> Space {
     let mut segments = link.split('/').skip(1);
     let after = match segments.next()? {

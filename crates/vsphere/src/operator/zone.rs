@@ -1,5 +1,5 @@
-//! Zones: whether what they name is there, seen with the credentials of the identity that they
-//! name, or the operator's, and never with anybody else's.
+//! Reconciles zones: checks that the inventory has what they name, with the credential of the
+//! identity that they reference or with the operator's static credentials.
 
 mod conclude;
 mod look;
@@ -26,12 +26,12 @@ use crate::kinds::{VSphereDeploymentZone, VSphereFailureDomain};
 use crate::names::is_name;
 use crate::vcenter;
 
-/// How long a zone waits at most for what will be heard of.
+/// The longest wait for a change that is watched.
 const WAITING: Duration = Duration::from_secs(30);
-/// How often the API server may fail before that is told.
+/// How many failed requests to the API server are retried before a condition reports them.
 const HICCUPS: u32 = 2;
 
-/// All steps for a zone.
+/// Reconciles a zone.
 pub(super) async fn reconcile(
     context: &Context,
     key: &Key,
@@ -55,7 +55,7 @@ pub(super) async fn reconcile(
     Ok(outcome)
 }
 
-/// Work on one zone.
+/// The reconciliation of one zone.
 struct Work<'a> {
     context: &'a Context,
     key: &'a Key,
@@ -89,7 +89,7 @@ impl Work<'_> {
             }
             Err(error) if failures < HICCUPS => return Err(error),
             Err(error) => {
-                debug!(key = %self.key, %error, "nothing could be read");
+                debug!(key = %self.key, %error, "credential resolution failed");
                 let outcome = Outcome::Failed(Class::of(&error));
                 (Sight::NotKnown(error.to_string()), outcome)
             }
@@ -113,7 +113,7 @@ impl Work<'_> {
         Ok(Outcome::Settled(self.context.anyway(self.key)))
     }
 
-    /// Whose credentials it gets, and the part of the inventory that it is.
+    /// Resolves its credential, and reads its failure domain.
     async fn identify(
         &mut self,
         zone: &VSphereDeploymentZone,
@@ -155,7 +155,7 @@ impl Work<'_> {
             Ok(found) if found == Found::default() => {
                 (Sight::Seen(found), Outcome::Settled(anyway))
             }
-            // What is missing there is not heard of.
+            // Changes of the inventory are not watched.
             Ok(found) => (Sight::Seen(found), Outcome::Waits(anyway.min(MISSING))),
             Err(error) => {
                 match error {
@@ -171,7 +171,7 @@ impl Work<'_> {
         }
     }
 
-    /// Says how it is, and tells an event if that is otherwise than before.
+    /// Writes the status, and records an event if `Ready` has changed.
     async fn tell(&self, zone: &VSphereDeploymentZone, sight: &Sight) -> Result<(), kube::Error> {
         let after = conclude(zone, sight, Timestamp::now());
         commit::status(&self.zones, zone, &after).await?;
@@ -199,5 +199,5 @@ impl Work<'_> {
     }
 }
 
-/// How soon it is looked again for what was not there.
+/// How soon the inventory is checked again if something is missing.
 const MISSING: Duration = Duration::from_secs(60);

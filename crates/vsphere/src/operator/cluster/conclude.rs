@@ -1,4 +1,4 @@
-//! What is said of a cluster in its status.
+//! The status of a cluster.
 
 use insula_identity::credential::Source;
 use insula_identity::decide::Refusal;
@@ -10,45 +10,45 @@ use crate::operator::condition::{READY, Saying, VCENTER, reason};
 use crate::operator::identify::sentence;
 use crate::operator::paused;
 
-/// Whether zones are ready that machines can be in.
+/// Whether the selected zones are ready.
 pub(super) const DOMAINS: &str = "FailureDomainsReady";
-/// What the whole is made of.
+/// The conditions that `Ready` summarizes.
 const PARTS: &[&str] = &[VCENTER, DOMAINS];
-/// The first release that has what is used.
+/// The oldest supported major version.
 const OLDEST: u32 = 6;
 
-/// What was found out about a cluster.
+/// The observed state of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub vcenter: VCenter,
     pub domains: Domains,
-    /// Whether a Cluster of Cluster API owns it: without, it is never provisioned.
+    /// Whether a Cluster owns it: without an owner it is never provisioned.
     pub has_owner: bool,
 }
 
-/// How it is with the vCenter.
+/// The state of the vCenter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum VCenter {
-    /// It is being asked: nothing is known yet that was not before.
+    /// It is being checked; the last result still holds.
     Asked,
-    /// It answers to credentials from there.
+    /// It accepts the credential of this source.
     Answers { version: String, source: Source },
-    /// There are no credentials for it, or they are of no use there.
+    /// There is no credential for it, or the vCenter does not accept it.
     Refused(Refusal),
-    /// The API server did not say what had to be known.
+    /// The API server did not answer.
     NotKnown(String),
 }
 
-/// Where machines can be.
+/// The zones for machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Domains {
-    /// In these zones; others are not looked at yet, or are not ready.
+    /// The ready zones; the others are not checked yet, or not ready.
     Zones {
         ready: Vec<FailureDomain>,
         unknown: usize,
         not_ready: usize,
     },
-    /// The selector is none.
+    /// The selector is invalid.
     NoSelector,
 }
 
@@ -62,7 +62,7 @@ impl Default for Domains {
     }
 }
 
-/// The cluster as its status should say it is.
+/// Returns the cluster with its new status.
 pub(super) fn conclude(cluster: &VSphereCluster, found: &Found, now: Timestamp) -> VSphereCluster {
     let mut after = cluster.clone();
     let status = after.status.get_or_insert_default();
@@ -82,7 +82,7 @@ pub(super) fn conclude(cluster: &VSphereCluster, found: &Found, now: Timestamp) 
     if let (true, VCenter::Answers { version, .. }) = (answers, &found.vcenter) {
         status.v_center_version = Some(version.clone());
     }
-    // Once it is, it stays so: Cluster API does not take it back either.
+    // Once provisioned, always provisioned: Cluster API does not take it back either.
     if answers && !waits && found.has_owner {
         status.ready = Some(true);
         status.initialization = Some(Initialization {
@@ -92,7 +92,7 @@ pub(super) fn conclude(cluster: &VSphereCluster, found: &Found, now: Timestamp) 
     after
 }
 
-/// A cluster that goes, and what it waits for.
+/// Returns a terminating cluster with its new status, and what it waits for.
 pub(super) fn conclude_going(
     cluster: &VSphereCluster,
     waits_for: Option<&str>,
@@ -117,7 +117,7 @@ pub(super) fn conclude_going(
     after
 }
 
-/// Says how it is with the vCenter, and whether it can be used.
+/// Sets the vCenter condition. Returns whether the vCenter can be used.
 fn say_vcenter(saying: &mut Saying<'_>, vcenter: &VCenter) -> bool {
     match vcenter {
         VCenter::Asked => return false,
@@ -141,7 +141,7 @@ fn say_vcenter(saying: &mut Saying<'_>, vcenter: &VCenter) -> bool {
     true
 }
 
-/// Says how it is with the zones, and whether some have to be waited for.
+/// Sets the condition of the zones. Returns whether some are not checked yet.
 fn say_domains(saying: &mut Saying<'_>, domains: &Domains) -> bool {
     let (ready, unknown, not_ready) = match domains {
         Domains::NoSelector => {
@@ -169,7 +169,7 @@ fn say_domains(saying: &mut Saying<'_>, domains: &Domains) -> bool {
     unknown > 0
 }
 
-/// Whether a release, as in `8.0.2`, is one that has what is used.
+/// Returns whether a version, as in `8.0.2`, is supported.
 fn is_supported(version: &str) -> bool {
     let numbers = version.split(['.', '-', '+']).map(str::parse::<u32>);
     let mut numbers = numbers.map_while(Result::ok);

@@ -1,4 +1,4 @@
-//! Where machines of a cluster can be: in zones of its server that its selector matches.
+//! The zones for a cluster's machines: those of its server that its selector matches.
 
 use insula_identity::endpoint::Endpoint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -9,8 +9,8 @@ use super::conclude::Domains;
 use crate::kinds::{FailureDomain, VSphereDeploymentZone};
 use crate::names::PORT;
 
-/// The zones of that server that the selector matches, in order. A selector that is none
-/// matches nothing.
+/// Returns the zones of that server that the selector matches, sorted by name. An invalid
+/// selector matches nothing.
 pub(super) fn of(
     server: &str,
     selector: &LabelSelector,

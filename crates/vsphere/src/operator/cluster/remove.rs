@@ -1,5 +1,5 @@
-//! Clusters that go: when their machines are gone, with the Secret that they held. No vCenter
-//! is asked, so that one that does not answer keeps nobody.
+//! Deletion of clusters: after their machines are gone, together with the Secret that they
+//! claimed. No vCenter is asked, so an unreachable one cannot block it.
 
 use std::fmt::Debug;
 
@@ -22,14 +22,14 @@ use crate::operator::context::Dependency;
 use crate::operator::identify::claimant_of;
 
 impl Work<'_> {
-    /// Lets a cluster go as far as it can go.
+    /// Does as much of the deletion as is possible now.
     pub(super) async fn remove(
         &mut self,
         cluster: VSphereCluster,
         owner: Option<&capi::Cluster>,
     ) -> Result<Outcome, kube::Error> {
         if !commit::is_held(&cluster, CLUSTER_FINALIZER) {
-            // Others hold it, or it goes this moment.
+            // Other finalizers are left, or it is about to disappear.
             return Ok(Outcome::Waits(self.context.anyway(self.key)));
         }
         let name = member_name(&cluster, owner);
@@ -43,11 +43,11 @@ impl Work<'_> {
             give_up(&self.secrets(), &claimant_of(&cluster), &secret.name).await?;
         }
         commit::let_go(&self.clusters, &cluster, CLUSTER_FINALIZER).await?;
-        info!(key = %self.key, "a cluster is gone");
+        info!(key = %self.key, "cluster deleted");
         Ok(Outcome::Gone)
     }
 
-    /// What is left of its machines.
+    /// Returns which machines are left, if any.
     async fn members(&mut self, cluster: &str) -> Result<Option<String>, kube::Error> {
         let on = Dependency::Members {
             space: self.key.space.clone(),
@@ -74,7 +74,7 @@ impl Work<'_> {
     }
 }
 
-/// What its machines say that they belong to: the Cluster.
+/// Returns the value of the cluster label of its machines: the name of the Cluster.
 fn member_name(cluster: &VSphereCluster, owner: Option<&capi::Cluster>) -> String {
     let label = || cluster.labels().get(CLUSTER_LABEL).cloned();
     let named = super::owner_of(cluster).map(str::to_owned);

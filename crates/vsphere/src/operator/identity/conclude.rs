@@ -1,4 +1,4 @@
-//! What is said of an identity in its status.
+//! The status of an identity.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -6,41 +6,41 @@ use crate::kinds::VSphereClusterIdentity;
 use crate::operator::condition::Saying;
 use crate::operator::paused;
 
-/// Whether it is fit for use.
+/// Whether it can be used.
 pub(super) const AVAILABLE: &str = "Available";
-/// How many of its users are named.
+/// How many of its users are listed.
 const NAMED: usize = 5;
 
-/// How an identity is.
+/// The state of an identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Fit for use.
+    /// It can be used.
     Available,
-    /// Fit for use, but its Secret is being deleted and is there only because it is held.
+    /// It can be used, but its Secret is being deleted and exists only because it is claimed.
     KeptOnly(String),
-    /// There is no such Secret.
+    /// Its Secret does not exist.
     NoSecret(String),
-    /// The Secret is being deleted.
+    /// Its Secret is being deleted.
     SecretGoing(String),
-    /// Something of this kind holds the Secret.
+    /// An object of this kind has claimed its Secret.
     SecretTaken(String),
-    /// The Secret cannot be held.
+    /// Its Secret cannot be claimed.
     NotHeld(String),
-    /// The Secret lacks something.
+    /// Its Secret lacks required keys.
     Incomplete {
         secret: String,
         missing: Vec<&'static str>,
     },
-    /// The Secret is made for something else.
+    /// Its Secret is of a type with another purpose.
     OddSecret { secret: String, of_type: String },
-    /// One of its servers is none.
+    /// One of its servers is invalid.
     InvalidServers(String),
-    /// It goes, once those who use it do not any more.
+    /// It is being deleted, and waits for its users if there are any.
     Deleting(Option<String>),
 }
 
 impl State {
-    /// Reason and message.
+    /// Returns reason and message of the condition.
     fn told(&self) -> (&'static str, String) {
         match self {
             Self::Available => ("Available", String::new()),
@@ -78,7 +78,7 @@ impl State {
     }
 }
 
-/// The identity as its status should say it is.
+/// Returns the identity with its new status.
 pub(super) fn conclude(
     identity: &VSphereClusterIdentity,
     state: &State,
@@ -88,7 +88,7 @@ pub(super) fn conclude(
     let mut after = identity.clone();
     let status = after.status.get_or_insert_default();
     status.ready = match state {
-        // Those who use it can go on until they do not any more, if they could before.
+        // A usable identity stays usable until its last user is gone.
         State::Deleting(_) => status.ready,
         _ => Some(state.is_fit()),
     };

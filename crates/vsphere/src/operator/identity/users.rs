@@ -1,4 +1,4 @@
-//! Who uses an identity, read anew.
+//! The users of an identity, read from the API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -19,8 +19,8 @@ use crate::operator::context::{Context, Dependency};
 use crate::operator::key::Key;
 use crate::operator::read::{each, metadata_of};
 
-/// The zones of its space that name an identity, and the clusters that do and may, or have
-/// machines that were made with it, in order. Who only names it does not keep it.
+/// Returns, sorted, the zones that reference an identity and the clusters that reference it and
+/// may use it or have machines. A cluster that only references it does not keep it.
 pub(super) async fn of(
     context: &Context,
     key: &Key,
@@ -59,11 +59,11 @@ pub(super) async fn of(
     Ok(users)
 }
 
-/// A cluster that names an identity.
+/// A cluster that references an identity.
 struct Naming {
     namespace: String,
     name: String,
-    /// What its machines say that they belong to.
+    /// The value of the cluster label of its machines.
     cluster: String,
 }
 
@@ -79,14 +79,14 @@ impl Naming {
     }
 }
 
-/// Which namespaces may use an identity now, and which clusters have machines.
+/// Caches which namespaces may use an identity, and which clusters have machines.
 struct Allowed<'a> {
     context: &'a Context,
     key: &'a Key,
     client: Client,
     identity: &'a VSphereClusterIdentity,
     known: BTreeMap<String, bool>,
-    /// By namespace, what machines there say that they belong to.
+    /// The values of the cluster label of machines, by namespace.
     peopled: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -118,8 +118,8 @@ impl Allowed<'_> {
         Ok(is)
     }
 
-    /// Whether a cluster has machines, which cannot be cleaned up without the identity. Each
-    /// namespace is looked at once, however many clusters it has.
+    /// Returns whether a cluster has machines, which cannot be cleaned up without the identity.
+    /// Each namespace is listed once, however many clusters it has.
     async fn has_machines(
         &mut self,
         naming: &Naming,
@@ -140,7 +140,7 @@ impl Allowed<'_> {
         Ok(belongs.is_some_and(|belongs| belongs.contains(&naming.cluster)))
     }
 
-    /// What objects of a namespace say that they belong to.
+    /// Returns the values of the cluster label in a namespace.
     async fn belongs<K>(&self, namespace: &str) -> Result<BTreeSet<String>, kube::Error>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -155,7 +155,7 @@ impl Allowed<'_> {
     }
 }
 
-/// Whether an object names an identity, whatever else it says.
+/// Returns whether an object references an identity; other fields may be invalid.
 fn is_named(object: &DynamicObject, name: &str) -> bool {
     let reference = &object.data["spec"]["identityRef"];
     let text = |key: &str| reference.get(key).and_then(Value::as_str);

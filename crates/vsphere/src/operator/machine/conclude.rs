@@ -1,4 +1,4 @@
-//! What is said of a machine. Nothing here talks to anybody.
+//! The status of a machine. No I/O.
 
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -10,28 +10,28 @@ use crate::operator::condition::{Saying, VCENTER, find};
 use crate::operator::paused;
 use crate::operator::vm::{PROVISIONED, bios_uuid, needs_addresses};
 
-/// A machine of which something is said.
+/// A writer for the status of a machine.
 pub(super) struct Telling<'a> {
     pub machine: &'a mut VSphereMachine,
     pub now: Timestamp,
 }
 
 impl Telling<'_> {
-    /// Whether it is left alone, and why.
+    /// Sets the condition `Paused`.
     pub fn paused(&mut self, why: Option<&str>) {
         let (generation, now) = (self.machine.metadata.generation, self.now);
         let conditions = &mut self.status().conditions;
         paused::say(conditions, why, generation, now);
     }
 
-    /// It is not, or not yet, as it should be.
+    /// Reports that it is not provisioned, and why.
     pub fn hindered(&mut self, reason: &str, message: &str) {
         let mut saying = self.saying();
         saying.no(PROVISIONED, reason, message);
         saying.summary(&[PROVISIONED]);
     }
 
-    /// It is as its virtual machine is, and says whether that is as it should be.
+    /// Copies the state of its VSphereVM.
     pub fn mirror(&mut self, vm: &VSphereVM) {
         let status = vm.status.clone().unwrap_or_default();
         let (reason, message) = match trouble(vm) {
@@ -82,11 +82,11 @@ impl Telling<'_> {
     }
 }
 
-/// What is wrong with a virtual machine, if anything.
+/// Returns what is wrong with a VSphereVM, if anything.
 fn trouble(vm: &VSphereVM) -> Option<(String, String)> {
     let status = vm.status.clone().unwrap_or_default();
     let is_not = |kind| find(&status.conditions, kind).filter(|told| told.status != "True");
-    // A vCenter that cannot be used is why nothing goes on.
+    // An unusable vCenter is the cause of all other problems.
     if let Some(told) = is_not(VCENTER).or_else(|| is_not(PROVISIONED)) {
         return Some((told.reason.clone(), told.message.clone()));
     }

@@ -1,17 +1,17 @@
-//! How the virtual machine of a machine is called.
+//! The name of a machine's VSphereVM.
 
 use ring::digest::{SHA256, digest};
 
-/// What a name is made of.
+/// The values for a name template.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts<'a> {
     pub cluster: &'a str,
     pub machine: &'a str,
-    /// What tells machines of the same name apart, one after the other.
+    /// The UID of the machine, which differs between successive machines of the same name.
     pub uid: &'a str,
 }
 
-/// Why a template makes no name.
+/// Why a template is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotAName {
     #[error("naming.template has a {{{{ that is not closed")]
@@ -22,13 +22,13 @@ pub(super) enum NotAName {
     Unfit(String),
 }
 
-/// The longest name that a guest takes as its own.
+/// The maximum length of a host name.
 const LONGEST: usize = 63;
-/// As others make random ends of names: no vowels, and nothing that looks like another.
+/// The alphabet of Kubernetes' random suffixes: no vowels and no similar characters.
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const RANDOM: usize = 5;
 
-/// The name that a template makes; without one, that of the machine.
+/// Expands a template; without one, returns the name of the machine.
 pub(super) fn name(template: Option<&str>, parts: Parts<'_>) -> Result<String, NotAName> {
     let Some(mut rest) = template.filter(|template| !template.is_empty()) else {
         return Ok(parts.machine.to_owned());
@@ -56,8 +56,8 @@ fn part(inside: &str, parts: Parts<'_>) -> Result<String, NotAName> {
     })
 }
 
-/// Random for whoever does not know the UID, and the same whenever it is asked for: so who
-/// was stopped before the name was written makes no second virtual machine.
+/// Derives a suffix from the UID. It is always the same for one machine, so that a restarted
+/// operator does not create a second virtual machine.
 fn random(uid: &str) -> String {
     let digest = digest(&SHA256, uid.as_bytes());
     let letters = digest.as_ref().iter().take(RANDOM);

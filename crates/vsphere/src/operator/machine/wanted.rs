@@ -1,4 +1,4 @@
-//! The VSphereVM that a machine is to have. Nothing here talks to anybody.
+//! The desired VSphereVM of a machine. No I/O.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::kinds::{
 use crate::names::{CLUSTER_LABEL, CONTROL_PLANE_LABEL, WATCH_LABEL};
 use crate::operator::vm::bios_uuid;
 
-/// What a machine stands on.
+/// The objects that a VSphereVM is derived from.
 pub(super) struct Ground<'a> {
     pub machine: &'a VSphereMachine,
     pub owner: &'a Machine,
@@ -22,20 +22,20 @@ pub(super) struct Ground<'a> {
     pub infrastructure: &'a VSphereCluster,
 }
 
-/// Where a machine is put, if that is said.
+/// The zone that a machine is placed in, with its failure domain.
 pub(super) struct Zone {
     pub zone: VSphereDeploymentZone,
     pub domain: VSphereFailureDomain,
 }
 
 impl Ground<'_> {
-    /// What it starts with, once that is there.
+    /// Returns the Secret with the bootstrap data, once it is known.
     pub fn start(&self) -> Option<&str> {
         let name = self.owner.spec.bootstrap.data_secret_name.as_deref();
         name.filter(|name| !name.is_empty())
     }
 
-    /// What the zone that it is to be in is called.
+    /// Returns the name of the zone that it is placed in.
     pub fn zone(&self) -> Option<&str> {
         let of = |zone: &'_ Option<String>| zone.as_deref().is_some_and(|name| !name.is_empty());
         let (first, second) = (
@@ -46,7 +46,7 @@ impl Ground<'_> {
         zone.as_deref()
     }
 
-    /// Why it waits, before there is a VSphereVM.
+    /// Returns why the VSphereVM cannot be created yet, if there is a reason.
     pub fn waits(&self) -> Option<(&'static str, &'static str)> {
         let cluster = self.cluster.status.as_ref();
         let done = cluster
@@ -74,7 +74,7 @@ impl Ground<'_> {
         )
     }
 
-    /// How its VSphereVM is called.
+    /// Returns the name of the VSphereVM.
     pub fn name(&self) -> Result<String, NotAName> {
         let naming = self.machine.spec.naming.as_ref();
         let parts = Parts {
@@ -85,7 +85,7 @@ impl Ground<'_> {
         name(naming.and_then(|naming| naming.template.as_deref()), parts)
     }
 
-    /// The VSphereVM of that name.
+    /// Returns the VSphereVM of that name.
     pub fn vm(&self, name: &str, zone: Option<&Zone>) -> VSphereVM {
         let spec = VSphereVMSpec {
             machine: self.spec(zone),
@@ -111,14 +111,15 @@ impl Ground<'_> {
         if let Some(value) = self.owner.labels().get(CONTROL_PLANE_LABEL) {
             labels.insert(CONTROL_PLANE_LABEL.to_owned(), value.clone());
         }
-        // Whoever works on the one works on the other.
+        // The same operator has to reconcile both.
         if let Some(value) = self.machine.labels().get(WATCH_LABEL) {
             labels.insert(WATCH_LABEL.to_owned(), value.clone());
         }
         labels
     }
 
-    /// What its zone says counts, then what it says itself, then what its cluster says.
+    /// Merges the specification: the zone's values win over the machine's, and those over the
+    /// cluster's.
     fn spec(&self, zone: Option<&Zone>) -> VirtualMachineSpec {
         let mut spec = self.machine.spec.machine.clone();
         let cluster = &self.infrastructure.spec;
@@ -136,7 +137,7 @@ impl Ground<'_> {
     }
 }
 
-/// Where a zone puts a machine.
+/// Applies the placement of a zone.
 fn place(spec: &mut VirtualMachineSpec, zone: &Zone) {
     let (constraint, topology) = (
         &zone.zone.spec.placement_constraint,
@@ -158,12 +159,12 @@ fn place(spec: &mut VirtualMachineSpec, zone: &Zone) {
     }
 }
 
-/// As what a machine owns its VSphereVM.
+/// Returns the owner reference of a VSphereVM to its machine.
 pub(super) fn owner_reference(machine: &VSphereMachine) -> Option<OwnerReference> {
     machine.controller_owner_ref(&())
 }
 
-/// Whether a VSphereVM is this machine's.
+/// Returns whether a VSphereVM belongs to this machine.
 pub(super) fn is_owned(vm: &VSphereVM, machine: &VSphereMachine) -> bool {
     let uid = machine.metadata.uid.as_deref();
     vm.owner_references()
@@ -171,8 +172,8 @@ pub(super) fn is_owned(vm: &VSphereVM, machine: &VSphereMachine) -> bool {
         .any(|owner| owner.kind == "VSphereMachine" && Some(owner.uid.as_str()) == uid)
 }
 
-/// What of a VSphereVM may change after it was made, and is not as its machine says. In a zone
-/// it is on the networks of that.
+/// Returns the mutable fields of a VSphereVM that differ from its machine. A VSphereVM in a zone
+/// keeps the networks of the zone.
 pub(super) fn changes(
     machine: &VSphereMachine,
     vm: &VSphereVM,
@@ -201,8 +202,8 @@ pub(super) fn changes(
     (!changes.is_empty()).then(|| changes.into())
 }
 
-/// The cards that a VSphereVM is to have: as its machine says, with the addresses that were
-/// given to the VSphereVM alone. One that was made has the cards that it has.
+/// Returns the desired network cards: those of the machine, with the addresses of the VSphereVM.
+/// An existing virtual machine keeps its cards.
 fn devices(machine: &VSphereMachine, vm: &VSphereVM, zone: Option<&str>) -> Vec<NetworkDevice> {
     let there = &vm.spec.machine.network.devices;
     let wanted = &machine.spec.machine.network.devices;

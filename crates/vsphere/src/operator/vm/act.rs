@@ -1,4 +1,4 @@
-//! One step, carried out.
+//! Carries out one step of the plan.
 
 use insula_operator::retry::Outcome;
 use k8s_openapi::api::core::v1::Secret;
@@ -12,13 +12,13 @@ use super::{Trouble, Work};
 use crate::operator::read::named;
 use crate::vcenter::{Error, Object, Session, Task};
 
-/// The annotation of a VSphereVM that was begun to be cloned more than once: what became of
-/// the first is not known, however the last one ends.
+/// Annotation of a VSphereVM with more than one clone attempt: the outcome of the first one is
+/// unknown, however the last one ends.
 const UNHEARD: &str = "vsphere.insula.dev/clone-unheard";
 
 impl Work<'_> {
-    /// Makes a step, and says if that is all for now. What is begun in the vCenter is noted
-    /// at once; what is not noted, as somebody ended us before, is found again.
+    /// Carries out a step. Returns the outcome if the reconciliation ends with it. A started task
+    /// is recorded at once; if the operator is stopped before, its result is found by observation.
     pub(super) async fn carry_out(
         &mut self,
         session: &Session,
@@ -78,7 +78,7 @@ impl Work<'_> {
         Ok(Some(Outcome::Waits(pace.tasks)))
     }
 
-    /// What is done to one that goes is said before: a task that fails from then on matters.
+    /// Writes the status before a task of a deletion: a failure of the task counts from then on.
     pub(super) async fn commit_then(
         &mut self,
         task: impl Future<Output = Result<Object, Error>>,
@@ -87,7 +87,7 @@ impl Work<'_> {
         Ok(task.await?)
     }
 
-    /// A task is over; what it made is noted.
+    /// Clears a completed task and records the virtual machine that it created.
     pub(super) fn forget(&mut self, seen: &Seen) {
         let mut telling = self.telling();
         let status = telling.status();
@@ -99,16 +99,15 @@ impl Work<'_> {
         }
     }
 
-    /// What was paused goes on: with a task that still runs, or with what one that failed was
-    /// for.
+    /// Ends a pause: a running task is awaited again, and a failed one is retried.
     pub(super) fn begin(&mut self, seen: &Seen) {
         self.is_over(seen);
         self.telling().status().retry_after = None;
     }
 
-    /// A task that failed is over, and a clone that failed was not made. One whose name is
-    /// taken may be, by the one before; and if nothing was heard of the one before, that one
-    /// may still be.
+    /// Clears a failed task. A failed clone did not create anything, with two exceptions: after
+    /// `DuplicateName` the name may belong to an earlier clone, and an earlier clone with an
+    /// unknown outcome may still appear.
     pub(super) fn is_over(&mut self, seen: &Seen) {
         let Some(Task::Failed { fault, .. }) = &seen.task else {
             return;
@@ -122,8 +121,8 @@ impl Work<'_> {
         }
     }
 
-    /// Notes that it is about to be cloned, and clones it: what goes without this note was
-    /// never made.
+    /// Records that a clone is about to start, and starts it. A VSphereVM without this record was
+    /// never cloned.
     pub(super) async fn clone(&mut self, session: &Session) -> Result<Object, Trouble> {
         let start = self.start().await?;
         let prepared = prepare(session, &self.vm, &start).await?;
@@ -139,11 +138,11 @@ impl Work<'_> {
             self.commit().await?;
         }
         let task = started?;
-        info!(vm = %self.key, task = task.id, mode = prepared.mode, "is being cloned");
+        info!(vm = %self.key, task = task.id, mode = prepared.mode, "clone started");
         Ok(task)
     }
 
-    /// What it starts with.
+    /// Reads the bootstrap data.
     pub(super) async fn start(&self) -> Result<Start, Trouble> {
         let Some(reference) = &self.vm.spec.bootstrap_ref else {
             return Ok(Start::default());
@@ -159,7 +158,7 @@ impl Work<'_> {
         Start::of(name, &secret.data.unwrap_or_default()).map_err(Trouble::Say)
     }
 
-    /// Since when is noted before its guest is asked.
+    /// Records the time of the request, and asks the guest to shut down.
     pub(super) async fn shut_down(
         &mut self,
         session: &Session,

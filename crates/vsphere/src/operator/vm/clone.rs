@@ -1,5 +1,4 @@
-//! What a clone is to be: from names to what the vCenter has under them, and what it starts
-//! with.
+//! Prepares a clone: resolves names to objects of the vCenter, and adds the bootstrap data.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,7 @@ use super::plan::Say;
 use crate::kinds::{VSphereVM, VirtualMachineSpec};
 use crate::vcenter::{self, Card, Hardware, Machine, NotLocated, Object, Place, Session};
 
-/// A clone that can be made.
+/// A clone that can be started.
 pub(super) struct Prepared {
     pub template: Object,
     pub clone: vcenter::Clone,
@@ -21,10 +20,10 @@ pub(super) struct Prepared {
     pub mode: &'static str,
 }
 
-/// Why a clone cannot be made.
+/// Why a clone cannot be started.
 #[derive(Debug)]
 pub(super) enum Unprepared {
-    /// The object, or what it names, is not as it should be.
+    /// The VSphereVM, or an object that it references, is invalid.
     Say(Say),
     VCenter(vcenter::Error),
 }
@@ -44,18 +43,18 @@ impl From<NotLocated> for Unprepared {
     }
 }
 
-/// The fewest processors that a node of Kubernetes works with.
+/// The minimum number of processors of a Kubernetes node.
 const CPUS: i32 = 2;
-/// Memory, if nothing is said about it.
+/// The default memory in MiB.
 const MEMORY: i64 = 2048;
-/// What nobody but us sets.
+/// Prefixes of the keys that only the operator sets.
 const OURS: [&str; 3] = [
     "guestinfo.metadata",
     "guestinfo.userdata",
     "guestinfo.ignition",
 ];
 
-/// Finds what a clone needs.
+/// Resolves everything that a clone needs.
 pub(super) async fn prepare(
     session: &Session,
     vm: &VSphereVM,
@@ -96,7 +95,7 @@ pub(super) async fn prepare(
     })
 }
 
-/// A template, as users write it.
+/// Finds a template by name, inventory path or UUID.
 async fn find_template(
     session: &Session,
     datacenter: &Object,
@@ -119,7 +118,7 @@ impl From<Say> for Unprepared {
     }
 }
 
-/// Linked to a snapshot of the template if it has one, unless something else is said.
+/// Returns the clone mode and the snapshot. The default is a linked clone if there is a snapshot.
 fn mode(
     spec: &VirtualMachineSpec,
     source: &Machine,
@@ -142,15 +141,14 @@ fn mode(
             Some(found.ok_or_else(|| Say::new("NotProvisioned", missing()))?)
         }
     };
-    // Without a snapshot there is nothing to be linked to, and a whole one is as good to
-    // whoever asked for one that is quick and small.
+    // A linked clone needs a snapshot. Without one, a full clone serves the same purpose.
     Ok(match snapshot {
         Some(snapshot) => ("linkedClone", Some(snapshot)),
         None => ("fullClone", None),
     })
 }
 
-/// How large its first disk is to be, if that is said. One that is linked is as it is.
+/// Returns the key and size of the first disk, if it is to grow. That of a linked clone cannot.
 fn first_disk(spec: &VirtualMachineSpec, source: &Machine, mode: &str) -> Option<(i32, i64)> {
     let gib = spec
         .disk_gib
@@ -170,12 +168,12 @@ fn hardware(spec: &VirtualMachineSpec) -> Hardware {
     }
 }
 
-/// What a machine starts with.
+/// The bootstrap data of a machine, as extra configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Start(Vec<(String, Hidden)>);
 
 impl Start {
-    /// From the Secret that holds it, by its name.
+    /// Reads the bootstrap data from a Secret.
     pub fn of(name: &str, data: &BTreeMap<String, ByteString>) -> Result<Self, Say> {
         let waits = |message| Say::new("WaitingForBootstrapData", message);
         let Some(value) = data.get("value").filter(|value| !value.0.is_empty()) else {
@@ -200,7 +198,7 @@ impl Start {
     }
 }
 
-/// What a user set, but for what is ours, and what it starts with.
+/// Returns the user's extra configuration without reserved keys, and the bootstrap data.
 fn extra(spec: &VirtualMachineSpec, start: &Start) -> Vec<(String, Hidden)> {
     let is_ours = |key: &str| {
         let key = key.to_ascii_lowercase();

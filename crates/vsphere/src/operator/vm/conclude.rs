@@ -1,4 +1,4 @@
-//! What is said of a virtual machine. Nothing here talks to anybody.
+//! The status of a virtual machine. No I/O.
 
 use insula_operator::condition::seconds;
 use k8s_openapi::jiff::Timestamp;
@@ -12,38 +12,38 @@ use crate::vcenter::{Machine, Object};
 
 /// Whether it runs and can be reached.
 pub(in crate::operator) const PROVISIONED: &str = "VirtualMachineProvisioned";
-/// What counts for whether it is ready.
+/// The conditions that `Ready` summarizes.
 const PARTS: &[&str] = &[VCENTER, PROVISIONED];
 
-/// A VSphereVM of which something is said.
+/// A writer for the status of a VSphereVM.
 pub(super) struct Telling<'a> {
     pub vm: &'a mut VSphereVM,
     pub now: Timestamp,
 }
 
 impl Telling<'_> {
-    /// Whether it is left alone, and why.
+    /// Sets the condition `Paused`.
     pub fn paused(&mut self, why: Option<&str>) {
         let (generation, now) = (self.vm.metadata.generation, self.now);
         let conditions = &mut self.status().conditions;
         paused::say(conditions, why, generation, now);
     }
 
-    /// Its vCenter can be used.
+    /// Reports that its vCenter can be used.
     pub fn available(&mut self) {
         let mut saying = self.saying();
         saying.yes(VCENTER, "Available", "");
         saying.summary(PARTS);
     }
 
-    /// Its vCenter cannot be used.
+    /// Reports that its vCenter cannot be used, and why.
     pub fn unavailable(&mut self, reason: &str, message: String) {
         let mut saying = self.saying();
         saying.no(VCENTER, reason, message);
         saying.summary(PARTS);
     }
 
-    /// It is not as it should be. What is said of one that goes is not taken back.
+    /// Reports that it is not provisioned. The reason of a terminating one is always `Deleting`.
     pub fn hindered(&mut self, say: &Say) {
         let going = self.vm.metadata.deletion_timestamp.is_some();
         let reason = if going { "Deleting" } else { say.reason };
@@ -53,7 +53,7 @@ impl Telling<'_> {
         self.status().ready = Some(false);
     }
 
-    /// It is as it should be.
+    /// Reports that it is provisioned.
     pub fn provisioned(&mut self) {
         let mut saying = self.saying();
         saying.yes(PROVISIONED, "Provisioned", "");
@@ -61,12 +61,12 @@ impl Telling<'_> {
         self.status().ready = Some(true);
     }
 
-    /// How its guest takes to being asked to end.
+    /// Reports the progress of the guest's shutdown.
     pub fn soft(&mut self, reason: &str, message: &str) {
         self.saying().no(SOFT, reason, message);
     }
 
-    /// What was seen of it.
+    /// Records the observed state.
     pub fn seen(&mut self, object: &Object, machine: &Machine) {
         let status = self.status();
         status.vm_ref = Some(format!("{}:{}", object.kind, object.id));
@@ -84,12 +84,12 @@ impl Telling<'_> {
             .collect();
     }
 
-    /// Nothing is done until then.
+    /// Sets the time of the next attempt.
     pub fn pauses(&mut self, until: Timestamp) {
         self.status().retry_after = Some(seconds(until));
     }
 
-    /// What is changed.
+    /// Returns the status to change.
     pub fn status(&mut self) -> &mut VSphereVMStatus {
         self.vm.status.get_or_insert_default()
     }

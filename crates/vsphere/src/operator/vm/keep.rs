@@ -1,4 +1,4 @@
-//! What is written to a VSphereVM, and what is there after it.
+//! Writes to a VSphereVM.
 
 use insula_operator::retry::Outcome;
 use kube::api::{Patch, PatchParams};
@@ -19,7 +19,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Into its spec: from then on it is found by it, or not at all. What is there stays.
+    /// Records the BIOS UUID in the spec: from then on the virtual machine is found only by it. An
+    /// existing value stays.
     pub(super) async fn note_uuid(&mut self, uuid: &str) -> Result<(), kube::Error> {
         let version = self.stored.metadata.resource_version.clone();
         let mark = metadata::mark(&self.vm);
@@ -40,7 +41,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// What the server has now; what is not written yet stays to be written.
+    /// Takes over a newly stored object, and keeps the status that is not written yet.
     pub(super) fn adopt(&mut self, stored: VSphereVM) {
         let status = self.vm.status.take();
         self.vm = VSphereVM {
@@ -59,7 +60,7 @@ impl Work<'_> {
     pub(super) async fn let_go(&mut self) -> Result<Outcome, kube::Error> {
         self.context.sessions.release(&self.asker);
         commit::let_go(&self.vms, &self.stored, VM_FINALIZER).await?;
-        info!(vm = %self.key, "is gone");
+        info!(vm = %self.key, "VSphereVM deleted");
         Ok(Outcome::Gone)
     }
 

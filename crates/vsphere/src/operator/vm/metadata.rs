@@ -1,4 +1,4 @@
-//! What a virtual machine is told about itself before it starts: cloud-init's metadata.
+//! The cloud-init metadata of a virtual machine.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ use serde_json::Value;
 use crate::kinds::{NetworkDevice, VSphereVM};
 use crate::vcenter::MachineCard;
 
-/// Under which key of the virtual machine it is.
+/// The key of the extra configuration.
 pub(super) const KEY: &str = "guestinfo.metadata";
-/// The annotation of a VSphereVM by which its virtual machine is known to be its own when its
-/// UID is another, as after a move: made once, and moved along.
+/// Annotation that identifies the virtual machine of a VSphereVM after a move, when its UID is
+/// another. It is created once, and moved along.
 pub(super) const MARK: &str = "vsphere.insula.dev/mark";
 
-/// What a virtual machine is told.
+/// The metadata.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Metadata<'a> {
     instance_id: &'a str,
     local_hostname: &'a str,
-    /// Whose it is: nobody else's VSphereVM may name it as its own.
+    /// The VSphereVM that it belongs to: no other may adopt the virtual machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
     wait_on_network: Wait,
@@ -85,8 +85,7 @@ struct Nameservers<'a> {
     search: &'a [String],
 }
 
-/// What a virtual machine is to be told, as it is set; nothing while not all of its cards are
-/// known.
+/// Returns the desired metadata in base64; none until all network cards are known.
 pub(super) fn wanted(vm: &VSphereVM, cards: &[MachineCard]) -> Option<String> {
     let devices = &vm.spec.machine.network.devices;
     if cards.len() < devices.len() || cards.iter().any(|card| card.mac.is_empty()) {
@@ -115,7 +114,7 @@ pub(super) fn wanted(vm: &VSphereVM, cards: &[MachineCard]) -> Option<String> {
     Some(STANDARD.encode(text))
 }
 
-/// Who a virtual machine says it belongs to, as far as it was told.
+/// Returns the owner that is named in the metadata, if any.
 pub(super) fn owner_of(metadata: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Told {
@@ -126,9 +125,9 @@ pub(super) fn owner_of(metadata: &str) -> Option<String> {
     serde_saphyr::from_str::<Told>(&text).ok()?.owner
 }
 
-/// By namespace and name, which a move does not change and which others in the same space
-/// cannot have; and by the digest of its mark, which others elsewhere do not know: whoever
-/// reads this in a vCenter or in the guest cannot tell the mark. Without one it is nobody's.
+/// Returns the owner: namespace and name, which a move does not change and which are unique in a
+/// space, and the digest of the mark, which no other space knows. The digest does not reveal the
+/// mark to readers of the vCenter or the guest. Without a mark there is no owner.
 pub(super) fn owner(vm: &VSphereVM) -> Option<String> {
     let mark = digest(&SHA256, mark(vm)?.as_bytes());
     let mark: String = mark
@@ -140,7 +139,7 @@ pub(super) fn owner(vm: &VSphereVM) -> Option<String> {
     Some(format!("{namespace}/{name}/{mark}"))
 }
 
-/// What its virtual machine is known by, once it has been made.
+/// Returns the mark that identifies the virtual machine, once it exists.
 pub(super) fn mark(vm: &VSphereVM) -> Option<&str> {
     let mark = vm.annotations().get(MARK).map(String::as_str);
     mark.filter(|mark| !mark.is_empty())
@@ -177,7 +176,7 @@ fn filled(list: Option<&Value>) -> Option<&Value> {
     list.filter(|list| list.as_array().is_some_and(|list| !list.is_empty()))
 }
 
-/// What we write `useDNS`, netplan writes `use-dns`.
+/// Renames the keys for netplan, for example `useDNS` to `use-dns`.
 fn overrides(given: Option<&Value>) -> Option<Value> {
     let given = given?.as_object().filter(|given| !given.is_empty())?;
     let renamed = given.iter().map(|(name, value)| {
@@ -190,7 +189,7 @@ fn overrides(given: Option<&Value>) -> Option<Value> {
     Some(Value::Object(renamed.collect()))
 }
 
-/// `sendHostname` as `send-hostname`, `useMTU` as `use-mtu`.
+/// Converts `sendHostname` to `send-hostname`, and `useMTU` to `use-mtu`.
 fn dashed(name: &str) -> String {
     let mut out = String::new();
     let mut was_lower = false;
@@ -222,7 +221,7 @@ mod tests {
         .expect("a VSphereVM")
     }
 
-    /// With the digest of `abc`.
+    /// The mark is the SHA-256 digest of `abc`.
     const OWNER: &str = "team-a/prod-1/\
         ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 

@@ -1,4 +1,4 @@
-//! What there is of a virtual machine in its vCenter.
+//! Observes a virtual machine in its vCenter.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -6,8 +6,7 @@ use super::plan::{Found, Seen, bios_uuid, is_ours};
 use crate::kinds::VSphereVM;
 use crate::vcenter::{Error, Object, Session, Task};
 
-/// Looks at the task that is waited for, and if there is nothing to wait for, at what there
-/// is.
+/// Reads the state of the current task, and, unless it is still running, the virtual machine.
 pub(super) async fn observe(session: &Session, vm: &VSphereVM) -> Result<Seen, Error> {
     let status = vm.status.clone().unwrap_or_default();
     let mut seen = Seen {
@@ -28,9 +27,10 @@ pub(super) async fn observe(session: &Session, vm: &VSphereVM) -> Result<Seen, E
     Ok(seen)
 }
 
-/// By its BIOS UUID if it is known; and by the instance UUID that it was made with, which is
-/// ours. Never by its name, which anybody's may have. What is not found that way may be there
-/// all the same, where this account does not see it: only what it was once seen as tells.
+/// Finds the virtual machine by its BIOS UUID if it is known, and by the instance UUID that it was
+/// created with. It is never found by name, which another virtual machine may have. If both
+/// searches fail, the account may lack the permission to see it: the recorded managed object
+/// reference tells that apart from a virtual machine that is gone.
 async fn find(session: &Session, vm: &VSphereVM) -> Result<Found, Error> {
     let mut found = Found::Nothing;
     let named = match bios_uuid(vm) {

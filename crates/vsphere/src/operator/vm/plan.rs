@@ -1,5 +1,4 @@
-//! From a VSphereVM and what was seen in its vCenter to the one next step. Nothing here talks
-//! to anybody.
+//! Decides the one next step from a VSphereVM and the observed state of its vCenter. No I/O.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,67 +12,67 @@ use crate::kinds::{NetworkDevice, VSphereVM};
 use crate::operator::pace::Pace;
 use crate::vcenter::{Machine, Object, Task};
 
-/// What was seen.
+/// The observed state.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub now: Timestamp,
-    /// How far the task is that is waited for.
+    /// The state of the current task.
     pub task: Option<Task>,
-    /// What there is; not looked for while something is waited for.
+    /// The virtual machine; not read during a task or a pause.
     pub found: Found,
 }
 
-/// What there is of a virtual machine.
+/// The result of the search for the virtual machine.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Found {
-    /// Nothing.
+    /// It does not exist.
     Nothing,
-    /// It.
+    /// It exists.
     Machine(Object, Box<Machine>),
-    /// The one whose BIOS UUID is given, which is somebody else's.
+    /// A virtual machine with the given BIOS UUID exists, and belongs to another owner.
     Foreign,
-    /// What it was seen as is there, and nobody lets us see what it is.
+    /// The recorded object exists, but the account may not see what it is.
     Hidden(Object),
 }
 
-/// The next step, and what is said until it is done.
+/// The next step, and the condition until it is done.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
     pub act: Act,
-    /// Why it is not ready; as before, if nothing is said.
+    /// Why it is not ready; unchanged if `None`.
     pub say: Option<Say>,
 }
 
-/// What can be done.
+/// A step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Act {
-    /// Look again after this long.
+    /// Observe again after this long.
     Wait(Duration),
-    /// The task is over and did what it should, or nothing is known of it.
+    /// Clear a task that succeeded or is unknown to the vCenter.
     Forget,
-    /// The task failed a while ago: what it was for is begun again.
+    /// End a pause after a failed task, and retry.
     Begin,
-    /// The task failed: nothing is done for a while.
+    /// Pause after a failed task.
     Pause,
     Clone,
-    /// Note its BIOS UUID, and what it will be known by.
+    /// Record its BIOS UUID, and the mark that identifies it after a move.
     Identify(String),
-    /// Tell it what it is to know about itself.
+    /// Write its cloud-init metadata.
     Describe(Object, String),
     PowerOn(Object),
-    /// Ask its guest to end.
+    /// Ask the guest to shut down.
     ShutDown(Object),
-    /// Ask it once more, and leave it alone for a while.
+    /// Ask the guest again, and pause.
     ShutDownAgain(Object),
     PowerOff(Object),
     Destroy(Object),
-    /// Nothing is left of it.
+    /// Remove the finalizer: nothing is left in the vCenter.
     LetGo,
-    /// It is as it should be.
+    /// Nothing to do: it is provisioned.
     Nothing,
 }
 
-/// Why something is not as it should be.
+/// Why a virtual machine is not provisioned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Say {
     pub reason: &'static str,
@@ -98,7 +97,7 @@ impl Plan {
     }
 }
 
-/// The next step of a virtual machine that is to be.
+/// Returns the next step of a virtual machine that is not being deleted.
 pub(super) fn plan(vm: &VSphereVM, seen: &Seen, pace: &Pace) -> Plan {
     if let Some(plan) = after_task(vm, seen, pace) {
         return plan;
@@ -117,18 +116,18 @@ pub(super) fn plan(vm: &VSphereVM, seen: &Seen, pace: &Pace) -> Plan {
     }
 }
 
-/// One that this account does not see, in words.
+/// Returns the message for an object that the account may not see.
 pub(super) fn hidden(object: &Object) -> String {
     format!("{object} is there, and what it is cannot be seen with this account")
 }
 
-/// Its BIOS UUID, if it is known.
+/// Returns its BIOS UUID, if it is known.
 pub(in crate::operator) fn bios_uuid(vm: &VSphereVM) -> Option<&str> {
     let uuid = vm.spec.bios_uuid.as_deref();
     uuid.filter(|uuid| !uuid.is_empty())
 }
 
-/// Whether it is to have addresses: not if somebody else sees to those of all its cards.
+/// Returns whether it needs addresses: not if all its cards skip the allocation.
 pub(in crate::operator) fn needs_addresses(vm: &VSphereVM) -> bool {
     let devices = &vm.spec.machine.network.devices;
     devices.is_empty() || !devices.iter().all(skips_allocation)
@@ -139,7 +138,7 @@ fn skips_allocation(device: &NetworkDevice) -> bool {
     skips.and_then(Value::as_bool) == Some(true)
 }
 
-/// What there is to do about the task that was begun last, if anything.
+/// Returns the step for the last task or for a pause, if there is one.
 pub(super) fn after_task(vm: &VSphereVM, seen: &Seen, pace: &Pace) -> Option<Plan> {
     let retry_after = vm
         .status
@@ -155,7 +154,8 @@ pub(super) fn after_task(vm: &VSphereVM, seen: &Seen, pace: &Pace) -> Option<Pla
     Some(match seen.task.as_ref()? {
         Task::Running => Plan::silently(Act::Wait(pace.tasks)),
         Task::Done(_) | Task::Unknown => Plan::silently(Act::Forget),
-        // Somebody was faster, or we were, and did not hear of it.
+        // The power state was already changed, by another client or by an earlier call whose
+        // response was lost.
         Task::Failed { fault, .. } if fault == "InvalidPowerState" && is_as_wanted(vm, seen) => {
             Plan::silently(Act::Forget)
         }
@@ -165,7 +165,7 @@ pub(super) fn after_task(vm: &VSphereVM, seen: &Seen, pace: &Pace) -> Option<Pla
     })
 }
 
-/// Whether it has the power that it is to have: none if it goes.
+/// Returns whether it has the desired power state: off while it is being deleted.
 fn is_as_wanted(vm: &VSphereVM, seen: &Seen) -> bool {
     let going = vm.metadata.deletion_timestamp.is_some();
     match &seen.found {
@@ -174,7 +174,7 @@ fn is_as_wanted(vm: &VSphereVM, seen: &Seen) -> bool {
     }
 }
 
-/// A task that failed, in words.
+/// Returns the message for a failed task.
 fn failed(vm: &VSphereVM, fault: &str, message: &str) -> String {
     match fault {
         "DuplicateName" => format!(
@@ -185,7 +185,7 @@ fn failed(vm: &VSphereVM, fault: &str, message: &str) -> String {
     }
 }
 
-/// What there is to do for one that is not there.
+/// Returns the step for a virtual machine that does not exist.
 fn make(vm: &VSphereVM, pace: &Pace) -> Plan {
     if let Some(uuid) = bios_uuid(vm) {
         return Plan::saying(
@@ -209,7 +209,7 @@ fn make(vm: &VSphereVM, pace: &Pace) -> Plan {
     Plan::saying(Act::Clone, "WaitingForClone", "it is being cloned")
 }
 
-/// Whether a card would have no way to get an address.
+/// Returns why a card cannot get an address, if there is a reason.
 fn lacks_address(at: usize, device: &NetworkDevice) -> Option<Say> {
     let pools = device
         .rest
@@ -237,7 +237,7 @@ fn lacks_address(at: usize, device: &NetworkDevice) -> Option<Say> {
     })
 }
 
-/// What there is to do for one that is there.
+/// Returns the step for a virtual machine that exists.
 fn bring_up(
     vm: &VSphereVM,
     object: &Object,
@@ -275,7 +275,7 @@ fn bring_up(
     Plan::silently(Act::Nothing)
 }
 
-/// The addresses that others can reach it under, in order and without repetition.
+/// Returns its reachable addresses, in order and without duplicates.
 pub(super) fn addresses(machine: &Machine) -> Vec<String> {
     let mut found = Vec::new();
     for address in machine.cards.iter().flat_map(|card| &card.addresses) {
@@ -294,7 +294,8 @@ fn is_reachable(address: &str) -> bool {
     }
 }
 
-/// One that is young is about to get an address; one that is old will be seen soon enough.
+/// Returns the polling interval for addresses, which grows with the age of the VSphereVM: a young
+/// one is about to get an address.
 fn patience(vm: &VSphereVM, now: Timestamp, pace: &Pace) -> Duration {
     let (first, longest) = pace.addresses;
     let made = vm
@@ -306,9 +307,9 @@ fn patience(vm: &VSphereVM, now: Timestamp, pace: &Pace) -> Duration {
     (age / 10).clamp(first.min(longest), longest)
 }
 
-/// Whether a virtual machine that was found is this one's: it was made with its UID, or, should the
-/// VSphereVM have been moved here, was told that it is. A UUID is what a user wrote, maybe that
-/// of somebody else's machine, and a name is anybody's. A template is nobody's to begin with.
+/// Returns whether a virtual machine belongs to this VSphereVM: it was created with its UID, or,
+/// after a move, its metadata names this owner. The BIOS UUID in the spec is user input and may be
+/// another machine's, and names are not unique. A template is never owned.
 pub(super) fn is_ours(vm: &VSphereVM, machine: &Machine) -> bool {
     let uid = vm.metadata.uid.as_deref().unwrap_or_default();
     let same = |uuid: &String| !uid.is_empty() && uuid.eq_ignore_ascii_case(uid);

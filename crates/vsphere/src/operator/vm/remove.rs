@@ -1,4 +1,4 @@
-//! The next step of a virtual machine that goes. Nothing here talks to anybody.
+//! The next step of the deletion of a virtual machine. No I/O.
 
 use std::time::Duration;
 
@@ -10,24 +10,25 @@ use crate::kinds::VSphereVM;
 use crate::operator::pace::Pace;
 use crate::vcenter::{Machine, Object, Task};
 
-/// Whether its guest was asked to end, and did.
+/// Whether the guest was asked to shut down, and did.
 pub(super) const SOFT: &str = "GuestSoftPowerOffSucceeded";
-/// How long a guest may take to end.
+/// How long a guest may take to shut down.
 const SOFT_PATIENCE: Duration = Duration::from_secs(300);
 
-/// Whether anything was ever begun in a vCenter. It is noted before it is.
+/// Returns whether anything was ever started in a vCenter. It is recorded before the start.
 pub(super) fn is_begun(vm: &VSphereVM) -> bool {
     bios_uuid(vm).is_some() || is_noted(vm)
 }
 
-/// Whether we did anything ourselves, or saw it. A BIOS UUID alone anybody may have written.
+/// Returns whether the operator itself started or saw something. `biosUUID` alone proves nothing,
+/// because any user may have written it.
 fn is_noted(vm: &VSphereVM) -> bool {
     vm.status.as_ref().is_some_and(|status| {
         status.clone_mode.is_some() || status.task_ref.is_some() || status.vm_ref.is_some()
     })
 }
 
-/// The next step of a virtual machine that goes.
+/// Returns the next step of the deletion.
 pub(super) fn plan(vm: &VSphereVM, seen: &Seen, pace: &Pace) -> Plan {
     if let Some(plan) = finish(vm, seen, pace) {
         return plan;
@@ -60,8 +61,8 @@ pub(super) fn plan(vm: &VSphereVM, seen: &Seen, pace: &Pace) -> Plan {
     }
 }
 
-/// What there is to do about the task that was begun last. What failed before it was to go
-/// does not matter any more.
+/// Returns the step for the last task, if there is one. A failure from before the deletion does
+/// not matter any more.
 fn finish(vm: &VSphereVM, seen: &Seen, pace: &Pace) -> Option<Plan> {
     let told = condition(vm, "VirtualMachineProvisioned");
     let goes = told.is_some_and(|told| told.reason == "Deleting");
@@ -80,7 +81,7 @@ fn finish(vm: &VSphereVM, seen: &Seen, pace: &Pace) -> Option<Plan> {
     })
 }
 
-/// How long it may still appear. A clone was begun, and nobody knows what became of it.
+/// Returns for how long a clone with an unknown outcome may still appear.
 fn uncertain(vm: &VSphereVM, now: Timestamp, pace: &Pace) -> Option<Duration> {
     let status = vm.status.as_ref()?;
     status.clone_mode.as_ref()?;
@@ -93,7 +94,7 @@ fn uncertain(vm: &VSphereVM, now: Timestamp, pace: &Pace) -> Option<Duration> {
     (!left.is_zero()).then_some(left)
 }
 
-/// What there is to do for one that runs.
+/// Returns the step for a running virtual machine.
 fn end(vm: &VSphereVM, object: &Object, machine: &Machine, seen: &Seen, pace: &Pace) -> Plan {
     let off = || {
         let act = Act::PowerOff(object.clone());
@@ -132,7 +133,7 @@ fn end(vm: &VSphereVM, object: &Object, machine: &Machine, seen: &Seen, pace: &P
     }
 }
 
-/// How long the guest may take.
+/// Returns how long the guest may take to shut down.
 fn soft_patience(vm: &VSphereVM) -> Duration {
     let seconds = vm.spec.machine.guest_soft_power_off_timeout_seconds;
     let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());

@@ -1,4 +1,4 @@
-//! What is said of a zone in its status.
+//! The status of a zone.
 
 use insula_identity::decide::Refusal;
 use k8s_openapi::jiff::Timestamp;
@@ -9,38 +9,38 @@ use crate::operator::identify::sentence;
 use crate::operator::paused;
 use crate::vcenter;
 
-/// Whether the pool and the folder are there.
+/// Whether the resource pool and the folder exist.
 const PLACEMENT: &str = "PlacementConstraintReady";
-/// Whether what the failure domain names is there.
+/// Whether everything that the failure domain names exists.
 const VALIDATED: &str = "FailureDomainValidated";
-/// What the whole is made of.
+/// The conditions that `Ready` summarizes.
 const PARTS: &[&str] = &[VCENTER, PLACEMENT, VALIDATED];
 
-/// What was seen of a zone.
+/// The observed state of a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Sight {
-    /// Nothing yet that was not before.
+    /// It is being checked; the last result still holds.
     Asked,
-    /// There are no credentials for it, or they are of no use there.
+    /// There is no credential for it, or the vCenter does not accept it.
     Refused(Refusal),
-    /// The API server did not say what had to be known.
+    /// The API server did not answer.
     NotKnown(String),
-    /// The vCenter did not say.
+    /// A vCenter call failed.
     Failed(vcenter::Error),
-    /// What is there, or not.
+    /// The inventory was checked.
     Seen(Found),
 }
 
-/// What is not there.
+/// What the inventory lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Of what the placement constraint names.
+    /// Of the placement constraint.
     pub constraint: Option<String>,
-    /// Of what the failure domain names.
+    /// Of the failure domain.
     pub domain: Option<String>,
 }
 
-/// The zone as its status should say it is.
+/// Returns the zone with its new status.
 pub(super) fn conclude(
     zone: &VSphereDeploymentZone,
     sight: &Sight,
@@ -61,7 +61,7 @@ pub(super) fn conclude(
             saying.no(VCENTER, reason(refusal.reason), sentence(refusal));
         }
         Sight::NotKnown(why) => saying.no(VCENTER, "ServerUnavailable", why.clone()),
-        // The session is over: there will be another.
+        // The session has expired, and is opened again.
         Sight::Failed(vcenter::Error::NotAuthenticated) => {}
         Sight::Failed(error) => saying.no(VCENTER, why(error), error.to_string()),
         Sight::Seen(found) => {
@@ -86,7 +86,7 @@ pub(super) fn conclude(
     after
 }
 
-/// Why a vCenter did not say: one that answers and refuses is not away.
+/// Returns the reason for a failed call: a vCenter that answers with a fault is reachable.
 fn why(error: &vcenter::Error) -> &'static str {
     match error {
         vcenter::Error::Fault { fault, .. } if fault == "NoPermission" => "NoPermission",

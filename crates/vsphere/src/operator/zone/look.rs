@@ -1,11 +1,11 @@
-//! Whether what a zone names is there.
+//! Checks the inventory for a zone.
 
 use super::conclude::Found;
 use crate::kinds::{VSphereDeploymentZone, VSphereFailureDomain};
 use crate::vcenter::{Error, NotLocated, Object, Place, Session};
 
-/// What is not there of what a zone and its failure domain name. Tags are not looked at: they
-/// are to be had over another interface only.
+/// Returns what a zone and its failure domain name and the inventory lacks. Tags are not checked:
+/// they are not available over the SOAP API.
 pub(super) async fn look(
     session: &Session,
     zone: &VSphereDeploymentZone,
@@ -45,7 +45,7 @@ pub(super) async fn look(
     Ok(found)
 }
 
-/// The first of these that is named and not there.
+/// Returns the first of these that is named and does not exist.
 async fn missing(
     session: &Session,
     datacenter: &Object,
