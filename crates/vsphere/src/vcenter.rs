@@ -1,17 +1,17 @@
-//! A vCenter, over SOAP: sessions, inventory, virtual machines, tasks.
+//! A client for the vCenter SOAP API: sessions, inventory, virtual machines, tasks.
 //!
-//! | module | is |
+//! | module | content |
 //! |---|---|
 //! | `login` | opens, checks and closes sessions |
-//! | `session` | a session, and what is asked in it about single objects |
-//! | `inventory` | where things are, as people write it |
-//! | `machine` | what is known of a virtual machine |
-//! | `clone` | new virtual machines out of templates |
-//! | `task` | what a vCenter does in its own time |
-//! | `properties` | properties of objects, and of what they point to |
-//! | `call` | calls of methods, with the cookies of one login |
-//! | `text`, `element` | what is sent, and what is received |
-//! | `wire`, `trust` | connections, and whom to believe at the other end |
+//! | `session` | a session, and calls about single objects |
+//! | `inventory` | lookup of objects by name, path or ID |
+//! | `machine` | the observed state of a virtual machine |
+//! | `clone` | clones of templates |
+//! | `task` | tasks and power operations |
+//! | `properties` | the PropertyCollector: properties of objects and of referenced objects |
+//! | `call` | method calls with the cookies of one login |
+//! | `text`, `element` | XML of requests, and XML of responses |
+//! | `wire`, `trust` | connections, and verification of server certificates |
 
 mod call;
 mod clone;
@@ -38,17 +38,17 @@ pub use self::machine::{Disk, Machine, MachineCard, Snapshot};
 pub use self::session::Session;
 pub use self::task::Task;
 
-/// Something in a vCenter, by type and ID, as in `VirtualMachine:vm-65`.
+/// A managed object reference: type and ID, as in `VirtualMachine:vm-65`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Object {
     /// Its type.
     pub kind: String,
-    /// By which it is known among all of its type.
+    /// Its ID, unique among objects of its type.
     pub id: String,
 }
 
 impl Object {
-    /// The object of this type and ID.
+    /// Returns the reference to the object of this type and ID.
     pub fn new(kind: impl Into<String>, id: impl Into<String>) -> Self {
         Self {
             kind: kind.into(),
@@ -78,62 +78,62 @@ impl FromStr for Object {
     }
 }
 
-/// What a vCenter says of itself.
+/// The `AboutInfo` of a vCenter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
     /// Its version, as in `8.0.2`.
     pub version: String,
-    /// The version of what it speaks, as in `8.0.2.0`.
+    /// The version of its API, as in `8.0.2.0`.
     pub api_version: String,
-    /// `VirtualCenter`, or it is none.
+    /// `VirtualCenter`; other values are not vCenters.
     pub api_type: String,
-    /// By which it is known among vCenters.
+    /// The UUID of the vCenter.
     pub instance_uuid: String,
 }
 
-/// A text that is no type and ID.
+/// A text that is no managed object reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no type and ID of an object")]
 pub struct NotAnObject(pub String);
 
-/// Why a vCenter did not do what it was asked.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The session is over.
+    /// The session has expired.
     #[error("the session is over")]
     NotAuthenticated,
-    /// The object is not there any more.
+    /// The object does not exist any more.
     #[error("{0} is not there any more")]
     Gone(String),
-    /// It says why, by the type of its fault (`InvalidPowerState`, `DuplicateName`,
-    /// `NoPermission`) and in its own words.
+    /// The vCenter answered with a fault: its type (`InvalidPowerState`, `DuplicateName`,
+    /// `NoPermission`) and its message.
     #[error("the vCenter refuses {method}: {message} ({fault})")]
     Fault {
-        /// What it was asked.
+        /// The method that was called.
         method: &'static str,
-        /// The type of its fault.
+        /// The type of the fault.
         fault: String,
-        /// Its words.
+        /// The message of the fault.
         message: String,
     },
-    /// It shows a certificate now that is not believed.
+    /// The server's certificate is not trusted.
     #[error("the certificate of the vCenter is not trusted: {0}")]
     NotTrusted(String),
-    /// It does not answer.
+    /// The vCenter does not answer.
     #[error("the vCenter does not answer: {0}")]
     Unreachable(String),
-    /// It answers, but not as a vCenter does.
+    /// The response is not that of a vCenter.
     #[error("the vCenter's answer to {method} is not to be understood: {why}")]
     Unexpected {
-        /// What it was asked.
+        /// The method that was called.
         method: &'static str,
-        /// What is wrong with the answer.
+        /// What is wrong with the response.
         why: String,
     },
 }
 
 impl Error {
-    /// Why the vCenter cannot be used, if it cannot.
+    /// Returns the reason for which the vCenter cannot be used.
     pub fn reason(&self) -> Reason {
         match self {
             Self::NotTrusted(_) => Reason::CertificateNotTrusted,

@@ -1,4 +1,4 @@
-//! Calls of methods, with the cookies of one login.
+//! Method calls with the cookies of one login.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,12 +12,12 @@ use super::text::Text;
 use super::wire::{Failure, Letter, Received, Size, Wire};
 use super::{Error, Object};
 
-/// How long the words of a vCenter may be that are passed on.
+/// The maximum length of a message that is passed on.
 const WORDS: usize = 1000;
-/// How many cookies a vCenter may set, and how long each may be.
+/// The maximum number of cookies that a vCenter may set, and the maximum length of each.
 const COOKIES: usize = 8;
 const COOKIE: usize = 4096;
-/// What does no harm if it is asked twice.
+/// Idempotent methods, which may be sent twice.
 const READS: &[&str] = &[
     "RetrieveServiceContent",
     "RetrievePropertiesEx",
@@ -30,23 +30,23 @@ const READS: &[&str] = &[
 pub(super) struct Caller {
     wire: Wire,
     patience: Duration,
-    /// The version of the protocol that is spoken, as a header says it.
+    /// The version of the API, as the value of the `SOAPAction` header.
     action: HeaderValue,
-    /// They are what a session is known by, and are never shown.
+    /// The cookies that authenticate the session. They are never shown.
     cookies: Mutex<BTreeMap<String, String>>,
 }
 
-/// Why a method did not answer as it should.
+/// Why a call failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Broken {
     Failure(Failure),
     Fault(Box<Fault>),
-    /// It was not asked: a text has a character that XML does not have.
+    /// Nothing was sent: an argument has a character that XML cannot represent.
     Unsayable,
 }
 
 impl Caller {
-    /// Speaks as the oldest vCenter that is served, until it is known how old this one is.
+    /// Starts with the oldest supported version, until the version of the vCenter is known.
     pub(super) fn new(wire: Wire, patience: Duration) -> Self {
         let action = HeaderValue::from_static("urn:vim25/6.0");
         Self {
@@ -57,7 +57,7 @@ impl Caller {
         }
     }
 
-    /// Speaks this version from now on. Nothing changes if it is none.
+    /// Uses this version from now on. An invalid version is ignored.
     pub(super) fn speak(&mut self, version: &str) {
         let sane = version.len() < 32 && version.starts_with(|first: char| first.is_ascii_digit());
         let sane = sane
@@ -77,7 +77,7 @@ impl Caller {
         !self.lock().is_empty()
     }
 
-    /// Calls a method, and says what went wrong as those who use a session want to know it.
+    /// Calls a method with a small response.
     pub(super) async fn call(
         &self,
         method: &'static str,
@@ -87,7 +87,7 @@ impl Caller {
         self.call_for(Size::Small, method, this, inside).await
     }
 
-    /// Calls a method whose answer may be as large as this.
+    /// Calls a method with a response of at most this size.
     pub(super) async fn call_for(
         &self,
         size: Size,
@@ -114,7 +114,7 @@ impl Caller {
         })
     }
 
-    /// Calls a method, with a patience and for an answer of its own.
+    /// Calls a method with its own timeout and response size.
     pub(super) async fn ask(
         &self,
         method: &'static str,
@@ -175,7 +175,7 @@ impl Broken {
             Self::Failure(Failure::Unreachable(why)) => Error::Unreachable(why),
             Self::Failure(Failure::Odd(why)) => Error::Unexpected { method, why },
             Self::Fault(fault) => fault_error(method, this, &fault),
-            // The same for whoever asked: asking again does not help, another text does.
+            // Only another argument helps, so it is reported like the vCenter's own fault.
             Self::Unsayable => Error::Fault {
                 method,
                 fault: "InvalidArgument".to_owned(),
@@ -185,7 +185,7 @@ impl Broken {
     }
 }
 
-/// What a fault means, wherever it was met.
+/// Converts a fault to an error.
 pub(super) fn fault_error(method: &'static str, this: &Object, fault: &Fault) -> Error {
     match fault.kind.as_str() {
         "NotAuthenticated" => Error::NotAuthenticated,
@@ -201,7 +201,7 @@ pub(super) fn fault_error(method: &'static str, this: &Object, fault: &Fault) ->
     }
 }
 
-/// A text that is not longer than what is passed on.
+/// Returns the text, shortened to the maximum length.
 pub(super) fn shorten(text: &str) -> String {
     match text.char_indices().nth(WORDS) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -213,7 +213,7 @@ fn understand(method: &str, received: &Received, size: Size) -> Result<Element, 
     let odd = |why: String| Err(Broken::Failure(Failure::Odd(why)));
     match received.status.as_u16() {
         200 | 500 => {}
-        // It is nobody's business where a vCenter wants to have a password sent to.
+        // A redirect is never followed: a password would be sent to another server.
         status @ 300..400 => return odd(format!("it sends us elsewhere (HTTP {status})")),
         status @ (429 | 502..=504) => {
             let why = format!("it has no time (HTTP {status})");
@@ -228,7 +228,7 @@ fn understand(method: &str, received: &Received, size: Size) -> Result<Element, 
     }
 }
 
-/// The name and the value of a cookie, without how long and where it is for.
+/// Returns name and value of a cookie, without its attributes.
 fn pair(set: &str) -> Option<(&str, &str)> {
     let (name, value) = set.split(';').next()?.split_once('=')?;
     let name = name.trim();

@@ -1,4 +1,4 @@
-//! New virtual machines out of templates.
+//! Clones of templates.
 
 use insula_identity::credential::Hidden;
 
@@ -7,59 +7,59 @@ use super::properties::{Found, Step, Wanted};
 use super::text::Text;
 use super::{Error, Object, Session};
 
-/// The first key of cards that do not exist yet: below all that a vCenter gives.
+/// The first key of new cards: negative, because positive keys are assigned by the vCenter.
 const FIRST_CARD: i32 = -100;
 const KIB_IN_GIB: i64 = 1 << 20;
 
-/// What a clone is to be.
+/// The specification of a clone.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Clone {
     /// Its name in the inventory.
     pub name: String,
     /// The UID of its VSphereVM: a clone is found by it before its BIOS UUID is known.
     pub instance_uuid: String,
-    /// Where it is in the inventory; beside its template if nothing is said.
+    /// Its folder; that of the template if `None`.
     pub folder: Option<Object>,
-    /// What it lives on.
+    /// Its resource pool.
     pub pool: Option<Object>,
-    /// Where its files are.
+    /// Its datastore.
     pub datastore: Option<Object>,
-    /// The snapshot that a linked clone stands on.
+    /// The snapshot that a linked clone is based on.
     pub snapshot: Option<Object>,
     /// Its size.
     pub hardware: Hardware,
-    /// Keys and values for the guest. Values are secret: they hold what a machine starts with.
+    /// Extra configuration. Values are secret: they contain the bootstrap data.
     pub extra: Vec<(String, Hidden)>,
-    /// Cards of the template are removed, these are added.
+    /// The cards to add; those of the template are removed.
     pub cards: Vec<Card>,
-    /// Cards (by key) that the template has.
+    /// The keys of the template's cards.
     pub cards_of_template: Vec<i32>,
-    /// The key of a disk of the template, and how many GiB it is to have. A disk that is
-    /// larger stays as it is: none can shrink.
+    /// The key of a disk of the template, and its new size in GiB. A larger disk stays as it is,
+    /// because disks cannot shrink.
     pub first_disk: Option<(i32, i64)>,
 }
 
 /// The size of a virtual machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hardware {
-    /// How many processors.
+    /// The number of processors.
     pub cpus: i32,
-    /// How many of them are cores of one; the vCenter's choice if nothing is said.
+    /// Cores per socket; chosen by the vCenter if `None`.
     pub cores_per_socket: Option<i32>,
-    /// How much memory.
+    /// The size of its memory.
     pub memory_mib: i64,
 }
 
-/// A network card that is to be.
+/// A network card to add.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Card {
-    /// The network that it is plugged into.
+    /// Its network.
     pub network: Object,
-    /// Its address; the vCenter's choice if nothing is said.
+    /// Its MAC address; chosen by the vCenter if `None`.
     pub mac: Option<String>,
 }
 
-/// What a card is plugged into, as a card says it.
+/// The backing of a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Backing {
     Network {
@@ -77,7 +77,7 @@ enum Backing {
 }
 
 impl Session {
-    /// Starts to clone a template. The clone does not run.
+    /// Starts the clone of a template, powered off. Returns the task.
     pub async fn clone_vm(&self, template: &Object, clone: &Clone) -> Result<Object, Error> {
         let folder = match &clone.folder {
             Some(folder) => folder.clone(),
@@ -146,7 +146,7 @@ impl Session {
 }
 
 impl Wanted<'_> {
-    /// A portgroup is asked for with its switch, everything else alone.
+    /// A portgroup is retrieved with its switch, other networks alone.
     fn applies(&self, kind: &str) -> bool {
         self.kind == kind || (kind == PORTGROUP && self.kind.ends_with("VirtualSwitch"))
     }
@@ -182,7 +182,7 @@ fn read_backing(network: &Object, found: &[Found]) -> Option<Backing> {
     }
 }
 
-/// In the order of the schema, which a vCenter insists on.
+/// Writes the specification in the order of the schema, which a vCenter insists on.
 fn write(spec: &mut Text, clone: &Clone, disks: &[Disk], backings: &[Backing]) {
     let linked = clone.snapshot.is_some();
     spec.element("location", |location| {
@@ -206,7 +206,7 @@ const DISALLOW_SHARING: &str = "moveAllDiskBackingsAndDisallowSharing";
 const CHILD: &str = "createNewChildDiskBacking";
 
 fn write_locator(location: &mut Text, disk: &Disk, datastore: Option<&Object>, linked: bool) {
-    // A locator without a datastore is none; then the disk goes where the machine goes.
+    // A locator needs a datastore. Without one, the disk is placed with the machine.
     let Some(datastore) = datastore.or(disk.datastore.as_ref()) else {
         return;
     };
@@ -224,7 +224,7 @@ fn write_locator(location: &mut Text, disk: &Disk, datastore: Option<&Object>, l
 fn write_config(config: &mut Text, clone: &Clone, disks: &[Disk], backings: &[Backing]) {
     config.leaf("instanceUuid", &clone.instance_uuid);
     config.element("flags", |flags| {
-        // The guest sees the UUIDs of its disks: what mounts volumes finds them by it.
+        // Storage drivers in the guest find disks by their UUIDs.
         flags.plain("diskUuidEnabled", true);
     });
     config.plain("numCPUs", clone.hardware.cpus);
@@ -277,7 +277,7 @@ fn write_growth(config: &mut Text, disk: &Disk, gib: i64) {
         if let Some(unit) = disk.unit {
             device.plain("unitNumber", unit);
         }
-        // Twice: one without the other is taken for no change by some.
+        // Both fields are set: some versions ignore a change of only one.
         device.plain("capacityInKB", kib);
         device.plain("capacityInBytes", kib.saturating_mul(1024));
     });

@@ -1,4 +1,4 @@
-//! What is received: XML that is read into a tree of bounded depth.
+//! XML of responses, parsed into a tree of limited depth.
 
 use roxmltree::{Document, Node, ParsingOptions};
 
@@ -8,32 +8,32 @@ const ENVELOPE: &str = "http://schemas.xmlsoap.org/soap/envelope/";
 const INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
 const VIM: &str = "urn:vim25";
 
-/// How deep an answer may be. A snapshot tree is as deep as it has snapshots, of which a
-/// vCenter allows 32 in a row; everything else is flat.
+/// The maximum depth of a response. Snapshots are nested, with at most 32 in a chain; everything
+/// else is flat.
 const DEPTH: usize = 100;
 
-/// An element: of what type it is, its text or what is in it.
+/// An element with its type, text and children.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Element {
     name: String,
     /// `xsi:type` without its prefix.
     kind: String,
-    /// The attribute `type`, which says what a reference refers to.
+    /// The attribute `type`: the type of the object that a reference refers to.
     refers_to: String,
     text: String,
     children: Vec<Element>,
 }
 
-/// What a vCenter answered.
+/// The response to a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The element that has the method's name.
     Response(Element),
-    /// It refuses.
+    /// A SOAP fault.
     Fault(Fault),
 }
 
-/// A refusal: its type, its words, and what it is about.
+/// A fault: its type, message and detail.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) kind: String,
@@ -42,16 +42,16 @@ pub(super) struct Fault {
 }
 
 impl Answer {
-    /// Reads the answer to a method, if it has no more than so many elements, attributes and
+    /// Parses the response to a method. `nodes` limits the number of elements, attributes and
     /// texts.
     pub(super) fn read(method: &str, text: &str, nodes: u32) -> Result<Self, String> {
-        // Neither is a definition of a document type ever needed, nor is one safe.
+        // A document type definition is never needed, and allows entity expansion attacks.
         let options = ParsingOptions {
             allow_dtd: false,
             nodes_limit: nodes,
             ..Default::default()
         };
-        // Where it is wrong, and not what is there: that may be what must not be shown.
+        // Only the position is reported: the content may be secret.
         let document = Document::parse_with_options(text, options)
             .map_err(|error| format!("it is no XML (at {})", error.pos()))?;
         let envelope = document.root_element();
@@ -69,27 +69,27 @@ impl Answer {
 }
 
 impl Element {
-    /// The text of what is at this path of names below; nothing if there is none.
+    /// Returns the text at this path of names, if it exists.
     pub(super) fn text(&self, path: &str) -> Option<&str> {
         Some(&self.at(path)?.text)
     }
 
-    /// The text of this.
+    /// Returns the text of this element.
     pub(super) fn own_text(&self) -> &str {
         &self.text
     }
 
-    /// A number below.
+    /// Returns the number at this path.
     pub(super) fn number<N: std::str::FromStr>(&self, path: &str) -> Option<N> {
         self.text(path)?.trim().parse().ok()
     }
 
-    /// Whether it is said below that something is so.
+    /// Returns whether the text at this path is true.
     pub(super) fn is_true(&self, path: &str) -> bool {
         matches!(self.text(path).map(str::trim), Some("true" | "1"))
     }
 
-    /// What is at this path of names below.
+    /// Returns the element at this path of names.
     pub(super) fn at(&self, path: &str) -> Option<&Self> {
         let mut place = self;
         for name in path.split('/') {
@@ -98,7 +98,7 @@ impl Element {
         Some(place)
     }
 
-    /// All of this name that are right below.
+    /// Returns all children of this name.
     pub(super) fn all<'a, 'name>(
         &'a self,
         name: &'name str,
@@ -106,22 +106,22 @@ impl Element {
         self.children.iter().filter(move |child| child.name == name)
     }
 
-    /// How many elements it is.
+    /// Returns the number of elements of this subtree.
     pub(super) fn weight(&self) -> usize {
         1 + self.children.iter().map(Self::weight).sum::<usize>()
     }
 
-    /// All that is right below.
+    /// Returns all children.
     pub(super) fn children(&self) -> &[Self] {
         &self.children
     }
 
-    /// Of what type it says that it is.
+    /// Returns the `xsi:type` of this element.
     pub(super) fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// What this refers to.
+    /// Returns the object that this element refers to.
     pub(super) fn as_object(&self) -> Option<Object> {
         let id = self.text.trim();
         let refers = !self.refers_to.is_empty() && !id.is_empty();
@@ -131,7 +131,7 @@ impl Element {
         })
     }
 
-    /// What is referred to below.
+    /// Returns the object that the element at this path refers to.
     pub(super) fn object(&self, path: &str) -> Option<Object> {
         self.at(path)?.as_object()
     }

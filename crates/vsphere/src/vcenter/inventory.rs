@@ -1,18 +1,18 @@
-//! Where things are, as people write it.
+//! Lookup of inventory objects by name, path or ID.
 
 use super::element::Element;
 use super::properties::{Found, Wanted};
 use super::{Error, Object, Session};
 
-/// How deep an inventory may be, and how many objects of it are looked at.
+/// The maximum depth of an inventory, and the maximum number of objects that are read.
 const DEEPEST: usize = 64;
 const MOST: usize = 100_000;
-/// How often something is looked for again that went away while it was looked at.
+/// How often a lookup is repeated when an object disappears meanwhile.
 const ATTEMPTS: usize = 3;
-/// How many of those that may be meant are named.
+/// How many candidates an ambiguous lookup lists.
 const NAMED: usize = 5;
 
-/// What is looked for in a datacenter.
+/// The type of an object in a datacenter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A folder of virtual machines.
@@ -21,7 +21,7 @@ pub enum Place {
     ResourcePool,
     /// A datastore.
     Datastore,
-    /// A network of any sort.
+    /// A network of any type.
     Network,
     /// A cluster of hosts.
     ComputeCluster,
@@ -29,28 +29,28 @@ pub enum Place {
     VirtualMachine,
 }
 
-/// Why something was not found in an inventory.
+/// Why a lookup failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotLocated {
-    /// There is nothing that could be meant.
+    /// No object matches.
     #[error("there is no {what} {text:?}")]
     Missing {
-        /// What was looked for.
+        /// The type of the object.
         what: &'static str,
-        /// As it was written.
+        /// The text that was looked up.
         text: String,
     },
-    /// There are several.
+    /// Several objects match.
     #[error("{what} {text:?} may be any of {found}")]
     Ambiguous {
-        /// What was looked for.
+        /// The type of the object.
         what: &'static str,
-        /// As it was written.
+        /// The text that was looked up.
         text: String,
-        /// Some that it may be.
+        /// Some of the candidates.
         found: String,
     },
-    /// The vCenter did not say.
+    /// A call to the vCenter failed.
     #[error(transparent)]
     Error(#[from] Error),
 }
@@ -67,7 +67,7 @@ impl Place {
         }
     }
 
-    /// The folder of a datacenter that has all of these: its property and its name.
+    /// Returns the datacenter's folder for this type: its property and its name.
     const fn base(self) -> (&'static str, &'static str) {
         match self {
             Self::Folder | Self::VirtualMachine => ("vmFolder", "vm"),
@@ -89,28 +89,28 @@ impl Place {
     }
 }
 
-/// What has a pool of its own.
+/// Types with a root resource pool.
 const COMPUTE: &[&str] = &["ComputeResource", "ClusterComputeResource"];
 
-/// What a text is looked up as.
+/// A lookup of a text.
 struct Search<'a> {
     what: &'static str,
     kinds: &'static [&'static str],
     text: Option<&'a str>,
 }
 
-/// Something that was come across.
+/// A candidate.
 struct Seen {
     object: Object,
     name: String,
 }
 
 impl Session {
-    /// What stands for a folder, pool, datastore, network, cluster or virtual machine of a
-    /// datacenter that is written as people do: a path from the root, a path below the
-    /// datacenter's folder of such things, a name that is unique there, a type with an ID, or
-    /// nothing (or `*`) for the only one. A virtual machine may also be written as its
-    /// instance UUID, and for a folder nothing means the one of all virtual machines.
+    /// Looks up a folder, pool, datastore, network, cluster or virtual machine of a datacenter. The
+    /// text may be an absolute inventory path, a path relative to the datacenter's folder of that
+    /// type, a name that is unique there, a managed object reference, or missing (or `*`) for the
+    /// only one. A virtual machine may also be given by its instance UUID; a missing folder is the
+    /// root folder of all virtual machines.
     pub async fn locate(
         &self,
         what: Place,
@@ -128,8 +128,8 @@ impl Session {
         }
     }
 
-    /// A datacenter: a path from the root, a unique name, a type with an ID, or nothing (or
-    /// `*`) for the only one.
+    /// Looks up a datacenter by absolute path, unique name or managed object reference; without a
+    /// text (or with `*`), the only one.
     pub async fn datacenter(&self, text: Option<&str>) -> Result<Object, NotLocated> {
         let search = Search::new("datacenter", &["Datacenter"], text);
         if let Some(found) = self.named(&search).await? {
@@ -171,8 +171,8 @@ impl Session {
         }
     }
 
-    /// What a text stands for below a folder that has this path: a path, a path of patterns,
-    /// or a name or pattern anywhere below.
+    /// Looks up a text below a folder with this path: a path, a path of patterns, or a name or
+    /// pattern at any depth.
     async fn written(
         &self,
         search: &Search<'_>,
@@ -191,7 +191,7 @@ impl Session {
         }
     }
 
-    /// The object that is written as its type and its ID.
+    /// Looks up a managed object reference.
     async fn named(&self, search: &Search<'_>) -> Result<Option<Object>, NotLocated> {
         let object = search.text.and_then(|text| text.parse::<Object>().ok());
         let Some(object) = object.filter(|object| search.kinds.contains(&object.kind.as_str()))
@@ -205,8 +205,8 @@ impl Session {
         }
     }
 
-    /// What is at a path, if it is of a kind that is looked for. The path of a host or a
-    /// cluster stands for the pool of all that it has.
+    /// Returns the object at a path, if it is of the right type. The path of a host or cluster
+    /// stands for its root resource pool.
     async fn at(&self, search: &Search<'_>, path: &str) -> Result<Option<Object>, Error> {
         let Some(found) = self.find_by_path(path).await? else {
             return Ok(None);
@@ -221,7 +221,7 @@ impl Session {
         Ok(None)
     }
 
-    /// The folder of a datacenter where something is, and its path.
+    /// Returns the datacenter's folder for a type of object, and its path.
     async fn base(&self, what: Place, datacenter: &Object) -> Result<(String, Object), Error> {
         let (property, last) = what.base();
         let mut path = format!("/{last}");
@@ -248,7 +248,7 @@ impl Session {
         Err(too_large())
     }
 
-    /// The pools of all that hosts and clusters have, each by the name of whose it is.
+    /// Returns the root resource pools of hosts and clusters, each with the name of its host.
     async fn root_pools(&self, hosts: Object) -> Result<Vec<Seen>, Error> {
         let owners = self.below(hosts, COMPUTE).await?;
         let owners: Vec<_> = owners.into_iter().map(|seen| seen.object).collect();
@@ -263,7 +263,7 @@ impl Session {
         Ok(pools.collect())
     }
 
-    /// All that fits a path of patterns below an object.
+    /// Returns all objects that match a path of patterns.
     async fn along(&self, start: Object, path: &str, kinds: &[&str]) -> Result<Vec<Seen>, Error> {
         let mut level = vec![start];
         let mut found = self.retrieve(&level, &wanted(&level), None).await?;
@@ -283,7 +283,7 @@ impl Session {
         Ok(found.iter().map(Seen::of).collect())
     }
 
-    /// All of these kinds below a folder, level by level.
+    /// Returns all objects of these types below a folder, level by level.
     async fn below(&self, folder: Object, kinds: &[&str]) -> Result<Vec<Seen>, Error> {
         let mut level = vec![folder];
         let mut seen = Vec::new();
@@ -319,7 +319,7 @@ impl<'a> Search<'a> {
         Self { what, kinds, text }
     }
 
-    /// The only one that fits the text.
+    /// Returns the only candidate that matches the text.
     fn choose(&self, mut seen: Vec<Seen>) -> Result<Object, NotLocated> {
         seen.retain(|seen| self.text.is_none_or(|text| fits(text, &seen.name)));
         self.only(seen)
@@ -372,7 +372,7 @@ impl Seen {
     }
 }
 
-/// The properties that have what is right below an object of a kind, after its name.
+/// Returns the properties with the children of an object, after its name.
 fn paths(kind: &str) -> &'static [&'static str] {
     match kind {
         "Folder" | "StoragePod" => &["name", "childEntity"],
@@ -404,7 +404,7 @@ fn wanted(level: &[Object]) -> Vec<Wanted<'_>> {
 fn children(found: &Found) -> Vec<Object> {
     let below = paths(&found.object.kind).iter().skip(1);
     let values = below.filter_map(|path| found.get(path));
-    // Each is one of them, or a list.
+    // A property is a single reference or a list.
     let children = values.flat_map(|value| match value.as_object() {
         Some(child) => vec![child],
         None => value
@@ -416,7 +416,7 @@ fn children(found: &Found) -> Vec<Object> {
     children.collect()
 }
 
-/// Whether something is looked for, or has below it what is.
+/// Returns whether an object is of one of these types, or may contain some.
 fn leads(object: &Object, kinds: &[&str]) -> bool {
     let kind = object.kind.as_str();
     let through = match kind {
@@ -428,7 +428,7 @@ fn leads(object: &Object, kinds: &[&str]) -> bool {
     through || kinds.contains(&kind)
 }
 
-/// Whether a name is what is written, or fits it: `*` stands for anything, `?` for one.
+/// Returns whether a name matches: `*` stands for any text, `?` for one character.
 fn fits(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (plain(pattern), plain(name));
     if pattern == name || !is_pattern(&pattern) {
@@ -436,7 +436,7 @@ fn fits(pattern: &str, name: &str) -> bool {
     }
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
-    // After a star that turns out to have stood for too little, it is tried with one more.
+    // On a mismatch, the last star is extended by one character.
     let (mut at, mut read, mut star) = (0, 0, None);
     while read < name.len() {
         match pattern.get(at) {
@@ -464,7 +464,7 @@ fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?'])
 }
 
-/// A name without what a vCenter writes for characters that a path cannot have.
+/// Decodes the characters that a vCenter escapes in names.
 fn plain(name: &str) -> String {
     let mut plain = String::with_capacity(name.len());
     let mut rest = name;

@@ -22,16 +22,16 @@ use super::{About, Error, Object, Session};
 /// The keys of a Secret.
 const USERNAME: &str = "username";
 const PASSWORD: &str = "password";
-/// What vCenters are served from.
+/// The oldest supported major version.
 const OLDEST: u32 = 6;
-/// How long what a vCenter says of itself may be: it is kept for as long as the session.
+/// The maximum length of texts about the vCenter, which are kept as long as the session.
 const LONGEST: usize = 256;
-/// How many times our patience the answer to a login is waited for when nobody needs the
-/// session any more: one that comes late is of a session that has to be closed.
+/// A login is awaited this many timeouts long after its caller has left: a late response opens a
+/// session that has to be logged out.
 const LATE: u32 = 4;
 
-/// How long a refusal that came late is kept for whoever logs in next: longer than anybody
-/// who was not answered pauses.
+/// How long a late refusal is kept for the next login of the account. It is longer than the
+/// backoff after a login without an answer.
 const KEPT: Duration = Duration::from_secs(300);
 
 /// Opens sessions.
@@ -42,34 +42,34 @@ pub struct VCenters {
     logins: Arc<Logins>,
 }
 
-/// Logins that are under way, also those that nobody waits for any more.
+/// Logins in progress, including those whose callers have left.
 #[derive(Default)]
 struct Logins {
     accounts: Mutex<HashMap<Account, Login>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// What a login is counted against at the other side.
+/// The account that a login counts against on the vCenter.
 type Account = (Endpoint, Fingerprint);
 
-/// A login, as others of the same account see it.
+/// A login, as seen by other logins of the same account.
 #[derive(Clone)]
 struct Login {
     since: Instant,
     end: watch::Receiver<Option<End>>,
 }
 
-/// What became of a login.
+/// The outcome of a login.
 #[derive(Clone)]
 enum End {
-    /// Somebody was told, or it does not matter any more.
+    /// The result was delivered, or is of no interest.
     Over,
-    /// It was refused.
+    /// The credential was refused.
     Refused(LoginError),
 }
 
 impl Logins {
-    /// Notes a login, unless there is one of the same account.
+    /// Registers a login, unless there is another one of the same account.
     fn begin(&self, account: &Account) -> Result<watch::Sender<Option<End>>, Login> {
         let mut accounts = lock(&self.accounts);
         accounts.retain(|_, login| login.end.borrow().is_none() || login.since.elapsed() < KEPT);
@@ -82,7 +82,7 @@ impl Logins {
         Ok(tell)
     }
 
-    /// Forgets this login, and none that came after it.
+    /// Removes this login, but not a later one of the same account.
     fn forget(&self, account: &Account, end: &watch::Receiver<Option<End>>) {
         let mut accounts = lock(&self.accounts);
         let known = accounts.get(account);
@@ -103,8 +103,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl VCenters {
-    /// `patience` is how long any request may take, and a login as a whole. Certificates are
-    /// verified with the machine's roots and these, in DER.
+    /// Creates a connector. `timeout` is the limit for each request, and for a login as a whole.
+    /// Certificates are verified with the system's roots and these, in DER.
     pub fn new(patience: Duration, further_roots: Vec<Vec<u8>>) -> Self {
         Self {
             patience,
@@ -113,18 +113,18 @@ impl VCenters {
         }
     }
 
-    /// Waits for logins that nobody waits for any more, so that what they open is closed, but
-    /// no longer than this.
+    /// Waits at most this long for logins whose callers have left, so that their sessions are
+    /// logged out.
     pub async fn finish(&self, within: Duration) {
         let mut tasks = std::mem::take(&mut *lock(&self.logins.tasks));
         let done = async { while tasks.join_next().await.is_some() {} };
         if timeout(within, done).await.is_err() {
-            tracing::debug!("some logins were never answered");
+            tracing::debug!("logins abandoned");
         }
     }
 
-    /// Notes a login once there is no other of the same account that is not answered yet: each
-    /// may be one that counts towards locking it.
+    /// Registers a login after all earlier logins of the same account were answered: each
+    /// unanswered one may count towards locking the account.
     async fn begin(
         &self,
         endpoint: &Endpoint,
@@ -177,8 +177,8 @@ impl Connector for VCenters {
         let (give, taken) = oneshot::channel();
         let logins = Arc::clone(&self.logins);
         let late = self.patience * LATE;
-        // On its own, and for a bounded time: whoever asked may leave at any moment, and a
-        // session that nobody knows of would stay until the vCenter ends it.
+        // In a task of its own and for a limited time: the caller may leave at any moment, and
+        // its session would stay open until the vCenter ends it.
         self.logins.spawn(async move {
             let opened = open(caller, &username, &password, late, || give.is_closed()).await;
             let end = match give.send(opened) {
@@ -194,7 +194,7 @@ impl Connector for VCenters {
             if matches!(end, End::Over) {
                 logins.forget(&account, &tell.subscribe());
             }
-            // Whoever logs in next looks at it, if nobody does now.
+            // The next login of the account reads a refusal that was not delivered.
             tell.send_replace(Some(end));
         });
         let slow = || {
@@ -203,13 +203,13 @@ impl Connector for VCenters {
         };
         match timeout(self.patience, taken).await {
             Ok(Ok(opened)) => opened,
-            // The sender goes without a word only if the runtime does.
+            // The sender is dropped without a value only if the runtime is shut down.
             Err(_) | Ok(Err(_)) => Err(slow()),
         }
     }
 
-    /// By what everybody may know of themselves: whether a session is active is something
-    /// that accounts with few privileges may not ask.
+    /// Reads the current session, which every account may do. The method `SessionIsActive` needs
+    /// privileges that restricted accounts lack.
     async fn is_alive(&self, session: &Session) -> Result<bool, LoginError> {
         match session.current().await {
             Ok(alive) => Ok(alive),
@@ -263,7 +263,7 @@ async fn open(
             Err(unreachable(&endpoint, "it logs in without a session"))
         }
         Err(broken) => {
-            // An answer that is not understood may still be of a session that was opened.
+            // A session may have been opened although the response is invalid.
             if matches!(broken, Broken::Failure(Failure::Odd(_))) {
                 session.leave().await;
             }
@@ -278,7 +278,7 @@ fn is_session(answer: &Element) -> bool {
         .is_some_and(|key| !key.trim().is_empty())
 }
 
-/// What a vCenter says of itself, if it is one that is served.
+/// Returns the description of a vCenter, if it is supported.
 fn introduce(answer: &Element) -> Result<(About, Services), String> {
     let content = answer.at("returnval").ok_or("it does not say what it is")?;
     let said = |path: &str| content.text(path).unwrap_or_default().trim().to_owned();
@@ -332,8 +332,8 @@ fn content(credential: &Credential, key: &str) -> Result<Arc<Hidden>, LoginError
     })
 }
 
-/// Nothing that the other side says is repeated here, except of what type it says it is: it
-/// was sent a password.
+/// Converts a failed login. Nothing of the server's answer is repeated except the type of the
+/// fault: the server was sent a password, and could return it.
 fn not_opened(endpoint: &Endpoint, broken: Broken) -> LoginError {
     let place = authority(endpoint);
     match broken {
@@ -343,7 +343,7 @@ fn not_opened(endpoint: &Endpoint, broken: Broken) -> LoginError {
                 message: format!("{place} does not take the credential ({})", fault.kind),
                 answered: true,
             },
-            // Whoever refuses is there: others may be let in.
+            // A server that answers is reachable: other credentials may be accepted.
             _ => LoginError {
                 answered: true,
                 ..unreachable(endpoint, "it refuses to log anybody in")

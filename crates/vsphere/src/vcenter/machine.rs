@@ -1,37 +1,37 @@
-//! What is known of a virtual machine.
+//! The observed state of a virtual machine.
 
 use super::element::Element;
 use super::properties::{Found, Step, Wanted};
 use super::{Error, Object, Session};
 
-/// What is known of a virtual machine.
+/// The observed state of a virtual machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Machine {
     /// Its name in the inventory.
     pub name: String,
-    /// As it knows itself.
+    /// Its BIOS UUID, which the guest sees.
     pub bios_uuid: Option<String>,
-    /// As the vCenter knows it.
+    /// Its instance UUID, which is unique in the vCenter.
     pub instance_uuid: Option<String>,
     /// Whether it is marked as a template.
     pub is_template: bool,
     /// Whether it runs.
     pub powered_on: bool,
-    /// Where it runs.
+    /// The host that it runs on.
     pub host: Option<Object>,
-    /// The name of that.
+    /// The name of the host.
     pub host_name: Option<String>,
-    /// What its guest calls itself.
+    /// The host name of the guest.
     pub guest_host_name: Option<String>,
-    /// Whether VMware Tools run, so that it can be asked to shut down.
+    /// Whether VMware Tools run, which are needed to shut down the guest.
     pub tools_running: bool,
-    /// Cards in order of their keys.
+    /// Its network cards, ordered by key.
     pub cards: Vec<MachineCard>,
-    /// Disks in order of their keys.
+    /// Its disks, ordered by key.
     pub disks: Vec<Disk>,
-    /// `guestinfo.metadata`, as it is set.
+    /// The value of `guestinfo.metadata`.
     pub metadata: Option<String>,
-    /// The snapshot that it stands on.
+    /// Its current snapshot.
     pub current_snapshot: Option<Object>,
     /// All snapshots.
     pub snapshots: Vec<Snapshot>,
@@ -40,32 +40,32 @@ pub struct Machine {
 /// A network card of a virtual machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MachineCard {
-    /// By which it is known within the machine.
+    /// Its device key.
     pub key: i32,
-    /// Its address.
+    /// Its MAC address.
     pub mac: String,
     /// The name of its network.
     pub network: Option<String>,
-    /// Whether it is plugged in.
+    /// Whether it is connected.
     pub connected: bool,
-    /// What the guest says that it is reached by.
+    /// The IP addresses that the guest reports.
     pub addresses: Vec<String>,
 }
 
 /// A disk of a virtual machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disk {
-    /// By which it is known within the machine.
+    /// Its device key.
     pub key: i32,
     /// Its size in KiB.
     pub kib: i64,
-    /// Where it is.
+    /// Its datastore.
     pub datastore: Option<Object>,
-    /// Its file there.
+    /// Its file in the datastore.
     pub(super) file: Option<String>,
-    /// How it is written to.
+    /// Its disk mode.
     pub(super) mode: Option<String>,
-    /// What it is plugged into, and where.
+    /// The key of its controller, and its unit number there.
     pub(super) controller: Option<i32>,
     pub(super) unit: Option<i32>,
 }
@@ -75,12 +75,12 @@ pub struct Disk {
 pub struct Snapshot {
     /// Its name, which need not be unique.
     pub name: String,
-    /// Itself.
+    /// Its managed object reference.
     pub object: Object,
 }
 
 impl Session {
-    /// What is known of a virtual machine.
+    /// Reads the state of a virtual machine.
     pub async fn machine(&self, vm: &Object) -> Result<Machine, Error> {
         let wanted = [
             Wanted {
@@ -107,7 +107,7 @@ impl Session {
         Ok(machine)
     }
 
-    /// The disks of a virtual machine.
+    /// Reads the disks of a virtual machine.
     pub(super) async fn disks(&self, vm: &Object) -> Result<Vec<Disk>, Error> {
         let wanted = [Wanted {
             kind: &vm.kind,
@@ -174,7 +174,7 @@ fn extra(options: &[Element], key: &str) -> Option<String> {
 }
 
 fn cards(devices: &[Element], seen: &[Element]) -> Vec<MachineCard> {
-    // There are many types of cards, and an address is what they have in common.
+    // There are many types of cards; only they have a MAC address.
     let is_card = |device: &&Element| {
         device
             .at("macAddress")
@@ -190,8 +190,8 @@ fn cards(devices: &[Element], seen: &[Element]) -> Vec<MachineCard> {
     cards
 }
 
-/// What the guest has seen is the card's if it has the card's key. A guest has more: those
-/// that containers use have none.
+/// Reads a card, with the guest's report for its key. The guest also reports interfaces of
+/// containers, which have no key.
 fn read_card(card: &Element, seen: &[Element]) -> MachineCard {
     let key = card.number("key").unwrap_or_default();
     let seen = seen

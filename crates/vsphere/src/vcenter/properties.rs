@@ -1,4 +1,4 @@
-//! Properties of objects, and of what they point to.
+//! The PropertyCollector: properties of objects and of objects that they reference.
 
 use std::collections::BTreeMap;
 
@@ -8,29 +8,29 @@ use super::text::Text;
 use super::wire::Size;
 use super::{Error, Object, Session};
 
-/// How many objects are asked for at once.
+/// The maximum number of objects in one request.
 const AT_ONCE: usize = 500;
-/// How many pages an answer may have, and how many elements all of them.
+/// The maximum number of pages of a response, and of elements in all of them.
 const PAGES: usize = 1000;
 const ELEMENTS: usize = 300_000;
 
 const RETRIEVE: &str = "RetrievePropertiesEx";
 const CONTINUE: &str = "ContinueRetrievePropertiesEx";
 
-/// Properties that are wanted of one kind of objects.
+/// The properties to retrieve of one type of object.
 pub(super) struct Wanted<'a> {
     pub(super) kind: &'a str,
     pub(super) paths: &'a [&'a str],
 }
 
-/// A property whose value is an object: properties of that are wanted too.
+/// A property that references an object, of which properties are retrieved too.
 #[derive(Clone, Copy)]
 pub(super) struct Step<'a> {
     pub(super) kind: &'a str,
     pub(super) path: &'a str,
 }
 
-/// What there was of an object. A property that is not set, or not to be seen, is missing.
+/// The properties of an object. Unset or invisible properties are missing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) object: Object,
@@ -50,14 +50,14 @@ impl Found {
         self.get(path)?.as_object()
     }
 
-    /// What is in a property that is a list.
+    /// Returns the elements of a property that is a list.
     pub(super) fn list(&self, path: &str) -> &[Element] {
         self.get(path).map_or(&[], Element::children)
     }
 }
 
 impl Session {
-    /// Small properties of one object; nothing if there is nothing to be seen of it.
+    /// Retrieves small properties of one object; none if it is invisible.
     pub(super) async fn retrieve_one(
         &self,
         object: &Object,
@@ -74,7 +74,7 @@ impl Session {
         Ok(found.into_iter().find(|found| found.object == *object))
     }
 
-    /// Properties of objects, and of those that a step leads to.
+    /// Retrieves properties of objects, and of the objects that a step leads to.
     pub(super) async fn retrieve(
         &self,
         objects: &[Object],
@@ -149,7 +149,7 @@ fn ask(text: &mut Text, objects: &[Object], wanted: &[Wanted<'_>], step: Option<
     text.element("options", |_| ());
 }
 
-/// Reads a page, and says how the next one is asked for.
+/// Reads a page, and returns the token for the next one.
 fn read(answer: &Element, found: &mut Vec<Found>) -> Result<Option<String>, Error> {
     let Some(page) = answer.at("returnval") else {
         return Ok(None);
@@ -176,7 +176,7 @@ fn read(answer: &Element, found: &mut Vec<Found>) -> Result<Option<String>, Erro
         .map(str::to_owned))
 }
 
-/// A property that is missing because the session is over is not just missing.
+/// Fails if a property is missing because the session has expired.
 fn tell(missing: &Element, object: &Object) -> Result<(), Error> {
     let kind = missing
         .at("fault/fault")
@@ -197,7 +197,7 @@ pub(super) mod tests {
     use super::super::element::Answer;
     use super::*;
 
-    /// What there is in these objects.
+    /// Parses these objects.
     pub(in super::super) fn found(objects: &str) -> Result<Vec<Found>, Error> {
         let mut found = Vec::new();
         assert_eq!(read(&page(objects), &mut found)?, None);

@@ -1,4 +1,4 @@
-//! A session, and what is asked in it about single objects.
+//! A session, and calls about single objects.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use super::text::Text;
 use super::wire::authority;
 use super::{About, Error, Object};
 
-/// A session. One at a time for each account, whoever uses it.
+/// A session. All users of an account share one.
 pub struct Session {
     caller: Caller,
     services: Services,
     about: About,
 }
 
-/// What a vCenter is asked through.
+/// The service objects of a vCenter.
 pub(super) struct Services {
     pub(super) root_folder: Object,
     pub(super) property_collector: Object,
@@ -31,12 +31,12 @@ impl Session {
         }
     }
 
-    /// What the vCenter says of itself.
+    /// Returns the description of the vCenter.
     pub fn about(&self) -> &About {
         &self.about
     }
 
-    /// The object at a path like `/DC0/vm/templates/ubuntu`.
+    /// Returns the object at a path like `/DC0/vm/templates/ubuntu`.
     pub async fn find_by_path(&self, path: &str) -> Result<Option<Object>, Error> {
         let index = &self.services.search_index;
         let found = self.caller.call("FindByInventoryPath", index, |find| {
@@ -45,12 +45,12 @@ impl Session {
         Ok(found.await?.object("returnval"))
     }
 
-    /// The virtual machine whose BIOS has this UUID.
+    /// Returns the virtual machine with this BIOS UUID.
     pub async fn find_vm_by_bios_uuid(&self, uuid: &str) -> Result<Option<Object>, Error> {
         self.find_vm(uuid, false).await
     }
 
-    /// The virtual machine that the vCenter knows by this UUID.
+    /// Returns the virtual machine with this instance UUID.
     pub async fn find_vm_by_instance_uuid(&self, uuid: &str) -> Result<Option<Object>, Error> {
         self.find_vm(uuid, true).await
     }
@@ -65,7 +65,7 @@ impl Session {
         Ok(found.await?.object("returnval"))
     }
 
-    /// Whether the vCenter still knows this session.
+    /// Returns whether the vCenter still knows this session.
     pub(crate) async fn current(&self) -> Result<bool, Error> {
         let manager = &self.services.session_manager;
         let found = self.retrieve_one(manager, &["currentSession"]).await?;
@@ -73,12 +73,11 @@ impl Session {
         Ok(current.is_some_and(|session| session.text("key").is_some()))
     }
 
-    /// Logs out. Whether it is heard does not matter: a session that cannot be closed ends
-    /// by itself when it was not used for a while.
+    /// Logs out. A failure is only logged, because an idle session expires by itself.
     pub(super) async fn leave(&self) {
         let manager = &self.services.session_manager;
         if let Err(error) = self.caller.call("Logout", manager, |_: &mut Text| ()).await {
-            tracing::debug!(vcenter = ?self, %error, "a session could not be closed");
+            tracing::debug!(vcenter = ?self, %error, "logout failed");
         }
     }
 

@@ -1,31 +1,31 @@
-//! What a vCenter does in its own time.
+//! Tasks and power operations.
 
 use super::call::shorten;
 use super::element::Element;
 use super::properties::Found;
 use super::{Error, Object, Session};
 
-/// How far a task is.
+/// The state of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// It waits for its turn, or runs.
+    /// It is queued or running.
     Running,
-    /// It is done, and this came of it.
+    /// It succeeded, with this result.
     Done(Option<Object>),
-    /// It is over without success, for a reason: the type of a fault (`InvalidPowerState`,
-    /// `DuplicateName`), and the words of the vCenter.
+    /// It failed, with the type of a fault (`InvalidPowerState`, `DuplicateName`) and the message
+    /// of the vCenter.
     Failed {
         /// The type of the fault.
         fault: String,
-        /// In the vCenter's own words.
+        /// The message of the vCenter.
         message: String,
     },
-    /// A vCenter forgets tasks after a while.
+    /// The vCenter does not know it: tasks are forgotten after a while.
     Unknown,
 }
 
 impl Session {
-    /// How far a task is.
+    /// Reads the state of a task.
     pub async fn task(&self, task: &Object) -> Result<Task, Error> {
         let paths = &["info.state", "info.error", "info.result"];
         match self.retrieve_one(task, paths).await {
@@ -35,17 +35,17 @@ impl Session {
         }
     }
 
-    /// Starts a virtual machine.
+    /// Powers on a virtual machine.
     pub async fn power_on(&self, vm: &Object) -> Result<Object, Error> {
         self.caller().start("PowerOnVM_Task", vm, |_| ()).await
     }
 
-    /// Stops a virtual machine as if its power were cut.
+    /// Powers off a virtual machine without shutting down its guest.
     pub async fn power_off(&self, vm: &Object) -> Result<Object, Error> {
         self.caller().start("PowerOffVM_Task", vm, |_| ()).await
     }
 
-    /// Asks what runs in a virtual machine to end. There is no task to wait for.
+    /// Asks the guest to shut down. There is no task.
     pub async fn shut_down_guest(&self, vm: &Object) -> Result<(), Error> {
         self.caller()
             .call("ShutdownGuest", vm, |_| ())
@@ -58,7 +58,7 @@ impl Session {
         self.caller().start("Destroy_Task", vm, |_| ()).await
     }
 
-    /// Sets keys and values for the guest, beside those that there are.
+    /// Sets keys of the extra configuration, and keeps the others.
     pub async fn set_extra(
         &self,
         vm: &Object,

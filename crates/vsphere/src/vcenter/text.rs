@@ -1,26 +1,26 @@
-//! What is sent: XML that is built in the order of the schema, with every text escaped.
+//! XML of requests, written in the order of the schema, with all texts escaped.
 
 use super::Object;
 
-/// A request that is being written.
+/// A writer for a request.
 #[derive(Default)]
 pub(super) struct Text {
     written: String,
-    /// Something was to be written that XML has no way to say.
+    /// Whether a text has a character that XML cannot represent.
     unsayable: bool,
 }
 
-/// A text has a character that XML does not have.
+/// A text has a character that XML cannot represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unsayable;
 
 impl Text {
-    /// An element with what `inside` writes.
+    /// Writes an element with the content that `inside` writes.
     pub(super) fn element(&mut self, name: &str, inside: impl FnOnce(&mut Self)) -> &mut Self {
         self.open(name, &[], inside)
     }
 
-    /// An element of a type that its place does not imply.
+    /// Writes an element with an `xsi:type`.
     pub(super) fn typed(
         &mut self,
         name: &str,
@@ -30,24 +30,24 @@ impl Text {
         self.open(name, &[("xsi:type", kind)], inside)
     }
 
-    /// An element with a text.
+    /// Writes an element with a text.
     pub(super) fn leaf(&mut self, name: &str, text: impl AsRef<str>) -> &mut Self {
         self.open(name, &[], |out| out.escape(text.as_ref()))
     }
 
-    /// An element with a number or a truth value, which need no escaping.
+    /// Writes an element with a number or a boolean.
     pub(super) fn plain(&mut self, name: &str, value: impl ToString) -> &mut Self {
         self.leaf(name, value.to_string())
     }
 
-    /// An element that points to something.
+    /// Writes a managed object reference.
     pub(super) fn object(&mut self, name: &str, object: &Object) -> &mut Self {
         self.open(name, &[("type", &object.kind)], |out| {
             out.escape(&object.id)
         })
     }
 
-    /// The same, if there is something to point to.
+    /// Writes a managed object reference, if there is one.
     pub(super) fn maybe(&mut self, name: &str, object: Option<&Object>) -> &mut Self {
         match object {
             Some(object) => self.object(name, object),
@@ -55,7 +55,7 @@ impl Text {
         }
     }
 
-    /// A key and a text, as an `OptionValue`.
+    /// Writes a key and a value as an `OptionValue`.
     pub(super) fn option(&mut self, name: &str, key: &str, value: &str) -> &mut Self {
         self.typed(name, "OptionValue", |option| {
             option.leaf("key", key);
@@ -65,7 +65,7 @@ impl Text {
         })
     }
 
-    /// The request that calls `method` of `this`.
+    /// Returns the request that calls `method` of `this`.
     pub(super) fn call(
         method: &str,
         this: &Object,
@@ -108,8 +108,8 @@ impl Text {
         self
     }
 
-    /// White space other than blanks is written by number: a reader would make blanks of it
-    /// in an attribute, and one line break of the two characters that Windows has for it.
+    /// Escapes a text. White space other than blanks is written as character references: a parser
+    /// would normalize it in attributes, and would turn CR LF into one line break.
     fn escape(&mut self, text: &str) {
         for character in text.chars() {
             match character {

@@ -1,4 +1,4 @@
-//! Whom to believe at the other end of a connection.
+//! Verification of server certificates.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use rustls::{
     SignatureScheme,
 };
 
-/// Those who vouch for certificates.
+/// The certificate authorities.
 #[derive(Clone)]
 pub(super) struct Authorities {
     provider: Arc<CryptoProvider>,
-    /// None if there is not a single root: then nobody vouches for anything.
+    /// None if there are no roots at all: then no certificate is valid.
     verifier: Option<Arc<WebPkiServerVerifier>>,
 }
 
 impl Authorities {
-    /// The machine's, and these, in DER.
+    /// Returns the system's authorities and these, in DER.
     pub(super) fn new(further: Vec<Vec<u8>>) -> Self {
         let mut roots = RootCertStore::empty();
-        // Some may be unreadable; what is needed is missed when it is used.
+        // Invalid certificates are skipped; a missing root shows when it is needed.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         roots.add_parsable_certificates(further.into_iter().map(CertificateDer::from));
         Self::of(roots)
@@ -42,10 +42,10 @@ impl Authorities {
         }
     }
 
-    /// How a connection is made to whoever is to be believed.
+    /// Returns the TLS configuration for a trust.
     ///
-    /// Each has a configuration of its own: what is remembered of an earlier handshake is
-    /// never used with another trust.
+    /// Each trust has its own configuration, so that a TLS session is never resumed with another
+    /// trust.
     pub(super) fn config(&self, trust: &Trust) -> Result<Arc<ClientConfig>, Error> {
         let judge = Judge {
             authorities: self.clone(),
@@ -74,7 +74,7 @@ impl Authorities {
     }
 }
 
-/// A certificate that is not believed, and what a user needs to know to pin it.
+/// A certificate that is not trusted, with the fingerprints that a user needs to pin it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) struct NotTrusted {
     why: String,
@@ -84,7 +84,7 @@ pub(super) struct NotTrusted {
 }
 
 impl NotTrusted {
-    /// What is behind a failed handshake, if it is this.
+    /// Returns the cause of a failed handshake, if it is this.
     pub(super) fn behind(error: &std::io::Error) -> Option<Self> {
         let error = error.get_ref()?.downcast_ref::<Error>()?;
         let Error::InvalidCertificate(CertificateError::Other(OtherError(other))) = error else {
@@ -113,7 +113,7 @@ impl fmt::Display for NotTrusted {
     }
 }
 
-/// Believes whoever is vouched for, and then whoever shows what is pinned.
+/// Accepts certificates that an authority has signed, and pinned ones.
 struct Judge {
     authorities: Authorities,
     trust: Trust,
@@ -147,7 +147,7 @@ impl ServerCertVerifier for Judge {
             Trust::Pinned(pin) => Some(pin),
             Trust::Verified | Trust::Anybody => None,
         };
-        // Whoever pins a certificate means this very one, whatever name or date is in it.
+        // A pinned certificate is accepted whatever its name and date are.
         if expected.is_some_and(|pin| matches(pin, shown)) {
             return Ok(ServerCertVerified::assertion());
         }
@@ -198,7 +198,7 @@ fn refusal(why: Error, shown: &CertificateDer<'_>, expected: Option<&String>) ->
 
 fn in_words(why: &CertificateError) -> String {
     match why {
-        // Another key under the name of an authority that is known is not that authority.
+        // A known authority with another key is not that authority.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "no known authority vouches for it".to_owned()
         }
@@ -215,7 +215,7 @@ fn in_words(why: &CertificateError) -> String {
     }
 }
 
-/// Whether a pin, however it is written, is the certificate's.
+/// Returns whether a pin, in any notation, is the certificate's fingerprint.
 fn matches(pin: &str, shown: &CertificateDer<'_>) -> bool {
     let digits = |text: &str| -> String {
         let digits = text

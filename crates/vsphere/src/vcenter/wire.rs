@@ -1,4 +1,4 @@
-//! Requests to one vCenter: over TLS, each within a time, with connections that are kept.
+//! Requests to one vCenter: over TLS, with a timeout and a connection pool.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,19 +21,19 @@ use tokio_rustls::TlsConnector;
 
 use super::trust::NotTrusted;
 
-/// How many answers that are larger than small may be read and kept in mind at the same time,
-/// whoever asked for them: each is some tens of megabytes when it is understood.
+/// How many large responses may be read and parsed at the same time, for all callers: each takes
+/// some tens of megabytes.
 static LARGE_ANSWERS: Semaphore = Semaphore::const_new(4);
-/// How long the rest of one may take. Whoever says it slowly keeps others from theirs.
+/// How long the rest of a large response may take: a slow one blocks others.
 const REST: Duration = Duration::from_secs(5);
-/// How many connections are kept while nobody uses them.
+/// The maximum number of idle connections.
 const KEPT: usize = 8;
-/// How long. What lies between two ends may forget a connection, and tell neither.
+/// How long idle connections are kept: a firewall in between may drop them silently.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 const AGENT: &str = concat!("insula-vsphere/", env!("CARGO_PKG_VERSION"));
 const ACTION: HeaderName = HeaderName::from_static("soapaction");
 
-/// The way to a vCenter.
+/// A client for one endpoint.
 pub(super) struct Wire {
     endpoint: Endpoint,
     name: ServerName<'static>,
@@ -41,23 +41,23 @@ pub(super) struct Wire {
     kept: Mutex<Vec<Connection>>,
 }
 
-/// What is sent.
+/// A request.
 #[derive(Clone)]
 pub(super) struct Letter {
     pub(super) action: HeaderValue,
     pub(super) cookie: Option<HeaderValue>,
     pub(super) body: Bytes,
-    /// How large the answer may be.
+    /// The maximum size of the response.
     pub(super) size: Size,
-    /// Whether it does no harm if it arrives twice.
+    /// Whether it may be sent twice.
     pub(super) repeatable: bool,
 }
 
-/// How large an answer may be. Everybody may be asked by anybody who has a cluster, and says
-/// what they like: only where much is asked for is much to be read.
+/// The maximum size of a response. Any owner of a cluster can choose the server, which may answer
+/// with anything, so large responses are read only where they are expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Size {
-    /// One thing, or a few properties of one.
+    /// One object, or a few properties of one.
     Small,
     /// The devices of a machine, or a thousand names.
     Large,
@@ -71,7 +71,7 @@ impl Size {
         }
     }
 
-    /// How many elements, attributes and texts there may be.
+    /// Returns the maximum number of elements, attributes and texts.
     pub(super) const fn nodes(self) -> u32 {
         match self {
             Self::Small => 5_000,
@@ -80,26 +80,26 @@ impl Size {
     }
 }
 
-/// What came back.
+/// A response.
 pub(super) struct Received {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: String,
-    /// Kept until it is understood, if it is large.
+    /// Held until a large response is parsed.
     _permit: Option<SemaphorePermit<'static>>,
 }
 
-/// Why nothing came back.
+/// Why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     NotTrusted(NotTrusted),
     Unreachable(String),
-    /// Something came back that cannot be an answer.
+    /// The response is invalid.
     Odd(String),
 }
 
 impl Wire {
-    /// The way to this endpoint; there is none if its name cannot be one in a certificate.
+    /// Creates a client; none if the host cannot be a name in a certificate.
     pub(super) fn new(endpoint: &Endpoint, tls: Arc<ClientConfig>) -> Option<Self> {
         let name = ServerName::try_from(endpoint.host().to_owned()).ok()?;
         Some(Self {
@@ -110,12 +110,12 @@ impl Wire {
         })
     }
 
-    /// Where it leads.
+    /// Returns the endpoint.
     pub(super) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Sends a letter and waits for the answer, all of it within `patience`.
+    /// Sends a request and waits for the response, all within `timeout`.
     pub(super) async fn send(
         &self,
         letter: Letter,
@@ -130,8 +130,8 @@ impl Wire {
         })
     }
 
-    /// The other side may close a connection that is kept at the very moment when it is used
-    /// again. What never left is sent again, and so is what does no harm.
+    /// Sends a request. The server may close an idle connection at the moment of its reuse: an
+    /// unsent or repeatable request is then sent again on a new one.
     async fn send_once_or_twice(&self, letter: Letter) -> Result<Received, Failure> {
         if let Some(kept) = self.take() {
             match self.ask(kept, &letter).await {
@@ -195,7 +195,7 @@ impl Wire {
         let place = (self.endpoint.host(), self.endpoint.port());
         let stream = TcpStream::connect(place).await;
         let stream = stream.map_err(|error| unreachable("cannot connect", &error))?;
-        // Requests are small and waited for; without this they are only slower.
+        // An optimization only: its failure does not matter.
         let _ = stream.set_nodelay(true);
         let stream = self.tls.connect(self.name.clone(), stream).await;
         let stream = stream.map_err(|error| match NotTrusted::behind(&error) {
@@ -205,7 +205,7 @@ impl Wire {
         let shaken = http1::handshake(TokioIo::new(stream)).await;
         let (sender, driving) = shaken.map_err(|error| broken(&error))?;
         let driver = tokio::spawn(async move {
-            // Whoever waits for an answer is told what went wrong.
+            // Errors are also reported to the pending request.
             let _ = driving.await;
         });
         Ok(Connection {
@@ -230,7 +230,7 @@ impl Wire {
     }
 }
 
-/// A host and a port as a URL has them.
+/// Returns host and port as in a URL.
 pub(super) fn authority(endpoint: &Endpoint) -> String {
     let (host, port) = (endpoint.host(), endpoint.port());
     match (host.contains(':'), port) {
@@ -241,7 +241,7 @@ pub(super) fn authority(endpoint: &Endpoint) -> String {
     }
 }
 
-/// A connection, which ends when it is dropped.
+/// A connection, which is closed when it is dropped.
 struct Connection {
     sender: SendRequest<Full<Bytes>>,
     driver: JoinHandle<()>,
@@ -260,7 +260,7 @@ impl Drop for Connection {
     }
 }
 
-/// A letter without an answer, and whether it is certain that it never left.
+/// A request without a response, and whether it certainly was not sent.
 struct Lost {
     unsent: bool,
     failure: Failure,
@@ -295,7 +295,7 @@ async fn receive(response: Response<Incoming>, size: Size) -> Result<Received, F
     })
 }
 
-/// Reads for as long as it is not too large, and says whether that is all.
+/// Reads while the limit is not reached. Returns whether the body is complete.
 async fn read(body: &mut Incoming, bytes: &mut BytesMut, size: Size) -> Result<bool, Failure> {
     let breaks = |_| Failure::Unreachable("the answer breaks off".to_owned());
     while bytes.len() <= size.bytes() {

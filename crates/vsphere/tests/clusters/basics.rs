@@ -1,4 +1,4 @@
-//! Whose credentials clusters get, and what is said of them.
+//! Which credentials clusters get, and their conditions.
 
 use insula_testkit::vcenter::FakeVCenter;
 use insula_vsphere::kinds::{VSphereCluster, VSphereClusterIdentity};
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use crate::world::{HOME, Space, World, condition, conditions, until};
 
-/// The accounts that have a session.
+/// Returns the accounts that have a session.
 pub fn accounts(vcenter: &FakeVCenter) -> Vec<String> {
     let open = vcenter.open_sessions();
     open.into_iter().map(|session| session.account).collect()
 }
 
-/// A server that is allowed, with its thumbprint.
+/// Returns an entry of `allowedServers` with the thumbprint.
 pub fn allowed(vcenter: &FakeVCenter) -> Value {
     json!([{"address": vcenter.address(), "thumbprint": vcenter.thumbprint_sha1()}])
 }
@@ -34,7 +34,7 @@ pub fn by_secret(vcenter: &FakeVCenter, name: &str) -> Value {
     })
 }
 
-/// What is said of a cluster's vCenter.
+/// Returns the message of a cluster's vCenter condition.
 pub fn message(cluster: &VSphereCluster) -> &str {
     let told = condition(conditions(cluster), "VCenterAvailable");
     told.map_or("", |told| &told.message)
@@ -149,7 +149,7 @@ async fn fr3_c5_u1_g3_s3_clusters_that_name_nothing_use_what_the_operator_was_gi
 
     world.give("one", "pw", &[&vcenter.address()]);
     let cluster = here.is("a", "prod", "Available").await?;
-    // What it says is as it was.
+    // The spec is unchanged.
     assert_eq!(serde_json::to_value(&cluster.spec)?, server);
     assert_eq!(accounts(&vcenter), ["one"]);
 
@@ -157,7 +157,7 @@ async fn fr3_c5_u1_g3_s3_clusters_that_name_nothing_use_what_the_operator_was_gi
     let changed = |vcenter: &FakeVCenter| accounts(vcenter) == ["two"];
     vcenter.wait_for("the other account", changed).await?;
 
-    // What the system was given is not for tenants.
+    // The system's static credentials are not for tenants.
     let tenant = world.space(Some("t1"));
     tenant.namespace("a", json!({})).await?;
     vcenter.clear_log();

@@ -1,5 +1,4 @@
-//! What happens when something changes: every row is a change and its effect, which nobody
-//! waits ten minutes for.
+//! Changes take effect at once, and not only with the next resync after ten minutes.
 
 use insula_testkit::vcenter::FakeVCenter;
 use insula_vsphere::kinds::VSphereClusterIdentity;
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 use crate::basics::{accounts, allowed, by_identity, by_secret, message};
 use crate::world::{HOME, Space, World, condition, conditions, delete, gone, patched, until};
 
-/// Waits until a Secret is not held any more, and is still there.
+/// Waits until a Secret is not claimed any more, and still exists.
 async fn is_released(space: &Space, namespace: &str, name: &str) -> anyhow::Result<()> {
     let secrets: Api<Secret> = space.inside(namespace);
     until(&secrets, name, |secret| {
@@ -82,7 +81,7 @@ async fn cr3_a3_who_may_use_an_identity_changes_with_it_and_with_namespaces() ->
             true,
         ),
     ] {
-        // A patch of nothing leaves what is there: it goes first.
+        // A merge patch would keep the old selector, so it is removed first.
         let patch = json!({"spec": {"allowedNamespaces": null}});
         here.change_identity("shared", patch).await?;
         let patch = json!({"spec": {"allowedNamespaces": allowed}});
@@ -97,7 +96,7 @@ async fn cr3_a3_who_may_use_an_identity_changes_with_it_and_with_namespaces() ->
             .map_err(|error| error.context(allowed.to_string()))?;
     }
 
-    // The labels of the namespace count, from one moment to the next.
+    // Changes of the namespace's labels take effect at once.
     let patch = json!({"spec": {"allowedNamespaces": null}});
     here.change_identity("shared", patch).await?;
     let red = by(json!({"matchLabels": {"team": "red"}}));
@@ -151,7 +150,7 @@ async fn r1_a_password_that_changes_often_leaves_one_session() -> anyhow::Result
             })
             .await?;
     }
-    // A cluster that goes leaves nothing; the operator neither.
+    // A deleted cluster leaves no session, and neither does a stopped operator.
     here.is("a", "prod", "Available").await?;
     delete(
         &here.inside::<insula_vsphere::kinds::VSphereCluster>("a"),
@@ -260,7 +259,7 @@ async fn c4_x1_owners_come_back_others_may_stay_and_a_stale_uid_is_mended() -> a
     }
     here.is("a", "prod", "Available").await?;
 
-    // With somebody else who owns it, it stays when the cluster goes.
+    // A Secret with another owner stays when the cluster is deleted.
     let clusters = here.inside::<insula_vsphere::kinds::VSphereCluster>("a");
     delete(&clusters, "prod").await?;
     gone(&clusters, "prod").await?;
@@ -287,7 +286,7 @@ async fn a2_t1_t2_cr1_c2_c3_what_is_missing_is_said_and_clears_by_itself() -> an
          manages them"
     );
 
-    // A Secret of that name elsewhere is none.
+    // A Secret of that name in another namespace does not count.
     here.account("a", "shared", ("one", "pw")).await?;
     let spec = json!({
         "secretName": "shared", "allowedNamespaces": {}, "allowedServers": allowed(&vcenter),
@@ -299,7 +298,7 @@ async fn a2_t1_t2_cr1_c2_c3_what_is_missing_is_said_and_clears_by_itself() -> an
     assert_eq!(told.message, "there is no Secret capv-system/shared");
     here.is("a", "prod", "IdentityNotReady").await?;
 
-    // Secrets that lack something.
+    // Secrets that lack a key.
     here.secret(HOME, "shared", &[("password", "pw")]).await?;
     let identity = here.identity_is("shared", "InvalidCredentials").await?;
     let told = condition(&identity.status.as_ref().unwrap().conditions, "Available").unwrap();
@@ -321,7 +320,7 @@ async fn a2_t1_t2_cr1_c2_c3_what_is_missing_is_said_and_clears_by_itself() -> an
     assert_eq!(identity.status.unwrap().ready, Some(true));
     here.is("a", "prod", "Available").await?;
 
-    // A Secret of another namespace is none, and one that is none is said to be none.
+    // A Secret of another namespace does not count, nor does one that contains no account.
     here.owned("b", "prod", by_secret(&vcenter, "shared"))
         .await?;
     let cluster = here.is("b", "prod", "SecretNotAvailable").await?;
@@ -350,7 +349,7 @@ async fn a2_t1_t2_cr1_c2_c3_what_is_missing_is_said_and_clears_by_itself() -> an
     }
     here.rotate("b", "shared", "pw").await?;
     here.is("b", "prod", "Available").await?;
-    // One that another holds is not theirs too.
+    // A Secret that another cluster has claimed cannot be used.
     here.owned("b", "late", by_secret(&vcenter, "shared"))
         .await?;
     let cluster = here.is("b", "late", "SecretInUse").await?;
@@ -393,7 +392,7 @@ async fn a_secret_that_is_deleted_stays_while_it_is_used_and_one_that_is_forced_
         condition(conditions(&cluster), "Ready").unwrap().status,
         "True"
     );
-    // By force.
+    // It is deleted by force.
     let patch = json!({"metadata": {"finalizers": []}});
     patched(&secrets, "shared", patch).await?;
     gone(&secrets, "shared").await?;
@@ -401,7 +400,7 @@ async fn a_secret_that_is_deleted_stays_while_it_is_used_and_one_that_is_forced_
     assert_eq!(identity.status.unwrap().ready, Some(false));
     here.is("a", "prod", "IdentityNotReady").await?;
     uses(&vcenter, &[]).await?;
-    // And back again.
+    // It is created again.
     here.account(HOME, "shared", ("one", "pw")).await?;
     here.is("a", "prod", "Available").await?;
     Ok(())

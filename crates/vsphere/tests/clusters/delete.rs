@@ -1,4 +1,4 @@
-//! Clusters and identities that go.
+//! Deletion of clusters and identities.
 
 use insula_testkit::vcenter::{Door, FakeVCenter};
 use insula_vsphere::kinds::{VSphereCluster, VSphereClusterIdentity, VSphereMachine};
@@ -36,7 +36,7 @@ async fn c8_an_identity_in_use_is_kept_and_says_by_whom_until_nobody_uses_it() -
     };
     until(&identities, "shared", counted(7)).await?;
 
-    // At once.
+    // The policy refuses the deletion.
     let refused = identities.delete("shared", &DeleteParams::default()).await;
     let Err(kube::Error::Api(status)) = refused else {
         anyhow::bail!("{refused:?}");
@@ -45,7 +45,7 @@ async fn c8_an_identity_in_use_is_kept_and_says_by_whom_until_nobody_uses_it() -
                 VSphereCluster a/c3, VSphereCluster a/c4 and others";
     assert!(status.message.contains(told), "{}", status.message);
 
-    // And where nothing refuses it, it is held. Its users can still clean up.
+    // Without the policy, the finalizer keeps it, and its users can still clean up.
     let forget = json!({"status": {"users": 0, "usedBy": []}});
     let parameters = PatchParams::default();
     let forget = Patch::Merge(forget);
@@ -55,14 +55,14 @@ async fn c8_an_identity_in_use_is_kept_and_says_by_whom_until_nobody_uses_it() -
     delete(&identities, "shared").await?;
     let identity = here.identity_is("shared", "Deleting").await?;
     let status = identity.status.unwrap();
-    // It was fit for those who use it, and stays so.
+    // It stays ready for its users.
     assert_eq!(status.ready, Some(true));
     assert_eq!(
         condition(&status.conditions, "Available").unwrap().message,
         "it is used by VSphereCluster a/c0, VSphereCluster a/c1, VSphereCluster a/c2, \
          VSphereCluster a/c3, VSphereCluster a/c4 and 2 more"
     );
-    // Who reads events of that namespace need not know who is in others.
+    // Readers of events in that namespace do not learn the names of users in others.
     let event = here.event("default", "shared", "Deleting").await?;
     assert_eq!(event.note.as_deref(), Some("it is used by 7"));
     here.is("a", "c6", "Available").await?;
@@ -124,7 +124,7 @@ async fn x2_a_cluster_goes_without_its_secret_and_without_its_vcenter() -> anyho
     here.namespace("a", json!({})).await?;
     let clusters: Api<VSphereCluster> = here.inside("a");
     let secrets: Api<Secret> = here.inside("a");
-    // Its Secret was forced away.
+    // Its Secret was deleted by force.
     here.account("a", "own", ("own", "pw")).await?;
     here.owned("a", "prod", by_secret(&vcenter, "own")).await?;
     here.is("a", "prod", "Available").await?;
@@ -156,7 +156,7 @@ async fn x9_secrets_of_owners_that_were_forced_away_are_not_stranded() -> anyhow
         .await?;
     here.is("a", "prod", "Available").await?;
     here.identity_is("shared", "Available").await?;
-    // While nobody works.
+    // No operator is running.
     running.stop().await?;
     let clusters: Api<VSphereCluster> = here.inside("a");
     let identities: Api<VSphereClusterIdentity> = here.all();
@@ -168,7 +168,7 @@ async fn x9_secrets_of_owners_that_were_forced_away_are_not_stranded() -> anyhow
     gone(&clusters, "prod").await?;
     gone(&identities, "shared").await?;
     let _running = world.start();
-    // What nobody owns any more is collected, and nothing of ours keeps it.
+    // The garbage collector deletes it, and no finalizer of ours keeps it.
     gone(&here.inside::<Secret>("a"), "own").await?;
     gone(&here.inside::<Secret>(HOME), "shared").await
 }

@@ -1,5 +1,5 @@
-//! What tenants try to get at credentials that are not theirs. Whatever it is, the protected
-//! vCenter sees no connection, and nobody else sees the protected account.
+//! Attempts of tenants to use credentials of others. The protected vCenter never sees a
+//! connection, and no other server ever receives the protected account.
 
 use insula_testkit::vcenter::FakeVCenter;
 use insula_vsphere::kinds::VSphereCluster;
@@ -31,7 +31,7 @@ async fn fr5_o02_o03_o05_no_reference_leads_to_an_account_that_is_not_ones_own()
     world.give("given", "pw", &[&protected.address()]);
     here.namespace("mine", json!({"team": "mine"})).await?;
     here.namespace("theirs", json!({})).await?;
-    // Theirs: an identity for them only, one for all, and one that says nothing of servers.
+    // Another team's identities: for its namespace only, for all, and without servers.
     here.account(HOME, "theirs", ("shared", "pw")).await?;
     let only = json!({"selector": {"matchLabels": {"kubernetes.io/metadata.name": "theirs"}}});
     let spec = json!({
@@ -50,7 +50,7 @@ async fn fr5_o02_o03_o05_no_reference_leads_to_an_account_that_is_not_ones_own()
         here.identity_is(name, "Available").await?;
     }
     here.identity_is("thief", "SecretAlreadyInUse").await?;
-    // A Secret of mine that somebody of theirs holds.
+    // A Secret of the own namespace that another team's cluster has claimed.
     here.account("mine", "taken", ("shared", "pw")).await?;
     here.cluster("mine", "first", by_secret(&evil, "taken"))
         .await?;
@@ -106,7 +106,7 @@ async fn fr5_o02_o03_o05_no_reference_leads_to_an_account_that_is_not_ones_own()
         ),
     ];
     for (name, spec, _) in &table {
-        // The definition may refuse what is odd before anybody looks at it.
+        // The schema may refuse an invalid spec before the operator sees it.
         if here.owned("mine", name, spec.clone()).await.is_err() {
             assert!(matches!(*name, "odd" | "user"), "{name}");
         }
@@ -144,7 +144,7 @@ async fn o05_a_reference_that_breaks_never_falls_back_to_what_the_operator_was_g
     here.owned("a", "prod", at(&vcenter.address(), identity("shared")))
         .await?;
     here.is("a", "prod", "Available").await?;
-    // Its Secret is another's from now on.
+    // From now on its Secret contains another account.
     let secrets: Api<Secret> = here.inside(HOME);
     kube::Api::delete(&secrets, "shared", &Default::default()).await?;
     let patch = json!({"metadata": {"finalizers": null}});
@@ -183,7 +183,7 @@ async fn x8_a_zone_uses_no_identity_that_it_does_not_name() -> anyhow::Result<()
     let zone = until(&here.all(), "east", is("NoCredentials")).await?;
     assert_eq!(zone.status.unwrap().ready, Some(false));
     assert_eq!(vcenter.logins(), []);
-    // What it names, it uses, and is counted.
+    // A referenced identity is used, and counts its user.
     let spec = json!({"secretName": "zones", "allowedServers": allowed(&vcenter)});
     here.account(HOME, "zones", ("zones", "pw")).await?;
     here.identity("zones", spec).await?;

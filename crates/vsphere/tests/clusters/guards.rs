@@ -1,5 +1,5 @@
-//! What is not to be had by naming it oddly, by asking to believe somebody, or by deleting,
-//! and what is in the way of nobody else.
+//! Invalid names, untrusted certificates and deletions give no access, and invalid objects do not
+//! affect others.
 
 use insula_testkit::vcenter::FakeVCenter;
 use insula_vsphere::kinds::{
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::basics::{accounts, allowed, by_identity, by_secret, message};
 use crate::world::{HOME, World, condition, create, delete, gone, patched, until};
 
-/// A server that is allowed, and nothing about whom to believe there.
+/// Returns an entry of `allowedServers` without a thumbprint.
 fn only_named(vcenter: &FakeVCenter) -> Value {
     json!([{"address": vcenter.address()}])
 }
@@ -42,7 +42,7 @@ async fn o03_whoever_was_lent_an_account_does_not_say_whom_to_believe() -> anyho
     let hint = "the thumbprint belongs into the servers of its credentials file";
     assert!(message(&given).ends_with(hint), "{}", message(&given));
     assert_eq!(vcenter.logins(), []);
-    // Whoever owns the account does.
+    // The owner of the account can pin the certificate.
     let patch = json!({"spec": {"allowedServers": allowed(&vcenter)}});
     here.change_identity("shared", patch).await?;
     here.is("a", "lent", "Available").await?;
@@ -113,7 +113,7 @@ async fn what_is_no_account_is_never_held_and_never_deleted() -> anyhow::Result<
         assert!(secret.metadata.deletion_timestamp.is_none(), "{name}");
         assert!(secret.finalizers().is_empty(), "{name}");
     }
-    // One that is none any more is let go.
+    // A Secret that contains no account any more is released.
     here.account("a", "own", ("own", "pw")).await?;
     here.owned("a", "prod", by_secret(&vcenter, "own")).await?;
     here.is("a", "prod", "Available").await?;
@@ -136,7 +136,7 @@ async fn what_is_no_account_is_never_held_and_never_deleted() -> anyhow::Result<
             .deletion_timestamp
             .is_none()
     );
-    // The Secret of an identity is no other.
+    // The same holds for the Secret of an identity.
     let token = json!({"metadata": {"name": "token"}, "type": "example.com/other",
         "stringData": texts});
     create(&here.inside::<Secret>(HOME), token).await?;
@@ -162,7 +162,7 @@ async fn o10_what_is_not_understood_of_one_is_in_the_way_of_nobody_else() -> any
     one.shared("odd", ("shared", "pw"), allowed(&vcenter))
         .await?;
     one.owned("a", "odd", by_identity(&vcenter, "odd")).await?;
-    // A time that the definition lets through, and that there is not.
+    // The schema admits this time, which is invalid for the operator.
     let odd = json!({"status": {"conditions": [{
         "type": "Odd", "status": "True", "reason": "Odd", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00+99:99",
@@ -231,7 +231,7 @@ async fn c8_who_may_not_use_an_identity_does_not_keep_it_unless_there_are_machin
         }
     };
     until(&identities, "shared", used_by(&["VSphereCluster in/prod"])).await?;
-    // Not allowed any more, it still has a machine to clean up.
+    // It may not use the identity any more, but still has a machine to clean up.
     let label = json!({"metadata": {"labels": {"team": null}}});
     patched(
         &here.all::<k8s_openapi::api::core::v1::Namespace>(),

@@ -1,4 +1,4 @@
-//! Pausing, several operators, and those that look at a part of everything only.
+//! Pausing, leader election, and operators that work on a part of the objects only.
 
 use insula_testkit::vcenter::FakeVCenter;
 use insula_vsphere::kinds::{VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone};
@@ -29,10 +29,10 @@ async fn what_is_paused_is_left_alone_and_not_let_go_either() -> anyhow::Result<
     let by_cluster = Some(("True", "Cluster spec.paused is set to true"));
     here.says("a", "prod", |cluster| paused(cluster) == by_cluster)
         .await?;
-    // What is not worked on uses no session.
+    // A paused object uses no session.
     let left = |vcenter: &FakeVCenter| accounts(vcenter).is_empty();
     vcenter.wait_for("no session", left).await?;
-    // Nothing is done about changes, nor about deletion.
+    // Neither changes nor a deletion have an effect.
     vcenter.clear_log();
     let annotated = |value: Value| json!({"metadata": {"annotations": {names::PAUSED: value}}});
     here.change("a", "prod", annotated(json!(""))).await?;
@@ -81,7 +81,8 @@ async fn what_somebody_else_manages_is_left_alone() -> anyhow::Result<()> {
     let cluster = here.inside::<VSphereCluster>("a").get("theirs").await?;
     assert_eq!(cluster.status, None);
     assert!(cluster.finalizers().is_empty());
-    // Once nobody does, it is ours; and what is ours goes, whoever manages it then.
+    // Without the annotation the cluster is reconciled; after that it is also cleaned up when the
+    // annotation comes back.
     let by = |value: Value| json!({"metadata": {"annotations": {names::MANAGED_BY: value}}});
     here.change("a", "theirs", by(Value::Null)).await?;
     here.is("a", "theirs", "Available").await?;
@@ -113,7 +114,7 @@ async fn one_of_two_operators_works_and_whoever_loses_its_turn_leaves_no_session
     here.is("a", "prod", "Available").await?;
     assert_eq!(vcenter.logins().len(), 1);
     assert!(!second.health.is_leader());
-    // Somebody takes its Lease away: it stops, and logs out.
+    // The Lease is taken away: the operator stops and logs out.
     let leases: Api<k8s_openapi::api::coordination::v1::Lease> = here.inside("capv-system");
     let other = json!({"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 3600}});
     patched(&leases, names::LEASE, other).await?;
@@ -143,14 +144,14 @@ async fn an_operator_of_some_namespaces_or_some_labels_leaves_the_rest_alone() -
         here.owned(namespace, "prod", by_identity(&vcenter, "shared"))
             .await?;
     }
-    // As against a Kubernetes that has no spaces.
+    // As with a stock Kubernetes, which has no spaces.
     let mut settings = world.settings();
     settings.tenants = false;
     settings.namespaces = ["a".to_owned(), "b".to_owned()].into();
     let running = world.start_with(settings);
     here.is("a", "prod", "Available").await?;
     here.is("b", "prod", "Available").await?;
-    // Secrets of identities are heard of, wherever it works.
+    // Secrets of identities are watched, whatever the namespaces of the operator are.
     vcenter.set_password("shared", "new");
     let logins = vcenter.logins().len();
     here.rotate(crate::world::HOME, "shared", "new").await?;
@@ -166,7 +167,7 @@ async fn an_operator_of_some_namespaces_or_some_labels_leaves_the_rest_alone() -
     settings.watch_filter = Some("blue".to_owned());
     let _running = world.start_with(settings);
     here.is("c", "prod", "Available").await?;
-    // An identity without the label is not looked after, but what happens to it is heard of.
+    // An identity without the label is not reconciled, but its changes are watched.
     let nobody = json!({"spec": {"allowedNamespaces": null}});
     here.change_identity("shared", nobody).await?;
     here.is("c", "prod", "NamespaceNotAllowed").await?;
@@ -246,7 +247,7 @@ async fn zones_say_what_is_not_there_and_clusters_use_those_that_are_ready() -> 
             "* FailureDomainsReady: One or more failure domains are not ready"
         )
     );
-    // What is mended is noticed: what is made in the API at once, the rest after a while.
+    // Fixes are noticed: objects of the API server at once, the inventory after a while.
     here.domain("west", json!({"datacenter": "DC0"})).await?;
     until(&zones, "two", is_ready).await?;
     vcenter.add_folder("/DC0/vm/team");

@@ -1,5 +1,5 @@
-//! Clusters, identities and zones, against a whole Insula and vCenters, with the rights that
-//! the operator is deployed with and no others.
+//! Clusters, identities and zones, against a whole Insula and vCenters, with exactly the rights
+//! that the operator is deployed with.
 
 #[path = "../world/world.rs"]
 mod world;

@@ -1,4 +1,4 @@
-//! Sessions: how many there are, and what happens when they end or cannot be had.
+//! The number of sessions, and what happens when they end or cannot be opened.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use crate::basics::{accounts, allowed, by_identity, by_secret, message};
 use crate::world::{HOME, SESSIONS, Space, World, eventually, patched};
 
-/// What tests wait for, but nobody who asks twice in a row.
+/// Longer than two calls in a row take, and short for a test.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Makes the operator look at a cluster again and again until something holds.
+/// Triggers reconciliations of a cluster until a condition holds.
 async fn stir_until(
     space: &Space,
     (namespace, name): (&str, &str),
@@ -28,7 +28,7 @@ async fn stir_until(
     .await
 }
 
-/// Makes the operator look at a cluster.
+/// Triggers a reconciliation of a cluster.
 async fn stir(space: &Space, namespace: &str, name: &str, word: &str) -> anyhow::Result<()> {
     let patch = json!({"spec": {"controlPlaneEndpoint": {"host": word, "port": 6443}}});
     space.change(namespace, name, patch).await?;
@@ -62,7 +62,7 @@ async fn g2_c6_many_clusters_of_one_account_are_one_login() -> anyhow::Result<()
     }
     stir(&here, "a", "c0", "one").await?;
     assert_eq!(vcenter.logins().len(), 1);
-    // An administrator ends it: whoever asks next finds out, and there is one again.
+    // An administrator ends the session: the next check finds out, and a new one is opened.
     vcenter.terminate_all("shared");
     stir_until(&here, ("a", "c1"), || vcenter.logins().len() == 2).await?;
     stir(&here, "b", "c1", "three").await?;
@@ -121,14 +121,14 @@ async fn x3_a_thumbprint_counts_from_when_it_is_written() -> anyhow::Result<()> 
     let mut spec = by_secret(&vcenter, "own");
     spec["thumbprint"] = json!(null);
     here.owned("a", "prod", spec).await?;
-    // Nobody vouches for it, so nothing is sent.
+    // No authority has signed its certificate, so nothing is sent.
     here.is("a", "prod", "CertificateNotTrusted").await?;
     assert_eq!(vcenter.logins(), []);
     let written = |text: String| json!({"spec": {"thumbprint": text}});
     here.change("a", "prod", written(vcenter.thumbprint_sha1()))
         .await?;
     here.is("a", "prod", "Available").await?;
-    // The certificate is renewed, and the new one written down.
+    // The certificate is renewed, and the new thumbprint written.
     vcenter.renew_certificate()?;
     let newer = vcenter.thumbprint_sha256().replace(':', "").to_lowercase();
     here.change("a", "prod", written(newer)).await?;

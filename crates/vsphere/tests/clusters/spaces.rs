@@ -1,4 +1,4 @@
-//! The system's space and two tenants' at once, with the same names everywhere.
+//! The system's space and those of two tenants, with the same names in all of them.
 
 use insula_testkit::vcenter::FakeVCenter;
 use insula_vsphere::kinds::{VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone};
@@ -62,13 +62,13 @@ async fn g1_o04_each_space_has_its_own_accounts_under_the_same_names_and_nothing
         )
         .await?;
     }
-    // Two sessions for each: that of the identity, and that of the Secret.
+    // Two sessions for each space: of the identity, and of the Secret.
     let expected = ["system", "system", "t1", "t1", "t2", "t2"];
     assert_eq!(accounts(&vcenter), expected);
     assert!(vcenter.logins().iter().all(|login| login.ok));
     assert_eq!(vcenter.logins().len(), 6);
 
-    // What one space changes is its own business.
+    // A change in one space does not affect the others.
     let one = world.space(Some("t1"));
     let allowed =
         json!({"spec": {"allowedNamespaces": {"selector": {"matchLabels": {"team": "x"}}}}});
@@ -83,7 +83,7 @@ async fn g1_o04_each_space_has_its_own_accounts_under_the_same_names_and_nothing
     patched(&one.all::<Namespace>(), "a", labels).await?;
     one.is("a", "prod", "Available").await?;
 
-    // A tenant that goes takes everything along, and leaves no session.
+    // A deleted tenant leaves no session.
     let two = world.space(Some("t2"));
     for cluster in ["prod", "own"] {
         delete(&two.inside::<VSphereCluster>("a"), cluster).await?;

@@ -1,8 +1,8 @@
-//! A vCenter that does not answer is nobody else's trouble.
+//! A vCenter that does not answer affects no other.
 //!
-//! Sixty clusters of three teams, one of them a tenant, half of them on a vCenter that is
-//! well and half on one that is ill. Where the operator would wait for hours before it gives
-//! up, whatever happens happened although it waits.
+//! There are sixty clusters of three teams, one of them a tenant, half of them on a healthy
+//! vCenter and half on one that hangs. The operator's timeouts are hours, so all progress in
+//! these tests is made while it waits.
 
 #[path = "../world/world.rs"]
 mod world;
@@ -15,16 +15,16 @@ use serde_json::{Value, json};
 
 use crate::world::{SESSIONS, Space, World, eventually};
 
-/// A team's namespace and its identity, and whether it is a tenant's.
+/// The namespace of each team, and the space if it is a tenant.
 const TEAMS: [(&str, Option<&str>); 3] = [("a", None), ("b", None), ("a", Some("t1"))];
-/// Clusters of each team on each vCenter.
+/// The number of clusters of each team on each vCenter.
 const EACH: usize = 10;
 /// Longer than any test.
 const HOURS: Duration = Duration::from_secs(7200);
 const WELL: &str = "well";
 const ILL: &str = "ill";
 
-/// Two vCenters and everybody's clusters.
+/// Two vCenters, and the clusters of all teams.
 struct Field {
     world: World,
     well: FakeVCenter,
@@ -64,7 +64,7 @@ impl Field {
         TEAMS.into_iter().flat_map(team).collect()
     }
 
-    /// Waits until all clusters of a vCenter are so, as they are now.
+    /// Waits until all clusters of a vCenter have this reason for their current generation.
     async fn are(&self, of: &str, reason: &str) -> anyhow::Result<()> {
         for (space, team, name) in self.clusters(of) {
             space.is(team, &name, reason).await?;
@@ -72,12 +72,12 @@ impl Field {
         Ok(())
     }
 
-    /// Changes all clusters of a vCenter, so that they have to be looked at.
+    /// Changes all clusters of a vCenter, which triggers their reconciliation.
     async fn touch(&self, of: &str, stamp: &str) -> anyhow::Result<()> {
         self.touch_every(1, of, stamp).await
     }
 
-    /// Changes some of them.
+    /// Changes every n-th of them.
     async fn touch_every(&self, nth: usize, of: &str, stamp: &str) -> anyhow::Result<()> {
         for (space, team, name) in self.clusters(of).into_iter().step_by(nth) {
             let endpoint = json!({"host": stamp, "port": 6443});
@@ -87,7 +87,7 @@ impl Field {
         Ok(())
     }
 
-    /// Runs the operator with so much patience with vCenters.
+    /// Runs the operator with this timeout for vCenters.
     fn start(&self, patience: Duration, check_after: Duration) -> world::Running {
         let mut settings = self.world.settings();
         settings.vcenter_patience = patience;
@@ -115,7 +115,7 @@ async fn c6_a_vcenter_that_hangs_at_login_delays_no_other_and_recovers() -> anyh
     field.touch(ILL, "meanwhile").await?;
     field.touch(WELL, "meanwhile").await?;
     field.are(WELL, "Available").await?;
-    // One finds out for all.
+    // One connection finds out for all.
     assert_eq!((field.ill.called("Login"), field.ill.connections()), (1, 1));
     assert_eq!(field.well.logins().len(), TEAMS.len());
     field.ill.resume().await;
@@ -136,7 +136,7 @@ async fn c6_a_vcenter_that_hangs_in_mid_session_delays_no_other_and_recovers() -
     field.ill.door(Door::Silent).await;
     let asked = |field: &Field| field.ill.calls().len() + field.ill.connections();
     let (quiet, mut round) = (asked(&field), 0);
-    // Sessions that were not used for a while are checked, and the check hangs.
+    // Idle sessions are checked, and the check hangs.
     eventually(async || {
         round += 1;
         let stamp = format!("round-{round}");
@@ -148,7 +148,7 @@ async fn c6_a_vcenter_that_hangs_in_mid_session_delays_no_other_and_recovers() -
     field.touch(WELL, "meanwhile").await?;
     field.are(WELL, "Available").await?;
     let hanging = field.ill.open_connections();
-    // Those who have a seat, and one for each session that nobody used when it began to hang.
+    // The concurrent calls, and one for each session that was idle when the vCenter began to hang.
     let most = SESSIONS.at_once + TEAMS.len();
     assert!(hanging <= most, "{hanging} connections hang");
     let more = field.ill.connections() - before;
@@ -174,7 +174,7 @@ async fn c6_a_vcenter_that_is_not_there_is_told_of_and_tried_rarely_until_it_is(
         field.are(WELL, "Available").await?;
         field.are(ILL, "VCenterUnreachable").await?;
         let tried = field.ill.connections();
-        // The first pauses are short, and then they are a second.
+        // The backoff starts short and grows to a second.
         let most = 4 + began.elapsed().as_secs() * 2;
         assert!(
             tried as u64 <= most,

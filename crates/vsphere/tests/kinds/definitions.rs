@@ -1,4 +1,4 @@
-//! What the definitions take, keep and refuse, in the system's space and in a tenant's.
+//! What the definitions admit, keep and refuse, in the system's space and in a tenant's.
 
 use insula_testkit::server::Client;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::scene::{Scene, object, path};
 
 const MERGE: &str = "merge";
 
-/// Everything that can be said of a virtual machine.
+/// Returns a virtual machine with all fields set.
 fn everything() -> Value {
     json!({
         "template": "/DC0/vm/ubuntu",
@@ -89,7 +89,7 @@ fn machine() -> Value {
     with(everything(), more)
 }
 
-/// Every kind, with everything that can be said of it.
+/// Returns an object of every kind with all fields set.
 fn whole() -> Vec<(&'static str, Value)> {
     let part =
         |kind: &str| json!({"name": "n", "type": kind, "tagCategory": "c", "autoConfigure": false});
@@ -197,7 +197,7 @@ async fn a3_nobody_and_everybody_are_told_apart() -> anyhow::Result<()> {
                 found["spec"]["allowedNamespaces"], allowed,
                 "{space} {name}"
             );
-            // And is still so after somebody wrote something else.
+            // It is unchanged after a write of another field.
             let label = json!({"metadata": {"labels": {"a": "b"}}});
             client.patch(&one, MERGE, &label).await?;
             let found = client.get(&one).await?.json();
@@ -219,7 +219,7 @@ async fn a3_nobody_and_everybody_are_told_apart() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Creates, and tells why not.
+/// Returns the message with which a creation is refused.
 async fn refused(client: &Client, plural: &str, spec: &Value) -> anyhow::Result<String> {
     let made = client
         .post(&path(plural), &object(plural, "x", spec))
@@ -402,7 +402,7 @@ async fn a_machine_is_anywhere_and_powered_off_hard_unless_it_says_otherwise() -
     Ok(())
 }
 
-/// Something else in place of what a field says.
+/// Returns another value of the same type.
 fn other(value: &Value) -> Value {
     match value {
         Value::Bool(one) => json!(!one),
@@ -467,7 +467,7 @@ async fn what_a_machine_is_cloned_from_is_settled_and_the_rest_is_not() -> anyho
                     said.ends_with(&format!(": {field} cannot be changed{rule}")),
                     "{said}"
                 );
-                // Neither can it be taken away.
+                // The field cannot be removed either.
                 let answer = client
                     .patch(&one, MERGE, &json!({"spec": {field: null}}))
                     .await?;
@@ -505,7 +505,7 @@ async fn what_is_known_later_is_set_once() -> anyhow::Result<()> {
         assert_eq!(set(first).await?.status, 200, "the same again");
         assert_eq!(set(second).await?.status, 422);
     }
-    // What was not said cannot be said later.
+    // A missing field cannot be added later.
     let answer = client
         .patch(&one, MERGE, &json!({"spec": {"folder": "f"}}))
         .await?;
@@ -565,7 +565,7 @@ async fn a6_c7_a_cluster_needs_no_reference_and_may_change_it() -> anyhow::Resul
     Ok(())
 }
 
-/// Cells of the only row, by column.
+/// Returns the cells of the only row, by column.
 fn cells(table: &Value) -> Vec<(String, Value)> {
     let columns = table["columnDefinitions"].as_array().unwrap();
     let cells = table["rows"][0]["cells"].as_array().unwrap();

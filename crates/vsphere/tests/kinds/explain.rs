@@ -1,4 +1,4 @@
-//! Whose credentials objects get, told to people with few rights and many.
+//! Explanations of credentials for callers with few rights and with many.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ async fn post(client: &Client, path: &str, object: &Value) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Whether a text is as it was reviewed; `UPDATE_GOLDEN=1` writes it.
+/// Asserts that a text equals its golden file; `UPDATE_GOLDEN=1` writes the file.
 fn is_as_reviewed(name: &str, text: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let file = folder.join(name);
@@ -46,12 +46,12 @@ fn is_as_reviewed(name: &str, text: &str) {
     assert_eq!(text, reviewed, "{name}");
 }
 
-/// A namespaced object in another namespace than `default`.
+/// Returns the path of a namespaced kind in a namespace other than `default`.
 fn within(plural: &str, namespace: &str) -> String {
     path(plural).replace("/default/", &format!("/{namespace}/"))
 }
 
-/// Two teams, one of which may use the shared account, and its clusters.
+/// Creates two teams, one of which may use the shared account, and their clusters.
 async fn furnish(client: &Client) -> anyhow::Result<()> {
     for (name, labels) in [("red", json!({"team": "a"})), ("grey", json!({}))] {
         let namespace = json!({"metadata": {"name": name, "labels": labels}});
@@ -172,14 +172,14 @@ async fn s2_who_may_not_read_the_account_is_told_what_is_not_known() -> anyhow::
         anyhow::Ok(())
     };
     ask("red", true).await?;
-    // The operator knows better.
+    // The operator's condition overrides the explanation.
     let condition = json!({"type": "VCenterAvailable", "status": "False", "reason": "SecretNotAvailable",
         "message": "its Secret is not there", "lastTransitionTime": "2026-01-01T00:00:00Z"});
     let one = format!("{}/prod/status", within("vsphereclusters", "red"));
     let status = json!({"status": {"conditions": [condition]}});
     scene.acme.patch(&one, "merge", &status).await?;
     ask("red", false).await?;
-    // Not even the labels of another team's namespace.
+    // Not even the labels of another team's namespace are readable.
     ask("grey", false).await?;
     is_as_reviewed("explain-team.txt", &transcript);
     let found = users::of(&client, "shared").await?;
@@ -213,7 +213,7 @@ async fn c8_who_uses_an_identity_and_who_may_is_told() -> anyhow::Result<()> {
     assert_eq!(found.refused[0].namespace.as_deref(), Some("grey"));
     assert_eq!(found.allowed_namespaces, ["red"]);
     assert_eq!((found.trouble, found.not_read), (None, vec![]));
-    // The same names in another space are somebody else's.
+    // Objects of the same names in another space do not matter.
     let system = connect(&scene.server, "system").await?;
     let missing = users::of(&system, "shared").await.unwrap_err();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What users write, as a server takes it: definitions, rights and policies.
+//! The kinds on a whole server: definitions, rights and policies.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod coverage;

@@ -1,4 +1,4 @@
-//! What is refused before it is written, in the system's space and in a tenant's.
+//! Requests that the policies refuse, in the system's space and in a tenant's.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ async fn c8_an_identity_in_use_is_not_deleted_and_its_users_are_named() -> anyho
                 "{space}"
             );
             assert_eq!(answer.json()["reason"], "Forbidden");
-            // All at once is not another way.
+            // A deletion of the whole collection is refused too.
             let answer = client.delete(&path(IDENTITIES)).await?;
             assert_eq!(answer.status, 403, "{space}: {}", answer.text());
             assert_eq!(client.get(&one).await?.status, 200);

@@ -1,4 +1,4 @@
-//! Who may what, as a server decides it, in the system's space and in a tenant's.
+//! Rights of the roles, as the server decides them, in the system's space and in a tenant's.
 
 use insula_testkit::server::{Client, bindings};
 use serde_json::json;
@@ -7,7 +7,7 @@ use crate::scene::Scene;
 
 const INFRA: &str = "infrastructure.cluster.x-k8s.io";
 
-/// Asks as whoever the client is.
+/// Asks with a SelfSubjectAccessReview whether the client may do this.
 async fn may(client: &Client, verb: &str, what: &str, namespace: &str) -> anyhow::Result<bool> {
     let (resource, group) = what.split_once('.').unwrap_or((what, ""));
     let attributes =
@@ -23,7 +23,7 @@ async fn may(client: &Client, verb: &str, what: &str, namespace: &str) -> anyhow
     Ok(answer.json()["status"]["allowed"] == true)
 }
 
-/// Gives the three roles as the documentation says.
+/// Binds the three roles as documented.
 async fn bind(admin: &Client) -> anyhow::Result<()> {
     admin
         .bind("infra", "User:infra", "capv-infrastructure-provider")
@@ -55,7 +55,8 @@ async fn cr4_s2_who_may_write_what() -> anyhow::Result<()> {
     let zones = format!("vspheredeploymentzones.{INFRA}");
     let machines = format!("vspheremachines.{INFRA}");
     let vms = format!("vspherevms.{INFRA}");
-    // What, where, and whether the first, second and third may write it, and the third read it.
+    // Resource, namespace, whether each of the three roles may write it, and whether the third may
+    // read it.
     let table = [
         (&*identities, "", [true, true, false], true),
         (&clusters, "team-a", [true, true, true], true),

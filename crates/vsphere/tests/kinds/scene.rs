@@ -1,4 +1,4 @@
-//! A server with what is put on it, and the two sorts of spaces it has.
+//! A server with the installed manifests, and a client for each type of space.
 
 use anyhow::ensure;
 use insula_testkit::server::{Client, Setup, TestServer};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const GROUP: &str = "/apis/infrastructure.cluster.x-k8s.io/v1beta2";
 
-/// A server that has everything but the operator.
+/// A server on which everything but the operator is installed.
 pub struct Scene {
     pub server: TestServer,
     pub system: Client,
@@ -47,13 +47,13 @@ impl Scene {
         })
     }
 
-    /// Both sorts of spaces.
+    /// Returns both types of spaces.
     pub fn spaces(&self) -> [(&'static str, &Client); 2] {
         [("system", &self.system), ("acme", &self.acme)]
     }
 }
 
-/// The administrator of a tenant, and three people in each space, as `{space}-{name}`.
+/// The tokens: a tenant's administrator, and three users in each space, as `{space}-{name}`.
 fn people() -> String {
     let mut lines = "acme,admin,1,\"tenant:acme\"\n".to_owned();
     for space in ["system", "acme"] {
@@ -64,7 +64,7 @@ fn people() -> String {
     lines
 }
 
-/// Makes an object of a manifest, with all defaults of the server.
+/// Creates an object of a manifest, with all defaults of the server.
 pub async fn apply(client: &Client, object: &Value) -> anyhow::Result<()> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let version = text(&object["apiVersion"]);
@@ -88,7 +88,7 @@ pub async fn apply(client: &Client, object: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where objects of a kind are; in namespace `default` if they are in one.
+/// Returns the path of a kind; in namespace `default` if it is namespaced.
 pub fn path(plural: &str) -> String {
     let global = [
         "vsphereclusteridentities",
@@ -101,7 +101,7 @@ pub fn path(plural: &str) -> String {
     }
 }
 
-/// An object of a kind, as its plural says.
+/// Returns an object of the kind with this plural.
 pub fn object(plural: &str, name: &str, spec: &Value) -> Value {
     let definitions = crds::all();
     let mut definitions = definitions.iter();

@@ -1,5 +1,5 @@
-//! Whoever is ended anywhere, or does not hear an answer, leaves one virtual machine, and none
-//! in the end.
+//! An operator that is killed at any write, or misses any response, leaves exactly one virtual
+//! machine, and none after the deletion.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,29 +17,29 @@ use tower::{BoxError, service_fn};
 use crate::world::{Running, World, eventually, settings};
 
 const ACCOUNT: (&str, &str) = ("team", "secret");
-/// How many lives are lived at the same time.
+/// How many scenarios run at the same time.
 const AT_ONCE: usize = 8;
 
-/// Where an operator ends.
+/// Where an operator is killed.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// Before this write of it reaches the server.
+    /// Before this write reaches the server.
     Before(usize),
-    /// After it did, and before anything is heard of it.
+    /// After it, and before the response arrives.
     After(usize),
     Never,
 }
 
-/// What became of an operator that may end.
+/// The record of an operator that may be killed.
 struct Fate {
     vcenter: Arc<FakeVCenter>,
-    /// How much was begun in the vCenter before each write.
+    /// The number of started vCenter tasks before each write.
     begun: Mutex<Vec<usize>>,
     ended: Notify,
 }
 
 impl Fate {
-    /// Which write this is.
+    /// Counts a write, and returns its number.
     fn count(&self) -> usize {
         let calls = self.vcenter.calls();
         let begun = calls.iter().filter(|call| call.method.ends_with("_Task"));
@@ -49,14 +49,14 @@ impl Fate {
     }
 }
 
-/// Whether a request writes to a machine or a virtual machine.
+/// Returns whether a request writes to a machine or a virtual machine.
 fn is_write(request: &Request<Body>) -> bool {
     let path = request.uri().path();
     let is_theirs = path.contains("/vspheremachines") || path.contains("/vspherevms");
     is_theirs && !matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
-/// A client with which an operator ends there.
+/// Returns a client that kills its operator at a certain write.
 fn ending(client: &Client, end: End, fate: &Arc<Fate>) -> Client {
     let (client, fate) = (client.clone(), Arc::clone(fate));
     let (at, reaches) = match end {
@@ -86,8 +86,8 @@ fn ending(client: &Client, end: End, fate: &Arc<Fate>) -> Client {
     Client::new(service, "default")
 }
 
-/// A machine's whole life under operators of which the first ends there. How much was begun
-/// in the vCenter before each of its writes.
+/// Runs the whole life of a machine with an operator that is killed, and its successors. Returns
+/// the number of started vCenter tasks before each write.
 async fn live(
     world: &World,
     vcenter: &Arc<FakeVCenter>,
@@ -132,7 +132,7 @@ async fn live(
     Ok(fate.begun.lock().expect("no panic").clone())
 }
 
-/// Somebody else works from now on.
+/// Starts the next operator.
 async fn replace(world: &World, operator: &mut Option<Running>, name: &str) {
     if let Some(ended) = operator.take() {
         ended.kill().await;
@@ -154,7 +154,7 @@ async fn whatever_write_an_operator_ends_at_there_is_one_machine_and_none_in_the
     let begun = live(&world, &vcenter, "never", End::Never).await?;
     assert!(begun.len() > 10, "only {begun:?}");
     let before = (1..=begun.len()).map(|at| (format!("before-{at}"), End::Before(at)));
-    // Where nothing is begun between two writes, after the one is before the other.
+    // Without a vCenter task in between, a kill after one write equals a kill before the next.
     let between = begun.windows(2).enumerate();
     let between = between.filter(|(_, pair)| pair[0] != pair[1]);
     let after = between.map(|(at, _)| (format!("after-{}", at + 1), End::After(at + 1)));
@@ -167,7 +167,7 @@ async fn whatever_write_an_operator_ends_at_there_is_one_machine_and_none_in_the
         }
     })
     .await?;
-    // What was late is there by now.
+    // Late clones have appeared by now.
     let names: Vec<_> = vcenter.machines().into_iter().map(|vm| vm.name).collect();
     assert!(
         names
@@ -178,16 +178,16 @@ async fn whatever_write_an_operator_ends_at_there_is_one_machine_and_none_in_the
     Ok(())
 }
 
-/// What a vCenter does wrong once.
+/// A single failure of a vCenter.
 #[derive(Clone, Copy, Debug)]
 enum Wrong {
-    /// It does what it is asked, and nobody hears of it.
+    /// The call succeeds, and its response is lost.
     Lost,
-    /// It refuses.
+    /// The call is refused with this fault.
     Refused(&'static str),
-    /// It accepts, and then fails.
+    /// The task fails with this fault.
     Failed(&'static str),
-    /// It has ended the session.
+    /// The session has ended.
     Over,
 }
 
@@ -218,7 +218,7 @@ async fn whatever_a_vcenter_does_wrong_once_there_is_one_machine_and_none_in_the
         let world = &world;
         async move {
             let vcenter = Arc::new(FakeVCenter::start(&[ACCOUNT]).await?);
-            // Longer than it takes to ask again: what was begun is not seen yet.
+            // Longer than a retry takes, so that the clone is not visible yet.
             vcenter.tasks_take(Duration::from_millis(150));
             match wrong {
                 Wrong::Lost => vcenter.drop_connection_after(method),
@@ -260,7 +260,7 @@ async fn a_machine_that_is_deleted_at_any_time_leaves_nothing() -> anyhow::Resul
     Ok(())
 }
 
-/// Deletes a machine when its vCenter was called so often.
+/// Deletes a machine after its vCenter was called so often.
 async fn delete_after(
     world: &World,
     vcenter: &FakeVCenter,
@@ -290,7 +290,7 @@ async fn delete_after(
     operator.stop().await
 }
 
-/// Does this for all, some at a time.
+/// Runs this for all items, some at a time.
 async fn all<C, T, F>(
     cases: impl IntoIterator<Item = C>,
     case: impl Fn(C) -> F,

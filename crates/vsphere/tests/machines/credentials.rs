@@ -1,4 +1,4 @@
-//! Whose credentials a virtual machine is made with: those of its cluster, or none.
+//! A virtual machine is created with the credential of its cluster, or not at all.
 
 use insula_testkit::vcenter::FakeVCenter;
 use insula_vsphere::kinds::{VSphereMachine, VSphereVM};
@@ -13,7 +13,7 @@ use crate::world::{Running, World, settings};
 const A: (&str, &str) = ("team-a", "pa");
 const B: (&str, &str) = ("team-b", "pb");
 
-/// A VSphereVM that nobody made for a machine.
+/// Returns a VSphereVM without a machine.
 fn vm(namespace: &str, name: &str, cluster: Option<&str>, spec: Value) -> Value {
     let labels = match cluster {
         Some(cluster) => json!({"cluster.x-k8s.io/cluster-name": cluster}),
@@ -80,7 +80,7 @@ async fn g1_each_machine_is_made_with_the_account_of_its_cluster_and_no_other() 
 async fn fr5_what_belongs_to_no_cluster_gets_no_credentials_not_even_the_operators()
 -> anyhow::Result<()> {
     let world = World::new().await?;
-    // What the operator was given is for this one, and nothing may reach it.
+    // The static credentials are for this vCenter, and no object may reach it.
     let vcenter = FakeVCenter::start(&[("operator", "po")]).await?;
     world
         .put(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}}))
@@ -166,7 +166,7 @@ async fn fr5_what_belongs_to_no_cluster_gets_no_credentials_not_even_the_operato
         world
             .said::<VSphereVM>("team-a", name, "Ready", ("False", "NotReady", &ready))
             .await?;
-        // Nothing was begun, so that nothing is in the way of its end.
+        // Nothing was started, so the deletion needs no vCenter.
         world.delete::<VSphereVM>("team-a", name).await?;
         world.gone::<VSphereVM>("team-a", name).await?;
     }
@@ -305,7 +305,7 @@ async fn fr5_an_identity_that_is_taken_away_blocks_and_says_so_until_it_is_given
 #[tokio::test(flavor = "multi_thread")]
 async fn fr5_nobody_destroys_another_teams_machine_by_naming_its_uuid() -> anyhow::Result<()> {
     let world = World::new().await?;
-    // Both teams share an account, so that only we stand between them.
+    // Both teams share an account, so that only the operator keeps them apart.
     let vcenter = FakeVCenter::start(&[A]).await?;
     world.team("team-a", &vcenter, A).await?;
     world.team("team-b", &vcenter, A).await?;
@@ -314,7 +314,7 @@ async fn fr5_nobody_destroys_another_teams_machine_by_naming_its_uuid() -> anyho
     world.ready("team-a", "victim").await?;
     let victim = world.api::<VSphereVM>("team-a").get("victim").await?;
     let uuid = victim.spec.bios_uuid.clone();
-    // Under its own name too.
+    // The same under the victim's own name.
     for name in ["thief", "victim"] {
         let spec = json!({"biosUUID": uuid, "folder": "nowhere"});
         world.put(&vm("team-b", name, Some("prod"), spec)).await?;
@@ -340,7 +340,7 @@ async fn fr5_nobody_destroys_another_teams_machine_by_naming_its_uuid() -> anyho
     operator.stop().await
 }
 
-/// What the operator was given, for one server.
+/// Returns static credentials for one server.
 fn given_for(server: &str) -> insula_vsphere::operator::Static {
     use insula_identity::credential::Hidden;
     use insula_identity::endpoint::{Bound, Endpoint};

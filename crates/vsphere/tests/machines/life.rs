@@ -1,4 +1,4 @@
-//! A machine from its beginning to its end.
+//! The life of a machine from its creation to its deletion.
 
 use insula_testkit::vcenter::FakeVCenter;
 use insula_vsphere::kinds::{VSphereMachine, VSphereVM};

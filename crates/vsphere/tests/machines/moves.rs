@@ -1,4 +1,4 @@
-//! A cluster is moved to another server while the operator runs at both ends.
+//! Moves of a cluster to another server while operators run at both.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ const OTHER: (&str, &str) = ("target", "pt");
 const CAPI: &str = "cluster.x-k8s.io/v1beta2";
 const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 
-/// What Cluster API's controllers would have done: the cluster owns the machine, which is a
-/// node and owns what it was started with.
+/// Does what Cluster API's controllers do: the cluster owns the machine, which has a node and owns
+/// its bootstrap data.
 async fn adopt(world: &World) -> anyhow::Result<()> {
     let object = |kind: &str, name: &str| {
         let metadata = json!({"name": name, "namespace": "team-a"});
@@ -40,7 +40,7 @@ async fn adopt(world: &World) -> anyhow::Result<()> {
     world.tell(&machine, node).await
 }
 
-/// A namespace with a cluster that logs in with an identity.
+/// Creates a namespace with a cluster that uses an identity.
 async fn team(world: &World, vcenter: &FakeVCenter) -> anyhow::Result<()> {
     world.account("team-a", ACCOUNT).await?;
     let reference = json!({"kind": "VSphereClusterIdentity", "name": "shared"});
@@ -50,7 +50,7 @@ async fn team(world: &World, vcenter: &FakeVCenter) -> anyhow::Result<()> {
         .await
 }
 
-/// An identity for every namespace, and its Secret.
+/// Creates an identity for every namespace, and its Secret.
 async fn identity(
     world: &World,
     vcenter: &FakeVCenter,
@@ -77,7 +77,7 @@ async fn identity(
         .map(drop)
 }
 
-/// An identity and its Secret, as they are.
+/// Reads the identity and its Secret.
 async fn shared(world: &World) -> anyhow::Result<[DynamicObject; 2]> {
     let metadata = json!({"name": "shared"});
     let identity =
@@ -87,7 +87,7 @@ async fn shared(world: &World) -> anyhow::Result<[DynamicObject; 2]> {
     Ok([world.get(&identity).await?, world.get(&login).await?])
 }
 
-/// Moves a machine that is ready, and says that its virtual machine never noticed.
+/// Moves a ready machine, and asserts that its virtual machine is untouched.
 async fn assert_moves(source: &World, target: &World, vcenter: &FakeVCenter) -> anyhow::Result<()> {
     let here = source.start(&["team-a"]);
     let there = target.start(&["team-a"]);
@@ -95,7 +95,7 @@ async fn assert_moves(source: &World, target: &World, vcenter: &FakeVCenter) -> 
     source.ready("team-a", "prod-1").await?;
     adopt(source).await?;
     let made = vcenter.machine("/DC0/vm/prod-1").expect("it is there");
-    // Whoever renames it in the vCenter does not take it from anybody.
+    // The virtual machine is found although it was renamed in the vCenter.
     vcenter.rename(&made.id, "renamed");
     vcenter.clear_log();
 
@@ -106,7 +106,7 @@ async fn assert_moves(source: &World, target: &World, vcenter: &FakeVCenter) -> 
     };
     relocate(&source.admin, &target.admin, &settings, &Silent).await?;
     source.gone::<VSphereVM>("team-a", "prod-1").await?;
-    // What Cluster API says of the cluster anew.
+    // Cluster API's controllers write the status of the cluster anew.
     let metadata = json!({"name": "prod", "namespace": "team-a"});
     let cluster = json!({"apiVersion": CAPI, "kind": "Cluster", "metadata": metadata});
     let cluster = target.get(&cluster).await?;

@@ -1,4 +1,4 @@
-//! Whose a virtual machine is, and what becomes of one that is in doubt.
+//! Ownership of virtual machines, also when it is in doubt.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn world() -> anyhow::Result<(World, FakeVCenter)> {
     Ok((world, vcenter))
 }
 
-/// What is said of whether a machine or its virtual machine is provisioned.
+/// Returns the message of the condition `VirtualMachineProvisioned`.
 fn says(conditions: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition]) -> &str {
     let told = conditions.iter().find(|told| told.type_ == PROVISIONED);
     told.map_or("", |told| told.message.as_str())
@@ -92,7 +92,7 @@ async fn a_clone_of_which_nothing_was_heard_is_in_doubt_however_the_next_one_end
 -> anyhow::Result<()> {
     let (world, vcenter) = world().await?;
     let mut settings = settings(&["team-a"]);
-    // Time to say how the next one ends, and for the first to be seen.
+    // Time to set the outcome of the next clone, and for the first one to appear.
     settings.sessions.unreachable_for = (Duration::from_secs(1), Duration::from_secs(1));
     settings.pace.again = Duration::from_secs(5);
     settings.pace.lost = Duration::from_secs(60);
@@ -115,7 +115,7 @@ async fn a_clone_of_which_nothing_was_heard_is_in_doubt_however_the_next_one_end
     assert_eq!(vcenter.machine("/DC0/vm/m"), None);
     world.delete::<VSphereMachine>("team-a", "m").await?;
     world.gone::<VSphereMachine>("team-a", "m").await?;
-    // It was made, and destroyed.
+    // It was created and destroyed.
     assert_eq!(vcenter.called("Destroy_Task"), 1);
     assert_eq!(vcenter.machine("/DC0/vm/m"), None);
     operator.stop().await
@@ -201,7 +201,7 @@ async fn a_guest_that_does_not_end_is_asked_once_in_a_while() -> anyhow::Result<
             vcenter.called("ShutdownGuest") >= 2
         })
         .await?;
-    // Whatever wakes us.
+    // Further reconciliations do not change that.
     for nth in 0..5 {
         let pauses = |vm: &VSphereVM| {
             let status = vm.status.clone().unwrap_or_default();
@@ -234,7 +234,7 @@ async fn a_card_is_put_right_in_the_machine() -> anyhow::Result<()> {
     world
         .change::<VSphereMachine>("team-a", "m", json!({"spec": card}))
         .await?;
-    // Somebody else sees to its address, so that nobody waits for one.
+    // Its card skips the allocation, so no address is awaited.
     let ready = world.ready("team-a", "m").await?;
     let addresses = ready.status.unwrap_or_default().addresses;
     let addresses: Vec<_> = addresses.iter().map(|one| one.address.as_str()).collect();

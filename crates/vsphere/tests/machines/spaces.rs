@@ -15,7 +15,7 @@ use whole::{Space, World, create, delete, gone, until};
 const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 const CAPI: &str = "cluster.x-k8s.io/v1beta2";
 
-/// A cluster `a/prod` that is ready, with this account.
+/// Creates a ready cluster `a/prod` with this account.
 async fn cluster(here: &Space, vcenter: &FakeVCenter, account: (&str, &str)) -> anyhow::Result<()> {
     here.namespace("a", json!({})).await?;
     here.account("a", "own", account).await?;
@@ -43,7 +43,7 @@ fn spec(folder: &str) -> Value {
     })
 }
 
-/// A machine `a/m`, in this folder.
+/// Creates a machine `a/m` in this folder.
 async fn machine(here: &Space, folder: &str) -> anyhow::Result<()> {
     here.secret("a", "data", &[("value", "x")]).await?;
     let owner: Machine = create(
@@ -101,7 +101,7 @@ async fn g1_machines_of_one_name_in_two_spaces_have_their_own_accounts_and_stay_
             .find(|call| call.account.as_deref() != Some(name));
         assert_eq!(others, None);
     }
-    // The one that goes leaves the other alone.
+    // The deletion of one does not affect the other.
     let one = world.space(Some("t1"));
     delete(&one.inside::<VSphereMachine>("a"), "m").await?;
     gone(&one.inside::<VSphereMachine>("a"), "m").await?;
@@ -124,7 +124,7 @@ async fn fr5_a_tenant_does_not_get_anothers_machine_by_name_and_uuid_under_one_a
     machine(&victim, "t1").await?;
     ready(&victim).await?;
     let theirs = victim.inside::<VSphereVM>("a").get("m").await?;
-    // All that can be known of it but what stands in the VSphereVM itself.
+    // Everything that can be known from outside; only the VSphereVM itself has the mark.
     let mut spec = spec("t1");
     spec["biosUUID"] = json!(theirs.spec.bios_uuid);
     let annotations = json!({"vsphere.insula.dev/mark": theirs.uid()});

@@ -1,4 +1,4 @@
-//! What a user is told when a machine does not get on, and that it does once that is put right.
+//! Conditions of machines with a problem, and recovery once it is fixed.
 
 use std::time::Duration;
 
@@ -67,10 +67,10 @@ async fn what_a_vcenter_does_not_have_is_named() -> anyhow::Result<()> {
             .await?;
     }
     assert_eq!(vcenter.called("CloneVM_Task"), 0);
-    // Whoever puts it right need not say so.
+    // A fix in the vCenter is noticed without a change of the object.
     vcenter.add_network("/DC0/network/moon");
     world.ready("team-a", "network").await?;
-    // Nothing was begun, so that nothing is in the way of its end.
+    // Nothing was started, so the deletion needs no vCenter.
     vcenter.door(Door::Closed).await;
     world.delete::<VSphereMachine>("team-a", "template").await?;
     world.gone::<VSphereMachine>("team-a", "template").await?;
@@ -213,7 +213,7 @@ async fn what_goes_wrong_in_a_vcenter_is_told_and_goes_on_by_itself() -> anyhow:
     let addresses = ready.status.unwrap_or_default().addresses;
     let addresses: Vec<_> = addresses.iter().map(|one| one.address.as_str()).collect();
     assert_eq!(addresses, ["10.0.0.7", "m"]);
-    // One that somebody destroyed is not made again.
+    // A virtual machine that was destroyed by a user is not created again.
     vcenter.destroy(&machine.id);
     let patch = json!({"metadata": {"annotations": {"look": "again"}}});
     world.change::<VSphereVM>("team-a", "m", patch).await?;
@@ -356,7 +356,7 @@ async fn a_fault_is_told_in_the_vcenters_own_words() -> anyhow::Result<()> {
         .status
         .unwrap_or_default();
     assert!(paused.retry_after.is_some() && paused.clone_mode.is_none());
-    // Neither was made, so that neither waits for anything before it goes.
+    // Neither was cloned, so their deletion waits for nothing.
     for name in ["m", "n"] {
         world.delete::<VSphereMachine>("team-a", name).await?;
         world.gone::<VSphereMachine>("team-a", name).await?;

@@ -1,4 +1,4 @@
-//! The same life in two vCenter simulators that are not ours, each with an account of its own.
+//! The life of machines in two vcsim simulators, each with its own account.
 
 use insula_testkit::vcsim::VcSim;
 use insula_vsphere::kinds::{VSphereMachine, VSphereVM};
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::world::World;
 
-/// The certificate that every simulator has built in.
+/// The thumbprint of the certificate that is built into vcsim.
 const THUMBPRINT: &str = "52:6C:4E:88:1D:78:AE:12:1C:F3:BB:6C:5B:F4:E2:82:86:A7:08:AF";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,7 +37,7 @@ async fn g1_t3_machines_live_and_end_in_two_simulators_with_two_accounts() -> an
         let vm = world.api::<VSphereVM>(team).get("m").await?;
         let object = vm.status.unwrap_or_default().vm_ref.unwrap_or_default();
         let id = object.trim_start_matches("VirtualMachine:");
-        // What a guest would report.
+        // The guest would report this.
         simulator
             .ask(&format!(
                 "<ReconfigVM_Task xmlns=\"urn:vim25\"><_this type=\"VirtualMachine\">{id}</_this>\

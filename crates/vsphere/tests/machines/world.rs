@@ -23,7 +23,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long anything may take.
+/// The deadline of every wait.
 pub const DEADLINE: Duration = Duration::from_secs(90);
 
 const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
@@ -68,7 +68,7 @@ impl World {
         Ok(world)
     }
 
-    /// Makes an object.
+    /// Creates an object.
     pub async fn put(&self, object: &Value) -> anyhow::Result<DynamicObject> {
         let object: DynamicObject = serde_json::from_value(object.clone())?;
         let made = self
@@ -78,7 +78,7 @@ impl World {
         made.with_context(|| format!("{object:?}"))
     }
 
-    /// Reads an object, of which this says which.
+    /// Reads the object that this one names.
     pub async fn get(&self, object: &Value) -> anyhow::Result<DynamicObject> {
         let object: DynamicObject = serde_json::from_value(object.clone())?;
         let api = self.api_of(&object)?;
@@ -87,7 +87,7 @@ impl World {
         Ok(found)
     }
 
-    /// Changes an object.
+    /// Patches an object.
     pub async fn patch(&self, object: &DynamicObject, patch: Value) -> anyhow::Result<()> {
         let api = self.api_of(object)?;
         let patch = Patch::Merge(patch);
@@ -106,7 +106,7 @@ impl World {
         Ok(())
     }
 
-    /// Changes an object.
+    /// Patches an object by name.
     pub async fn change<K>(&self, namespace: &str, name: &str, patch: Value) -> anyhow::Result<K>
     where
         K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
@@ -147,7 +147,7 @@ impl World {
         })
     }
 
-    /// A namespace with a Secret.
+    /// Creates a namespace with a Secret.
     pub async fn account(&self, namespace: &str, account: (&str, &str)) -> anyhow::Result<()> {
         self.put(&json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace},
@@ -162,8 +162,8 @@ impl World {
         Ok(())
     }
 
-    /// A team: a namespace with a Secret for a vCenter and a cluster that is ready, both
-    /// called `prod`.
+    /// Creates a team: a namespace with a Secret for a vCenter and a ready cluster, both named
+    /// `prod`.
     pub async fn team(
         &self,
         namespace: &str,
@@ -182,7 +182,7 @@ impl World {
         .await
     }
 
-    /// A cluster that is ready.
+    /// Creates a ready cluster.
     pub async fn cluster(
         &self,
         namespace: &str,
@@ -217,7 +217,7 @@ impl World {
         Ok(())
     }
 
-    /// A machine of a cluster, of the same name as its infrastructure.
+    /// Creates a Machine, and a VSphereMachine of the same name.
     pub async fn machine(&self, namespace: &str, name: &str, spec: Value) -> anyhow::Result<()> {
         self.machine_of(namespace, "prod", name, spec).await
     }
@@ -274,7 +274,7 @@ impl World {
         self.until(namespace, name, is_ready).await
     }
 
-    /// Waits until a condition of an object is so.
+    /// Waits until an object has a condition with this reason.
     pub async fn said<K>(
         &self,
         namespace: &str,
@@ -301,7 +301,7 @@ impl World {
         self.until(namespace, name, so).await.map(drop)
     }
 
-    /// Waits until an object is so.
+    /// Waits until a predicate holds for an object.
     pub async fn until<K>(
         &self,
         namespace: &str,
@@ -353,7 +353,7 @@ impl World {
     }
 }
 
-/// What has conditions.
+/// A kind with conditions.
 pub trait Told:
     Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
     + Clone
@@ -377,7 +377,7 @@ impl Told for VSphereVM {
     }
 }
 
-/// An operator that runs.
+/// A running operator.
 pub struct Running {
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
@@ -393,7 +393,7 @@ impl Running {
         }
     }
 
-    /// Stops it, and waits until it has.
+    /// Stops it gracefully.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         if let Some(stop) = self.stop.take() {
             stop.send(()).ok();
@@ -404,7 +404,7 @@ impl Running {
         Ok(())
     }
 
-    /// Ends it wherever it is.
+    /// Aborts it immediately.
     pub async fn kill(mut self) {
         self.task.abort();
         (&mut self.task).await.ok();
@@ -417,7 +417,7 @@ impl Drop for Running {
     }
 }
 
-/// Everything at a pace for tests.
+/// Returns settings with short intervals.
 pub fn settings(namespaces: &[&str]) -> Settings {
     let (_, given) = watch::channel(None);
     let short = Duration::from_millis(20);
@@ -438,14 +438,14 @@ pub fn settings(namespaces: &[&str]) -> Settings {
             tasks: short,
             addresses: (short, short * 2),
             again: short * 5,
-            // Times are kept in whole seconds.
+            // Timestamps have a resolution of one second.
             lost: Duration::from_millis(1500),
         },
         ..Settings::new("test", given)
     }
 }
 
-/// Looks until there is a value, and fails if there is none in time.
+/// Polls until there is a value, and fails after the deadline.
 pub async fn eventually<T>(
     mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
 ) -> anyhow::Result<T> {
@@ -459,7 +459,7 @@ pub async fn eventually<T>(
     }
 }
 
-/// A client with this token.
+/// Returns a client with this token.
 async fn client(server: &TestServer, token: &str) -> anyhow::Result<Client> {
     let ca = STANDARD.encode(server.authority().certificate_pem());
     let kubeconfig: Kubeconfig = serde_json::from_value(json!({
@@ -476,7 +476,7 @@ async fn client(server: &TestServer, token: &str) -> anyhow::Result<Client> {
     )?)
 }
 
-/// As much of Cluster API's kinds as it takes.
+/// Returns a minimal definition of one of Cluster API's kinds.
 fn definition(kind: &str, plural: &str) -> anyhow::Result<CustomResourceDefinition> {
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     Ok(serde_json::from_value(json!({
@@ -493,7 +493,7 @@ fn definition(kind: &str, plural: &str) -> anyhow::Result<CustomResourceDefiniti
     }))?)
 }
 
-/// The one with what the other says on top.
+/// Merges one object into the other.
 fn merge(into: &mut Value, from: Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {

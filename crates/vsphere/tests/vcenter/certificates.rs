@@ -1,4 +1,4 @@
-//! Whom to believe.
+//! Verification of server certificates.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
@@ -29,7 +29,7 @@ async fn who_is_vouched_for_or_pinned_is_believed() {
     let without_colons = good.sha256().replace(':', "");
     let table: Vec<(&Shown, Vec<&Shown>, Trust)> = vec![
         (&good, vec![&good], Trust::Verified),
-        // Vouched for is enough, whatever is pinned: a renewed certificate is believed.
+        // A certificate of a known authority is trusted, whatever is pinned: it may be renewed.
         (&good, vec![&good], pinned(elsewhere.sha1())),
         (&good, vec![], pinned(good.sha1())),
         (&good, vec![], pinned(good.sha256())),

@@ -1,4 +1,4 @@
-//! Servers that say what no vCenter says, or hang up.
+//! Servers with invalid responses, and servers that hang up.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -14,7 +14,7 @@ use super::stub::{
 };
 use super::{PATIENCE, SHORT, credential, endpoint, log_in};
 
-/// What somebody says.
+/// A scripted reply.
 type Says = Box<dyn Fn() -> Reply + Send + Sync>;
 
 const PASSWORD: &str = "s3cr&t<\"'>";
@@ -29,7 +29,7 @@ async fn enter(stub: &Stub) -> Result<Session, LoginError> {
     .await
 }
 
-/// Says this to one method, and is polite otherwise.
+/// Starts a server with this reply to one method, and valid responses to the others.
 async fn who_says(to: &'static str, reply: impl Fn() -> Reply + Send + Sync + 'static) -> Stub {
     let shown = Shown::new("127.0.0.1", false);
     let script = move |request: &str| {
@@ -232,7 +232,7 @@ async fn a_login_that_fails_says_why_and_never_with_what() {
             LoginError {
                 reason,
                 message,
-                // Whoever refuses is there.
+                // A server that refuses a login is reachable.
                 answered: why.contains("does not take") || why.ends_with("log anybody in"),
             }
         );
@@ -298,7 +298,7 @@ async fn a_login_whose_answer_is_not_understood_is_logged_out() {
 async fn r1_a_login_that_is_answered_too_late_is_logged_out() {
     let (let_go, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);
-    // It answers when nobody waits for it any more.
+    // It answers when the caller has left.
     let stub = who_says("Login", move || {
         tokio::task::block_in_place(|| {
             let _ = gate.lock().expect("unpoisoned").recv_timeout(PATIENCE);

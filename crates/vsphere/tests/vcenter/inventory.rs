@@ -1,4 +1,4 @@
-//! Where things are.
+//! Lookup of inventory objects.
 
 use insula_identity::endpoint::Trust;
 use insula_testkit::vcenter::FakeVCenter;
@@ -14,7 +14,7 @@ async fn name_of(session: &Session, what: Place, dc: &Object, text: Option<&str>
     }
 }
 
-/// `None` stands for the same object as the first of the row.
+/// `None` stands for the first object of the row.
 #[tokio::test]
 async fn everything_is_found_by_path_by_name_by_id_and_as_the_only_one() {
     let Some(vcsim) = VcSim::start("u", "p") else {

@@ -15,7 +15,7 @@ async fn place(session: &Session, what: Place, dc: &Object, text: &str) -> Objec
     found.unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// A clone of a template, on these networks.
+/// Returns the specification of a clone on these networks.
 async fn order(session: &Session, dc: &Object, template: &Object, networks: &[&str]) -> Clone {
     let machine = session.machine(template).await.expect("known");
     let mut cards = Vec::new();

@@ -1,4 +1,4 @@
-//! Sessions of a real vCenter, as far as there is one.
+//! Logins and sessions, against vcsim and the testkit's vCenter.
 
 use insula_identity::endpoint::Trust;
 use insula_identity::reason::Reason;
@@ -17,7 +17,7 @@ async fn g1_a_session_is_the_accounts_and_ends_with_its_logout() {
         return;
     };
     let pinned = Trust::Pinned(vcsim.thumbprint().await.expect("a certificate"));
-    // Its own flags are text to us; what the simulator takes for the password is not XML.
+    // The password has characters that XML must escape.
     let session = log_in(&vcsim.address(), &pinned, "tenant-a", "p&<a").await;
     let session = session.expect("logged in");
     assert_eq!(session.about().api_type, "VirtualCenter");

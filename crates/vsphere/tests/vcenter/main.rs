@@ -1,5 +1,5 @@
-//! The vCenter client: against vcsim where it is installed, against the vCenter of the
-//! testkit, and against servers that say what no vCenter says.
+//! The vCenter client: against vcsim where it is installed, against the testkit's vCenter, and
+//! against servers with invalid responses.
 
 mod certificates;
 mod hostile;
@@ -16,9 +16,9 @@ use insula_identity::endpoint::{Endpoint, Trust};
 use insula_identity::session::{Connector, LoginError};
 use insula_vsphere::vcenter::{Object, Session, Task, VCenters};
 
-/// How long an answer may take that is expected.
+/// The timeout where an answer is expected.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long one may take that is not.
+/// The timeout where none is.
 const SHORT: Duration = Duration::from_millis(300);
 
 fn endpoint(text: &str) -> Endpoint {
@@ -54,7 +54,7 @@ async fn log_out(session: &Session) {
     VCenters::new(PATIENCE, Vec::new()).log_out(session).await;
 }
 
-/// What comes of a task.
+/// Waits for the end of a task.
 async fn outcome(session: &Session, task: &Object) -> Task {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! A server that speaks TLS and says what it is told.
+//! A TLS server with scripted replies.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,14 +13,14 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-/// What is done about a request.
+/// The reply to a request.
 pub enum Reply {
     Bytes(Vec<u8>),
     HangUp,
     Silence,
 }
 
-/// What a server shows.
+/// The certificate of a server.
 pub struct Shown {
     pub root: Vec<u8>,
     leaf: Vec<u8>,
@@ -35,7 +35,7 @@ pub struct Stub {
 }
 
 impl Shown {
-    /// A certificate for a name, by an authority of its own.
+    /// Creates a certificate for a name, with its own authority.
     pub fn new(name: &str, expired: bool) -> Self {
         let root_key = KeyPair::generate().expect("a key");
         let mut root = CertificateParams::new(Vec::new()).expect("parameters");
@@ -76,7 +76,7 @@ impl Shown {
 }
 
 impl Stub {
-    /// Answers every request with what the script says to it.
+    /// Starts a server that answers every request by the script.
     pub async fn start<Script>(shown: &Shown, script: Script) -> Self
     where
         Script: Fn(&str) -> Reply + Send + Sync + 'static,
@@ -123,7 +123,7 @@ impl Stub {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The methods that were called, in order.
+    /// Returns the called methods, in order.
     pub fn methods(&self) -> Vec<String> {
         let heard = self.heard.lock().expect("unpoisoned");
         heard
@@ -139,20 +139,20 @@ impl Drop for Stub {
     }
 }
 
-/// The method that a request calls.
+/// Returns the method that a request calls.
 pub fn method(request: &str) -> &str {
     let body = request.split("Body><").nth(1).unwrap_or_default();
     body.split(' ').next().unwrap_or_default()
 }
 
-/// A whole HTTP answer.
+/// Returns a complete HTTP response.
 pub fn http(status: &str, headers: &str, body: &str) -> Reply {
     let length = body.len();
     let text = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{headers}\r\n{body}");
     Reply::Bytes(text.into_bytes())
 }
 
-/// The answer to a method.
+/// Returns the response to a method.
 pub fn answer(method: &str, inside: &str) -> Reply {
     http(
         "200 OK",
@@ -178,7 +178,7 @@ pub fn fault(kind: &str, message: &str) -> Reply {
     http("500 Internal Server Error", "", &body)
 }
 
-/// What a vCenter says of itself.
+/// Returns the `ServiceContent` of a vCenter.
 pub fn content(api_type: &str, version: &str) -> Reply {
     answer(
         "RetrieveServiceContent",
@@ -204,7 +204,7 @@ pub fn welcome() -> Reply {
     )
 }
 
-/// What a vCenter says until somebody is logged in, and nothing but thanks afterwards.
+/// Replies like a vCenter up to the login, and with empty responses afterwards.
 pub fn polite(request: &str) -> Reply {
     match method(request) {
         "RetrieveServiceContent" => content("VirtualCenter", "8.0.2"),

@@ -1,4 +1,4 @@
-//! One space, and what users make there.
+//! One space, and helpers that create objects in it.
 
 use std::fmt::Debug;
 
@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 
 use super::eventually;
 
-/// Where the Secrets of identities are.
+/// The namespace with the Secrets of identities.
 pub const HOME: &str = "capv-system";
 const GROUP: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 
-/// One space, as its administrator.
+/// One space, with the rights of its administrator.
 #[derive(Clone)]
 pub struct Space {
     pub client: Client,
@@ -33,7 +33,7 @@ impl Space {
         Self { client }
     }
 
-    /// Objects that are in no namespace.
+    /// Returns a client for a cluster-scoped kind.
     pub fn all<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = ()>,
@@ -41,7 +41,7 @@ impl Space {
         Api::all(self.client.clone())
     }
 
-    /// Objects of a namespace.
+    /// Returns a client for a namespaced kind.
     pub fn inside<K>(&self, namespace: &str) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
@@ -54,7 +54,7 @@ impl Space {
         create(&self.all(), object).await
     }
 
-    /// A Secret with these texts.
+    /// Creates a Secret with these texts.
     pub async fn secret(
         &self,
         namespace: &str,
@@ -69,7 +69,7 @@ impl Space {
         create(&self.inside(namespace), object).await
     }
 
-    /// A Secret with an account.
+    /// Creates a Secret with an account.
     pub async fn account(
         &self,
         namespace: &str,
@@ -80,7 +80,7 @@ impl Space {
         self.secret(namespace, name, &texts).await
     }
 
-    /// A Secret has another password from now on.
+    /// Changes the password in a Secret.
     pub async fn rotate(&self, namespace: &str, name: &str, password: &str) -> anyhow::Result<()> {
         let patch = json!({"stringData": {"password": password}});
         patched(&self.inside::<Secret>(namespace), name, patch).await
@@ -94,7 +94,7 @@ impl Space {
         create(&self.all(), of("VSphereClusterIdentity", name, spec)).await
     }
 
-    /// An identity with a Secret of its name, for everybody, at these servers.
+    /// Creates an identity with a Secret of its name, for all namespaces, at these servers.
     pub async fn shared(
         &self,
         name: &str,
@@ -108,7 +108,7 @@ impl Space {
         self.identity(name, spec).await
     }
 
-    /// A cluster without an owner.
+    /// Creates a cluster without an owner.
     pub async fn cluster(
         &self,
         namespace: &str,
@@ -118,7 +118,7 @@ impl Space {
         create(&self.inside(namespace), of("VSphereCluster", name, spec)).await
     }
 
-    /// A cluster that a Cluster of its name owns.
+    /// Creates a cluster that a Cluster of its name owns.
     pub async fn owned(
         &self,
         namespace: &str,
@@ -158,17 +158,17 @@ impl Space {
         create(&self.all(), of("VSphereFailureDomain", name, spec)).await
     }
 
-    /// Changes a cluster.
+    /// Patches a cluster.
     pub async fn change(&self, namespace: &str, name: &str, patch: Value) -> anyhow::Result<()> {
         patched(&self.inside::<VSphereCluster>(namespace), name, patch).await
     }
 
-    /// Changes an identity.
+    /// Patches an identity.
     pub async fn change_identity(&self, name: &str, patch: Value) -> anyhow::Result<()> {
         patched(&self.all::<VSphereClusterIdentity>(), name, patch).await
     }
 
-    /// Waits until a cluster's vCenter is, or is not, available for this reason.
+    /// Waits until the vCenter condition of a cluster has this reason.
     pub async fn is(
         &self,
         namespace: &str,
@@ -184,7 +184,7 @@ impl Space {
         .with_context(|| format!("{namespace}/{name} is not {reason}"))
     }
 
-    /// Waits until a cluster is so.
+    /// Waits until a predicate holds for a cluster.
     pub async fn says(
         &self,
         namespace: &str,
@@ -194,7 +194,7 @@ impl Space {
         until(&self.inside(namespace), name, is_so).await
     }
 
-    /// Waits until an identity is available, or not, for this reason.
+    /// Waits until the condition of an identity has this reason.
     pub async fn identity_is(
         &self,
         name: &str,
@@ -210,7 +210,7 @@ impl Space {
         .with_context(|| format!("identity {name} is not {reason}"))
     }
 
-    /// Waits until there is an event about an object for this reason.
+    /// Waits for an event about an object with this reason.
     pub async fn event(&self, namespace: &str, name: &str, reason: &str) -> anyhow::Result<Event> {
         let events: Api<Event> = self.inside(namespace);
         let found = eventually(async || {
@@ -227,7 +227,7 @@ impl Space {
     }
 }
 
-/// The conditions of a cluster.
+/// Returns the conditions of a cluster.
 pub fn conditions(cluster: &VSphereCluster) -> &[Condition] {
     cluster
         .status
@@ -235,12 +235,12 @@ pub fn conditions(cluster: &VSphereCluster) -> &[Condition] {
         .map_or(&[], |status| &status.conditions)
 }
 
-/// The condition of that type.
+/// Returns the condition of that type.
 pub fn condition<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
     conditions.iter().find(|told| told.type_ == kind)
 }
 
-/// Waits until an object is so.
+/// Waits until a predicate holds for an object.
 pub async fn until<K>(api: &Api<K>, name: &str, is_so: impl Fn(&K) -> bool) -> anyhow::Result<K>
 where
     K: Clone + Debug + DeserializeOwned,
@@ -278,7 +278,7 @@ where
     Ok(())
 }
 
-/// Changes an object.
+/// Patches an object.
 pub async fn patched<K>(api: &Api<K>, name: &str, patch: Value) -> anyhow::Result<()>
 where
     K: Clone + Debug + DeserializeOwned,
@@ -289,7 +289,7 @@ where
     Ok(())
 }
 
-/// Makes an object.
+/// Creates an object.
 pub async fn create<K>(api: &Api<K>, object: Value) -> anyhow::Result<K>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,

@@ -1,6 +1,6 @@
-//! A server on which the operator is deployed, with two tenants, and what tests do there.
+//! A server on which the operator is installed, with two tenants, and helpers for tests.
 //!
-//! Whoever uses it says `#[path = "../world/world.rs"] mod world;`.
+//! Test targets include it with `#[path = "../world/world.rs"] mod world;`.
 
 #![allow(
     dead_code,
@@ -36,10 +36,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 pub use make::{HOME, Space, condition, conditions, create, delete, gone, patched, until};
 
-/// How long anything may take. What happens takes a second or two; the machine may be busy.
+/// The deadline of every wait. A wait takes a second or two, unless the machine is busy.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Short ones, so that nobody waits.
+/// Short durations for the leader election.
 pub const TIMES: Times = Times {
     duration: Duration::from_secs(4),
     renew: Duration::from_millis(300),
@@ -47,7 +47,7 @@ pub const TIMES: Times = Times {
     look: Duration::from_millis(50),
 };
 
-/// How sessions are kept in tests: nothing that a test waits for takes long.
+/// Short durations for sessions.
 pub const SESSIONS: session::Settings = session::Settings {
     patience: Duration::from_secs(2),
     check_after: Duration::from_secs(60),
@@ -57,21 +57,21 @@ pub const SESSIONS: session::Settings = session::Settings {
     at_once: 8,
 };
 
-/// A server on which the operator is deployed but does not run.
+/// A server on which the operator is installed but does not run.
 pub struct World {
     pub server: TestServer,
-    /// A system administrator.
+    /// A client of a system administrator.
     pub admin: Client,
-    /// The operator's account, with its rights and no others.
+    /// A client with exactly the operator's rights.
     pub operator: Client,
-    /// What the operator is given.
+    /// The static credentials of the operator.
     pub given: watch::Sender<Option<Static>>,
 }
 
 impl World {
-    /// With the tenants `t1` and `t2`, in which the kinds are published.
+    /// Starts a server with the tenants `t1` and `t2`, to which the kinds are published.
     pub async fn new() -> anyhow::Result<Self> {
-        // `RUST_LOG` says what is to be seen of it.
+        // `RUST_LOG` selects what is logged.
         tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
             .with_test_writer()
@@ -107,7 +107,7 @@ impl World {
         })
     }
 
-    /// The system's space, or that of a tenant.
+    /// Returns the system's space, or that of a tenant.
     pub fn space(&self, name: Option<&str>) -> Space {
         let client = match name {
             None => self.admin.clone(),
@@ -116,12 +116,12 @@ impl World {
         Space::new(client)
     }
 
-    /// The system's space.
+    /// Returns the system's space.
     pub fn here(&self) -> Space {
         self.space(None)
     }
 
-    /// How the operator works here: in all spaces.
+    /// Returns settings for an operator that works in all spaces.
     pub fn settings(&self) -> Settings {
         Settings {
             leader_elect: false,
@@ -139,12 +139,12 @@ impl World {
         self.start_with(self.settings())
     }
 
-    /// Runs it like this.
+    /// Runs the operator with these settings.
     pub fn start_with(&self, settings: Settings) -> Running {
         Running::new(self.operator.clone(), settings)
     }
 
-    /// Gives the operator an account, for these servers.
+    /// Sets the static credentials, for these servers.
     pub fn give(&self, account: &str, password: &str, servers: &[&str]) {
         let text = |text: &str| Hidden::new(text.to_owned());
         let data = [("username", account), ("password", password)];
@@ -162,7 +162,7 @@ impl World {
     }
 }
 
-/// An operator that runs.
+/// A running operator.
 pub struct Running {
     pub health: Arc<Health>,
     stop: Option<oneshot::Sender<()>>,
@@ -181,7 +181,7 @@ impl Running {
         }
     }
 
-    /// Stops it, and waits until it has.
+    /// Stops it gracefully.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         if let Some(stop) = self.stop.take() {
             stop.send(()).ok();
@@ -190,7 +190,7 @@ impl Running {
         Ok(stopped.context("does not stop")??)
     }
 
-    /// Ends it where it stands.
+    /// Aborts it immediately.
     pub async fn kill(mut self) {
         self.task.abort();
         (&mut self.task).await.ok();
@@ -203,7 +203,7 @@ impl Drop for Running {
     }
 }
 
-/// Looks until there is a value, and fails if there is none in time.
+/// Polls until there is a value, and fails after the deadline.
 pub async fn eventually<T>(
     mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
 ) -> anyhow::Result<T> {
@@ -217,7 +217,7 @@ pub async fn eventually<T>(
     }
 }
 
-/// A client with this token.
+/// Returns a client with this token.
 pub async fn client(server: &TestServer, token: &str) -> anyhow::Result<Client> {
     let ca = STANDARD.encode(server.authority().certificate_pem());
     let kubeconfig: Kubeconfig = serde_json::from_value(json!({
@@ -233,7 +233,7 @@ pub async fn client(server: &TestServer, token: &str) -> anyhow::Result<Client> 
     Ok(Client::try_from(config)?)
 }
 
-/// The operator's account.
+/// Returns a client of the operator's service account.
 async fn account(server: &TestServer, system: &Plain, admin: &Client) -> anyhow::Result<Client> {
     let account = json!({"kubernetes.io/service-account.name": "capv-manager"});
     let secret = json!({
@@ -269,7 +269,7 @@ async fn served(admin: &Client) -> anyhow::Result<()> {
     .context("the kinds are served")
 }
 
-/// Cluster API's own kinds, as far as they matter.
+/// Minimal definitions of Cluster API's own kinds.
 fn of_cluster_api() -> [Value; 2] {
     let define = |plural: &str, kind: &str| {
         let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -298,7 +298,7 @@ fn of_cluster_api() -> [Value; 2] {
     [define("clusters", "Cluster"), define("machines", "Machine")]
 }
 
-/// Makes an object of a manifest.
+/// Creates an object of a manifest.
 async fn apply(client: &Plain, object: &Value) -> anyhow::Result<()> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let version = text(&object["apiVersion"]);

@@ -54,7 +54,7 @@ fn cards(addresses: &[&str]) -> Vec<MachineCard> {
     }]
 }
 
-/// A machine that is as it should be, with these addresses.
+/// A provisioned machine with these addresses.
 fn machine(addresses: &[&str]) -> Machine {
     let cards = cards(addresses);
     Machine {
@@ -433,7 +433,7 @@ fn fr5_a_machine_is_its_who_made_it_or_whom_it_was_told_to_be() {
         machine.is_template = true;
         assert!(!is_ours(&vm(Some(BIOS)), &machine), "{law}, a template");
     }
-    // Who has neither a UID nor a mark has nothing.
+    // Without a UID and a mark, no machine is owned.
     let mut without = unmarked(vm(Some(BIOS)));
     without.metadata.uid = None;
     for metadata in [None, told("team-a", "prod-1", "")] {

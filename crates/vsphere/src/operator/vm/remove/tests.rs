@@ -17,7 +17,7 @@ fn pace() -> Pace {
     Pace::default()
 }
 
-/// One that goes since a while.
+/// A VSphereVM that has been terminating for a while.
 fn vm(mode: Option<&str>, status: VSphereVMStatus) -> VSphereVM {
     let mut vm: VSphereVM = serde_json::from_value(json!({
         "apiVersion": crate::names::API_VERSION,
@@ -284,7 +284,7 @@ fn what_was_begun_is_known() {
         (status(|status| status.ready = Some(false)), false, false),
     ] {
         let mut vm = vm(None, status);
-        // One that is empty is none.
+        // An empty text does not count as a UUID.
         vm.spec.bios_uuid = Some(if bios { "b" } else { "" }.to_owned());
         assert_eq!(is_begun(&vm), expected);
     }
