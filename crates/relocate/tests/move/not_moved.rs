@@ -4,7 +4,7 @@ use insula_relocate::preview;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::scene::{CAPI, INFRA, Lines, Login, Scene, Side, cluster, owner, settings};
+use crate::scene::{CAPI, INFRA, Lines, Scene, Side, owner, settings};
 
 async fn zone(side: &Side, name: &str, server: &str, domain: &str) -> anyhow::Result<()> {
     side.put(json!({

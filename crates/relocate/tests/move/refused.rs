@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::scene::{CAPI, INFRA, Login, Scene, Side, cluster, owner, settings};
+use crate::scene::{CAPI, INFRA, Scene, Side, owner, settings};
 
 async fn patch(side: &Side, at: (&str, &str, &str), patch: Value) -> anyhow::Result<()> {
     let api = side.api(at.0, at.1, "a");
