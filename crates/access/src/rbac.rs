@@ -19,7 +19,6 @@ mod index;
 mod layer;
 mod object;
 mod policy;
-mod quote;
 mod rule;
 mod selector;
 

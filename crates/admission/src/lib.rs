@@ -18,7 +18,6 @@ pub mod policy;
 mod refusal;
 mod request;
 pub mod review;
-pub mod url;
 pub mod validate;
 pub mod webhook;
 

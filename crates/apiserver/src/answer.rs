@@ -185,7 +185,7 @@ fn warnings(texts: &[String]) -> Vec<HeaderValue> {
             break;
         };
         left = rest;
-        let text = insula_kinds::field::quote(&text[..end]);
+        let text = insula_gotext::quote(&text[..end]);
         values.extend(HeaderValue::from_bytes(format!("299 - {text}").as_bytes()));
     }
     values

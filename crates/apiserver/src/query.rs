@@ -55,7 +55,7 @@ impl Query {
         };
         let parsed = text.parse().map(Some);
         parsed.map_err(|error| {
-            let (text, why) = (insula_kinds::field::quote(text), go_reason(&error));
+            let (text, why) = (insula_gotext::quote(text), go_reason(&error));
             Refusal::bad_request(format!("strconv.ParseInt: parsing {text}: {why}"))
         })
     }
@@ -74,7 +74,7 @@ pub fn revision(text: &str) -> Result<Revision, String> {
         Ok(_) => "invalid syntax",
         Err(error) => go_reason(&error),
     };
-    let quoted = insula_kinds::field::quote(text);
+    let quoted = insula_gotext::quote(text);
     Err(format!(
         "resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: {why}"
     ))

@@ -517,43 +517,20 @@ fn deadline(query: &Query) -> Result<Duration> {
     let Some(text) = query.get("timeout") else {
         return Ok(DEADLINE);
     };
-    let Some(asked) = go_duration(text) else {
-        let quoted = insula_kinds::field::quote(text);
+    if text.is_empty() {
+        return Ok(DEADLINE);
+    }
+    let Some(nanos) = insula_gotext::duration::parse(text) else {
+        let quoted = insula_gotext::quote(text);
         return Err(Refusal::bad_request(format!(
             "invalid timeout specified in the request URL - time: invalid duration {quoted}"
         )));
     };
-    Ok(if asked.is_zero() {
-        DEADLINE
-    } else {
-        asked.min(DEADLINE)
+    // Kubernetes takes zero and less for no wish.
+    Ok(match u64::try_from(nanos) {
+        Err(_) | Ok(0) => DEADLINE,
+        Ok(nanos) => Duration::from_nanos(nanos).min(DEADLINE),
     })
-}
-
-/// A duration such as `1m30s`.
-fn go_duration(text: &str) -> Option<Duration> {
-    let mut total = 0.0;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
-        let number: f64 = rest[..end].parse().ok()?;
-        rest = &rest[end..];
-        let unit = rest
-            .find(|letter: char| letter.is_ascii_digit())
-            .unwrap_or(rest.len());
-        total += number
-            * match &rest[..unit] {
-                "ns" => 1e-9,
-                "us" | "µs" => 1e-6,
-                "ms" => 1e-3,
-                "s" => 1.0,
-                "m" => 60.0,
-                "h" => 3600.0,
-                _ => return None,
-            };
-        rest = &rest[unit..];
-    }
-    Duration::try_from_secs_f64(total).ok()
 }
 
 /// The space that a document is about.

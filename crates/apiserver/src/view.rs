@@ -55,7 +55,7 @@ impl View {
             Some("None") => Include::None,
             Some("Object") => Include::Object,
             Some(other) if accepted.form == Form::Table => {
-                let value = insula_kinds::field::quote(other);
+                let value = insula_gotext::quote(other);
                 return Err(Refusal::bad_request(format!(
                     "Unable to convert to Table as requested: includeObject: Invalid value: \
                      {value}: must be 'Metadata', 'Object', 'None', or empty"

@@ -159,7 +159,7 @@ async fn a_name_that_no_tenant_can_have_is_refused_in_kubernetes_words() -> anyh
         (&long, "must be no more than 63 characters"),
     ] {
         let refused = system.post(TENANTS, &tenant(name)).await?;
-        let quoted = insula_kinds::field::quote(name);
+        let quoted = insula_gotext::quote(name);
         let message = format!("metadata.name: Invalid value: {quoted}: {why}");
         assert_eq!(refused.status, 422, "{name}: {}", refused.text());
         assert!(

@@ -4,52 +4,40 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use ipnet::{IpNet, Ipv4Net};
+
 /// A range of addresses. The address is kept as it was typed: `10.1.2.3/8` is the range
 /// `10.0.0.0/8` and says what it was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Cidr {
-    address: IpAddr,
-    bits: u8,
-}
+pub struct Cidr(IpNet);
 
 impl Cidr {
     /// The range of IPv4 that begins here; host bits are allowed. `None` for more than 32
     /// bits.
     pub fn v4(address: Ipv4Addr, bits: u8) -> Option<Self> {
-        let address = IpAddr::V4(address);
-        (bits <= 32).then_some(Self { address, bits })
+        let range = Ipv4Net::new(address, bits).ok()?;
+        Some(Self(IpNet::V4(range)))
     }
 
     /// How many bits all addresses of the range share.
-    pub const fn bits(&self) -> u8 {
-        self.bits
+    pub fn bits(&self) -> u8 {
+        self.0.prefix_len()
     }
 
     /// The first address of a range of IPv4, and how many there are.
     pub fn span(&self) -> Option<Span> {
-        let IpAddr::V4(address) = self.address else {
+        let IpNet::V4(range) = self.0 else {
             return None;
         };
-        let length = 1_u64 << (32 - self.bits);
-        let start = u64::from(u32::from(address)) & !(length - 1);
+        let start = u64::from(u32::from(range.network()));
+        let length = 1_u64 << (32 - range.prefix_len());
         Some(Span { start, length })
     }
 
     /// Whether any address is in both.
     pub fn overlaps(&self, other: &Self) -> bool {
-        match (self.address, other.address) {
-            (IpAddr::V4(one), IpAddr::V4(other_one)) => {
-                let differs = u32::from(one) ^ u32::from(other_one);
-                let shared = u32::from(self.bits.min(other.bits));
-                differs.leading_zeros() >= shared
-            }
-            (IpAddr::V6(one), IpAddr::V6(other_one)) => {
-                let differs = u128::from(one) ^ u128::from(other_one);
-                let shared = u32::from(self.bits.min(other.bits));
-                differs.leading_zeros() >= shared
-            }
-            _ => false,
-        }
+        // Of two ranges that overlap, one holds the other.
+        self.0.contains(&other.0) || other.0.contains(&self.0)
     }
 
     /// Whether addresses can be given out of it, by the address as it was typed.
@@ -58,7 +46,7 @@ impl Cidr {
     ///
     /// What sort of addresses it has instead.
     pub fn usable(&self) -> Result<(), NotUsable> {
-        let sort = match self.address.to_canonical() {
+        let sort = match self.0.addr().to_canonical() {
             address if address.is_unspecified() => "unspecified",
             address if address.is_loopback() => "in loopback range",
             address if is_link_local(address) => "in link-local range",
@@ -72,7 +60,7 @@ impl Cidr {
 
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.bits)
+        self.0.fmt(f)
     }
 }
 
@@ -83,17 +71,10 @@ impl FromStr for Cidr {
         let refused = || NotACidr(text.chars().take(64).collect());
         let (address, bits) = text.split_once('/').ok_or_else(refused)?;
         let address: IpAddr = address.parse().map_err(|_| refused())?;
-        let most = match address {
-            IpAddr::V4(_) => 32,
-            IpAddr::V6(_) => 128,
-        };
         let is_number = (1..=3).contains(&bits.len()) && bits.bytes().all(|b| b.is_ascii_digit());
-        let bits = bits
-            .parse()
-            .ok()
-            .filter(|&bits: &u8| is_number && bits <= most);
-        let bits = bits.ok_or_else(refused)?;
-        Ok(Self { address, bits })
+        let bits = bits.parse().ok().filter(|_| is_number);
+        let range = IpNet::new(address, bits.ok_or_else(refused)?);
+        range.map(Self).map_err(|_| refused())
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod constant;
 mod format;
-mod moment;
 mod overload;
 mod unify;
 mod validate;

@@ -23,7 +23,6 @@ mod function;
 mod issue;
 mod library;
 mod parse;
-pub mod pattern;
 mod program;
 mod types;
 mod value;
@@ -36,9 +35,7 @@ pub use estimate::{Cost, Extent, Format, Within, estimate};
 pub use evaluate::{Activation, EvalError, Evaluation, Plan, PlanError, evaluate};
 pub use function::{Function, Overload, function};
 pub use issue::{Issue, Issues};
-pub use library::{
-    AuthorizationRequest, Authorizer, Caller, Decision, RegexError, Resource, Target, compile_regex,
-};
+pub use library::{AuthorizationRequest, Authorizer, Caller, Decision, Resource, Target};
 pub use program::Program;
 pub use types::{Field, ObjectType, Type};
 pub use value::{

@@ -28,12 +28,10 @@ pub use authorizer::{
     Authorization, AuthorizationRequest, Authorizer, Caller, Decision, Resource, Target,
 };
 pub use form::Format;
-pub use net::Cidr;
 pub(crate) use price::{Price, equality_cost, price};
 pub(crate) use regex::Pattern;
-pub use regex::{RegexError, Regexes, compile as compile_regex};
+pub use regex::Regexes;
 pub use semver::Semver;
-pub use url::Url;
 
 /// What a function does.
 #[derive(Debug)]

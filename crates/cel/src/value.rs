@@ -18,8 +18,11 @@ mod time;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use insula_gotext::url::Url;
+use ipnet::IpNet;
+
 use crate::evaluate::EvalError;
-use crate::library::{Amount, Authorization, Cidr, Format, Semver, Url};
+use crate::library::{Amount, Authorization, Format, Semver};
 
 pub use list::List;
 pub(crate) use map::unsupported;
@@ -27,7 +30,7 @@ pub use map::{Entries, Key, Map, Plain};
 pub(crate) use number::{double_to_int, double_to_uint};
 pub use shape::{Listing, Property, Shape};
 pub use text::Text;
-pub(crate) use time::{Clock, civil, parse_duration, parse_timestamp};
+pub(crate) use time::{Clock, civil, is_duration, is_timestamp, parse_duration, parse_timestamp};
 pub use time::{Duration, Timestamp};
 
 /// A value.
@@ -84,7 +87,7 @@ pub enum Opaque<'a> {
     /// An address of a network.
     Ip(IpAddr),
     /// A range of addresses.
-    Cidr(Cidr),
+    Cidr(IpNet),
     /// A version.
     Semver(Arc<Semver>),
     /// A form of text that has a name.

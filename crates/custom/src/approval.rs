@@ -1,7 +1,8 @@
 //! API approval: groups of the Kubernetes community require an annotation with an approval or
 //! a reason for its absence.
 
-use insula_kinds::field::quote;
+use insula_gotext::quote;
+use insula_gotext::url::Url;
 use insula_kinds::{Object, Value};
 
 use crate::condition::{API_APPROVED, Condition};
@@ -94,20 +95,10 @@ pub(crate) fn annotation(definition: &Object) -> &str {
         .unwrap_or_default()
 }
 
-/// Reports whether Go's `url.ParseRequestURI` finds a scheme and a host. Its further checks of
-/// ports and escapes are omitted as irrelevant for annotations.
+/// Whether the text is a URL with a scheme and a host.
 fn is_url(text: &str) -> bool {
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return false;
-    };
-    let host = rest.split(['/', '?']).next().unwrap_or_default();
-    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-    let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
-    scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        && scheme.bytes().all(letters)
-        && !host.is_empty()
-        && !text.contains(|letter: char| letter.is_control())
-        && !host.contains([' ', '"', '<', '>', '\\', '^', '`', '{', '|', '}'])
+    let url = Url::parse_request_uri(text);
+    url.is_ok_and(|url| !url.scheme.is_empty() && !url.host.is_empty())
 }
 
 #[cfg(test)]

@@ -21,7 +21,6 @@ mod form;
 mod formats;
 mod lists;
 mod openapi;
-mod pattern;
 mod place;
 mod prepare;
 mod print;

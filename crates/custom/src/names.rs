@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use insula_kinds::field::quote;
+use insula_gotext::quote;
 use insula_kinds::{Object, Value};
 
 use crate::condition::{Condition, NAMES_ACCEPTED};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use insula_cel::compile_regex;
+use insula_gotext::regexp;
 use regex::Regex;
 
 /// A regular expression in Go's syntax. An invalid one matches nothing.
@@ -89,7 +89,7 @@ impl Pattern {
 }
 
 fn compile(text: &str) -> Compiled {
-    compile_regex(text).map_err(|error| error.to_string().into())
+    regexp::compile(text).map_err(|error| error.to_string().into())
 }
 
 /// The largest repetition count in braces, at least one.

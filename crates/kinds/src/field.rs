@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use insula_gotext::quote;
 use serde_json::Value;
 
 /// One thing that is wrong with an object.
@@ -201,34 +202,6 @@ impl fmt::Display for Printed<'_> {
             ),
         }
     }
-}
-
-/// Text in double quotes with Go's escapes.
-pub fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for letter in text.chars() {
-        match letter {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            '\t' => quoted.push_str("\\t"),
-            '\r' => quoted.push_str("\\r"),
-            '\x07' => quoted.push_str("\\a"),
-            '\x08' => quoted.push_str("\\b"),
-            '\x0b' => quoted.push_str("\\v"),
-            '\x0c' => quoted.push_str("\\f"),
-            low if u32::from(low) < 0x20 || low == '\x7f' => {
-                quoted.push_str(&format!("\\x{:02x}", u32::from(low)));
-            }
-            control if control.is_control() => {
-                quoted.push_str(&format!("\\u{:04x}", u32::from(control)));
-            }
-            other => quoted.push(other),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 fn with(sentence: &str, detail: &str) -> String {

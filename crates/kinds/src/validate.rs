@@ -107,7 +107,7 @@ pub fn update_metadata(old: &Object, new: &Object) -> Vec<FieldError> {
 /// What is odd about the name of a finalizer of a kind that users define. It is taken all the
 /// same.
 pub fn odd_finalizer(name: &str) -> Vec<String> {
-    let told = |why: &str| format!("metadata.finalizers: {}: {why}", crate::field::quote(name));
+    let told = |why: &str| format!("metadata.finalizers: {}: {why}", insula_gotext::quote(name));
     let faults = text::qualified_name(name);
     let mut odd: Vec<String> = faults.iter().map(|fault| told(fault)).collect();
     let standard = ["foregroundDeletion", "kubernetes", "orphan"].contains(&name);

@@ -6,7 +6,6 @@ mod element;
 mod order;
 
 pub use codec::NotASet;
-pub(crate) use element::quote;
 pub use element::{Element, Path};
 pub(crate) use order::{compare_keys, compare_values, equal_values};
 

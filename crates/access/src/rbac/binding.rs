@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::act::Who;
 use super::decision::UnresolvedRole;
-use super::quote::Quoted;
+use insula_gotext::quote::Quoted;
 
 /// The role that a binding refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::act::Who;
 use super::decision::Unresolved;
-use super::quote::{Quoted, QuotedList};
 use super::rule::{Rule, has, has_or_star, url_covers};
+use insula_gotext::quote::{Quoted, QuotedList};
 
 /// Upper bound on the string comparisons of one check.
 ///

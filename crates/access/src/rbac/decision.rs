@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::act::Who;
 use super::binding::Binding;
-use super::quote::Quoted;
+use insula_gotext::quote::Quoted;
 
 /// The outcome of an authorization check.
 #[derive(Clone, Debug)]

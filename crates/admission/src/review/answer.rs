@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use insula_kinds::field::quote;
+use insula_gotext::quote;
 use insula_kinds::patch::{WebhookPatchError, json_of_webhook};
 use insula_kinds::{Object, Value, decode};
 

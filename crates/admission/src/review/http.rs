@@ -1,6 +1,6 @@
 //! HTTP error responses, described in client-go's wording.
 
-use insula_kinds::field::quote;
+use insula_gotext::quote;
 
 /// How many bytes of a response body are quoted.
 const SHOWN: usize = 2048;

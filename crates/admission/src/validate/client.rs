@@ -1,10 +1,9 @@
 //! Validation of a webhook's endpoint: a URL or a service.
 
+use insula_gotext::url::Url;
 use insula_kinds::validate::check::Errors;
 use insula_kinds::validate::text;
 use insula_kinds::validate::tree::Node;
-
-use crate::url::Url;
 
 const FORMAT: &str = "; desired format: https://host[/path]";
 
@@ -41,11 +40,13 @@ pub fn url(node: &Node<'_>, errors: &mut Errors) {
     if let Some(user) = &url.user {
         refuse(user, "user information is not permitted in the URL");
     }
-    if !url.fragment.is_empty() {
-        refuse(&url.fragment, "fragments are not permitted in the URL");
+    if !url.raw_fragment().is_empty() {
+        let detail = "fragments are not permitted in the URL";
+        refuse(url.raw_fragment(), detail);
     }
-    if !url.query.is_empty() {
-        refuse(&url.query, "query parameters are not permitted in the URL");
+    if !url.raw_query().is_empty() {
+        let detail = "query parameters are not permitted in the URL";
+        refuse(url.raw_query(), detail);
     }
 }
 

@@ -3,14 +3,12 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use insula_kinds::validate::check::masked;
+use insula_kinds::validate::check::parse_cidr;
+use ipnet::IpNet;
 
 /// A block of addresses, such as `10.0.0.0/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cidr {
-    network: IpAddr,
-    bits: u8,
-}
+pub struct Cidr(IpNet);
 
 /// The text is no block of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +18,7 @@ pub struct CidrError;
 impl Cidr {
     /// Whether the address is in it.
     pub fn contains(&self, address: IpAddr) -> bool {
-        address.is_ipv4() == self.network.is_ipv4() && masked(address, self.bits) == self.network
+        self.0.contains(&address)
     }
 }
 
@@ -29,23 +27,11 @@ impl FromStr for Cidr {
 
     /// An address alone is the block of that address.
     fn from_str(text: &str) -> Result<Self, CidrError> {
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits)),
-            None => (text, None),
+        let block = match text.parse::<IpAddr>() {
+            Ok(address) => Some(IpNet::from(address)),
+            Err(_) => parse_cidr(text),
         };
-        let address: IpAddr = address.parse().map_err(|_| CidrError)?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits = match bits {
-            Some(bits) => bits.parse().map_err(|_| CidrError)?,
-            None => most,
-        };
-        if bits > most {
-            return Err(CidrError);
-        }
-        Ok(Self {
-            network: masked(address, bits),
-            bits,
-        })
+        block.map(Self).ok_or(CidrError)
     }
 }
 
@@ -71,7 +57,15 @@ mod tests {
             let address = address.parse().unwrap();
             assert_eq!(block.contains(address), expected, "{block:?} {address}");
         }
-        for text in ["", "10", "10.0.0.0/33", "::/129", "10.0.0.0/-1", "a/8"] {
+        for text in [
+            "",
+            "10",
+            "10.0.0.0/33",
+            "::/129",
+            "10.0.0.0/-1",
+            "10.0.0.0/",
+            "a/8",
+        ] {
             assert_eq!(text.parse::<Cidr>(), Err(CidrError), "{text}");
         }
     }

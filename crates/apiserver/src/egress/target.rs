@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use insula_admission::url::Url;
 use insula_admission::webhook::Endpoint;
 use insula_core::Space;
+use insula_gotext::url::Url;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::error::CallError;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use insula_access::jwt::{Claims, KeySet, Signed, TimeError, Times, Verified};
 use insula_core::{AUTHENTICATED, CREDENTIAL_ID, Extra, Principal, Proof, Space, Tie};
+use insula_gotext::quote::QuotedList;
 use insula_kinds::{Value, kinds};
 use ring::digest::{SHA256, digest};
 
@@ -70,7 +71,7 @@ pub enum Unbelieved {
     #[error("{}", of_time(.0))]
     Time(TimeError),
     /// It is meant for others.
-    #[error("token audiences {} is invalid for the target audiences {}", quoted(.found), quoted(.wanted))]
+    #[error("token audiences {} is invalid for the target audiences {}", QuotedList(.found), QuotedList(.wanted))]
     Audience {
         /// For whom.
         found: Vec<String>,
@@ -78,7 +79,7 @@ pub enum Unbelieved {
         wanted: Vec<String>,
     },
     /// Its account is not there.
-    #[error("serviceaccounts {} not found", insula_kinds::field::quote(.0))]
+    #[error("serviceaccounts {} not found", insula_gotext::quote(.0))]
     NoAccount(String),
     /// Its account is being deleted.
     #[error("service account {0} has been deleted")]
@@ -102,11 +103,6 @@ fn of_time(error: &TimeError) -> &'static str {
         TimeError::Early(_) => "service account token is not valid yet",
         TimeError::Future(_) => "service account token is issued in the future",
     }
-}
-
-fn quoted(audiences: &[String]) -> String {
-    let quoted = audiences.iter().map(|one| insula_kinds::field::quote(one));
-    format!("[{}]", quoted.collect::<Vec<_>>().join(" "))
 }
 
 impl Verifier {

@@ -370,7 +370,7 @@ fn check_preconditions(
         }
         text => {
             let revision: u64 = text.parse().map_err(|_| {
-                let quoted = insula_kinds::field::quote(text);
+                let quoted = insula_gotext::quote(text);
                 Refusal::plain_error(format!(
                     "strconv.ParseUint: parsing {quoted}: invalid syntax"
                 ))

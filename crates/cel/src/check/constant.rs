@@ -4,11 +4,12 @@
 //! evaluation, in the order in which they would be evaluated. The first that fails is what a program
 //! is refused for.
 
-use super::moment;
+use insula_gotext::regexp;
+
 use crate::ast::{Expr, Literal, Node};
-use crate::pattern;
 use crate::program::Checked;
 use crate::types::Type;
+use crate::value::{is_duration, is_timestamp};
 
 /// Why the expression cannot be evaluated, if it cannot.
 pub(super) fn defect(expr: &Expr, checked: &Checked) -> Option<String> {
@@ -34,7 +35,7 @@ fn constant(expr: &Expr, checked: &Checked) -> Result<Option<Literal>, String> {
                 constants.push(constant(arg, checked)?);
             }
             if let Some(Literal::String(text)) = searched(function, target.is_some(), &constants) {
-                pattern::check(&text).map_err(|fault| fault.to_string())?;
+                regexp::check(&text).map_err(|error| error.to_string())?;
             }
             if let (None, [Some(literal)]) = (target, constants.as_slice()) {
                 return convert(function, literal);
@@ -96,8 +97,8 @@ fn convert(function: &str, from: &Literal) -> Result<Option<Literal>, String> {
             _ => None,
         }),
         "dyn" => Ok(Some(from.clone())),
-        "duration" => moment_of(from, moment::is_duration, "google.protobuf.Duration"),
-        "timestamp" => moment_of(from, moment::is_timestamp, "google.protobuf.Timestamp"),
+        "duration" => time(from, is_duration, "google.protobuf.Duration"),
+        "timestamp" => time(from, is_timestamp, "google.protobuf.Timestamp"),
         _ => Ok(None),
     };
     to.map_err(|failed| match failed {
@@ -191,7 +192,7 @@ fn string(from: &Literal) -> Converted {
     Ok(Some(Literal::String(value.into())))
 }
 
-fn moment_of(from: &Literal, valid: fn(&str) -> bool, to: &'static str) -> Converted {
+fn time(from: &Literal, valid: fn(&str) -> bool, to: &'static str) -> Converted {
     match from {
         Literal::String(text) if !valid(text) => Err(Failed::Conversion(to)),
         _ => Ok(None),

@@ -1,11 +1,13 @@
 //! What is wrong with literals, though their types are right.
 
-use super::{format, moment};
+use insula_gotext::regexp;
+
+use super::format;
 use crate::ast::{Entry, Expr, Id, Literal, Node};
 use crate::issue::Issue;
-use crate::pattern;
 use crate::program::Checked;
 use crate::types::Type;
+use crate::value::{Timestamp, is_duration, is_timestamp};
 
 /// Complains about literals that no evaluation could accept: durations, timestamps and regular
 /// expressions that are none, lists and maps of several types, and formats that do not go with what
@@ -86,12 +88,12 @@ impl Validator<'_> {
             return;
         };
         let valid = match (function, literal) {
-            ("duration", Literal::String(text)) => moment::is_duration(text),
+            ("duration", Literal::String(text)) => is_duration(text),
             // There is such an overload, but nothing that evaluates it.
             ("duration", Literal::Int(_)) => false,
-            ("timestamp", Literal::String(text)) => moment::is_timestamp(text),
-            ("timestamp", Literal::Int(seconds)) => moment::is_moment(*seconds),
-            ("matches", Literal::String(text)) => pattern::check(text).is_ok(),
+            ("timestamp", Literal::String(text)) => is_timestamp(text),
+            ("timestamp", Literal::Int(seconds)) => Timestamp::of_seconds(*seconds).is_ok(),
+            ("matches", Literal::String(text)) => regexp::check(text).is_ok(),
             _ => true,
         };
         if !valid {

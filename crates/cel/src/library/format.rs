@@ -1,6 +1,6 @@
 //! `'%s'.format([...])`: what the clauses of a format make of values.
 
-use std::fmt::Write;
+use insula_gotext::quote;
 
 use super::convert::parse_double;
 use crate::evaluate::EvalError;
@@ -142,8 +142,8 @@ fn plain(value: &Value<'_>) -> Formatted {
 /// A value within a list or a map.
 fn member(value: &Value<'_>) -> Formatted {
     match value {
-        Value::String(text) => Ok(quoted(text)),
-        Value::Bytes(_) => Ok(format!("b{}", quoted(&plain(value)?))),
+        Value::String(text) => Ok(quote(text)),
+        Value::Bytes(_) => Ok(format!("b{}", quote(&plain(value)?))),
         Value::Timestamp(_) => Ok(format!("timestamp(\"{value}\")")),
         Value::Duration(_) => Ok(format!("duration(\"{value}\")")),
         Value::Double(number) if number.is_nan() => Ok("\"NaN\"".to_owned()),
@@ -192,34 +192,6 @@ fn map_text(map: &Map<'_>) -> Formatted {
         .map(|(key, value)| format!("{key}:{value}"))
         .collect();
     Ok(format!("{{{}}}", members.join(", ")))
-}
-
-/// A text in quotes as Go's `%q` has it.
-pub(super) fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for letter in text.chars() {
-        match letter {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\x07' => quoted.push_str("\\a"),
-            '\x08' => quoted.push_str("\\b"),
-            '\x0c' => quoted.push_str("\\f"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\x0b' => quoted.push_str("\\v"),
-            ' '..='~' => quoted.push(letter),
-            // Writing to a String cannot fail.
-            '\0'..='\x7f' => _ = write!(quoted, "\\x{:02x}", letter as u32),
-            _ if letter.is_alphanumeric() || !letter.is_control() && !letter.is_whitespace() => {
-                quoted.push(letter);
-            }
-            _ => _ = write!(quoted, "\\u{:04x}", letter as u32),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 fn decimal(value: &Value<'_>) -> Formatted {

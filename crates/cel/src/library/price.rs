@@ -201,7 +201,7 @@ fn measure(value: &Value<'_>) -> u64 {
                 16
             }
         }
-        Value::Opaque(Opaque::Cidr(cidr)) => u64::from(cidr.prefix).div_ceil(8),
+        Value::Opaque(Opaque::Cidr(cidr)) => u64::from(cidr.prefix_len()).div_ceil(8),
         other => other.size().unwrap_or(1) as u64,
     }
 }

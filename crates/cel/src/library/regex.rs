@@ -1,54 +1,28 @@
-//! Regular expressions in the syntax of RE2, which take time in proportion to the text.
-//!
-//! What is written for Go is rewritten for the engine that is used here: `\d` and the like
-//! mean ASCII, classes have no operators, `\Q...\E` quotes.
-
-mod syntax;
+//! The functions of regular expressions.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use regex::{Regex, RegexBuilder};
+use insula_gotext::regexp::{SyntaxError, compile};
+use regex::Regex;
 
 use super::{Body, EvalError, Outcome, Scope, no_overload};
-use crate::pattern;
 use crate::value::{Text, Value};
 
-/// The memory that a compiled expression may take.
-const SIZE: usize = 4 << 20;
-
-/// How many expressions that are computed are kept for one evaluation.
-const KEPT: usize = 16;
-
-/// Why a text is no regular expression, in Go's words.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct RegexError(String);
-
-/// Compiles a regular expression.
-pub fn compile(text: &str) -> Result<Regex, RegexError> {
-    pattern::check(text).map_err(|fault| RegexError(fault.to_string()))?;
-    let compiled = RegexBuilder::new(&syntax::translate(text))
-        .size_limit(SIZE)
-        .build();
-    compiled.map_err(|_| {
-        RegexError(format!(
-            "error parsing regexp: expression too large: `{text}`"
-        ))
-    })
-}
+/// The most computed expressions that are kept for one evaluation.
+const MAX_KEPT: usize = 16;
 
 /// Expressions that were computed, so that loops do not compile them again.
 #[derive(Debug, Default)]
 pub struct Regexes(VecDeque<(Arc<str>, Arc<Regex>)>);
 
 impl Regexes {
-    fn get(&mut self, pattern: &str) -> Result<Arc<Regex>, RegexError> {
+    fn get(&mut self, pattern: &str) -> Result<Arc<Regex>, SyntaxError> {
         if let Some((_, known)) = self.0.iter().find(|(known, _)| **known == *pattern) {
             return Ok(known.clone());
         }
         let compiled = Arc::new(compile(pattern)?);
-        if self.0.len() == KEPT {
+        if self.0.len() == MAX_KEPT {
             self.0.pop_front();
         }
         self.0.push_back((pattern.into(), compiled.clone()));

@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use super::format::quoted;
+use insula_gotext::quote;
+
 use super::{Body, EvalError, Outcome, no_overload};
 use crate::value::{Opaque, Value};
 
@@ -104,12 +105,12 @@ fn trim_zeros(part: &str) -> String {
 fn part(name: &str, text: &str) -> Result<u64, EvalError> {
     let title = format!("{}{}", name[..1].to_ascii_uppercase(), &name[1..]);
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        let text = quoted(text);
+        let text = quote(text);
         let text = format!("Invalid character(s) found in {name} number {text}");
         return Err(EvalError::new(text));
     }
     if text.len() > 1 && text.starts_with('0') {
-        let text = quoted(text);
+        let text = quote(text);
         let text = format!("{title} number must not contain leading zeroes {text}");
         return Err(EvalError::new(text));
     }
@@ -123,10 +124,7 @@ fn digits(text: &str) -> Result<u64, EvalError> {
         } else {
             "value out of range"
         };
-        EvalError::new(format!(
-            "strconv.ParseUint: parsing {}: {why}",
-            quoted(text)
-        ))
+        EvalError::new(format!("strconv.ParseUint: parsing {}: {why}", quote(text)))
     })
 }
 
@@ -142,7 +140,7 @@ impl Part {
         }
         if text.bytes().all(|byte| byte.is_ascii_digit()) {
             if text.len() > 1 && text.starts_with('0') {
-                let text = quoted(text);
+                let text = quote(text);
                 return Err(EvalError::new(format!(
                     "Numeric PreRelease version must not contain leading zeroes {text}"
                 )));
@@ -150,7 +148,7 @@ impl Part {
             return digits(text).map(Self::Number);
         }
         if !is_word(text) {
-            let text = quoted(text);
+            let text = quote(text);
             let text = format!("Invalid character(s) found in prerelease {text}");
             return Err(EvalError::new(text));
         }
@@ -163,7 +161,7 @@ fn build_part(text: &str) -> Result<String, EvalError> {
         return Err(EvalError::new("Build meta data is empty"));
     }
     if !is_word(text) {
-        let text = quoted(text);
+        let text = quote(text);
         let text = format!("Invalid character(s) found in build meta data {text}");
         return Err(EvalError::new(text));
     }

@@ -123,6 +123,11 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<Result<Timestamp, EvalError>
     Some(Timestamp::checked(time.seconds, time.nanos, time.offset))
 }
 
+/// Returns whether the text is a timestamp of RFC 3339 in a year that can be written.
+pub(crate) fn is_timestamp(text: &str) -> bool {
+    matches!(parse_timestamp(text), Some(Ok(_)))
+}
+
 /// A moment in RFC 3339.
 pub(super) fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     let time = parse(text, Precision::Seconds).ok()?;
@@ -152,63 +157,15 @@ fn zone(text: &str) -> i32 {
     if sign == b'-' { -offset } else { offset }
 }
 
-/// A duration as Go writes it: `1h30m`, `-1.5s`, `0`.
+/// Parses a duration as Go does: `1h30m`, `-1.5s`, `0`.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
-    let negative = text.starts_with('-');
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if rest == "0" {
-        return Some(Duration { nanos: 0 });
-    }
-    if rest.is_empty() {
-        return None;
-    }
-    let mut total = 0u64;
-    while !rest.is_empty() {
-        let part;
-        (part, rest) = duration_part(rest)?;
-        total = total.checked_add(part).filter(|sum| *sum <= 1 << 63)?;
-    }
-    let nanos = if negative {
-        0i64.checked_sub_unsigned(total)?
-    } else {
-        i64::try_from(total).ok()?
-    };
+    let nanos = insula_gotext::duration::parse(text)?;
     Some(Duration { nanos })
 }
 
-fn duration_part(text: &str) -> Option<(u64, &str)> {
-    let (whole, rest) = digits(text);
-    let (fraction, rest) = match rest.strip_prefix('.') {
-        Some(rest) => digits(rest),
-        None => ("", rest),
-    };
-    if whole.is_empty() && fraction.is_empty() {
-        return None;
-    }
-    let end = rest
-        .bytes()
-        .take_while(|byte| *byte != b'.' && !byte.is_ascii_digit());
-    let (unit, rest) = rest.split_at(end.count());
-    let unit: u64 = match unit {
-        "ns" => 1,
-        "us" | "µs" | "μs" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "m" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        _ => return None,
-    };
-    let whole = if whole.is_empty() {
-        0
-    } else {
-        whole.parse::<u64>().ok()?
-    };
-    let whole = whole.checked_mul(unit).filter(|nanos| *nanos <= 1 << 63)?;
-    // Eighteen digits are more than a unit can use.
-    let fraction = &fraction[..fraction.len().min(18)];
-    let scale = 10f64.powi(fraction.len() as i32);
-    let part = fraction.parse::<u64>().unwrap_or(0) as f64 * (unit as f64 / scale);
-    Some((whole.checked_add(part as u64)?, rest))
+/// Returns whether the text is a duration as Go reads them.
+pub(crate) fn is_duration(text: &str) -> bool {
+    parse_duration(text).is_some()
 }
 
 /// A duration in words, as schemas allow it: `1 day`, `2 weeks`.
@@ -291,29 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_go_reads_them() {
-        let cases = [
-            ("0", Some(0)),
-            ("-0", Some(0)),
-            ("1h30m0.5s", Some(5_400_500_000_000)),
-            ("-1ns", Some(-1)),
-            ("1.5us", Some(1500)),
-            ("2µs", Some(2000)),
-            (".5s", Some(500_000_000)),
-            ("5.s", Some(5_000_000_000)),
-            ("-9223372036854775808ns", Some(i64::MIN)),
-            ("9223372036854775808ns", None),
-            ("", None),
-            ("-", None),
-            ("1", None),
-            (".s", None),
-            ("1h ", None),
-            ("1d", None),
-            ("9999999999999999999h", None),
-        ];
-        for (text, wanted) in cases {
-            assert_eq!(parse_duration(text).map(|d| d.nanos), wanted, "{text}");
-        }
+    fn long_durations_have_units_beyond_hours() {
         let day = 86_400 * SECOND;
         for (text, wanted) in [("1 day", Some(day)), ("2w", Some(14 * day)), ("x", None)] {
             assert_eq!(parse_long_duration(text).map(|d| d.nanos), wanted, "{text}");
@@ -346,5 +281,37 @@ mod tests {
         assert_eq!((clock.day_of_year, clock.day_of_week), (59, 4));
         let clock = civil(1_735_603_200);
         assert_eq!((clock.month, clock.day, clock.day_of_year), (12, 31, 365));
+    }
+
+    #[test]
+    fn timestamps_are_of_rfc_3339_and_within_the_years_1_to_9999() {
+        let good = [
+            "2025-01-01T00:00:00Z",
+            "2024-02-29T23:59:59.999999999+01:00",
+            "0001-01-01T00:00:00Z",
+            "9999-12-31T23:59:59Z",
+            "2025-01-01T1:00:00Z",
+        ];
+        for text in good {
+            assert!(is_timestamp(text), "{text}");
+        }
+        let bad = [
+            "",
+            "2025-01-01",
+            "2025-13-01T00:00:00Z",
+            "2025-02-29T00:00:00Z",
+            "2025-01-01T24:00:00Z",
+            "2025-01-01T00:00:60Z",
+            "2025-01-01T00:00:00",
+            "2025-01-01t00:00:00z",
+            "2025-01-01T00:00:00.Z",
+            "0001-01-01T00:00:00+01:00",
+            "9999-12-31T23:59:59-01:00",
+            "2025-01-01T00:00:00+1:00",
+            "2025-01-01T00:00:00é",
+        ];
+        for text in bad {
+            assert!(!is_timestamp(text), "{text}");
+        }
     }
 }

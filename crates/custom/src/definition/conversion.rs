@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use insula_kinds::field::quote;
+use insula_gotext::url::Url;
 use insula_kinds::validate::{dns_subdomain, dns1035_label};
 use x509_parser::pem::Pem;
 
@@ -115,82 +115,32 @@ fn reviews(webhook: Props<'_>, place: Place<'_>, terms: &Terms<'_>, report: &mut
 }
 
 fn url(url: &str, place: Place<'_>, report: &mut Report) {
-    if let Some(why) = unreadable(url) {
-        let detail = format!(
-            "url must be a valid URL: parse {}: {why}{FORMAT}",
-            quote(url)
-        );
-        return report.required(place, &detail);
-    }
-    let (rest, fragment) = url.split_once('#').unwrap_or((url, ""));
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (scheme, rest) = rest.split_once(':').unwrap_or(("", rest));
-    let scheme = scheme.to_ascii_lowercase();
-    let authority = rest.strip_prefix("//").unwrap_or_default();
-    let authority = authority.split('/').next().unwrap_or_default();
-    let (user, host) = match authority.rsplit_once('@') {
-        Some((user, host)) => (Some(user), host),
-        None => (None, authority),
+    let url = match Url::parse(url) {
+        Ok(url) => url,
+        Err(error) => {
+            let detail = format!("url must be a valid URL: {error}{FORMAT}");
+            return report.required(place, &detail);
+        }
     };
     let mut refuse = |part: &str, detail: &str| report.invalid_text(place, part, detail);
-    if scheme != "https" {
+    if url.scheme != "https" {
         let detail = format!("'https' is the only allowed URL scheme{FORMAT}");
-        refuse(&scheme, &detail);
+        refuse(&url.scheme, &detail);
     }
-    if host.is_empty() {
-        refuse(host, &format!("host must be specified{FORMAT}"));
+    if url.host.is_empty() {
+        refuse("", &format!("host must be specified{FORMAT}"));
     }
-    if let Some(user) = user {
+    if let Some(user) = &url.user {
         refuse(user, "user information is not permitted in the URL");
     }
-    if !fragment.is_empty() {
-        refuse(fragment, "fragments are not permitted in the URL");
+    if !url.raw_fragment().is_empty() {
+        let detail = "fragments are not permitted in the URL";
+        refuse(url.raw_fragment(), detail);
     }
-    if !query.is_empty() {
-        refuse(query, "query parameters are not permitted in the URL");
+    if !url.raw_query().is_empty() {
+        let detail = "query parameters are not permitted in the URL";
+        refuse(url.raw_query(), detail);
     }
-}
-
-/// Why Go cannot read a URL, for the usual mistakes.
-fn unreadable(url: &str) -> Option<String> {
-    if url.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
-        return Some("net/url: invalid control character in URL".to_owned());
-    }
-    let rest = url.split(['#', '?']).next().unwrap_or_default();
-    if rest.starts_with(':') {
-        return Some("missing protocol scheme".to_owned());
-    }
-    let first = rest.split('/').next().unwrap_or_default();
-    let scheme = first.split(':').next().unwrap_or_default();
-    let letters = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
-    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        && scheme.bytes().all(letters);
-    if first.contains(':') && !is_scheme {
-        return Some("first path segment in URL cannot contain colon".to_owned());
-    }
-    if let Some(at) = rest.find('%') {
-        let escape: String = rest[at..].chars().take(3).collect();
-        let digits = escape.bytes().skip(1).filter(u8::is_ascii_hexdigit);
-        if digits.count() != 2 {
-            return Some(format!("invalid URL escape {}", quote(&escape)));
-        }
-    }
-    let authority = rest.split_once("://").map_or("", |(_, rest)| rest);
-    let authority = authority.split('/').next().unwrap_or_default();
-    let host = authority
-        .rsplit_once('@')
-        .map_or(authority, |(_, host)| host);
-    if let Some(letter) = host.chars().find(|letter| " \"<>\\^`{|}".contains(*letter)) {
-        let letter = quote(&letter.to_string());
-        return Some(format!("invalid character {letter} in host name"));
-    }
-    let port = match host.rfind(']') {
-        Some(end) => &host[end + 1..],
-        None => host.find(':').map_or("", |at| &host[at..]),
-    };
-    let digits = port.strip_prefix(':').unwrap_or(port);
-    let numeric = digits.bytes().all(|byte| byte.is_ascii_digit());
-    (!numeric).then(|| format!("invalid port {} after host", quote(port)))
 }
 
 fn service(service: Props<'_>, place: Place<'_>, report: &mut Report) {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use insula_kinds::field::quote;
+use insula_gotext::quote;
 
 use super::form::Form;
 

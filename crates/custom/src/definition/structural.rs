@@ -1,9 +1,9 @@
 //! Is a schema structural? Only then does every value of an object have one place in the
 //! schema, which pruning and defaulting need.
 
+use insula_gotext::regexp;
 use insula_kinds::Value;
 
-use super::pattern;
 use super::place::{Place, Report};
 use super::props::{Items, Props, SchemaOrBool};
 
@@ -259,7 +259,7 @@ fn values(schema: Props<'_>, skip: Skip, place: Place<'_>, report: &mut Report) 
         under_junctor(not, Skip::default(), place.field("not"), report);
     }
     let pattern = schema.text("pattern");
-    if let Err(fault) = pattern::check(pattern) {
+    if let Err(fault) = regexp::check(pattern) {
         let detail = format!("must be a valid regular expression, but isn't: {fault}");
         report.invalid_text(place.field("pattern"), pattern, &detail);
     }

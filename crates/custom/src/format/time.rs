@@ -80,73 +80,7 @@ fn is_zone(text: &str) -> bool {
 
 /// A duration as Go writes it, or numbers and the names of units anywhere in the text.
 pub(super) fn is_duration(text: &str) -> bool {
-    is_go_duration(text) || has_named_units(text)
-}
-
-/// `1h2.5m`, in nanoseconds no more than fits in 63 bits.
-fn is_go_duration(text: &str) -> bool {
-    let negative = text.starts_with('-');
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if rest == "0" {
-        return true;
-    }
-    if rest.is_empty() {
-        return false;
-    }
-    let mut total = 0_u64;
-    while !rest.is_empty() {
-        let Some((nanos, after)) = go_part(rest) else {
-            return false;
-        };
-        match total.checked_add(nanos) {
-            Some(sum) if sum <= 1 << 63 => total = sum,
-            _ => return false,
-        }
-        rest = after;
-    }
-    negative || total < 1 << 63
-}
-
-/// A number and its unit, as nanoseconds, and what follows.
-fn go_part(text: &str) -> Option<(u64, &str)> {
-    let is_digit = |byte: &u8| byte.is_ascii_digit();
-    let whole = text.bytes().take_while(is_digit).count();
-    let after = &text[whole..];
-    let fraction = after.strip_prefix('.').map_or("", |after| {
-        &after[..after.bytes().take_while(is_digit).count()]
-    });
-    if whole == 0 && fraction.is_empty() {
-        return None;
-    }
-    let after = match after.strip_prefix('.') {
-        Some(after) => &after[fraction.len()..],
-        None => after,
-    };
-    let end = after.find(|letter: char| letter == '.' || letter.is_ascii_digit());
-    let (unit, after) = after.split_at(end.unwrap_or(after.len()));
-    let unit = go_unit(unit)?;
-    let number = if whole == 0 {
-        0
-    } else {
-        text[..whole].parse().ok()?
-    };
-    let nanos = unit.checked_mul(number)?;
-    // Beyond the number's own precision the fraction does not matter.
-    let part = format!("0.{fraction}").parse::<f64>().unwrap_or(0.0) * unit as f64;
-    let nanos = nanos.checked_add(part as u64)?;
-    (nanos <= 1 << 63).then_some((nanos, after))
-}
-
-fn go_unit(name: &str) -> Option<u64> {
-    Some(match name {
-        "ns" => 1,
-        "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "m" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        _ => return None,
-    })
+    insula_gotext::duration::parse(text).is_some() || has_named_units(text)
 }
 
 /// The units' names; of the last in each line a longer word may begin with it.

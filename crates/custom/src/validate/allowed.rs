@@ -1,6 +1,7 @@
 //! Enumerations.
 
-use insula_kinds::field::{Fault, quote};
+use insula_gotext::quote;
+use insula_kinds::field::Fault;
 use insula_kinds::{FieldError, Object};
 use serde_json::Value;
 

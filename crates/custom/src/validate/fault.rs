@@ -1,7 +1,8 @@
 //! Construction of errors.
 
+use insula_gotext::quote;
 use insula_kinds::FieldError;
-use insula_kinds::field::{Fault, quote};
+use insula_kinds::field::Fault;
 use serde_json::Value;
 
 use super::path::{NOWHERE, Path, Style};

@@ -1,7 +1,7 @@
 //! Logical junctors: `allOf`, `anyOf`, `oneOf` and `not`.
 
+use insula_gotext::quote;
 use insula_kinds::FieldError;
-use insula_kinds::field::quote;
 
 use super::path::{Path, Style};
 use super::value::{Judge, Subject};

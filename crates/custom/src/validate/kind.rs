@@ -1,7 +1,7 @@
 //! Type checks.
 
+use insula_gotext::quote;
 use insula_kinds::FieldError;
-use insula_kinds::field::quote;
 use serde_json::Value;
 
 use super::number::{self, Num};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use insula_kinds::field::quote;
+use insula_gotext::quote;
 use serde_json::{Number, Value};
 
 /// A value: strings quoted, numbers plain, everything else as JSON.

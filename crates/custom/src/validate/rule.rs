@@ -5,7 +5,8 @@ use std::cell::OnceCell;
 use insula_cel::{
     Activation, Budget, EvalError, Evaluation, Map, Plan, Shape, Value as Cel, evaluate,
 };
-use insula_kinds::field::{Fault, quote};
+use insula_gotext::quote;
+use insula_kinds::field::Fault;
 use insula_kinds::{FieldError, Object};
 use serde_json::Value;
 

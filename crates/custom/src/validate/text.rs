@@ -1,7 +1,7 @@
 //! Checks of strings: length, pattern and format.
 
+use insula_gotext::quote;
 use insula_kinds::FieldError;
-use insula_kinds::field::quote;
 
 use super::path::{Path, Style};
 use super::value::Judge;

@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 
 use super::DecodeError;
-use crate::field::quote;
 use crate::types::{Shape, Type, TypeId, types};
+use insula_gotext::quote;
 
 /// What was found so far.
 #[derive(Default)]

@@ -219,7 +219,7 @@ fn wrong(byte: u8, place: &str) -> String {
         0x80..=0x9f | 0xad => format!("\\u{byte:04x}"),
         0xa0 => r"\u00a0".to_owned(),
         _ => {
-            let quoted = crate::field::quote(&char::from(byte).to_string());
+            let quoted = insula_gotext::quote(&char::from(byte).to_string());
             quoted[1..quoted.len() - 1].to_owned()
         }
     };

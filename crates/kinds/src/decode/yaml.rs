@@ -15,9 +15,9 @@ use serde_saphyr::{Options, Spanned};
 use super::identity::{Claim, Identity, identity_json};
 use super::{DecodeError, Decoded};
 use crate::Object;
-use crate::field::quote;
 use crate::patch::document;
 use crate::types::TypeId;
+use insula_gotext::quote;
 
 /// How deeply YAML may be nested: less than JSON, since its parser needs much more stack
 /// for each level (22 KiB if it is not optimised).

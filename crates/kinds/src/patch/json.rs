@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::PatchError;
 use super::document::{Document, json_type, read_list_of};
-use crate::field::quote;
+use insula_gotext::quote;
 
 /// How many operations a patch may have.
 const MAX_OPERATIONS: usize = 10_000;

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::field::quote;
 use crate::{Kind, Object};
+use insula_gotext::quote;
 
 /// Requirements that fields of an object must all meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -189,7 +189,7 @@ fn expressed(expression: &Value) -> Result<LabelRequirement, String> {
         "Exists" => Sign::Exists,
         "DoesNotExist" => Sign::DoesNotExist,
         other => {
-            let other = crate::field::quote(other);
+            let other = insula_gotext::quote(other);
             return Err(format!("{other} is not a valid label selector operator"));
         }
     };

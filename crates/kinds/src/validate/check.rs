@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use serde_json::Value;
 
 use super::text::{self, Faults};
@@ -175,35 +176,22 @@ fn has_leading_zeros(address: &str) -> bool {
 
 /// A block of addresses such as `10.0.0.0/8`.
 pub fn cidr(node: &Node<'_>, errors: &mut Errors) {
-    let parsed = node.text().split_once('/').and_then(|(address, bits)| {
-        let address = address.parse::<IpAddr>().ok()?;
-        let bits = bits.parse::<u8>().ok()?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        (bits <= most).then_some((address, bits))
-    });
-    let Some((address, bits)) = parsed else {
+    let Some(block) = parse_cidr(node.text()) else {
         let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
         errors.push(node.invalid_text(detail));
         return;
     };
-    if masked(address, bits) != address {
+    if block.trunc() != block {
         let detail = "must not have bits set beyond the prefix length";
         errors.push(node.invalid_text(detail));
     }
 }
 
-/// The address with what follows the first `bits` bits cleared.
-pub fn masked(address: IpAddr, bits: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(address) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
-            IpAddr::V4((u32::from(address) & mask).into())
-        }
-        IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
-            IpAddr::V6((u128::from(address) & mask).into())
-        }
-    }
+/// Parses an address and the length of its prefix. The address may have bits set beyond the
+/// prefix; [`IpNet::trunc`] clears them.
+pub fn parse_cidr(text: &str) -> Option<IpNet> {
+    let (address, bits) = text.split_once('/')?;
+    IpNet::new(address.parse().ok()?, bits.parse().ok()?).ok()
 }
 
 /// A path that stays below where it begins.

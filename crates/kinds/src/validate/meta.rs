@@ -279,7 +279,7 @@ fn no_new_finalizers(old: &Node<'_>, new: &Node<'_>, errors: &mut Vec<FieldError
     };
     let added: Vec<_> = names(new)
         .difference(&names(old))
-        .map(|name| crate::field::quote(name))
+        .map(|name| insula_gotext::quote(name))
         .collect();
     if !added.is_empty() {
         let detail = format!(

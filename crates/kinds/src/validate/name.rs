@@ -94,7 +94,7 @@ fn api_service(object: &Node<'_>, name: &str) -> Faults {
     if name == wanted {
         return Vec::new();
     }
-    let wanted = crate::field::quote(&wanted);
+    let wanted = insula_gotext::quote(&wanted);
     vec![format!(
         r#"must be `spec.version+"."+spec.group`: {wanted}"#
     )]
@@ -105,7 +105,7 @@ fn ip_address(name: &str) -> Faults {
     let canonical = name.parse::<IpAddr>().map(|address| address.to_string());
     match canonical {
         Ok(canonical) if faults.is_empty() && canonical != name => {
-            let canonical = crate::field::quote(&canonical);
+            let canonical = insula_gotext::quote(&canonical);
             vec![format!("must be in canonical form ({canonical})")]
         }
         _ => faults,

@@ -473,28 +473,18 @@ fn ip_block(block: &Node<'_>, errors: &mut Errors) {
         return;
     }
     check::cidr(&cidr, errors);
-    let Some((whole, bits)) = parsed(cidr.text()) else {
+    let Some(whole) = check::parse_cidr(cidr.text()) else {
         return;
     };
     for except in block.get("except").items() {
         check::cidr(&except, errors);
-        let Some((part, part_bits)) = parsed(except.text()) else {
+        let Some(part) = check::parse_cidr(except.text()) else {
             continue;
         };
-        let inside = part.is_ipv4() == whole.is_ipv4()
-            && part_bits > bits
-            && check::masked(part, bits) == check::masked(whole, bits);
-        if !inside {
+        if !(whole.contains(&part) && part.prefix_len() > whole.prefix_len()) {
             errors.push(except.invalid("must be a strict subset of `cidr`"));
         }
     }
-}
-
-fn parsed(cidr: &str) -> Option<(IpAddr, u8)> {
-    let (address, bits) = cidr.split_once('/')?;
-    let address: IpAddr = address.parse().ok()?;
-    let bits: u8 = bits.parse().ok()?;
-    (bits <= if address.is_ipv4() { 32 } else { 128 }).then_some((address, bits))
 }
 
 /// An IPAddress.

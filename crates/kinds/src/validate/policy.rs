@@ -12,7 +12,7 @@ use super::meta;
 use super::text;
 use super::tree::{Node, Path};
 use crate::FieldError;
-use crate::field::quote;
+use insula_gotext::quote;
 
 /// A PodDisruptionBudget.
 pub(super) fn disruption_budget(object: &Node<'_>, errors: &mut Errors) {

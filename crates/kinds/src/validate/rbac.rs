@@ -5,7 +5,7 @@ use super::meta;
 use super::text;
 use super::tree::Node;
 use crate::FieldError;
-use crate::field::quote;
+use insula_gotext::quote;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

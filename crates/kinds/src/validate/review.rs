@@ -2,8 +2,8 @@
 
 use super::check::Errors;
 use super::tree::{Node, Path};
-use crate::field::quote;
 use crate::{FieldError, Object};
+use insula_gotext::quote;
 
 /// A SubjectAccessReview.
 pub(super) fn subject_access(object: &Node<'_>, errors: &mut Errors) {

@@ -1,6 +1,6 @@
 //! What others own that an apply would change, and how that is told.
 
-use insula_kinds::field::quote;
+use insula_gotext::quote;
 
 use super::ApplyError;
 use super::record::{Entry, Operation};

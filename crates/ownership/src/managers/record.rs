@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use insula_kinds::field::quote;
+use insula_gotext::quote;
 use insula_kinds::time::{self, Precision};
 use insula_kinds::{Object, Value, go};
 

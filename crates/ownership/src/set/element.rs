@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use insula_gotext::quote::Quoted;
 use insula_kinds::Value;
 use insula_kinds::go::Printed;
 
@@ -58,7 +59,7 @@ pub(crate) fn write_value(value: &Value, f: &mut impl fmt::Write) -> fmt::Result
     match value {
         Value::Null => f.write_str("null"),
         Value::Bool(_) | Value::Number(_) => write!(f, "{}", Printed(value)),
-        Value::String(text) => quote(text, f),
+        Value::String(text) => write!(f, "{}", Quoted(text)),
         Value::Array(list) => {
             f.write_str("[")?;
             for (at, element) in list.iter().enumerate() {
@@ -72,38 +73,6 @@ pub(crate) fn write_value(value: &Value, f: &mut impl fmt::Write) -> fmt::Result
             write_value(value, f)
         }),
     }
-}
-
-/// As Go's `%q`.
-pub(crate) fn quote(text: &str, f: &mut impl fmt::Write) -> fmt::Result {
-    f.write_char('"')?;
-    for letter in text.chars() {
-        match letter {
-            '"' => f.write_str("\\\"")?,
-            '\\' => f.write_str("\\\\")?,
-            '\x07' => f.write_str("\\a")?,
-            '\x08' => f.write_str("\\b")?,
-            '\x0c' => f.write_str("\\f")?,
-            '\n' => f.write_str("\\n")?,
-            '\r' => f.write_str("\\r")?,
-            '\t' => f.write_str("\\t")?,
-            '\x0b' => f.write_str("\\v")?,
-            letter if u32::from(letter) < 0x20 || letter == '\x7f' => {
-                write!(f, "\\x{:02x}", u32::from(letter))?;
-            }
-            letter if is_shown(letter) => f.write_char(letter)?,
-            letter if u32::from(letter) < 0x1_0000 => write!(f, "\\u{:04x}", u32::from(letter))?,
-            letter => write!(f, "\\U{:08x}", u32::from(letter))?,
-        }
-    }
-    f.write_char('"')
-}
-
-/// Whether Go prints the letter as it is. Rust's own escapes leave the same alone, if the
-/// letter is not the first.
-fn is_shown(letter: char) -> bool {
-    let text = String::from_iter(['a', letter]);
-    letter.is_ascii() || text.escape_debug().nth(1) == Some(letter)
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 
 use std::fmt::{self, Display, Write};
 
+use insula_gotext::quote::Quoted;
 use insula_kinds::Value;
 use insula_kinds::go::{self, Printed};
 
 use super::NotOfType;
 use crate::schema::Scalar;
-use crate::set::quote;
 
 /// Nobody reads more. Kubernetes lists them all, however many somebody provokes.
 const MOST: usize = 1_000;
@@ -106,7 +106,7 @@ impl Display for Source<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::Null => f.write_str("interface {}(nil)"),
-            Value::String(text) => quote(text, f),
+            Value::String(text) => Quoted(text).fmt(f),
             Value::Array(list) => {
                 f.write_str("[]interface {}{")?;
                 for (at, element) in list.iter().enumerate() {
@@ -119,8 +119,7 @@ impl Display for Source<'_> {
                 f.write_str("map[string]interface {}{")?;
                 for (at, (name, value)) in map.iter().enumerate() {
                     f.write_str(if at == 0 { "" } else { ", " })?;
-                    quote(name, f)?;
-                    write!(f, ":{}", Source(value))?;
+                    write!(f, "{}:{}", Quoted(name), Source(value))?;
                 }
                 f.write_char('}')
             }

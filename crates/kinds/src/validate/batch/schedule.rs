@@ -125,42 +125,15 @@ fn descriptor(text: &str) -> Result<(), String> {
         return Ok(());
     }
     match text.strip_prefix("@every ") {
-        Some(duration) if is_duration(duration) => Ok(()),
+        Some(duration) if insula_gotext::duration::parse(duration).is_some() => Ok(()),
         Some(duration) => {
-            let quoted = crate::field::quote(duration);
+            let quoted = insula_gotext::quote(duration);
             Err(format!(
                 "failed to parse duration {text}: time: invalid duration {quoted}"
             ))
         }
         None => Err(format!("unrecognized descriptor: {text}")),
     }
-}
-
-/// A duration as Go reads it: `1h30m`.
-fn is_duration(text: &str) -> bool {
-    let mut rest = text.trim_start_matches(['+', '-']);
-    if rest == "0" {
-        return true;
-    }
-    if rest.is_empty() {
-        return false;
-    }
-    while !rest.is_empty() {
-        let digits = rest.len()
-            - rest
-                .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
-                .len();
-        if !rest[..digits].contains(|c: char| c.is_ascii_digit()) {
-            return false;
-        }
-        rest = &rest[digits..];
-        let units = ["ns", "us", "µs", "μs", "ms", "s", "m", "h"];
-        match units.into_iter().find(|unit| rest.starts_with(unit)) {
-            Some(unit) => rest = &rest[unit.len()..],
-            None => return false,
-        }
-    }
-    true
 }
 
 impl Bounds {
@@ -223,7 +196,7 @@ impl Bounds {
 
 fn integer(text: &str) -> Result<i64, String> {
     let Ok(number) = text.parse::<i64>() else {
-        let quoted = crate::field::quote(text);
+        let quoted = insula_gotext::quote(text);
         return Err(format!(
             "failed to parse int from {text}: strconv.Atoi: parsing {quoted}: invalid syntax"
         ));

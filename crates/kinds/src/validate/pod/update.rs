@@ -187,7 +187,7 @@ pub(in crate::validate) fn ephemeral_containers(
     let place = new.get("spec").get("ephemeralContainers");
     for container in old.get("spec").get("ephemeralContainers").items() {
         let name = container.get("name").text();
-        let quoted = crate::field::quote(name);
+        let quoted = insula_gotext::quote(name);
         match place.items().find(|new| new.get("name").text() == name) {
             None => {
                 let detail = format!("existing ephemeral containers {quoted} may not be removed\n");

@@ -334,7 +334,7 @@ fn ephemeral(volume: &Node<'_>, source: &Node<'_>, pod: &str, errors: &mut Error
     }
     let claim = format!("{pod}-{}", name.text());
     for fault in text::dns_subdomain(&claim) {
-        let detail = format!("PVC name {}: {fault}", crate::field::quote(&claim));
+        let detail = format!("PVC name {}: {fault}", insula_gotext::quote(&claim));
         errors.push(name.invalid(&detail));
     }
 }

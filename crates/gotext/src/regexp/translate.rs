@@ -1,61 +1,61 @@
-//! From Go's syntax to that of the engine.
+//! Translates Go's syntax into that of the crate `regex`.
 //!
-//! Expressions come here when they are known to be well formed, so that nothing is judged.
+//! Only expressions that were checked come here, so that nothing is checked again.
 
-/// The same expression in the engine's syntax.
+/// Returns the expression in the syntax of `regex`.
 pub(super) fn translate(pattern: &str) -> String {
     let mut translator = Translator {
         rest: pattern,
-        made: String::with_capacity(pattern.len() + 8),
+        output: String::with_capacity(pattern.len() + 8),
     };
     while let Some(letter) = translator.rest.chars().next() {
-        translator.piece(letter);
+        translator.element(letter);
     }
-    translator.made
+    translator.output
 }
 
 struct Translator<'p> {
     rest: &'p str,
-    made: String,
+    output: String,
 }
 
 impl Translator<'_> {
-    fn piece(&mut self, letter: char) {
+    fn element(&mut self, letter: char) {
         match letter {
             '[' => self.class(),
             '\\' => self.escape(),
             '(' if self.rest.starts_with("(?") => self.group(),
-            // A brace that counts nothing is a character.
-            '{' if !counts(self.rest) => self.take(1, "\\{"),
+            // A brace that begins no count is literal.
+            '{' if !is_count(self.rest) => self.replace(1, "\\{"),
             '{' => {
                 let end = self.rest.find('}').map_or(self.rest.len(), |end| end + 1);
                 self.keep(end);
             }
-            '}' => self.take(1, "\\}"),
-            ']' => self.take(1, "\\]"),
+            '}' => self.replace(1, "\\}"),
+            ']' => self.replace(1, "\\]"),
             other => self.keep(other.len_utf8()),
         }
     }
 
-    fn take(&mut self, length: usize, made: &str) {
-        self.made.push_str(made);
+    fn replace(&mut self, length: usize, output: &str) {
+        self.output.push_str(output);
         self.rest = self.rest.get(length..).unwrap_or_default();
     }
 
     fn keep(&mut self, length: usize) {
         let (kept, rest) = self.rest.split_at(length.min(self.rest.len()));
-        self.made.push_str(kept);
+        self.output.push_str(kept);
         self.rest = rest;
     }
 
-    /// Names may begin with a digit in Go, and here they are of no use.
+    /// Removes the names of groups, which may begin with a digit in Go and are not used here.
     fn group(&mut self) {
         if ["(?P<", "(?<"]
             .iter()
             .any(|name| self.rest.starts_with(name))
         {
             let end = self.rest.find('>').map_or(self.rest.len(), |end| end + 1);
-            return self.take(end, "(");
+            return self.replace(end, "(");
         }
         self.keep(2);
     }
@@ -70,39 +70,39 @@ impl Translator<'_> {
                     None => (quoted, self.rest.len()),
                 };
                 let escaped = regex::escape(quoted);
-                self.take(length, &escaped);
+                self.replace(length, &escaped);
             }
-            // The engine cannot say that there is no boundary of ASCII, only that there is none.
+            // The crate has no `\B` of ASCII that can be used on strings.
             Some('A' | 'z' | 'B') => self.keep(2),
-            Some('b') => self.take(2, "(?-u:\\b)"),
+            Some('b') => self.replace(2, "(?-u:\\b)"),
             _ => {
-                let (length, made) = member(self.rest);
-                self.take(length, &made);
+                let (length, output) = characters(self.rest);
+                self.replace(length, &output);
             }
         }
     }
 
     fn class(&mut self) {
-        self.take(1, "[");
+        self.replace(1, "[");
         if self.rest.starts_with('^') {
-            self.take(1, "^");
+            self.replace(1, "^");
         }
         let mut first = true;
         while let Some(letter) = self.rest.chars().next() {
             match letter {
-                ']' if !first => return self.take(1, "]"),
+                ']' if !first => return self.replace(1, "]"),
                 '[' if self.rest.starts_with("[:") && self.rest.contains(":]") => {
                     let end = self.rest.find(":]").map_or(2, |end| end + 2);
                     self.keep(end);
                 }
                 '\\' => {
-                    let (length, made) = member(self.rest);
-                    self.take(length, &made);
+                    let (length, output) = characters(self.rest);
+                    self.replace(length, &output);
                 }
-                // What is an operator of the engine's classes means itself in Go's.
+                // These are operators in the classes of `regex`, and literals in those of Go.
                 '[' | ']' | '&' | '~' | '^' => {
                     let escaped = format!("\\{letter}");
-                    self.take(1, &escaped);
+                    self.replace(1, &escaped);
                 }
                 '-' => self.dash(first),
                 other => self.keep(other.len_utf8()),
@@ -111,25 +111,25 @@ impl Translator<'_> {
         }
     }
 
-    /// A dash makes a range unless it is the first or the last of its class.
+    /// Translates a dash, which makes a range unless it is the first or the last of its class.
     fn dash(&mut self, first: bool) {
-        let range = !first && !self.rest.starts_with("-]") && self.ranges();
-        self.take(1, if range { "-" } else { "\\-" });
+        let range = !first && !self.rest.starts_with("-]") && self.follows_character();
+        self.replace(1, if range { "-" } else { "\\-" });
     }
 
-    /// Whether the dash follows a single character that no other dash has used.
-    fn ranges(&self) -> bool {
-        !self.made.ends_with(['[', ']', '-'])
-            || self.made.ends_with("\\]")
-            || self.made.ends_with("\\[")
-            || self.made.ends_with("\\-")
+    /// Returns whether the dash follows a single character that is not the end of a range.
+    fn follows_character(&self) -> bool {
+        !self.output.ends_with(['[', ']', '-'])
+            || self.output.ends_with("\\]")
+            || self.output.ends_with("\\[")
+            || self.output.ends_with("\\-")
     }
 }
 
-/// An escape that stands for characters: its length, and what it is here.
-fn member(rest: &str) -> (usize, String) {
+/// Translates an escape that stands for characters; returns its length and the translation.
+fn characters(rest: &str) -> (usize, String) {
     let letter = rest[1..].chars().next().unwrap_or('\\');
-    let made = match letter {
+    let output = match letter {
         'd' => "[0-9]",
         'D' => "[^0-9]",
         's' => "[\\t\\n\\x0c\\r ]",
@@ -154,18 +154,18 @@ fn member(rest: &str) -> (usize, String) {
         _ => {
             let length = 1 + letter.len_utf8();
             let text = letter.to_string();
-            let made = if letter.is_ascii_punctuation() && letter != '<' && letter != '>' {
+            let output = if letter.is_ascii_punctuation() && letter != '<' && letter != '>' {
                 format!("\\{letter}")
             } else {
                 text
             };
-            return (length, made);
+            return (length, output);
         }
     };
-    (2, made.to_owned())
+    (2, output.to_owned())
 }
 
-/// Go spells the negation of a property in two ways, the engine in one.
+/// Translates `\p{…}`. Go has two spellings of its negation, `regex` has one.
 fn property(rest: &str) -> (usize, String) {
     let after = &rest[2..];
     let length = match after.chars().next() {
@@ -181,7 +181,7 @@ fn property(rest: &str) -> (usize, String) {
     }
 }
 
-/// Up to three digits.
+/// Translates an octal code of up to three digits.
 fn octal(rest: &str) -> (usize, String) {
     let digits = &rest[1..];
     let octal = digits
@@ -193,8 +193,8 @@ fn octal(rest: &str) -> (usize, String) {
     (1 + length, format!("\\x{{{code:x}}}"))
 }
 
-/// Whether a brace begins `{2}`, `{2,}` or `{2,3}`; numbers have no leading zeros.
-fn counts(rest: &str) -> bool {
+/// Returns whether a brace begins `{2}`, `{2,}` or `{2,3}`, without leading zeros.
+fn is_count(rest: &str) -> bool {
     let Some(end) = rest.find('}') else {
         return false;
     };

@@ -1,16 +1,16 @@
-//! Classes of characters, and escapes of one.
+//! Character classes and escapes.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use super::Fault;
+use super::SyntaxError;
 
 pub(super) const ESCAPE: &str = "invalid escape sequence";
 const RANGE: &str = "invalid character class range";
 
-/// The names that `\p{…}` knows, as Go folds them: a capital and then small letters.
+/// The names that `\p{…}` accepts, folded as Go folds them: `Greek`.
 static NAMES: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
-    include_str!("../../../data/unicode-classes.txt")
+    include_str!("../../data/unicode-classes.txt")
         .split_whitespace()
         .collect()
 });
@@ -20,12 +20,12 @@ const POSIX: &[&str] = &[
     "space", "upper", "word", "xdigit",
 ];
 
-/// Reads `[…]`; says what follows.
-pub(super) fn class(whole: &str) -> Result<&str, Fault> {
+/// Reads `[…]`; returns the text after it.
+pub(super) fn class(whole: &str) -> Result<&str, SyntaxError> {
     let mut rest = &whole[1..];
     rest = rest.strip_prefix('^').unwrap_or(rest);
     let mut first = true;
-    // A bracket that comes first is a letter.
+    // A bracket that comes first is literal.
     while first || !rest.starts_with(']') {
         first = false;
         if let Some(after) = posix(rest)? {
@@ -39,8 +39,8 @@ pub(super) fn class(whole: &str) -> Result<&str, Fault> {
     Ok(&rest[1..])
 }
 
-/// Reads `\d`, `\pL`, `\p{Greek}` and the like, if that is what comes; says what follows.
-pub(super) fn named(rest: &str) -> Result<Option<&str>, Fault> {
+/// Reads `\d`, `\pL`, `\p{Greek}` and the like, if one comes next; returns the text after it.
+pub(super) fn named(rest: &str) -> Result<Option<&str>, SyntaxError> {
     let mut letters = rest.chars();
     if letters.next() != Some('\\') {
         return Ok(None);
@@ -53,17 +53,20 @@ pub(super) fn named(rest: &str) -> Result<Option<&str>, Fault> {
 }
 
 /// Reads an escape of one character.
-pub(super) fn escape(rest: &str) -> Result<(u32, &str), Fault> {
+pub(super) fn escape(rest: &str) -> Result<(u32, &str), SyntaxError> {
     let mut letters = rest.chars();
     letters.next();
     let Some(letter) = letters.next() else {
-        return Err(Fault::new("trailing backslash at end of expression", ""));
+        return Err(SyntaxError::new(
+            "trailing backslash at end of expression",
+            "",
+        ));
     };
     let after = letters.as_str();
-    let refuse = |after: &str| Err(Fault::new(ESCAPE, &rest[..rest.len() - after.len()]));
+    let refuse = |after: &str| Err(SyntaxError::new(ESCAPE, &rest[..rest.len() - after.len()]));
     let octal = after.starts_with(|next: char| ('0'..='7').contains(&next));
     match letter {
-        // One digit would refer to a group.
+        // A single digit would be a backreference.
         '1'..='7' if !octal => refuse(after),
         '0'..='7' => Ok(octals(letter, after)),
         'x' => match hexadecimal(after) {
@@ -83,8 +86,8 @@ pub(super) fn escape(rest: &str) -> Result<(u32, &str), Fault> {
     }
 }
 
-/// Reads `[:alpha:]`, if that is what comes.
-fn posix(rest: &str) -> Result<Option<&str>, Fault> {
+/// Reads `[:alpha:]` and the like, if one comes next; returns the text after it.
+fn posix(rest: &str) -> Result<Option<&str>, SyntaxError> {
     let Some(inner) = rest.strip_prefix("[:") else {
         return Ok(None);
     };
@@ -94,14 +97,14 @@ fn posix(rest: &str) -> Result<Option<&str>, Fault> {
     if POSIX.contains(&name.strip_prefix('^').unwrap_or(name)) {
         return Ok(Some(after));
     }
-    Err(Fault::new(RANGE, &rest[..rest.len() - after.len()]))
+    Err(SyntaxError::new(RANGE, &rest[..rest.len() - after.len()]))
 }
 
-fn unicode<'a>(rest: &'a str, after: &'a str) -> Result<&'a str, Fault> {
+fn unicode<'a>(rest: &'a str, after: &'a str) -> Result<&'a str, SyntaxError> {
     let (name, after) = match after.strip_prefix('{') {
         Some(inner) => inner
             .split_once('}')
-            .ok_or_else(|| Fault::new(RANGE, rest))?,
+            .ok_or_else(|| SyntaxError::new(RANGE, rest))?,
         None => {
             let letter = after.chars().next().map_or(0, char::len_utf8);
             after.split_at(letter)
@@ -111,7 +114,7 @@ fn unicode<'a>(rest: &'a str, after: &'a str) -> Result<&'a str, Fault> {
     if NAMES.contains(folded(name).as_str()) {
         Ok(after)
     } else {
-        Err(Fault::new(RANGE, &rest[..rest.len() - after.len()]))
+        Err(SyntaxError::new(RANGE, &rest[..rest.len() - after.len()]))
     }
 }
 
@@ -128,10 +131,10 @@ fn folded(name: &str) -> String {
 }
 
 /// Reads one character or a range of them.
-fn range<'a>(rest: &'a str, whole: &str) -> Result<&'a str, Fault> {
+fn range<'a>(rest: &'a str, whole: &str) -> Result<&'a str, SyntaxError> {
     let (low, after) = character(rest, whole)?;
     let high = after.strip_prefix('-').filter(|high| {
-        // A dash that comes last is a letter.
+        // A dash that comes last is literal.
         !high.is_empty() && !high.starts_with(']')
     });
     let Some(high) = high else {
@@ -139,15 +142,15 @@ fn range<'a>(rest: &'a str, whole: &str) -> Result<&'a str, Fault> {
     };
     let (high, after) = character(high, whole)?;
     if high < low {
-        return Err(Fault::new(RANGE, &rest[..rest.len() - after.len()]));
+        return Err(SyntaxError::new(RANGE, &rest[..rest.len() - after.len()]));
     }
     Ok(after)
 }
 
-fn character<'a>(rest: &'a str, whole: &str) -> Result<(u32, &'a str), Fault> {
+fn character<'a>(rest: &'a str, whole: &str) -> Result<(u32, &'a str), SyntaxError> {
     let mut letters = rest.chars();
     match letters.next() {
-        None => Err(Fault::new("missing closing ]", whole)),
+        None => Err(SyntaxError::new("missing closing ]", whole)),
         Some('\\') => escape(rest),
         Some(letter) => Ok((u32::from(letter), letters.as_str())),
     }
@@ -164,7 +167,7 @@ fn octals(first: char, after: &str) -> (u32, &str) {
     (value, after)
 }
 
-/// Reads the digits after `\x`. What is wrong ends where the error says.
+/// Reads the digits after `\x`. The error is the text after the invalid escape.
 fn hexadecimal(after: &str) -> Result<(u32, &str), &str> {
     let mut letters = after.chars();
     match letters.next() {

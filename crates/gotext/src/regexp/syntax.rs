@@ -1,44 +1,18 @@
-//! Is a pattern one that Go's `regexp` compiles? What is wrong with it is told in Go's
-//! words, because users see them.
-//!
-//! Nothing is built here: of every expression only its size matters, because Go refuses
-//! what would become too large or too deep.
+//! Checks the syntax of a regular expression and its limits, without building anything: of
+//! each expression only its extent is kept, because Go refuses expressions that become too
+//! large or too deep.
 
-mod class;
+use super::{SyntaxError, class};
 
-use std::fmt;
+/// The most repetitions of an expression, by all repetitions around it together.
+const MAX_REPEATS: u64 = 1000;
+/// The most levels of an expression.
+const MAX_HEIGHT: u32 = 1000;
+/// The most instructions that an expression may become: 128 MiB of 40 bytes each.
+const MAX_SIZE: u64 = (128 << 20) / 40;
 
-/// How often something may be repeated, by all repetitions around it together.
-const MOST_REPEATS: u64 = 1000;
-/// How deep expressions may nest.
-const MOST_HEIGHT: u32 = 1000;
-/// How many instructions an expression may become: 128 MiB of 40 bytes each.
-const MOST_SIZE: u64 = (128 << 20) / 40;
-
-/// What is wrong with a pattern.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
-    what: &'static str,
-    at: String,
-}
-
-impl Fault {
-    fn new(what: &'static str, at: &str) -> Self {
-        Self {
-            what,
-            at: at.to_owned(),
-        }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error parsing regexp: {}: `{}`", self.what, self.at)
-    }
-}
-
-/// Says what is wrong with the pattern, if anything is.
-pub(crate) fn check(pattern: &str) -> Result<(), Fault> {
+/// Checks an expression.
+pub(super) fn check(pattern: &str) -> Result<(), SyntaxError> {
     let mut parser = Parser {
         whole: pattern,
         open: Vec::new(),
@@ -55,7 +29,7 @@ pub(crate) fn check(pattern: &str) -> Result<(), Fault> {
     if parser.open.is_empty() {
         parser.here.finish(pattern).map(|_| ())
     } else {
-        Err(Fault::new("missing closing )", pattern))
+        Err(SyntaxError::new("missing closing )", pattern))
     }
 }
 
@@ -66,25 +40,25 @@ struct Parser<'a> {
     here: Group,
 }
 
-/// What stands between two parentheses, as far as it was read.
+/// The part of a group that was read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     captures: bool,
-    /// What stands before the last `|`.
+    /// The alternatives before the last `|`.
     before: Option<Extent>,
-    /// What stands after it, but for the last expression.
+    /// The expressions after it, except for the last one.
     done: Option<Extent>,
     /// The last expression, which can be repeated.
     last: Option<Extent>,
 }
 
-/// How much an expression amounts to.
+/// The size of an expression, which Go limits.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     size: u64,
     height: u32,
     repeats: u64,
-    /// One letter after another is one literal, and adds nothing to the height.
+    /// Whether it is a literal. Adjacent literals are one, and do not add to the height.
     literal: bool,
 }
 
@@ -96,12 +70,12 @@ impl Extent {
         literal: false,
     };
 
-    const LETTER: Self = Self {
+    const LITERAL: Self = Self {
         literal: true,
         ..Self::ONE
     };
 
-    /// The expression within another, which adds `size` instructions.
+    /// The extent of an expression around this one, which adds `size` instructions.
     fn within(self, size: u64) -> Self {
         Self {
             size: self.size.saturating_add(size),
@@ -111,7 +85,7 @@ impl Extent {
         }
     }
 
-    /// Both, one after the other.
+    /// The extent of both expressions, one after the other.
     fn then(self, next: Self) -> Self {
         let literal = self.literal && next.literal;
         let height = self.height.max(next.height.saturating_add(1));
@@ -123,11 +97,11 @@ impl Extent {
         }
     }
 
-    fn judge(self, whole: &str) -> Result<Self, Fault> {
-        if self.size > MOST_SIZE {
-            Err(Fault::new("expression too large", whole))
-        } else if self.height > MOST_HEIGHT {
-            Err(Fault::new("expression nests too deeply", whole))
+    fn bounded(self, whole: &str) -> Result<Self, SyntaxError> {
+        if self.size > MAX_SIZE {
+            Err(SyntaxError::new("expression too large", whole))
+        } else if self.height > MAX_HEIGHT {
+            Err(SyntaxError::new("expression nests too deeply", whole))
         } else {
             Ok(self)
         }
@@ -135,22 +109,22 @@ impl Extent {
 }
 
 impl Group {
-    /// One more expression.
+    /// Adds an expression.
     fn push(&mut self, extent: Extent) {
         if let Some(last) = self.last.replace(extent) {
             self.done = Some(self.done.map_or(last, |done| done.then(last)));
         }
     }
 
-    /// A `|`.
-    fn alternate(&mut self, whole: &str) -> Result<(), Fault> {
+    /// Begins an alternative, at a `|`.
+    fn alternate(&mut self, whole: &str) -> Result<(), SyntaxError> {
         self.before = Some(self.finish(whole)?);
         (self.done, self.last) = (None, None);
         Ok(())
     }
 
-    /// All of it.
-    fn finish(&self, whole: &str) -> Result<Extent, Fault> {
+    /// The extent of the whole group.
+    fn finish(&self, whole: &str) -> Result<Extent, SyntaxError> {
         let last = self.last.unwrap_or(Extent::ONE);
         let all = self.done.map_or(last, |done| done.then(last));
         let all = match self.before {
@@ -164,18 +138,18 @@ impl Group {
             }
             None => all,
         };
-        all.judge(whole)
+        all.bounded(whole)
     }
 }
 
 impl<'a> Parser<'a> {
-    /// Reads what comes next; says what follows, and whether it was a repetition.
+    /// Reads the next element; returns the text after it, and whether it was a repetition.
     fn step(
         &mut self,
         first: char,
         rest: &'a str,
         last_repeat: &'a str,
-    ) -> Result<(&'a str, bool), Fault> {
+    ) -> Result<(&'a str, bool), SyntaxError> {
         let after = &rest[first.len_utf8()..];
         match first {
             '(' if after.starts_with('?') => return Ok((self.flags(rest)?, false)),
@@ -191,13 +165,13 @@ impl<'a> Parser<'a> {
             '*' => return self.repeat(2, rest, after, last_repeat),
             '+' | '?' => return self.repeat(1, rest, after, last_repeat),
             '{' => {
-                if let Some((least, most, after)) = bounds(rest) {
-                    return self.count(least, most, rest, after, last_repeat);
+                if let Some((min, max, after)) = bounds(rest) {
+                    return self.count(min, max, rest, after, last_repeat);
                 }
-                self.here.push(Extent::LETTER);
+                self.here.push(Extent::LITERAL);
             }
             '\\' => return Ok((self.escape(rest)?, false)),
-            _ => self.here.push(Extent::LETTER),
+            _ => self.here.push(Extent::LITERAL),
         }
         Ok((after, false))
     }
@@ -210,94 +184,94 @@ impl<'a> Parser<'a> {
         self.open.push(std::mem::replace(&mut self.here, inner));
     }
 
-    fn leave(&mut self) -> Result<(), Fault> {
+    fn leave(&mut self) -> Result<(), SyntaxError> {
         let inner = self.here.finish(self.whole)?;
         let captures = self.here.captures;
         let Some(outer) = self.open.pop() else {
-            return Err(Fault::new("unexpected )", self.whole));
+            return Err(SyntaxError::new("unexpected )", self.whole));
         };
         self.here = outer;
         let inner = if captures { inner.within(2) } else { inner };
-        self.here.push(inner.judge(self.whole)?);
+        self.here.push(inner.bounded(self.whole)?);
         Ok(())
     }
 
-    /// `*`, `+` or `?` after an expression.
+    /// Reads `*`, `+` or `?` after an expression.
     fn repeat(
         &mut self,
         size: u64,
         before: &'a str,
         after: &'a str,
         last_repeat: &'a str,
-    ) -> Result<(&'a str, bool), Fault> {
+    ) -> Result<(&'a str, bool), SyntaxError> {
         let (operand, after) = self.operand(before, after, last_repeat)?;
-        self.here.last = Some(operand.within(size).judge(self.whole)?);
+        self.here.last = Some(operand.within(size).bounded(self.whole)?);
         Ok((after, true))
     }
 
-    /// `{n}`, `{n,}` or `{n,m}` after an expression.
+    /// Reads `{n}`, `{n,}` or `{n,m}` after an expression.
     fn count(
         &mut self,
-        least: Option<u64>,
-        most: Option<u64>,
+        min: Option<u64>,
+        max: Option<u64>,
         before: &'a str,
         after: &'a str,
         last_repeat: &'a str,
-    ) -> Result<(&'a str, bool), Fault> {
+    ) -> Result<(&'a str, bool), SyntaxError> {
         let refuse = |after: &str| {
             let at = &before[..before.len() - after.len()];
-            Err(Fault::new("invalid repeat count", at))
+            Err(SyntaxError::new("invalid repeat count", at))
         };
-        let Some(least) = least.filter(|least| *least <= MOST_REPEATS) else {
+        let Some(min) = min.filter(|min| *min <= MAX_REPEATS) else {
             return refuse(after);
         };
-        if most.is_some_and(|most| most > MOST_REPEATS || most < least) {
+        if max.is_some_and(|max| max > MAX_REPEATS || max < min) {
             return refuse(after);
         }
         let (operand, after) = self.operand(before, after, last_repeat)?;
-        let times = most.unwrap_or(least);
-        let repeats = match most {
+        let times = max.unwrap_or(min);
+        let repeats = match max {
             Some(0) => 1,
             _ => operand.repeats.saturating_mul(times.max(1)),
         };
-        let size = match most {
-            Some(most) => operand.size.saturating_mul(most) + (most - least),
-            None if least == 0 => operand.size + 2,
-            None => operand.size.saturating_mul(least) + 1,
+        let size = match max {
+            Some(max) => operand.size.saturating_mul(max) + (max - min),
+            None if min == 0 => operand.size + 2,
+            None => operand.size.saturating_mul(min) + 1,
         };
         let repeated = Extent {
             size: size.max(1),
             repeats,
             ..operand.within(0)
         };
-        self.here.last = Some(repeated.judge(self.whole)?);
-        if times >= 2 && repeats > MOST_REPEATS {
+        self.here.last = Some(repeated.bounded(self.whole)?);
+        if times >= 2 && repeats > MAX_REPEATS {
             return refuse(after);
         }
         Ok((after, true))
     }
 
-    /// What is repeated, and what follows the operator; `?` makes it lazy.
+    /// The repeated expression, and the text after the operator and the `?` of a lazy one.
     fn operand(
         &self,
         before: &'a str,
         after: &'a str,
         last_repeat: &'a str,
-    ) -> Result<(Extent, &'a str), Fault> {
+    ) -> Result<(Extent, &'a str), SyntaxError> {
         let after = after.strip_prefix('?').unwrap_or(after);
         if !last_repeat.is_empty() {
             let at = &last_repeat[..last_repeat.len() - after.len()];
-            return Err(Fault::new("invalid nested repetition operator", at));
+            return Err(SyntaxError::new("invalid nested repetition operator", at));
         }
         let at = &before[..before.len() - after.len()];
         let operand = self.here.last;
-        let operand =
-            operand.ok_or_else(|| Fault::new("missing argument to repetition operator", at))?;
+        let operand = operand
+            .ok_or_else(|| SyntaxError::new("missing argument to repetition operator", at))?;
         Ok((operand, after))
     }
 
-    /// `(?P<name>`, `(?i)`, `(?i:` and the like.
-    fn flags(&mut self, rest: &'a str) -> Result<&'a str, Fault> {
+    /// Reads `(?P<name>`, `(?i)`, `(?i:` and the like.
+    fn flags(&mut self, rest: &'a str) -> Result<&'a str, SyntaxError> {
         for prefix in ["(?P<", "(?<"] {
             if rest.starts_with(prefix) && rest.len() > prefix.len() {
                 return self.name(rest, prefix.len());
@@ -316,37 +290,37 @@ impl<'a> Parser<'a> {
                 ')' if !negated || any => return Ok(after),
                 _ => {
                     let at = &rest[..rest.len() - after.len()];
-                    return Err(Fault::new(PERL, at));
+                    return Err(SyntaxError::new(PERL, at));
                 }
             }
         }
-        Err(Fault::new(PERL, rest))
+        Err(SyntaxError::new(PERL, rest))
     }
 
-    fn name(&mut self, rest: &'a str, start: usize) -> Result<&'a str, Fault> {
+    fn name(&mut self, rest: &'a str, start: usize) -> Result<&'a str, SyntaxError> {
         let Some(end) = rest.find('>') else {
-            return Err(Fault::new("invalid named capture", rest));
+            return Err(SyntaxError::new("invalid named capture", rest));
         };
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         let name = rest.get(start..end).unwrap_or_default();
         if name.is_empty() || !name.bytes().all(allowed) {
-            return Err(Fault::new("invalid named capture", &rest[..=end]));
+            return Err(SyntaxError::new("invalid named capture", &rest[..=end]));
         }
         self.enter(true);
         Ok(&rest[end + 1..])
     }
 
-    fn escape(&mut self, rest: &'a str) -> Result<&'a str, Fault> {
+    fn escape(&mut self, rest: &'a str) -> Result<&'a str, SyntaxError> {
         match rest.chars().nth(1) {
             Some('A' | 'b' | 'B' | 'z') => {
                 self.here.push(Extent::ONE);
                 return Ok(&rest[2..]);
             }
-            Some('C') => return Err(Fault::new(class::ESCAPE, &rest[..2])),
+            Some('C') => return Err(SyntaxError::new(class::ESCAPE, &rest[..2])),
             Some('Q') => {
                 let (literal, after) = rest[2..].split_once("\\E").unwrap_or((&rest[2..], ""));
                 for _ in literal.chars() {
-                    self.here.push(Extent::LETTER);
+                    self.here.push(Extent::LITERAL);
                 }
                 return Ok(after);
             }
@@ -357,30 +331,30 @@ impl<'a> Parser<'a> {
             return Ok(after);
         }
         let (_, after) = class::escape(rest)?;
-        self.here.push(Extent::LETTER);
+        self.here.push(Extent::LITERAL);
         Ok(after)
     }
 }
 
 const PERL: &str = "invalid or unsupported Perl syntax";
 
-/// `{n}`, `{n,}` or `{n,m}` at the beginning: least and most, and what follows. A number
-/// that is too large is none, and what has another form is a letter. Without a most there
-/// is no bound; where the most is too large, the least is said to be.
+/// Reads `{n}`, `{n,}` or `{n,m}` at the beginning; returns minimum, maximum and the text after
+/// it. Braces of another form are literal. A number that is too large is `None`; if it is the
+/// maximum, both are, because a maximum of `None` means that there is none.
 fn bounds(rest: &str) -> Option<(Option<u64>, Option<u64>, &str)> {
-    let (least, after) = number(rest.strip_prefix('{')?)?;
+    let (min, after) = number(rest.strip_prefix('{')?)?;
     let Some(after) = after.strip_prefix(',') else {
-        return Some((least, least, after.strip_prefix('}')?));
+        return Some((min, min, after.strip_prefix('}')?));
     };
     if let Some(after) = after.strip_prefix('}') {
-        return Some((least, None, after));
+        return Some((min, None, after));
     }
-    let (most, after) = number(after)?;
+    let (max, after) = number(after)?;
     let after = after.strip_prefix('}')?;
-    Some((least.filter(|_| most.is_some()), most, after))
+    Some((min.filter(|_| max.is_some()), max, after))
 }
 
-/// A number without leading zeros; one of many digits is none.
+/// Reads a number without leading zeros. One of too many digits is `None`.
 fn number(text: &str) -> Option<(Option<u64>, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, after) = text.split_at(digits);
@@ -400,12 +374,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_are_judged_as_go_judges_them() {
+    fn expressions_are_checked_as_go_checks_them() {
         let vectors = include_str!("../../tests/data/go-regexp.jsonl");
         let mut count = 0;
         for line in vectors.lines() {
             let (pattern, wanted): (String, String) = serde_json::from_str(line).unwrap();
-            let got = check(&pattern).err().map(|fault| fault.to_string());
+            let got = check(&pattern).err().map(|error| error.to_string());
             assert_eq!(got.unwrap_or_default(), wanted, "{pattern}");
             count += 1;
         }
@@ -413,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_of_megabytes_is_judged_in_time_and_on_a_small_stack() {
+    fn an_expression_of_megabytes_is_checked_in_time_and_on_a_small_stack() {
         for pattern in [
             "(".repeat(1 << 20),
             "(?:".repeat(1 << 20),
@@ -423,10 +397,10 @@ mod tests {
             "\\p{Greek}".repeat(1 << 18),
             "a{1000}".repeat(1 << 18),
         ] {
-            let judged = std::thread::Builder::new()
+            let checked = std::thread::Builder::new()
                 .stack_size(128 << 10)
                 .spawn(move || check(&pattern).is_ok());
-            judged.unwrap().join().unwrap();
+            checked.unwrap().join().unwrap();
         }
     }
 }
