@@ -87,7 +87,10 @@ impl From<TenantError> for Error {
 }
 
 fn quoted(audiences: &[String]) -> String {
-    let quoted: Vec<String> = audiences.iter().map(|one| insula_gotext::quote(one)).collect();
+    let quoted: Vec<String> = audiences
+        .iter()
+        .map(|one| insula_gotext::quote(one))
+        .collect();
     quoted.join(" ")
 }
 
