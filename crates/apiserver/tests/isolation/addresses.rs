@@ -1,4 +1,4 @@
-//! Addresses: no name, path, token or number leads from one space into another.
+//! Addressing: no name, path, token or revision leads from one space into another.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ async fn i01_a_name_that_is_no_tenants_leads_nowhere() -> anyhow::Result<()> {
         ("all", "all"),
         ("", ""),
         (&long, &long),
-        // What others are called: taken, and nobody's tenant.
+        // Names that are already taken by something other than a tenant.
         ("system", "kube-system"),
         ("kube-system", "kube-system"),
         ("default", "default"),
@@ -102,7 +102,7 @@ async fn i02_no_selector_of_a_watch_leads_elsewhere() -> anyhow::Result<()> {
         for path in [MAPS, "/api/v1/configmaps", "/tenants/t1/api/v1/configmaps"] {
             let path = format!("{path}?{marked}&fieldSelector={selector}");
             let mut watch = one.watch(&path).await?;
-            // All that is there comes before the mark: nothing is.
+            // The initial events end with the bookmark: no object may come before it.
             let first = watch.next().await?.unwrap_or_default();
             assert_eq!(first["type"], "BOOKMARK", "{selector}: {first}");
         }
@@ -116,7 +116,7 @@ async fn i06_what_has_no_namespace_is_in_none_and_what_has_one_is_nowhere_else()
     let server = server_with(&["t1/alice"], false).await?;
     let admin = server.tenant("t1").await?;
     let alice = server.client("t1/alice").await?;
-    // Everything in one namespace, and nothing outside.
+    // The listing of one namespace holds everything; the other namespaces hold nothing.
     bind(
         &admin,
         Some("default"),
@@ -135,7 +135,7 @@ async fn i06_what_has_no_namespace_is_in_none_and_what_has_one_is_nowhere_else()
         for method in &methods {
             for path in [wrong.clone(), format!("/tenants/t1{wrong}")] {
                 let answer = admin.send(method.clone(), &path, &[], "{").await?;
-                // `namespaces/x/status` and the like are paths of their own.
+                // `namespaces/x/status` and similar paths are routes of their own.
                 let known = [404, 403].contains(&answer.status);
                 assert!(
                     known,
@@ -167,8 +167,8 @@ async fn i06_what_has_no_namespace_is_in_none_and_what_has_one_is_nowhere_else()
     Ok(())
 }
 
-/// The number of a revision grows with everybody's writes: it is one number for the whole
-/// server. But what a tenant can still read by its own numbers depends on itself only.
+/// Revisions are counted once for the whole server, so a tenant's resource versions grow with every
+/// write. How far back a tenant can read must still depend on its own writes only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i08_what_others_write_makes_nothing_of_a_tenant_too_old() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
@@ -179,7 +179,7 @@ async fn i08_what_others_write_makes_nothing_of_a_tenant_too_old() -> anyhow::Re
     let page = one.get(&format!("{MAPS}?limit=1")).await?.json();
     let token = page["metadata"]["continue"].as_str().unwrap_or("");
     let revision = page["metadata"]["resourceVersion"].as_str().unwrap_or("");
-    // More than a log holds.
+    // More writes than an event log holds.
     let loud = json!({"metadata": {"generateName": "loud-"}});
     for _ in 0..12 {
         let writes = (0..100).map(|_| make(&other, MAPS, loud.clone()));
@@ -209,7 +209,8 @@ async fn i09_an_owner_in_another_space_is_no_owner() -> anyhow::Result<()> {
     owned["metadata"]["ownerReferences"] = json!([owner]);
     owned["metadata"]["finalizers"] = json!(["x.io/y"]);
     make(&one, MAPS, owned).await?;
-    // There is no such owner in its own space: it goes, and waits for its finalizer.
+    // The owner does not exist in its own space: the dependent is deleted and waits for its
+    // finalizer.
     let path = format!("{MAPS}/x");
     let begun = Instant::now();
     loop {
@@ -221,7 +222,7 @@ async fn i09_an_owner_in_another_space_is_no_owner() -> anyhow::Result<()> {
         tokio::task::yield_now().await;
     }
     assert_eq!(other.get(&path).await?.json(), victim);
-    // The other's waits for nothing that is not in its space.
+    // Deleting the owner in the other space does not wait for dependents outside that space.
     let options = json!({"propagationPolicy": "Foreground"}).to_string();
     let headers = [("content-type", "application/json")];
     let gone = other.send(Method::DELETE, &path, &headers, options).await?;

@@ -1,5 +1,4 @@
-//! Kinds that cost much: what a tenant's schemas and expressions take, it takes from nobody
-//! else.
+//! Expensive schemas and CEL rules: the CPU time they cost one tenant is not taken from another.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,8 @@ fn foo(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": name}, "spec": spec})
 }
 
-/// A definition whose rules cost nearly everything that a write may, for a list of 45.
+/// A definition with rules that cost nearly the whole CEL budget of a write, for a list of 45
+/// items.
 fn cubes() -> Value {
     let rule = "self.all(a, self.all(b, self.all(c, a + b + c >= 0)))";
     let rules: Vec<Value> = (0..10).map(|_| json!({"rule": rule})).collect();
@@ -25,7 +25,7 @@ fn cubes() -> Value {
     definition("ex.io", "foos", "Foo", spec)
 }
 
-/// A definition of some hundred kilobytes, none like another.
+/// A definition of some hundred kilobytes; each number gives a different one.
 fn broad(number: usize) -> Value {
     let property = |index: usize| {
         let pattern = format!("^{number}a{index}$");
@@ -42,8 +42,8 @@ fn broad(number: usize) -> Value {
     )
 }
 
-/// How often a neighbour is answered until the first of these requests is, and how long the
-/// longest answer takes.
+/// Counts the answers that the neighbour gets until the first of these requests completes, and
+/// measures the slowest of them.
 async fn meanwhile<F>(
     neighbour: &Client,
     asks: impl IntoIterator<Item = F>,
@@ -68,7 +68,7 @@ where
     Ok((answered, longest, codes))
 }
 
-/// One thread is enough to show it: whoever works on it for long answers nobody else.
+/// A single worker thread, so that any blocking work would hold up the neighbour.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn i37_objects_that_take_long_to_judge_hold_up_nobody_else() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
@@ -95,7 +95,7 @@ async fn i37_objects_that_take_long_to_judge_hold_up_nobody_else() -> anyhow::Re
 async fn i37_definitions_that_take_long_to_judge_hold_up_nobody_else() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (attacker, neighbour) = (server.tenant("t1").await?, server.tenant("t2").await?);
-    // Written down before, since clients are on the same thread.
+    // Serialized beforehand, since the clients run on the same thread.
     let bodies: Vec<String> = (0..3).map(|number| broad(number).to_string()).collect();
     let asks = bodies.into_iter().map(|body| {
         let attacker = attacker.clone();
@@ -114,7 +114,7 @@ async fn i37_definitions_that_take_long_to_judge_hold_up_nobody_else() -> anyhow
     attacker
         .until_defined("broads0.ex.io", "Established", "True")
         .await?;
-    // Schemas and documents are put together when somebody asks.
+    // Schemas and OpenAPI documents are built lazily, on the first request for them.
     for page in [
         "/apis/ex.io/v1/namespaces/default/broads0",
         "/openapi/v3/apis/ex.io/v1",
@@ -131,8 +131,8 @@ async fn i37_definitions_that_take_long_to_judge_hold_up_nobody_else() -> anyhow
     Ok(())
 }
 
-/// A kind of the table cannot be defined again in a version that the table has not: its
-/// objects would be written past every rule that there is for them.
+/// A tenant cannot define a built-in kind in a version that is not built in: its objects would
+/// bypass the built-in validation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i17_kinds_of_the_table_are_not_redefined() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
@@ -166,7 +166,7 @@ async fn i17_kinds_of_the_table_are_not_redefined() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A definition is read once, whatever becomes of others beside it.
+/// A definition is compiled once and survives changes of other definitions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i15_definitions_are_served_as_they_are_however_many_change() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
@@ -189,7 +189,7 @@ async fn i15_definitions_are_served_as_they_are_however_many_change() -> anyhow:
         (made.status, made.json()["spec"].clone()),
         (201, json!({"a": "1"}))
     );
-    // One of them changes, the other goes.
+    // One definition changes, the other is deleted.
     let wider = json!([{"op": "add", "value": {"type": "string"}, "path":
         "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/b"}]);
     let path = format!("{DEFINITIONS}/foos.ex.io");

@@ -1,5 +1,5 @@
-//! Kinds that tenants define: what a neighbour has defined, and whether it has, is nothing
-//! that anybody else can see.
+//! Custom resources: a tenant's definitions, and whether it has any, are invisible to other
+//! tenants.
 
 use insula_testkit::server::{Answer, Client, DEFINITIONS, TestServer, definition};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn foo(name: &str) -> Value {
     json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": name}})
 }
 
-/// Everything that a caller sees of an answer.
+/// Everything in a response that a client can observe.
 fn seen(answer: &Answer) -> String {
     let mut headers: Vec<String> = answer
         .headers
@@ -34,8 +34,8 @@ fn seen(answer: &Answer) -> String {
     format!("{} {headers:?} {}", answer.status, without(answer, &[]))
 }
 
-/// Every request that can be made of `foos`, in each spelling of the space; none has a body
-/// that makes sense.
+/// Every request that can be sent for `foos`, in every spelling of the space; the bodies are
+/// invalid on purpose.
 fn asks(space: &str) -> Vec<(&'static str, String)> {
     let collections = ["namespaces/default/foos", "foos", "namespaces/nothing/foos"];
     let below = [
@@ -98,7 +98,7 @@ async fn i15_what_a_neighbour_defines_is_answered_as_if_there_were_none() -> any
     let (attacker, victim) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let system = server.system().await?;
     let mut first = None;
-    // Whoever of them defines it, in whichever way.
+    // It makes no difference which other tenant defines the kind, nor how.
     let stages: [(&Client, Option<&str>); 4] = [
         (&victim, None),
         (&victim, Some("Namespaced")),
@@ -151,7 +151,7 @@ async fn i18_nothing_that_describes_a_space_tells_of_a_neighbours_kinds() -> any
         let mut told = Vec::new();
         for (page, accept) in pages {
             let answer = client.accept(page, accept).await?;
-            // A list of objects says which revision it is of, which is one for the server.
+            // A list of objects carries its revision, which is counted once for the whole server.
             let body = match page == DEFINITIONS {
                 true => answer.json()["items"].to_string(),
                 false => answer.text(),
@@ -170,7 +170,7 @@ async fn i18_nothing_that_describes_a_space_tells_of_a_neighbours_kinds() -> any
         assert!(tags.0.is_empty() || tags.0 != tags.1, "{page} {accept}");
         assert!(!before[index].2.contains("Foo"), "{page}");
     }
-    // Who has the same is told the same.
+    // Tenants with equal definitions get equal documents.
     one.define(&foos("Namespaced")).await?;
     let same = told(&one).await?;
     for index in 0..pages.len() - 2 {

@@ -1,5 +1,5 @@
-//! The end of a tenant: what belonged to it is dead, and the next of its name revives none
-//! of it.
+//! Tenant deletion: nothing that belonged to a deleted tenant works for a new tenant of the same
+//! name.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ use super::{MAPS, called, names, until};
 
 const TENANT: &str = "/api/v1/tenants/t1";
 
-/// Deletes the tenant, and waits until its controller has emptied its space.
+/// Deletes the tenant and waits until the tenant controller has emptied its space.
 async fn kill(server: &TestServer) -> anyhow::Result<()> {
     let system = server.system().await?;
     let deleted = system.delete(TENANT).await?;
@@ -23,7 +23,7 @@ async fn kill(server: &TestServer) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Nobody: not known, or without any right.
+/// Asserts that the client is either unauthenticated or has no permission.
 async fn assert_nobody(client: &Client, when: &str) -> anyhow::Result<()> {
     for path in [
         MAPS,
@@ -52,7 +52,8 @@ async fn i05_a_certificate_dies_with_its_tenant() -> anyhow::Result<()> {
     let issued = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     kill(&server).await?;
     assert_nobody(&client, "after the end").await?;
-    // Certificates count in seconds: the next tenant is not of the same one.
+    // Certificates have a resolution of seconds: the new tenant must not be created within the same
+    // second.
     while SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() <= issued {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -81,7 +82,7 @@ async fn i05_a_token_of_a_service_account_dies_with_its_tenant() -> anyhow::Resu
         bind(&admin, None, "robot", "cluster-admin", robot).await?;
         let client = server.client(&token).await?;
         assert_eq!(client.get(MAPS).await?.status, 200);
-        // The same name, the same namespace, the same rights: another account.
+        // Same name, same namespace, same permissions, but a different service account.
         for old in &tokens {
             assert_nobody(&server.client(old).await?, "after its account is back").await?;
         }
@@ -176,7 +177,7 @@ async fn i05_rights_die_with_their_tenant() -> anyhow::Result<()> {
     assert_nobody(&alice, "after the end").await?;
     let next = server.tenant("t1").await?;
     assert_nobody(&alice, "in the next tenant").await?;
-    // A binding of the next tenant does not find the role of the former.
+    // A binding of the new tenant does not resolve to a role of the deleted one.
     bind(&next, None, "alice", "maps", user("alice")).await?;
     assert_nobody(&alice, "without the role").await?;
     assert_eq!(next.get(MAPS).await?.status, 200);

@@ -1,4 +1,5 @@
-//! Who somebody is: what the credential says, and nothing else in the request.
+//! Authentication: the caller's identity comes from the credential and from nothing else in the
+//! request.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use tokio_rustls::TlsConnector;
 use super::MAPS;
 use super::cast::subject;
 
-/// Sends this text over HTTP/1.1, and reads the answer to its end.
+/// Sends this text over HTTP/1.1 and reads the response to its end.
 async fn raw(server: &TestServer, text: &str) -> anyhow::Result<String> {
     let url = server.url();
     let address: std::net::SocketAddr = url.trim_start_matches("https://").parse()?;
@@ -33,7 +34,7 @@ async fn raw(server: &TestServer, text: &str) -> anyhow::Result<String> {
     stream.write_all(text.as_bytes()).await?;
     let mut answer = Vec::new();
     let read = stream.read_to_end(&mut answer);
-    // Some servers close a connection without a word to TLS about it.
+    // Some servers close the connection without a TLS close_notify.
     drop(tokio::time::timeout(std::time::Duration::from_secs(20), read).await?);
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
@@ -73,7 +74,8 @@ async fn i23_no_header_makes_anybody_somebody_else_however_it_is_sent() -> anyho
             &format!("{t1}X-Remote-Group: system:masters\r\nX-Remote-Group: b\r\n"),
             403,
         ),
-        // A header that is called hop-by-hop is still there: nobody is anybody by its loss.
+        // A header named in `Connection` still counts: dropping one must not change the caller's
+        // identity.
         (&format!("{t1}Connection: Authorization\r\n"), 403),
         (
             &format!("{t1}Connection: Impersonate-User\r\nImpersonate-User: admin\r\n"),
@@ -127,7 +129,7 @@ async fn i23_a_trailer_says_nothing_about_who_asks() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// That this client is refused everywhere but perhaps at home.
+/// Asserts that this client is refused in every space except possibly its own.
 async fn assert_outside(client: &Client, what: &str) -> anyhow::Result<()> {
     for path in [
         "/api/v1/tenants/t2/secrets",
@@ -152,11 +154,12 @@ async fn i25_a_certificate_of_a_tenant_is_good_in_that_tenant_only() -> anyhow::
     for (user, groups, own) in [
         ("admin", &[][..], 200),
         ("admin", &["system:masters"], 200),
-        // Names that the server gives meaning to mean nothing on a tenant's certificate.
+        // Names with a meaning to the server have none on a tenant's certificate.
         ("mallory", &["system:masters", "system:nodes"], 403),
         ("system:admin", &["system:masters"], 403),
-        // The roles of every space are about this one: it has them at home, if whoever owns the
-        // CA says so. No tenant's request for a certificate is signed with such a name.
+        // The default roles of every space bind this group, so the caller has them in its own space
+        // if the CA's owner signs such a certificate. The signer rejects such a name in a tenant's
+        // signing request.
         ("system:kube-controller-manager", &[], 200),
         ("system:node:n1", &["system:nodes"], 403),
         ("system:apiserver", &["system:masters"], 403),
@@ -182,7 +185,8 @@ async fn i25_a_certificate_of_another_ca_is_nobodys() -> anyhow::Result<()> {
         let Ok(client) = server.shown(identity, "").await else {
             continue;
         };
-        // The handshake of TLS 1.3 ends before the server has looked.
+        // A TLS 1.3 handshake completes on the client before the server has verified the
+        // certificate.
         let answer = client.get("/api/v1/namespaces").await;
         let refused = answer.as_ref().map_or(401, |answer| answer.status);
         assert_eq!(refused, 401, "{answer:?}");

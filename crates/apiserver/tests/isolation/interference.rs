@@ -1,4 +1,4 @@
-//! Non-interference: what a tenant is told does not depend on what others do.
+//! Non-interference: responses to one tenant do not depend on what other tenants do.
 
 use insula_testkit::server::{Answer, Client, Lines, TestServer};
 use serde_json::{Value, json};
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use super::MAPS;
 use super::cast::RBAC;
 
-/// Numbers that look random, and are the same in every run.
+/// A pseudo-random generator with the same sequence in every run.
 struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, sides: usize) -> usize {
-        // The generator of Knuth's MMIX; its high bits are the good ones.
+        // Knuth's MMIX generator; its high bits are the good ones.
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -20,7 +20,7 @@ impl Dice {
     }
 }
 
-/// Something that a tenant does.
+/// One random operation of one tenant.
 #[derive(Clone, Debug)]
 struct Deed {
     tenant: usize,
@@ -83,8 +83,7 @@ impl Deed {
     }
 }
 
-/// The answer without what is different each time: moments, random names, and the number
-/// that counts everybody's writes.
+/// The response without the parts that differ in every run: timestamps, random names and revisions.
 fn told(answer: &Answer) -> (u16, Value) {
     let mut body = answer.json();
     forget(&mut body);
@@ -108,7 +107,7 @@ fn forget(value: &mut Value) {
     }
 }
 
-/// What the second tenant is told if these things are done, one after the other.
+/// Runs the operations one after the other and returns the responses to the second tenant.
 async fn run(deeds: &[Deed]) -> anyhow::Result<Vec<(u16, Value)>> {
     let server = TestServer::start().await?;
     let mut clients = Vec::new();
@@ -131,8 +130,8 @@ async fn run(deeds: &[Deed]) -> anyhow::Result<Vec<(u16, Value)>> {
     Ok(answers)
 }
 
-/// What the watch tells up to the last object. Those of a collection are deleted at the same
-/// time, in any order: deletions that follow each other are put into one.
+/// The events up to the last object. Objects of one collection are deleted concurrently, in any
+/// order, so consecutive deletions are merged into one entry.
 async fn events(watch: &mut Lines) -> anyhow::Result<Vec<(u16, Value)>> {
     let mut events = Vec::new();
     let mut is_last = false;

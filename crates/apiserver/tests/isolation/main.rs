@@ -1,5 +1,5 @@
-//! Isolation: a tenant on another's objects is answered as if there were none. Which test
-//! stands for which case of the catalogue is in `README.md` beside this file.
+//! Tenant isolation: another tenant's objects are answered as if they did not exist. The checklist,
+//! and the test that proves each line, is `docs/requirements/isolation.md`.
 
 #[path = "../support/cast.rs"]
 mod cast;
@@ -45,7 +45,7 @@ fn names(list: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// The body, with what the caller itself has named taken out.
+/// The body without the names that the caller itself sent.
 fn without(answer: &Answer, names: &[&str]) -> String {
     let mut text = answer.text();
     for name in names {
@@ -55,7 +55,7 @@ fn without(answer: &Answer, names: &[&str]) -> String {
     text
 }
 
-/// Waits until what is at `path` is as wanted.
+/// Polls `path` until the response satisfies `wanted`.
 async fn until(
     client: &Client,
     path: &str,
@@ -76,7 +76,7 @@ async fn until(
     }
 }
 
-/// An object of every kind in the client's space; their paths there.
+/// Creates an object of every kind in the client's space and returns their paths.
 async fn fill(client: &Client, is_system: bool) -> anyhow::Result<Vec<(&'static Kind, String)>> {
     let mut made = Vec::new();
     for (_, kind) in kinds().iter() {

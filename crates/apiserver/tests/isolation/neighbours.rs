@@ -1,4 +1,4 @@
-//! Neighbours: what one tenant costs the others, holds up, or says about itself.
+//! Noisy neighbours: what one tenant can cost, block or reveal to the others.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::cast::{make, server_with, token_of};
 use super::{MAPS, called, until};
 
-/// The series of the metrics: everything but the numbers.
+/// The series of the metrics endpoint: every line without its value.
 async fn series(server: &TestServer) -> anyhow::Result<Vec<String>> {
     let text = server.system().await?.get("/metrics").await?.text();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -28,7 +28,7 @@ async fn i42_metrics_do_not_grow_with_tenants_or_by_what_clients_call_themselves
 -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let system = server.system().await?;
-    // One of each answer.
+    // One response of each kind.
     make(&system, "/api/v1/tenants", called("first")).await?;
     system.get("/api/v1/tenants/ghost").await?;
     series(&server).await?;
@@ -50,7 +50,7 @@ async fn i42_metrics_do_not_grow_with_tenants_or_by_what_clients_call_themselves
     Ok(())
 }
 
-/// How many collections of tenants the cache holds.
+/// Counts the tenants' collections that the cache holds.
 fn held(registry: &Registry) -> usize {
     let all = kinds()
         .iter()
@@ -120,7 +120,7 @@ async fn i44_a_tenant_that_holds_on_to_its_objects_holds_up_nobody_else() -> any
     until(&other, doomed, |answer| answer.status == 404).await?;
     assert_eq!(system.delete("/api/v1/tenants/t2").await?.status, 200);
     until(&system, "/api/v1/tenants/t2", |answer| answer.status == 404).await?;
-    // The first is still held; whoever may take the finalizer away ends it.
+    // The first tenant is still terminating; removing the finalizer completes its deletion.
     let object = "/tenants/t1/api/v1/namespaces/doomed/configmaps/held";
     assert_eq!(system.get(object).await?.status, 200);
     let patch = json!({"metadata": {"finalizers": null}});
@@ -129,7 +129,7 @@ async fn i44_a_tenant_that_holds_on_to_its_objects_holds_up_nobody_else() -> any
     Ok(())
 }
 
-/// What is logged, at every level.
+/// Captures the log at every level.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -151,7 +151,7 @@ impl Log {
     }
 }
 
-/// On one thread, whose log is this test's.
+/// Runs on one thread, since the log subscriber is set per thread.
 #[tokio::test(flavor = "current_thread")]
 async fn i45_no_secret_is_in_the_log_or_in_what_others_are_told() -> anyhow::Result<()> {
     let log = Log::default();
@@ -170,7 +170,7 @@ async fn i45_no_secret_is_in_the_log_or_in_what_others_are_told() -> anyhow::Res
     make(&tenant, secrets, secret.clone()).await?;
     let issued = token_of(&tenant, "default", "robot").await?;
     let mut told = Vec::new();
-    // Everything that can go wrong with a secret at hand.
+    // Every error path that has a secret at hand.
     let headers = [("content-type", "application/json")];
     let broken = format!("{{\"metadata\":{{}},\"stringData\":{{\"key\":\"{canary}\"");
     for body in [broken, secret.to_string(), format!("{canary}: [")] {

@@ -1,5 +1,5 @@
-//! The order of the stages: who asks, then where, then whether they may, and only then what
-//! they send.
+//! The order of the request stages: authentication, then the space, then authorization, and only
+//! then the body.
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use insula_testkit::server::TestServer;
@@ -11,7 +11,7 @@ const PLACE: Place<'static> = Place {
     name: "default",
 };
 
-/// How many requests are on their way at once: fewer than a connection may have.
+/// Concurrent requests; fewer than the stream limit of a connection.
 const AT_ONCE: usize = 64;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -66,7 +66,7 @@ async fn i30_nobody_reads_a_document_that_is_not_open() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A body that never comes: whoever waits for it before refusing would wait for a minute.
+/// The body never arrives: a server that read it before refusing would wait for a minute.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i29_a_refusal_does_not_wait_for_the_body() -> anyhow::Result<()> {
     let server = TestServer::start().await?;

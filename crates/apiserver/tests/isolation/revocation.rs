@@ -1,4 +1,4 @@
-//! Rights that are taken away: the next request is refused, and what is open ends.
+//! Revoked permissions: the next request is refused and open watches end.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use super::cast::{RBAC, bind, group, make, server_with, user};
 use super::{MAPS, called};
 
-/// How long a watch may go on after the right to it is gone.
+/// How long a watch may last after its permission was revoked.
 const SOON: Duration = Duration::from_secs(2);
 
-/// A way to take a right away: what is changed, and how.
+/// A way to revoke a permission.
 enum Taken {
     Deleted(&'static str),
     Patched(&'static str, Value),
@@ -33,7 +33,7 @@ impl Taken {
     }
 }
 
-/// Gives the role `maps` to a user or a group, by a binding called `given`.
+/// Binds the role `maps` to a user or a group, with a binding named `given`.
 async fn give(owner: &Client, namespace: Option<&str>, subject: Value) -> anyhow::Result<()> {
     let role = json!({"metadata": {"name": "maps"}, "rules": [
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]},
@@ -46,7 +46,7 @@ async fn give(owner: &Client, namespace: Option<&str>, subject: Value) -> anyhow
     Ok(())
 }
 
-/// That the watch says why it ends, and ends, soon.
+/// Asserts that the watch ends soon, with an error event.
 async fn assert_ends(mut watch: Lines, since: Instant, what: &str) -> anyhow::Result<()> {
     let events = watch.rest().await?;
     assert!(since.elapsed() < SOON, "{what}: {:?}", since.elapsed());
@@ -84,7 +84,7 @@ async fn a_right_that_is_taken_away_is_gone_at_the_next_request_and_ends_what_is
     };
     for (owner, name, paths) in [
         (&tenant, "t1/alice", &["/api/v1/configmaps", there][..]),
-        // Somebody of the system, in a tenant and in all.
+        // A system user, in one tenant and in all spaces.
         (&system, "system/bob", &[there, everywhere]),
     ] {
         let (_, short) = name.split_once('/').unwrap_or_default();
@@ -192,8 +192,8 @@ async fn nothing_that_happens_after_a_right_is_gone_is_told() -> anyhow::Result<
     Ok(())
 }
 
-/// Whoever asks all the time, on connections of their own: no request that begins after the
-/// answer to the deletion is granted.
+/// The clients send requests all the time, each on its own connection: no request that starts after
+/// the response to the deletion is granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn among_requests_at_the_same_time_none_is_granted_that_begins_later() -> anyhow::Result<()> {
     let server = server_with(&["t1/alice"], false).await?;

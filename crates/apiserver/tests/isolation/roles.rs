@@ -1,5 +1,5 @@
-//! Roles and bindings are of one space: what they say is about its own people, and those of
-//! the system do not reach into tenants unless they are of the whole system.
+//! Roles and bindings belong to one space: they bind subjects of that space, and those of the
+//! system apply in tenants only where they are bound for the whole system.
 
 use insula_testkit::server::Client;
 use serde_json::json;
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::cast::{RBAC, bind, group, make, server_with, user};
 use super::{MAPS, called};
 
-/// What somebody may do in the namespace `default` of a space: read, and write.
+/// Status codes of a read and a write in the namespace `default` of a space.
 async fn rights(client: &Client, prefix: &str) -> anyhow::Result<(u16, u16)> {
     let read = client.get(&format!("{prefix}{MAPS}")).await?;
     let named = json!({"metadata": {"generateName": "x-"}});
@@ -88,7 +88,7 @@ async fn no_binding_of_a_tenant_is_about_anybody_of_the_system_or_of_another_ten
         assert_eq!(rights(client, "").await?, (403, 403));
         assert_eq!(rights(client, "/tenants/system").await?, (403, 403));
     }
-    // The tenant's own user of that name it is about, in the tenant and nowhere else.
+    // The binding is about the tenant's own user of that name, in that tenant only.
     let own = server.client("t1/bob").await?;
     assert_eq!(rights(&own, "").await?, (200, 201));
     assert_eq!(rights(&own, "/tenants/t2").await?, (403, 403));
@@ -128,7 +128,7 @@ async fn a_role_that_every_space_has_is_changed_in_one_only() -> anyhow::Result<
     for owner in [&system, &tenant, &other] {
         bind(owner, None, "alice", "view", user("alice")).await?;
     }
-    // Once by a role that is taken into it, once by itself.
+    // Once through an aggregated role, once by editing the role itself.
     let everything = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
     let label = "rbac.authorization.k8s.io/aggregate-to-view";
     let part = json!({

@@ -1,4 +1,4 @@
-//! What is below an object is allowed by itself, and the object by itself.
+//! Subresources and their objects are authorized separately.
 
 use futures_util::future::try_join_all;
 use insula_kinds::{Kind, kinds};
@@ -13,7 +13,7 @@ const PLACE: Place<'static> = Place {
     name: "default",
 };
 
-/// What a rule calls it.
+/// The resource name as RBAC rules write it.
 fn rule_name(kind: &Kind, subresource: Option<&str>) -> String {
     match subresource {
         None => kind.resource.clone(),
@@ -21,7 +21,7 @@ fn rule_name(kind: &Kind, subresource: Option<&str>) -> String {
     }
 }
 
-/// Makes the role allow this and nothing else.
+/// Makes the role allow this resource and nothing else.
 async fn allow(owner: &Client, group: &str, resource: &str) -> anyhow::Result<()> {
     let rule = json!({"apiGroups": [group], "resources": [resource], "verbs": ["*"]});
     let path = format!("{RBAC}/clusterroles/one");
@@ -66,7 +66,7 @@ async fn i28_every_subresource_is_allowed_by_its_own_rule_and_by_no_other() -> a
     Ok(())
 }
 
-/// That exactly what is allowed is not refused.
+/// Asserts that exactly the allowed resource is not refused.
 async fn check(client: &Client, kind: &'static Kind, allowed: Option<&str>) -> anyhow::Result<()> {
     let asks: Vec<Ask> = Ask::every()
         .into_iter()

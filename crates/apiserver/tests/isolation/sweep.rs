@@ -1,4 +1,4 @@
-//! Every route and verb in every spelling, by everybody that a tenant can be, on another
+//! Every route and verb in every spelling, called by each sort of tenant credential, on another
 //! tenant and on the system.
 
 use futures_util::future::try_join_all;
@@ -10,7 +10,8 @@ use super::golden::assert_golden;
 use super::routes::{Ask, Page, Place};
 use super::{MAPS, called, fill, without};
 
-/// An administrator, a service account and a user of `t1`: each may do everything in there.
+/// An administrator, a service account and a user of `t1`, each with all permissions in that
+/// tenant.
 async fn attackers(server: &TestServer) -> anyhow::Result<Vec<Client>> {
     let admin = server.tenant("t1").await?;
     let token = token_of(&admin, "default", "robot").await?;
@@ -27,8 +28,8 @@ async fn attackers(server: &TestServer) -> anyhow::Result<Vec<Client>> {
     Ok(vec![admin, robot, alice])
 }
 
-/// Everything of an answer that a caller sees, but for what is of this one answer and for
-/// what the caller itself has named.
+/// Everything that a caller can observe of a response, without per-response values and names that
+/// the caller itself sent.
 fn seen(answer: &Answer, names: &[&str]) -> String {
     let mut headers: Vec<String> = answer
         .headers
@@ -46,7 +47,7 @@ async fn i19_another_space_is_refused_alike_whether_or_not_it_or_anything_in_it_
 -> anyhow::Result<()> {
     let server = server_with(&["t1/alice"], false).await?;
     let attackers = attackers(&server).await?;
-    // The same names everywhere, so that every path leads to something in each space.
+    // The same names in every space, so that each path has an object in each space.
     let made = fill(&server.tenant("t2").await?, false).await?;
     fill(&server.system().await?, true).await?;
     fill(&attackers[0], false).await?;
@@ -58,7 +59,7 @@ async fn i19_another_space_is_refused_alike_whether_or_not_it_or_anything_in_it_
             let there = made.iter().find(|(kind, _)| std::ptr::eq(*kind, ask.kind));
             let name = there.and_then(|(_, path)| path.rsplit('/').next());
             let name = name.unwrap_or("canary");
-            // What is there and what is not, in each space; for the others, one of each.
+            // Existing and missing objects in each space; for the other spaces, one of each.
             let places = [
                 ("default", name),
                 ("nothing", "nothing"),
@@ -73,7 +74,8 @@ async fn i19_another_space_is_refused_alike_whether_or_not_it_or_anything_in_it_
     Ok(())
 }
 
-/// A space, a namespace or a name that is there, or is not, or is the system's: one answer.
+/// Asserts equal responses for existing and missing spaces, namespaces and names, and for the
+/// system's.
 async fn refused_alike(
     ask: &Ask,
     attacker: &Client,
@@ -88,7 +90,7 @@ async fn refused_alike(
     }
     let sent = tries.iter().map(|(_, _, path)| ask.send(attacker, path));
     let refused = try_join_all(sent).await?;
-    // Whether one object is named in the path is the caller's own doing, too.
+    // Whether the path names an object is the caller's choice and may differ.
     let mut expected = [None, None];
     for ((space, name, path), refused) in tries.iter().zip(&refused) {
         assert_eq!(refused.status, 403, "{ask:?} {path}: {}", refused.text());
@@ -124,7 +126,7 @@ async fn i12_all_spaces_at_once_are_the_systems_to_look_at() -> anyhow::Result<(
             name: "canary",
         };
         for path in ask.full("all", place) {
-            // One object is in one space.
+            // A single object belongs to one space, so there is no path for all spaces.
             let of_many = ask.of_many() && !path.ends_with("/canary");
             let answer = ask.send(&system, &path).await?;
             let expected = if of_many { 200 } else { 405 };
@@ -164,7 +166,7 @@ async fn i18_what_describes_another_space_is_refused_alike() -> anyhow::Result<(
                 let path = format!("/tenants/{space}{}", page.path);
                 let answer = attacker.get(&path).await?;
                 if page.document.is_open() {
-                    // It is of the server, and the same by every path.
+                    // The document is the server's and equal under every path.
                     let plain = attacker.get(&page.path).await?;
                     assert_eq!(answer.body, plain.body, "{path}");
                     continue;
@@ -228,8 +230,8 @@ fn every_document_has_a_path_that_the_sweep_takes() {
     assert_eq!(numbers, all);
 }
 
-/// Every route, a line for each resource. Whoever adds one looks at what the sweep and the
-/// table of who may do with it, and then writes it down here.
+/// Every route, one line per resource. A new route has to be covered by the sweep and by the access
+/// table before it is added to this file.
 #[test]
 fn the_routes_are_those_that_were_reviewed() -> anyhow::Result<()> {
     let mut lines: Vec<String> = Page::every()

@@ -1,5 +1,5 @@
-//! What can be seen of other spaces from the outside: by watches of all, by documents, and
-//! by the clock.
+//! What can be observed of other spaces: through watches over all spaces, documents and response
+//! times.
 
 use std::time::{Duration, Instant};
 
@@ -119,7 +119,7 @@ async fn i18_nothing_that_the_server_says_about_itself_names_a_tenant() -> anyho
         let answer = tenant.get(path).await?;
         assert_eq!(answer.status, 404, "{path}: {}", answer.text());
     }
-    // Neither does a warning, or what a list of the own objects says.
+    // Neither does a warning or the metadata of a list of the tenant's own objects.
     let strange = json!({"metadata": {"name": "x"}, "unknown": 1});
     let made = tenant.post(MAPS, &strange).await?;
     assert_eq!(made.status, 201);
@@ -128,7 +128,7 @@ async fn i18_nothing_that_the_server_says_about_itself_names_a_tenant() -> anyho
     Ok(())
 }
 
-/// Loosely: far below what the network adds, and far above what the machine's noise is.
+/// A loose bound: far below network latency, far above the machine's noise.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i19_a_refusal_takes_as_long_whether_or_not_anything_is_there() -> anyhow::Result<()> {
     const ROUNDS: usize = 400;
@@ -144,7 +144,7 @@ async fn i19_a_refusal_takes_as_long_whether_or_not_anything_is_there() -> anyho
     let mut times = vec![Vec::with_capacity(ROUNDS); paths.len()];
     for round in 0..ROUNDS {
         for turn in 0..paths.len() {
-            // Another one begins each round, so that none is always the first.
+            // Each round starts with another path, so that no path is always the first.
             let which = (round + turn) % paths.len();
             let start = Instant::now();
             let refused = attacker.get(paths[which]).await?;

@@ -1,4 +1,4 @@
-//! What a tenant sees through its own paths: nothing of another.
+//! A tenant's own paths show nothing of another tenant.
 
 use insula_testkit::server::{Answer, TestServer};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ async fn kinds_of_the_system_are_refused_to_tenants_and_not_shown_to_them() -> a
             assert_eq!(refused.status, 403, "{path}: {}", refused.text());
             assert!(refused.message().ends_with("in the tenant \"t1\""));
         }
-        // A tenant's space has no such kind for anybody.
+        // The kind does not exist in a tenant's space for any caller.
         let absent = ask.send(&system, &ask.full("t1", place("x"))[0]).await?;
         let why = "the server could not find the requested resource";
         assert_eq!((absent.status, absent.message().as_str()), (404, why));
@@ -115,7 +115,7 @@ async fn through_its_own_paths_a_tenant_finds_nothing_of_another() -> anyhow::Re
             "{path}"
         );
         assert_eq!(one.delete(path).await?.status, 404, "{path}");
-        // With its last role the caller would lose every right.
+        // Deleting its last role would cost the caller every permission.
         if kind.can("deletecollection") && !kind.resource.starts_with("clusterrole") {
             let gone = one.delete(collection).await?;
             assert_eq!(gone.status, 200, "{collection}: {}", gone.text());
@@ -123,7 +123,7 @@ async fn through_its_own_paths_a_tenant_finds_nothing_of_another() -> anyhow::Re
         }
         assert_eq!(other.get(path).await?.status, 200, "{path}");
     }
-    // The same bytes at the same revisions as before.
+    // Byte for byte the same objects at the same revisions as before.
     for entry in foreign {
         let now = store.get(&entry.key).await?;
         assert_eq!(now.as_ref(), Some(&entry));
@@ -164,7 +164,7 @@ async fn a_watch_tells_nothing_of_what_others_do() -> anyhow::Result<()> {
             }
         }
     }
-    // One that begins now, in the midst of their history.
+    // A watch that starts now, in the middle of the other tenants' history.
     let since = format!("{path}?watch=true&resourceVersion={start}");
     open.push(one.watch(&since).await?);
     one.post(path, &json!({"metadata": {"name": "mine"}}))
@@ -174,7 +174,7 @@ async fn a_watch_tells_nothing_of_what_others_do() -> anyhow::Result<()> {
         let found = (&event["type"], &event["object"]["metadata"]["name"]);
         assert_eq!(found, (&json!("ADDED"), &json!("mine")), "{event}");
     }
-    // A bookmark says how far it is, and nothing else.
+    // A bookmark carries a revision and nothing else.
     let marked = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
                   &allowWatchBookmarks=true";
     let mut watch = one.watch(&format!("{path}?{marked}")).await?;

@@ -1,4 +1,4 @@
-//! Webhooks that do not answer: whoever waits for one takes no place that others need.
+//! Webhooks that do not answer: a request waiting for one holds no seat that others need.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use tokio::time::timeout;
 
 use super::names;
 
-/// Far less than the half minute for which a webhook is waited for.
+/// Far less than the 30 seconds of the webhook timeout.
 const SOON: Duration = Duration::from_secs(8);
 
-/// More objects than a read may have that is not heavy.
+/// More objects than a cheap read may return.
 const MANY: usize = 120;
 
-/// A definition of two versions, between which only a webhook can convert.
+/// A definition with two versions that only a webhook can convert.
 fn foos(webhook: &FakeWebhook) -> Value {
     let mut foos = definition("ex.io", "foos", "Foo", json!({"type": "object"}));
     let mut second = foos["spec"]["versions"][0].clone();
@@ -56,7 +56,7 @@ async fn i35_a_conversion_that_never_ends_holds_no_seat() -> anyhow::Result<()> 
             .await?;
         assert_eq!(made.status, 201, "{}", made.text());
     }
-    // As many as there are heavy seats on any machine that runs this, and some more.
+    // Somewhat more requests than any test machine has seats for expensive ones.
     let lists: Vec<_> = (0..40)
         .map(|_| {
             let attacker = attacker.clone();
@@ -72,7 +72,7 @@ async fn i35_a_conversion_that_never_ends_holds_no_seat() -> anyhow::Result<()> 
         assert_eq!(found.status, 200, "{}", found.text());
         assert!(names(&found.json()).len() >= MANY);
     }
-    // Neither do they hold up their own tenant, or the end of it.
+    // They delay neither their own tenant nor its deletion.
     let own = timeout(SOON, attacker.get("/apis/ex.io/v1/foos")).await??;
     assert_eq!(names(&own.json()).len(), MANY);
     let deleted = timeout(SOON, attacker.delete(&format!("{DEFINITIONS}/foos.ex.io"))).await??;

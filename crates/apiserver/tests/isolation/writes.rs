@@ -1,4 +1,4 @@
-//! What a body cannot say: what an object is, when it came about, and whose it is.
+//! What a request body cannot change: an object's identity, its age and its space.
 
 use http::Method;
 use insula_testkit::server::{Answer, Client, TestServer};
@@ -19,7 +19,7 @@ fn deployment() -> Value {
     }})
 }
 
-/// What is the server's, and what somebody would rather have there.
+/// Server-owned metadata fields and the values that a client tries to set.
 fn wishes() -> Vec<(&'static str, Value)> {
     vec![
         ("uid", json!("00000000-0000-0000-0000-000000000000")),
@@ -36,7 +36,7 @@ fn wishes() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// All ways to write one member of the metadata of what is at `path`.
+/// Every way to write one metadata field of the object at `path`.
 async fn write_all(
     client: &Client,
     path: &str,
@@ -84,7 +84,7 @@ async fn i31_what_is_the_servers_is_not_written_by_any_verb() -> anyhow::Result<
         let found = &now["metadata"][member];
         assert_eq!(*found, made["metadata"][member], "{member}: {now}");
     }
-    // The same for what is new.
+    // The same on create.
     for (number, (member, wish)) in wishes().into_iter().enumerate() {
         let mut object = deployment();
         object["metadata"]["name"] = format!("new-{number}").into();
@@ -166,7 +166,7 @@ async fn i34_a_tenant_has_no_say_about_its_own_tenancy() -> anyhow::Result<()> {
     assert_eq!(tenant.delete(path).await?.status, 403);
     let finalize = format!("{path}/finalize");
     assert_eq!(tenant.put(&finalize, &before.json()).await?.status, 403);
-    // It may call its tenant the owner of something: that changes nothing about the tenant.
+    // An object may name its tenant as owner; that changes nothing about the tenant.
     let mut owned = called("x");
     owned["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "Tenant",
         "name": "t1", "uid": before.json()["metadata"]["uid"]}]);

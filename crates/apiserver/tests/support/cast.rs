@@ -1,4 +1,4 @@
-//! Who asks: users beside the administrators, and their rights.
+//! Users beside the administrators, and their permissions.
 
 use insula_access::Subject;
 use insula_core::Space;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 pub const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// A server that knows these tokens too: `{tenant}/{user}` is that user of that tenant.
+/// Starts a server with these static tokens: `{tenant}/{user}` is that user of that tenant.
 pub async fn server_with(users: &[&str], controllers: bool) -> anyhow::Result<TestServer> {
     let line = |name: &&str| {
         let (tenant, user) = name.split_once('/').unwrap_or(("system", name));
@@ -21,7 +21,7 @@ pub async fn server_with(users: &[&str], controllers: bool) -> anyhow::Result<Te
     TestServer::start_with(setup).await
 }
 
-/// Makes something, which must succeed.
+/// Creates an object and asserts success.
 pub async fn make(client: &Client, path: &str, object: Value) -> anyhow::Result<Value> {
     let made = client.post(path, &object).await?;
     anyhow::ensure!(made.status == 201, "{path}: {}", made.text());
@@ -40,7 +40,7 @@ pub fn account(namespace: &str, name: &str) -> Value {
     json!({"kind": "ServiceAccount", "namespace": namespace, "name": name})
 }
 
-/// Binds a ClusterRole: in the whole space, or in one namespace. Says where the binding is.
+/// Binds a ClusterRole in the whole space or in one namespace, and returns the binding's path.
 pub async fn bind(
     client: &Client,
     namespace: Option<&str>,
@@ -59,7 +59,7 @@ pub async fn bind(
     Ok(format!("{path}/{name}"))
 }
 
-/// A token of a service account, which is made if it is not there.
+/// Returns a token of a service account, creating the account if it does not exist.
 pub async fn token_of(client: &Client, namespace: &str, name: &str) -> anyhow::Result<String> {
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
     let made = client
@@ -73,7 +73,7 @@ pub async fn token_of(client: &Client, namespace: &str, name: &str) -> anyhow::R
     Ok(token.to_owned())
 }
 
-/// Whom a certificate is for.
+/// The subject of a client certificate.
 pub fn subject(user: &str, groups: &[&str], tenant: &str) -> anyhow::Result<Subject> {
     Ok(Subject {
         user: user.to_owned(),

@@ -1,8 +1,8 @@
-//! What was reviewed by eye, and is compared from then on.
+//! Comparison with reviewed files.
 
 use std::fs;
 
-/// Compares with a file of `tests/golden`; `UPDATE_GOLDEN=1` writes it.
+/// Compares with a file in `tests/golden`; `UPDATE_GOLDEN=1` rewrites it.
 pub fn assert_golden(name: &str, found: &str) -> anyhow::Result<()> {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {

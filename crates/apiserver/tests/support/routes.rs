@@ -1,21 +1,21 @@
-//! Everything that can be asked of a server, from the tables that it is routed by.
+//! Every operation a server offers, derived from its routing tables.
 
 use http::Method;
 use insula_apiserver::route::{Document, Target, route};
 use insula_kinds::{Kind, kinds};
 use insula_testkit::server::{Answer, Client};
 
-/// One thing that can be asked of a kind.
+/// One verb on a resource or subresource.
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub kind: &'static Kind,
     pub verb: &'static str,
     pub subresource: Option<&'static str>,
-    /// Of a kind with namespaces: in all of them.
+    /// Across all namespaces, for a namespaced kind.
     pub everywhere: bool,
 }
 
-/// Where it is asked.
+/// The object that an operation addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     pub namespace: &'a str,
@@ -23,7 +23,7 @@ pub struct Place<'a> {
 }
 
 impl Ask {
-    /// Every route and verb in the table of kinds.
+    /// Every route and verb of the built-in kinds.
     pub fn every() -> Vec<Self> {
         let mut asks = Vec::new();
         for (_, kind) in kinds().iter() {
@@ -59,16 +59,16 @@ impl Ask {
             "update" => Method::PUT,
             "patch" => Method::PATCH,
             "delete" | "deletecollection" => Method::DELETE,
-            other => panic!("a verb that nobody knows: {other}"),
+            other => panic!("unknown verb: {other}"),
         }
     }
 
-    /// Whether it has a body.
+    /// Whether the request has a body.
     pub fn writes(&self) -> bool {
         self.method() != Method::GET
     }
 
-    /// Whether it is about many objects, and so can be asked of all spaces.
+    /// Whether the operation covers many objects and can therefore address all spaces.
     pub fn of_many(&self) -> bool {
         matches!(self.verb, "list" | "watch")
     }
@@ -84,7 +84,7 @@ impl Ask {
         format!("{group}{version} {resource}{}", below.unwrap_or_default())
     }
 
-    /// In the caller's own space.
+    /// Paths in the caller's own space.
     pub fn short(&self, place: Place<'_>) -> Vec<String> {
         let mut paths = vec![format!("{}/{}", self.api(), self.within(place))];
         if self.verb == "watch" {
@@ -96,7 +96,7 @@ impl Ask {
         paths
     }
 
-    /// In a space that is named in the middle of the path.
+    /// Paths that name the space after the API group.
     pub fn full(&self, space: &str, place: Place<'_>) -> Vec<String> {
         let api = self.api();
         let mut paths = vec![format!("{api}/tenants/{space}/{}", self.within(place))];
@@ -111,7 +111,7 @@ impl Ask {
         paths
     }
 
-    /// In a space that is named in every way that there is.
+    /// Paths to a named space in every spelling.
     pub fn spellings(&self, space: &str, place: Place<'_>) -> Vec<String> {
         let full = self.full(space, place);
         let below = self.short(place).into_iter().chain(full.clone());
@@ -120,8 +120,8 @@ impl Ask {
         full.into_iter().chain(below).collect()
     }
 
-    /// The body makes no sense: whoever is refused is refused before it is read, and whoever
-    /// is not does nothing. Of a watch only the beginning is awaited.
+    /// Sends the operation with an invalid body: a refusal comes before the body is read, and an
+    /// allowed request changes nothing. A watch is read up to its headers only.
     pub async fn send(&self, client: &Client, path: &str) -> anyhow::Result<Answer> {
         if self.verb == "watch" {
             let lines = client.watch(path).await?;
@@ -169,14 +169,14 @@ impl Ask {
     }
 }
 
-/// A path that leads to a document.
+/// A path that serves a document.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// As the table has it.
+    /// The pattern in the routing table.
     pub pattern: &'static str,
-    /// One of those paths.
+    /// A path that matches the pattern.
     pub path: String,
-    /// What is there.
+    /// The document at that path.
     pub document: Document,
 }
 
@@ -202,8 +202,8 @@ impl Page {
         Document::PATHS.into_iter().map(page).collect()
     }
 
-    /// Which of the documents it is. There is no arm for "any other": one that is new does
-    /// not compile here until somebody has given it a path in the table.
+    /// The index of the document. There is no wildcard arm, so that a new document does not compile
+    /// before it has a path in the table.
     pub fn number(&self) -> usize {
         match &self.document {
             Document::Api => 0,

@@ -1,4 +1,4 @@
-//! An object of every kind, as small as it can be.
+//! A minimal object of every kind.
 
 use std::fs;
 
@@ -6,12 +6,12 @@ use anyhow::Context;
 use insula_kinds::Kind;
 use serde_json::{Value, json};
 
-/// An object of the kind that can be created. Its name is in it.
+/// A valid object of the kind, including its name.
 pub fn sample(kind: &Kind) -> anyhow::Result<Value> {
     small(kind).map_or_else(|| recorded(kind), Ok)
 }
 
-/// What the paths of the kind begin with.
+/// The path prefix of the kind's group and version.
 pub fn api(kind: &Kind) -> String {
     match kind.group.as_str() {
         "" => "/api/v1".to_owned(),
@@ -19,7 +19,7 @@ pub fn api(kind: &Kind) -> String {
     }
 }
 
-/// Objects as small as they can be, of the kinds without a recorded one.
+/// Minimal objects of the kinds without a recorded one.
 fn small(kind: &Kind) -> Option<Value> {
     let pod = json!({
         "metadata": {"labels": {"a": "b"}},
@@ -29,7 +29,7 @@ fn small(kind: &Kind) -> Option<Value> {
     let rest = match kind.kind.as_str() {
         "Pod" => json!({"spec": pod["spec"]}),
         "ConfigMap" | "ResourceQuota" | "Role" | "Namespace" => json!({}),
-        // The system namespace has the name that the others have.
+        // Every other sample is named `x`, and the system namespace of that name would collide.
         "Tenant" => json!({"metadata": {"name": "another"}}),
         "DaemonSet" => json!({"spec": {"selector": selector, "template": pod}}),
         "Job" => {
@@ -79,7 +79,7 @@ fn small(kind: &Kind) -> Option<Value> {
     Some(object)
 }
 
-/// One that Kubernetes took.
+/// An object that Kubernetes accepted.
 fn recorded(kind: &Kind) -> anyhow::Result<Value> {
     let group = match (kind.group.as_str(), kind.version.as_str()) {
         ("", _) => "core",
