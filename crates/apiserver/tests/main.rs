@@ -4,6 +4,7 @@
 #[path = "support/samples.rs"]
 mod samples;
 
+mod access_matrix;
 mod audit;
 mod audit_secrets;
 mod bad_input;
@@ -46,7 +47,6 @@ mod update;
 mod versions;
 mod watch;
 mod watchers;
-mod who_may;
 
 use std::path::Path;
 

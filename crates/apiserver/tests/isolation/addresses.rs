@@ -7,17 +7,17 @@ use insula_kinds::kinds;
 use insula_testkit::server::TestServer;
 use serde_json::json;
 
-use super::cast::{RBAC, bind, make, server_with, user};
+use super::principals::{RBAC, bind, create, server_with, user};
 use super::samples::api;
-use super::{MAPS, called, names};
+use super::{MAPS, named, names};
 
 #[tokio::test]
-async fn i01_a_name_that_is_no_tenants_leads_nowhere() -> anyhow::Result<()> {
+async fn i01_invalid_tenant_names_are_not_routed() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (system, one) = (server.system().await?, server.tenant("t1").await?);
     let other = server.tenant("t2").await?;
     for client in [&system, &one, &other] {
-        make(client, MAPS, called("canary")).await?;
+        create(client, MAPS, named("canary")).await?;
     }
     let before = server.keys().await?;
     let long = "x".repeat(64);
@@ -48,7 +48,7 @@ async fn i01_a_name_that_is_no_tenants_leads_nowhere() -> anyhow::Result<()> {
         ("kube-system", "kube-system"),
         ("default", "default"),
     ] {
-        let refused = system.post("/api/v1/tenants", &called(name)).await?;
+        let refused = system.post("/api/v1/tenants", &named(name)).await?;
         let code = refused.status;
         assert!(
             [400, 409, 422].contains(&code),
@@ -73,7 +73,7 @@ async fn i01_a_name_that_is_no_tenants_leads_nowhere() -> anyhow::Result<()> {
             }
         }
         let path = format!("/tenants/{in_path}{MAPS}");
-        let refused = system.post(&path, &called("x")).await?;
+        let refused = system.post(&path, &named("x")).await?;
         assert!(
             [400, 404, 405].contains(&refused.status),
             "{path}: {}",
@@ -85,10 +85,10 @@ async fn i01_a_name_that_is_no_tenants_leads_nowhere() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn i02_no_selector_of_a_watch_leads_elsewhere() -> anyhow::Result<()> {
+async fn i02_watch_selectors_cannot_reach_another_space() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
-    make(&other, MAPS, called("canary")).await?;
+    create(&other, MAPS, named("canary")).await?;
     let marked = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
                   &allowWatchBookmarks=true";
     for selector in [
@@ -111,8 +111,7 @@ async fn i02_no_selector_of_a_watch_leads_elsewhere() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn i06_what_has_no_namespace_is_in_none_and_what_has_one_is_nowhere_else()
--> anyhow::Result<()> {
+async fn i06_resource_scope_and_path_scope_must_match() -> anyhow::Result<()> {
     let server = server_with(&["t1/alice"], false).await?;
     let admin = server.tenant("t1").await?;
     let alice = server.client("t1/alice").await?;
@@ -152,7 +151,7 @@ async fn i06_what_has_no_namespace_is_in_none_and_what_has_one_is_nowhere_else()
         "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
         "hostPath": {"path": "/tmp"},
     }});
-    make(&admin, "/api/v1/persistentvolumes", volume).await?;
+    create(&admin, "/api/v1/persistentvolumes", volume).await?;
     for path in [
         "/api/v1/namespaces/default/persistentvolumes",
         "/api/v1/namespaces/default/persistentvolumes/pv",
@@ -170,11 +169,11 @@ async fn i06_what_has_no_namespace_is_in_none_and_what_has_one_is_nowhere_else()
 /// Revisions are counted once for the whole server, so a tenant's resource versions grow with every
 /// write. How far back a tenant can read must still depend on its own writes only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i08_what_others_write_makes_nothing_of_a_tenant_too_old() -> anyhow::Result<()> {
+async fn i08_writes_of_other_tenants_do_not_expire_a_tenants_revisions() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     for name in ["a", "b", "c"] {
-        make(&one, MAPS, called(name)).await?;
+        create(&one, MAPS, named(name)).await?;
     }
     let page = one.get(&format!("{MAPS}?limit=1")).await?.json();
     let token = page["metadata"]["continue"].as_str().unwrap_or("");
@@ -182,7 +181,7 @@ async fn i08_what_others_write_makes_nothing_of_a_tenant_too_old() -> anyhow::Re
     // More writes than an event log holds.
     let loud = json!({"metadata": {"generateName": "loud-"}});
     for _ in 0..12 {
-        let writes = (0..100).map(|_| make(&other, MAPS, loud.clone()));
+        let writes = (0..100).map(|_| create(&other, MAPS, loud.clone()));
         futures_util::future::try_join_all(writes).await?;
     }
     let rest = one.get(&format!("{MAPS}?continue={token}")).await?;
@@ -190,7 +189,7 @@ async fn i08_what_others_write_makes_nothing_of_a_tenant_too_old() -> anyhow::Re
     let now = one.get(&format!("{MAPS}?limit=1")).await?.json();
     assert_eq!(now["metadata"]["remainingItemCount"], 2, "{now}");
     assert_eq!(page["metadata"]["remainingItemCount"], 2, "{page}");
-    make(&one, MAPS, called("d")).await?;
+    create(&one, MAPS, named("d")).await?;
     let path = format!("{MAPS}?watch=true&resourceVersion={revision}");
     let mut watch = one.watch(&path).await?;
     let event = watch.next().await?.unwrap_or_default();
@@ -199,16 +198,16 @@ async fn i08_what_others_write_makes_nothing_of_a_tenant_too_old() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn i09_an_owner_in_another_space_is_no_owner() -> anyhow::Result<()> {
+async fn i09_owner_references_do_not_cross_spaces() -> anyhow::Result<()> {
     let server = server_with(&[], true).await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
-    let victim = make(&other, MAPS, called("x")).await?;
+    let victim = create(&other, MAPS, named("x")).await?;
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x",
         "uid": victim["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true});
-    let mut owned = called("x");
+    let mut owned = named("x");
     owned["metadata"]["ownerReferences"] = json!([owner]);
     owned["metadata"]["finalizers"] = json!(["x.io/y"]);
-    make(&one, MAPS, owned).await?;
+    create(&one, MAPS, owned).await?;
     // The owner does not exist in its own space: the dependent is deleted and waits for its
     // finalizer.
     let path = format!("{MAPS}/x");
@@ -234,7 +233,7 @@ async fn i09_an_owner_in_another_space_is_no_owner() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn i10_who_makes_an_owner_could_have_deleted() -> anyhow::Result<()> {
+async fn i10_setting_an_owner_requires_delete_permission() -> anyhow::Result<()> {
     let server = server_with(&["t1/alice"], false).await?;
     let admin = server.tenant("t1").await?;
     let alice = server.client("t1/alice").await?;
@@ -242,17 +241,17 @@ async fn i10_who_makes_an_owner_could_have_deleted() -> anyhow::Result<()> {
         {"apiGroups": [""], "resources": ["configmaps"],
          "verbs": ["create", "get", "update", "patch"]},
     ]});
-    make(&admin, &format!("{RBAC}/clusterroles"), role).await?;
+    create(&admin, &format!("{RBAC}/clusterroles"), role).await?;
     bind(&admin, None, "some", "some", user("alice")).await?;
-    let owner = make(&admin, MAPS, called("owner")).await?;
+    let owner = create(&admin, MAPS, named("owner")).await?;
     let mut reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner",
         "uid": owner["metadata"]["uid"]});
-    make(&alice, MAPS, called("x")).await?;
+    create(&alice, MAPS, named("x")).await?;
     let patch = json!({"metadata": {"ownerReferences": [reference]}});
     let refused = alice.patch(&format!("{MAPS}/x"), "merge", &patch).await?;
     assert_eq!(refused.status, 403, "{}", refused.text());
     reference["blockOwnerDeletion"] = true.into();
-    let mut object = called("y");
+    let mut object = named("y");
     object["metadata"]["ownerReferences"] = json!([reference]);
     let refused = alice.post(MAPS, &object).await?;
     assert_eq!(refused.status, 403, "{}", refused.text());

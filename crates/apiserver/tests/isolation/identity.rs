@@ -12,10 +12,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::MAPS;
-use super::cast::subject;
+use super::principals::subject;
 
 /// Sends this text over HTTP/1.1 and reads the response to its end.
-async fn raw(server: &TestServer, text: &str) -> anyhow::Result<String> {
+async fn send_raw(server: &TestServer, text: &str) -> anyhow::Result<String> {
     let url = server.url();
     let address: std::net::SocketAddr = url.trim_start_matches("https://").parse()?;
     let mut roots = RootCertStore::empty();
@@ -45,7 +45,7 @@ fn status(answer: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn i23_no_header_makes_anybody_somebody_else_however_it_is_sent() -> anyhow::Result<()> {
+async fn i23_no_request_header_changes_the_identity() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     server.tenant("t1").await?;
     let t1 = "Authorization: Bearer t1\r\n";
@@ -95,7 +95,7 @@ async fn i23_no_header_makes_anybody_somebody_else_however_it_is_sent() -> anyho
         let text = format!(
             "GET /api/v1/tenants HTTP/1.1\r\nHost: insula.test\r\n{headers}Connection: close\r\n\r\n"
         );
-        let answer = raw(&server, &text).await?;
+        let answer = send_raw(&server, &text).await?;
         assert_eq!(status(&answer), expected, "{headers:?}: {answer}");
         assert!(!answer.contains("\"items\""), "{headers:?}: {answer}");
     }
@@ -103,7 +103,7 @@ async fn i23_no_header_makes_anybody_somebody_else_however_it_is_sent() -> anyho
 }
 
 #[tokio::test]
-async fn i23_a_trailer_says_nothing_about_who_asks() -> anyhow::Result<()> {
+async fn i23_trailers_do_not_change_the_identity() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let tenant = server.tenant("t1").await?;
     let body = r#"{"metadata":{"name":"x"}}"#;
@@ -121,11 +121,11 @@ async fn i23_a_trailer_says_nothing_about_who_asks() -> anyhow::Result<()> {
              Transfer-Encoding: chunked\r\nTrailer: Authorization\r\nConnection: close\r\n\r\n\
              {chunk}{trailers}\r\n"
         );
-        let answer = raw(&server, &text).await?;
+        let answer = send_raw(&server, &text).await?;
         assert_eq!(status(&answer), expected, "{answer}");
     }
-    let made = tenant.get(&format!("{MAPS}/x")).await?.json();
-    assert_eq!(made["metadata"]["tenant"], "t1");
+    let created = tenant.get(&format!("{MAPS}/x")).await?.json();
+    assert_eq!(created["metadata"]["tenant"], "t1");
     Ok(())
 }
 
@@ -147,7 +147,7 @@ async fn assert_outside(client: &Client, what: &str) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn i25_a_certificate_of_a_tenant_is_good_in_that_tenant_only() -> anyhow::Result<()> {
+async fn i25_tenant_certificates_are_valid_in_their_tenant_only() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     server.tenant("t1").await?;
     server.tenant("t2").await?;
@@ -174,7 +174,7 @@ async fn i25_a_certificate_of_a_tenant_is_good_in_that_tenant_only() -> anyhow::
 }
 
 #[tokio::test]
-async fn i25_a_certificate_of_another_ca_is_nobodys() -> anyhow::Result<()> {
+async fn i25_certificates_of_another_ca_are_rejected() -> anyhow::Result<()> {
     let (server, foreign) = (TestServer::start().await?, TestServer::start().await?);
     server.tenant("t1").await?;
     for (user, groups, tenant) in [

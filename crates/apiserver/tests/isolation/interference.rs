@@ -4,13 +4,13 @@ use insula_testkit::server::{Answer, Client, Lines, TestServer};
 use serde_json::{Value, json};
 
 use super::MAPS;
-use super::cast::RBAC;
+use super::principals::RBAC;
 
 /// A pseudo-random generator with the same sequence in every run.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+impl Random {
+    fn below(&mut self, sides: usize) -> usize {
         // Knuth's MMIX generator; its high bits are the good ones.
         self.0 = self
             .0
@@ -22,7 +22,7 @@ impl Dice {
 
 /// One random operation of one tenant.
 #[derive(Clone, Debug)]
-struct Deed {
+struct Operation {
     tenant: usize,
     what: usize,
     name: String,
@@ -31,19 +31,19 @@ struct Deed {
 
 const TENANTS: [&str; 3] = ["t1", "t2", "t3"];
 
-fn deeds(seed: u64, count: usize) -> Vec<Deed> {
-    let mut dice = Dice(seed);
-    let deed = |_| Deed {
-        tenant: dice.roll(TENANTS.len()),
-        what: dice.roll(14),
-        name: format!("n{}", dice.roll(4)),
-        namespace: ["default", "extra"][dice.roll(2)],
+fn operations(seed: u64, count: usize) -> Vec<Operation> {
+    let mut random = Random(seed);
+    let operation = |_| Operation {
+        tenant: random.below(TENANTS.len()),
+        what: random.below(14),
+        name: format!("n{}", random.below(4)),
+        namespace: ["default", "extra"][random.below(2)],
     };
-    (0..count).map(deed).collect()
+    (0..count).map(operation).collect()
 }
 
-impl Deed {
-    async fn done(&self, client: &Client) -> anyhow::Result<Answer> {
+impl Operation {
+    async fn send(&self, client: &Client) -> anyhow::Result<Answer> {
         let maps = format!("/api/v1/namespaces/{}/configmaps", self.namespace);
         let map = format!("{maps}/{}", self.name);
         let services = "/api/v1/namespaces/default/services";
@@ -84,13 +84,13 @@ impl Deed {
 }
 
 /// The response without the parts that differ in every run: timestamps, random names and revisions.
-fn told(answer: &Answer) -> (u16, Value) {
+fn stable_parts(answer: &Answer) -> (u16, Value) {
     let mut body = answer.json();
-    forget(&mut body);
+    remove_volatile(&mut body);
     (answer.status, body)
 }
 
-fn forget(value: &mut Value) {
+fn remove_volatile(value: &mut Value) {
     match value {
         Value::Object(members) => {
             for (name, value) in members {
@@ -98,17 +98,17 @@ fn forget(value: &mut Value) {
                     "uid" | "resourceVersion" | "creationTimestamp" | "time" | "continue" => {
                         *value = "@".into();
                     }
-                    _ => forget(value),
+                    _ => remove_volatile(value),
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(forget),
+        Value::Array(items) => items.iter_mut().for_each(remove_volatile),
         _ => {}
     }
 }
 
 /// Runs the operations one after the other and returns the responses to the second tenant.
-async fn run(deeds: &[Deed]) -> anyhow::Result<Vec<(u16, Value)>> {
+async fn run(operations: &[Operation]) -> anyhow::Result<Vec<(u16, Value)>> {
     let server = TestServer::start().await?;
     let mut clients = Vec::new();
     for name in TENANTS {
@@ -117,11 +117,11 @@ async fn run(deeds: &[Deed]) -> anyhow::Result<Vec<(u16, Value)>> {
     let watched = &clients[1];
     let mut watch = watched.watch("/api/v1/configmaps?watch=true").await?;
     let mut answers = Vec::new();
-    for deed in deeds {
-        let answer = deed.done(&clients[deed.tenant]).await?;
-        anyhow::ensure!(answer.status < 500, "{deed:?}: {}", answer.text());
-        if deed.tenant == 1 {
-            answers.push(told(&answer));
+    for operation in operations {
+        let answer = operation.send(&clients[operation.tenant]).await?;
+        anyhow::ensure!(answer.status < 500, "{operation:?}: {}", answer.text());
+        if operation.tenant == 1 {
+            answers.push(stable_parts(&answer));
         }
     }
     let last = json!({"metadata": {"name": "last"}});
@@ -138,7 +138,7 @@ async fn events(watch: &mut Lines) -> anyhow::Result<Vec<(u16, Value)>> {
     while !is_last {
         let mut event = watch.next().await?.unwrap_or_default();
         is_last = event["object"]["metadata"]["name"] == "last";
-        forget(&mut event);
+        remove_volatile(&mut event);
         events.push((0, event));
     }
     let deleted = |event: &(u16, Value)| event.1["type"] == "DELETED";
@@ -149,12 +149,12 @@ async fn events(watch: &mut Lines) -> anyhow::Result<Vec<(u16, Value)>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i11_a_tenant_is_told_the_same_whatever_others_do() -> anyhow::Result<()> {
+async fn i11_responses_do_not_depend_on_other_tenants() -> anyhow::Result<()> {
     for seed in 1..=6 {
-        let all = deeds(seed, 240);
-        let own: Vec<Deed> = all
+        let all = operations(seed, 240);
+        let own: Vec<Operation> = all
             .iter()
-            .filter(|deed| deed.tenant == 1)
+            .filter(|operation| operation.tenant == 1)
             .cloned()
             .collect();
         let (among, alone) = (run(&all).await?, run(&own).await?);

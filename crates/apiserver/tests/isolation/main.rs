@@ -1,29 +1,29 @@
 //! Tenant isolation: another tenant's objects are answered as if they did not exist. The checklist,
 //! and the test that proves each line, is `docs/requirements/isolation.md`.
 
-#[path = "../support/cast.rs"]
-mod cast;
 #[path = "../support/golden.rs"]
 mod golden;
+#[path = "../support/principals.rs"]
+mod principals;
 #[path = "../support/routes.rs"]
 mod routes;
 #[path = "../support/samples.rs"]
 mod samples;
 
 mod addresses;
-mod burdens;
-mod customs;
-mod death;
+mod custom_resources;
+mod expensive_kinds;
 mod identity;
 mod interference;
 mod neighbours;
 mod order;
+mod own_paths;
 mod revocation;
 mod roles;
+mod side_channels;
 mod subresources;
 mod sweep;
-mod views;
-mod walls;
+mod tenant_deletion;
 mod webhooks;
 mod writes;
 
@@ -34,7 +34,7 @@ use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-fn called(name: &str) -> Value {
+fn named(name: &str) -> Value {
     json!({"metadata": {"name": name}})
 }
 
@@ -45,8 +45,8 @@ fn names(list: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// The body without the names that the caller itself sent.
-fn without(answer: &Answer, names: &[&str]) -> String {
+/// The body body_without the names that the caller itself sent.
+fn body_without(answer: &Answer, names: &[&str]) -> String {
     let mut text = answer.text();
     for name in names {
         text = text.replace(&format!("\\\"{name}\\\""), "@");
@@ -77,8 +77,11 @@ async fn until(
 }
 
 /// Creates an object of every kind in the client's space and returns their paths.
-async fn fill(client: &Client, is_system: bool) -> anyhow::Result<Vec<(&'static Kind, String)>> {
-    let mut made = Vec::new();
+async fn create_all_kinds(
+    client: &Client,
+    is_system: bool,
+) -> anyhow::Result<Vec<(&'static Kind, String)>> {
+    let mut created = Vec::new();
     for (_, kind) in kinds().iter() {
         if !kind.can("create") || !kind.can("get") || (kind.system_only && !is_system) {
             continue;
@@ -99,7 +102,7 @@ async fn fill(client: &Client, is_system: bool) -> anyhow::Result<Vec<(&'static 
         let answer = client.post(&collection, &object).await?;
         anyhow::ensure!(answer.status == 201, "{}: {}", kind.kind, answer.text());
         let name = object["metadata"]["name"].as_str().unwrap_or("");
-        made.push((kind, format!("{collection}/{name}")));
+        created.push((kind, format!("{collection}/{name}")));
     }
-    Ok(made)
+    Ok(created)
 }

@@ -12,8 +12,8 @@ use insula_testkit::server::TestServer;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::cast::{make, server_with, token_of};
-use super::{MAPS, called, until};
+use super::principals::{create, server_with, service_account_token};
+use super::{MAPS, named, until};
 
 /// The series of the metrics endpoint: every line without its value.
 async fn series(server: &TestServer) -> anyhow::Result<Vec<String>> {
@@ -24,44 +24,43 @@ async fn series(server: &TestServer) -> anyhow::Result<Vec<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i42_metrics_do_not_grow_with_tenants_or_by_what_clients_call_themselves()
--> anyhow::Result<()> {
+async fn i42_metric_series_do_not_grow_with_tenants_or_user_agents() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let system = server.system().await?;
     // One response of each kind.
-    make(&system, "/api/v1/tenants", called("first")).await?;
+    create(&system, "/api/v1/tenants", named("first")).await?;
     system.get("/api/v1/tenants/ghost").await?;
     series(&server).await?;
     let before = series(&server).await?;
     assert!(before.len() > 2, "{before:?}");
-    let made = (0..200).map(|number| {
+    let created = (0..200).map(|number| {
         let system = &system;
         async move {
             let name = format!("canary-{number}");
-            make(system, "/api/v1/tenants", called(&name)).await?;
+            create(system, "/api/v1/tenants", named(&name)).await?;
             let agent = format!("agent-{number}");
             let headers = [("user-agent", agent.as_str())];
             let path = format!("/tenants/{name}{MAPS}/x?{agent}");
             system.send(Method::GET, &path, &headers, "").await
         }
     });
-    try_join_all(made).await?;
+    try_join_all(created).await?;
     assert_eq!(series(&server).await?, before);
     Ok(())
 }
 
 /// Counts the tenants' collections that the cache holds.
-fn held(registry: &Registry) -> usize {
+fn cached_collections(registry: &Registry) -> usize {
     let all = kinds()
         .iter()
-        .map(|(kind, _)| registry.cache().everywhere(kind));
+        .map(|(kind, _)| registry.cache().all_namespaces(kind));
     all.flatten()
         .filter(|(space, _)| !space.is_system())
         .count()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i43_a_hundred_tenants_that_came_and_went_leave_nothing() -> anyhow::Result<()> {
+async fn i43_a_hundred_deleted_tenants_leave_nothing_behind() -> anyhow::Result<()> {
     let server = server_with(&[], true).await?;
     let system = server.system().await?;
     let (before, tasks) = (server.keys().await?, tasks());
@@ -69,9 +68,9 @@ async fn i43_a_hundred_tenants_that_came_and_went_leave_nothing() -> anyhow::Res
         let system = &system;
         async move {
             let (name, path) = (format!("t-{number}"), format!("/api/v1/tenants/t-{number}"));
-            make(system, "/api/v1/tenants", called(&name)).await?;
+            create(system, "/api/v1/tenants", named(&name)).await?;
             let maps = format!("/tenants/{name}{MAPS}");
-            make(system, &maps, called("x")).await?;
+            create(system, &maps, named("x")).await?;
             drop(system.watch(&format!("{maps}?watch=true")).await?);
             let deleted = system.delete(&path).await?;
             anyhow::ensure!(deleted.status == 200, "{}", deleted.text());
@@ -82,8 +81,8 @@ async fn i43_a_hundred_tenants_that_came_and_went_leave_nothing() -> anyhow::Res
     try_join_all(lived).await?;
     assert_eq!(server.keys().await?, before);
     let deadline = Instant::now() + Duration::from_secs(20);
-    while held(server.registry()) > 0 || self::tasks() > tasks {
-        let left = (held(server.registry()), self::tasks(), tasks);
+    while cached_collections(server.registry()) > 0 || self::tasks() > tasks {
+        let left = (cached_collections(server.registry()), self::tasks(), tasks);
         assert!(Instant::now() < deadline, "{left:?}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -97,19 +96,25 @@ fn tasks() -> usize {
 }
 
 #[tokio::test]
-async fn i44_a_tenant_that_holds_on_to_its_objects_holds_up_nobody_else() -> anyhow::Result<()> {
+async fn i44_finalizers_of_one_tenant_do_not_block_another() -> anyhow::Result<()> {
     let server = server_with(&[], true).await?;
     let (system, one) = (server.system().await?, server.tenant("t1").await?);
     let other = server.tenant("t2").await?;
     for client in [&one, &other] {
-        make(client, "/api/v1/namespaces", called("doomed")).await?;
+        create(client, "/api/v1/namespaces", named("doomed")).await?;
     }
-    let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/never"]}});
-    make(&one, "/api/v1/namespaces/doomed/configmaps", held).await?;
-    make(
+    let cached_collections =
+        json!({"metadata": {"name": "cached_collections", "finalizers": ["example.com/never"]}});
+    create(
+        &one,
+        "/api/v1/namespaces/doomed/configmaps",
+        cached_collections,
+    )
+    .await?;
+    create(
         &other,
         "/api/v1/namespaces/doomed/configmaps",
-        called("free"),
+        named("free"),
     )
     .await?;
     let doomed = "/api/v1/namespaces/doomed";
@@ -121,7 +126,7 @@ async fn i44_a_tenant_that_holds_on_to_its_objects_holds_up_nobody_else() -> any
     assert_eq!(system.delete("/api/v1/tenants/t2").await?.status, 200);
     until(&system, "/api/v1/tenants/t2", |answer| answer.status == 404).await?;
     // The first tenant is still terminating; removing the finalizer completes its deletion.
-    let object = "/tenants/t1/api/v1/namespaces/doomed/configmaps/held";
+    let object = "/tenants/t1/api/v1/namespaces/doomed/configmaps/cached_collections";
     assert_eq!(system.get(object).await?.status, 200);
     let patch = json!({"metadata": {"finalizers": null}});
     assert_eq!(system.patch(object, "merge", &patch).await?.status, 200);
@@ -153,7 +158,7 @@ impl Log {
 
 /// Runs on one thread, since the log subscriber is set per thread.
 #[tokio::test(flavor = "current_thread")]
-async fn i45_no_secret_is_in_the_log_or_in_what_others_are_told() -> anyhow::Result<()> {
+async fn i45_secrets_appear_neither_in_logs_nor_in_responses() -> anyhow::Result<()> {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -167,8 +172,8 @@ async fn i45_no_secret_is_in_the_log_or_in_what_others_are_told() -> anyhow::Res
     let canary = "canary4711canary";
     let secrets = "/api/v1/namespaces/default/secrets";
     let secret = json!({"metadata": {"name": "s"}, "stringData": {"key": canary}});
-    make(&tenant, secrets, secret.clone()).await?;
-    let issued = token_of(&tenant, "default", "robot").await?;
+    create(&tenant, secrets, secret.clone()).await?;
+    let issued = service_account_token(&tenant, "default", "robot").await?;
     let mut told = Vec::new();
     // Every error path that has a secret at hand.
     let headers = [("content-type", "application/json")];

@@ -6,20 +6,20 @@ use insula_testkit::server::{Client, Lines};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::cast::{RBAC, bind, group, make, server_with, user};
-use super::{MAPS, called};
+use super::principals::{RBAC, bind, create, group, server_with, user};
+use super::{MAPS, named};
 
 /// How long a watch may last after its permission was revoked.
-const SOON: Duration = Duration::from_secs(2);
+const REVOCATION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A way to revoke a permission.
-enum Taken {
+enum Revocation {
     Deleted(&'static str),
     Patched(&'static str, Value),
 }
 
-impl Taken {
-    async fn by(&self, client: &Client) -> anyhow::Result<()> {
+impl Revocation {
+    async fn apply(&self, client: &Client) -> anyhow::Result<()> {
         let answer = match self {
             Self::Deleted(path) => client.delete(&format!("{RBAC}/{path}")).await?,
             Self::Patched(path, patch) => {
@@ -34,13 +34,17 @@ impl Taken {
 }
 
 /// Binds the role `maps` to a user or a group, with a binding named `given`.
-async fn give(owner: &Client, namespace: Option<&str>, subject: Value) -> anyhow::Result<()> {
+async fn grant_map_reader(
+    owner: &Client,
+    namespace: Option<&str>,
+    subject: Value,
+) -> anyhow::Result<()> {
     let role = json!({"metadata": {"name": "maps"}, "rules": [
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]},
     ]});
     let roles = format!("{RBAC}/clusterroles");
     if owner.get(&format!("{roles}/maps")).await?.status == 404 {
-        make(owner, &roles, role).await?;
+        create(owner, &roles, role).await?;
     }
     bind(owner, namespace, "given", "maps", subject).await?;
     Ok(())
@@ -49,7 +53,11 @@ async fn give(owner: &Client, namespace: Option<&str>, subject: Value) -> anyhow
 /// Asserts that the watch ends soon, with an error event.
 async fn assert_ends(mut watch: Lines, since: Instant, what: &str) -> anyhow::Result<()> {
     let events = watch.rest().await?;
-    assert!(since.elapsed() < SOON, "{what}: {:?}", since.elapsed());
+    assert!(
+        since.elapsed() < REVOCATION_TIMEOUT,
+        "{what}: {:?}",
+        since.elapsed()
+    );
     let last = events.last().cloned().unwrap_or_default();
     let found = (&last["type"], &last["object"]["code"]);
     assert_eq!(found, (&json!("ERROR"), &json!(403)), "{what}: {events:?}");
@@ -57,35 +65,34 @@ async fn assert_ends(mut watch: Lines, since: Instant, what: &str) -> anyhow::Re
 }
 
 #[tokio::test]
-async fn a_right_that_is_taken_away_is_gone_at_the_next_request_and_ends_what_is_open()
--> anyhow::Result<()> {
+async fn revocation_takes_effect_on_the_next_request_and_ends_open_watches() -> anyhow::Result<()> {
     let server = server_with(&["t1/alice", "system/bob"], false).await?;
     let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
     let there = "/api/v1/tenants/t1/configmaps";
-    let everywhere = "/api/v1/tenants/all/configmaps";
+    let all_namespaces = "/api/v1/tenants/all/configmaps";
     let ways = || {
         [
-            ("users", Taken::Deleted("clusterrolebindings/given")),
+            ("users", Revocation::Deleted("clusterrolebindings/given")),
             (
                 "users",
-                Taken::Patched("clusterrolebindings/given", json!({"subjects": []})),
+                Revocation::Patched("clusterrolebindings/given", json!({"subjects": []})),
             ),
             (
                 "users",
-                Taken::Patched("clusterroles/maps", json!({"rules": []})),
+                Revocation::Patched("clusterroles/maps", json!({"rules": []})),
             ),
-            ("users", Taken::Deleted("clusterroles/maps")),
+            ("users", Revocation::Deleted("clusterroles/maps")),
             (
                 "groups",
-                Taken::Patched("clusterrolebindings/given", json!({"subjects": null})),
+                Revocation::Patched("clusterrolebindings/given", json!({"subjects": null})),
             ),
-            ("groups", Taken::Deleted("clusterrolebindings/given")),
+            ("groups", Revocation::Deleted("clusterrolebindings/given")),
         ]
     };
     for (owner, name, paths) in [
         (&tenant, "t1/alice", &["/api/v1/configmaps", there][..]),
         // A system user, in one tenant and in all spaces.
-        (&system, "system/bob", &[there, everywhere]),
+        (&system, "system/bob", &[there, all_namespaces]),
     ] {
         let (_, short) = name.split_once('/').unwrap_or_default();
         for (kind, way) in ways() {
@@ -93,7 +100,7 @@ async fn a_right_that_is_taken_away_is_gone_at_the_next_request_and_ends_what_is
                 "users" => user(short),
                 _ => group(&format!("{short}s")),
             };
-            give(owner, None, subject).await?;
+            grant_map_reader(owner, None, subject).await?;
             let (watcher, other) = (server.client(name).await?, server.client(name).await?);
             let mut open = Vec::new();
             for path in paths {
@@ -102,7 +109,7 @@ async fn a_right_that_is_taken_away_is_gone_at_the_next_request_and_ends_what_is
                 assert_eq!(other.get(path).await?.status, 200, "{path}");
                 open.push(watch);
             }
-            way.by(owner).await?;
+            way.apply(owner).await?;
             let since = Instant::now();
             for path in paths {
                 assert_eq!(other.get(path).await?.status, 403, "{name} {path}");
@@ -119,14 +126,14 @@ async fn a_right_that_is_taken_away_is_gone_at_the_next_request_and_ends_what_is
 }
 
 #[tokio::test]
-async fn a_right_in_one_namespace_is_taken_away_as_fast() -> anyhow::Result<()> {
+async fn revocation_in_one_namespace_takes_effect_on_the_next_request() -> anyhow::Result<()> {
     let server = server_with(&["t1/alice"], false).await?;
     let tenant = server.tenant("t1").await?;
     for way in [
-        Taken::Deleted("namespaces/default/rolebindings/given"),
-        Taken::Patched("clusterroles/maps", json!({"rules": []})),
+        Revocation::Deleted("namespaces/default/rolebindings/given"),
+        Revocation::Patched("clusterroles/maps", json!({"rules": []})),
     ] {
-        give(&tenant, Some("default"), user("alice")).await?;
+        grant_map_reader(&tenant, Some("default"), user("alice")).await?;
         let (watcher, other) = (
             server.client("t1/alice").await?,
             server.client("t1/alice").await?,
@@ -134,7 +141,7 @@ async fn a_right_in_one_namespace_is_taken_away_as_fast() -> anyhow::Result<()> 
         let watch = watcher.watch(&format!("{MAPS}?watch=true")).await?;
         assert_eq!(watch.status, 200);
         assert_eq!(other.get("/api/v1/configmaps").await?.status, 403);
-        way.by(&tenant).await?;
+        way.apply(&tenant).await?;
         let since = Instant::now();
         assert_eq!(other.get(MAPS).await?.status, 403);
         assert_ends(watch, since, "in a namespace").await?;
@@ -143,16 +150,16 @@ async fn a_right_in_one_namespace_is_taken_away_as_fast() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn a_right_that_one_of_two_bindings_gives_stays() -> anyhow::Result<()> {
+async fn permission_remains_while_another_binding_grants_it() -> anyhow::Result<()> {
     let server = server_with(&["t1/alice"], false).await?;
     let tenant = server.tenant("t1").await?;
-    give(&tenant, None, user("alice")).await?;
+    grant_map_reader(&tenant, None, user("alice")).await?;
     bind(&tenant, None, "second", "maps", group("alices")).await?;
     let alice = server.client("t1/alice").await?;
     let mut watch = alice.watch(&format!("{MAPS}?watch=true")).await?;
     let given = format!("{RBAC}/clusterrolebindings/given");
     assert_eq!(tenant.delete(&given).await?.status, 200);
-    make(&tenant, MAPS, called("x")).await?;
+    create(&tenant, MAPS, named("x")).await?;
     let event = watch.next().await?.unwrap_or_default();
     assert_eq!(event["object"]["metadata"]["name"], "x", "{event}");
     assert_eq!(alice.get(MAPS).await?.status, 200);
@@ -160,24 +167,24 @@ async fn a_right_that_one_of_two_bindings_gives_stays() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn nothing_that_happens_after_a_right_is_gone_is_told() -> anyhow::Result<()> {
+async fn no_event_after_a_revocation_is_delivered() -> anyhow::Result<()> {
     let server = server_with(&["t1/alice", "system/bob"], false).await?;
     let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
     let given = format!("{RBAC}/clusterrolebindings/given");
     for round in 0..20 {
         let mut open = Vec::new();
         for (owner, name) in [(&tenant, "alice"), (&system, "bob")] {
-            give(owner, None, user(name)).await?;
+            grant_map_reader(owner, None, user(name)).await?;
             let home = if name == "bob" { "system" } else { "t1" };
             let client = server.client(&format!("{home}/{name}")).await?;
             let path = "/api/v1/tenants/t1/configmaps?watch=true&resourceVersion=0";
             open.push(client.watch(path).await?);
         }
-        make(&tenant, MAPS, called(&format!("before-{round}"))).await?;
+        create(&tenant, MAPS, named(&format!("before-{round}"))).await?;
         for owner in [&tenant, &system] {
             assert_eq!(owner.delete(&given).await?.status, 200);
         }
-        make(&tenant, MAPS, called(&format!("after-{round}"))).await?;
+        create(&tenant, MAPS, named(&format!("after-{round}"))).await?;
         for mut watch in open {
             let events = watch.rest().await?;
             let after = format!("after-{round}");
@@ -195,11 +202,11 @@ async fn nothing_that_happens_after_a_right_is_gone_is_told() -> anyhow::Result<
 /// The clients send requests all the time, each on its own connection: no request that starts after
 /// the response to the deletion is granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn among_requests_at_the_same_time_none_is_granted_that_begins_later() -> anyhow::Result<()> {
+async fn no_concurrent_request_is_granted_after_a_revocation() -> anyhow::Result<()> {
     let server = server_with(&["t1/alice"], false).await?;
     let tenant = server.tenant("t1").await?;
     for _ in 0..10 {
-        give(&tenant, None, user("alice")).await?;
+        grant_map_reader(&tenant, None, user("alice")).await?;
         let mut askers = Vec::new();
         for _ in 0..4 {
             let alice = server.client("t1/alice").await?;

@@ -4,11 +4,11 @@
 use insula_testkit::server::Client;
 use serde_json::json;
 
-use super::cast::{RBAC, bind, group, make, server_with, user};
-use super::{MAPS, called};
+use super::principals::{RBAC, bind, create, group, server_with, user};
+use super::{MAPS, named};
 
 /// Status codes of a read and a write in the namespace `default` of a space.
-async fn rights(client: &Client, prefix: &str) -> anyhow::Result<(u16, u16)> {
+async fn read_and_write_status(client: &Client, prefix: &str) -> anyhow::Result<(u16, u16)> {
     let read = client.get(&format!("{prefix}{MAPS}")).await?;
     let named = json!({"metadata": {"generateName": "x-"}});
     let written = client.post(&format!("{prefix}{MAPS}"), &named).await?;
@@ -16,8 +16,8 @@ async fn rights(client: &Client, prefix: &str) -> anyhow::Result<(u16, u16)> {
 }
 
 #[tokio::test]
-async fn a_role_in_a_namespace_of_the_system_is_none_in_that_namespace_of_a_tenant()
--> anyhow::Result<()> {
+async fn system_role_bindings_do_not_apply_to_the_same_namespace_of_a_tenant() -> anyhow::Result<()>
+{
     let server = server_with(&["system/bob"], false).await?;
     let system = server.system().await?;
     server.tenant("t1").await?;
@@ -30,9 +30,13 @@ async fn a_role_in_a_namespace_of_the_system_is_none_in_that_namespace_of_a_tena
         user("bob"),
     )
     .await?;
-    assert_eq!(rights(&bob, "").await?, (200, 201));
+    assert_eq!(read_and_write_status(&bob, "").await?, (200, 201));
     for prefix in ["/tenants/t1", "/tenants/ghost"] {
-        assert_eq!(rights(&bob, prefix).await?, (403, 403), "{prefix}");
+        assert_eq!(
+            read_and_write_status(&bob, prefix).await?,
+            (403, 403),
+            "{prefix}"
+        );
     }
     let refused = bob.get("/api/v1/tenants/all/configmaps").await?;
     assert_eq!(refused.status, 403, "{}", refused.text());
@@ -42,14 +46,18 @@ async fn a_role_in_a_namespace_of_the_system_is_none_in_that_namespace_of_a_tena
 }
 
 #[tokio::test]
-async fn a_viewer_of_the_system_reads_tenants_and_changes_nothing() -> anyhow::Result<()> {
+async fn system_viewers_can_read_tenants_but_not_write() -> anyhow::Result<()> {
     let server = server_with(&["system/bob"], false).await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
-    make(&tenant, MAPS, called("x")).await?;
+    create(&tenant, MAPS, named("x")).await?;
     let bob = server.client("system/bob").await?;
     bind(&system, None, "bob", "view", user("bob")).await?;
     for prefix in ["", "/tenants/t1"] {
-        assert_eq!(rights(&bob, prefix).await?, (200, 403), "{prefix}");
+        assert_eq!(
+            read_and_write_status(&bob, prefix).await?,
+            (200, 403),
+            "{prefix}"
+        );
         let secrets = format!("{prefix}/api/v1/namespaces/default/secrets");
         assert_eq!(bob.get(&secrets).await?.status, 403, "{prefix}");
     }
@@ -58,14 +66,13 @@ async fn a_viewer_of_the_system_reads_tenants_and_changes_nothing() -> anyhow::R
     let patch = json!({"data": {"a": "b"}});
     assert_eq!(bob.delete(&path).await?.status, 403);
     assert_eq!(bob.patch(&path, "merge", &patch).await?.status, 403);
-    assert_eq!(bob.put(&path, &called("x")).await?.status, 403);
+    assert_eq!(bob.put(&path, &named("x")).await?.status, 403);
     assert_eq!(bob.delete(&format!("/tenants/t1{MAPS}")).await?.status, 403);
     Ok(())
 }
 
 #[tokio::test]
-async fn no_binding_of_a_tenant_is_about_anybody_of_the_system_or_of_another_tenant()
--> anyhow::Result<()> {
+async fn tenant_bindings_do_not_bind_users_of_other_spaces() -> anyhow::Result<()> {
     let server = server_with(&["system/bob", "t2/bob", "t1/bob"], false).await?;
     let tenant = server.tenant("t1").await?;
     server.tenant("t2").await?;
@@ -84,22 +91,34 @@ async fn no_binding_of_a_tenant_is_about_anybody_of_the_system_or_of_another_ten
         bind(&tenant, Some("default"), name, "cluster-admin", subject).await?;
     }
     for client in [&stranger, &other] {
-        assert_eq!(rights(client, "/tenants/t1").await?, (403, 403));
-        assert_eq!(rights(client, "").await?, (403, 403));
-        assert_eq!(rights(client, "/tenants/system").await?, (403, 403));
+        assert_eq!(
+            read_and_write_status(client, "/tenants/t1").await?,
+            (403, 403)
+        );
+        assert_eq!(read_and_write_status(client, "").await?, (403, 403));
+        assert_eq!(
+            read_and_write_status(client, "/tenants/system").await?,
+            (403, 403)
+        );
     }
     // The binding is about the tenant's own user of that name, in that tenant only.
     let own = server.client("t1/bob").await?;
-    assert_eq!(rights(&own, "").await?, (200, 201));
-    assert_eq!(rights(&own, "/tenants/t2").await?, (403, 403));
-    assert_eq!(rights(&own, "/tenants/system").await?, (403, 403));
+    assert_eq!(read_and_write_status(&own, "").await?, (200, 201));
+    assert_eq!(
+        read_and_write_status(&own, "/tenants/t2").await?,
+        (403, 403)
+    );
+    assert_eq!(
+        read_and_write_status(&own, "/tenants/system").await?,
+        (403, 403)
+    );
     assert_eq!(own.get("/api/v1/nodes").await?.status, 403);
     assert_eq!(own.get("/api/v1/tenants").await?.status, 403);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_role_of_another_space_is_none() -> anyhow::Result<()> {
+async fn bindings_do_not_resolve_roles_of_another_space() -> anyhow::Result<()> {
     let server = server_with(&["t1/alice", "t2/alice"], false).await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let other = server.tenant("t2").await?;
@@ -107,20 +126,20 @@ async fn a_role_of_another_space_is_none() -> anyhow::Result<()> {
         {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
     ]});
     for owner in [&system, &other] {
-        make(owner, &format!("{RBAC}/clusterroles"), role.clone()).await?;
+        create(owner, &format!("{RBAC}/clusterroles"), role.clone()).await?;
     }
     bind(&tenant, None, "alice", "elsewhere", user("alice")).await?;
     let alice = server.client("t1/alice").await?;
-    assert_eq!(rights(&alice, "").await?, (403, 403));
+    assert_eq!(read_and_write_status(&alice, "").await?, (403, 403));
     bind(&other, None, "alice", "elsewhere", user("alice")).await?;
-    assert_eq!(rights(&alice, "").await?, (403, 403));
+    assert_eq!(read_and_write_status(&alice, "").await?, (403, 403));
     let alice = server.client("t2/alice").await?;
-    assert_eq!(rights(&alice, "").await?, (200, 201));
+    assert_eq!(read_and_write_status(&alice, "").await?, (200, 201));
     Ok(())
 }
 
 #[tokio::test]
-async fn a_role_that_every_space_has_is_changed_in_one_only() -> anyhow::Result<()> {
+async fn changing_a_default_role_affects_one_space_only() -> anyhow::Result<()> {
     let users = ["t1/alice", "t2/alice", "system/alice"];
     let server = server_with(&users, false).await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
@@ -134,7 +153,7 @@ async fn a_role_that_every_space_has_is_changed_in_one_only() -> anyhow::Result<
     let part = json!({
         "metadata": {"name": "part", "labels": {label: "true"}}, "rules": everything,
     });
-    make(&tenant, &format!("{RBAC}/clusterroles"), part).await?;
+    create(&tenant, &format!("{RBAC}/clusterroles"), part).await?;
     for round in 0..2 {
         for (name, prefix, expected) in [
             ("t1/alice", "", (200, 201)),
@@ -145,7 +164,7 @@ async fn a_role_that_every_space_has_is_changed_in_one_only() -> anyhow::Result<
             ("system/alice", "/tenants/t2", (200, 403)),
         ] {
             let client = server.client(name).await?;
-            let found = rights(&client, prefix).await?;
+            let found = read_and_write_status(&client, prefix).await?;
             assert_eq!(found, expected, "{round} {name} {prefix}");
         }
         let gone = tenant.delete(&format!("{RBAC}/clusterroles/part")).await?;

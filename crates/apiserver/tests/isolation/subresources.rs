@@ -5,10 +5,10 @@ use insula_kinds::{Kind, kinds};
 use insula_testkit::server::Client;
 use serde_json::json;
 
-use super::cast::{RBAC, bind, make, server_with, user};
-use super::routes::{Ask, Place};
+use super::principals::{RBAC, bind, create, server_with, user};
+use super::routes::{NamespacedName, Operation};
 
-const PLACE: Place<'static> = Place {
+const OBJECT: NamespacedName<'static> = NamespacedName {
     namespace: "default",
     name: "default",
 };
@@ -33,13 +33,13 @@ async fn allow(owner: &Client, group: &str, resource: &str) -> anyhow::Result<()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i28_every_subresource_is_allowed_by_its_own_rule_and_by_no_other() -> anyhow::Result<()> {
+async fn i28_each_subresource_needs_its_own_rule() -> anyhow::Result<()> {
     let server = server_with(&["t1/alice", "system/bob"], false).await?;
     let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
     for (owner, name, is_system) in [(&tenant, "t1/alice", false), (&system, "system/bob", true)] {
         let (_, short) = name.split_once('/').unwrap_or_default();
         let role = json!({"metadata": {"name": "one"}, "rules": []});
-        make(owner, &format!("{RBAC}/clusterroles"), role).await?;
+        create(owner, &format!("{RBAC}/clusterroles"), role).await?;
         bind(owner, None, "one", "one", user(short)).await?;
         let client = server.client(name).await?;
         let before = server.registry().store().revision().await?;
@@ -68,19 +68,19 @@ async fn i28_every_subresource_is_allowed_by_its_own_rule_and_by_no_other() -> a
 
 /// Asserts that exactly the allowed resource is not refused.
 async fn check(client: &Client, kind: &'static Kind, allowed: Option<&str>) -> anyhow::Result<()> {
-    let asks: Vec<Ask> = Ask::every()
+    let operations: Vec<Operation> = Operation::all()
         .into_iter()
-        .filter(|ask| std::ptr::eq(ask.kind, kind))
+        .filter(|operation| std::ptr::eq(operation.kind, kind))
         .collect();
-    let sent = asks.iter().map(|ask| async move {
-        let path = ask.short(PLACE).swap_remove(0);
-        let status = ask.send(client, &path).await?.status;
+    let sent = operations.iter().map(|operation| async move {
+        let path = operation.relative_paths(OBJECT).swap_remove(0);
+        let status = operation.send(client, &path).await?.status;
         let may = status != 403;
         assert_eq!(
             may,
-            ask.subresource == allowed,
+            operation.subresource == allowed,
             "{} by {}: {status}",
-            ask.label(),
+            operation.label(),
             rule_name(kind, allowed)
         );
         anyhow::Ok(())
@@ -90,12 +90,11 @@ async fn check(client: &Client, kind: &'static Kind, allowed: Option<&str>) -> a
 }
 
 #[tokio::test]
-async fn i28_neither_status_nor_finalize_moves_an_object_or_changes_whose_it_is()
--> anyhow::Result<()> {
+async fn i28_status_and_finalize_cannot_change_the_space_or_owner() -> anyhow::Result<()> {
     let server = server_with(&[], false).await?;
     let tenant = server.tenant("t1").await?;
     let path = "/api/v1/namespaces/mine";
-    make(&tenant, "/api/v1/namespaces", super::called("mine")).await?;
+    create(&tenant, "/api/v1/namespaces", super::named("mine")).await?;
     let before = tenant.get(path).await?.json();
     for below in ["", "/status", "/finalize"] {
         for (member, value) in [

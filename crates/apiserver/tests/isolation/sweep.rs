@@ -1,21 +1,21 @@
-//! Every route and verb in every spelling, called by each sort of tenant credential, on another
+//! Every route and verb in every spelling, named by each sort of tenant credential, on another
 //! tenant and on the system.
 
 use futures_util::future::try_join_all;
 use insula_testkit::server::{Answer, Client, TestServer};
 use serde_json::json;
 
-use super::cast::{account, bind, server_with, token_of, user};
 use super::golden::assert_golden;
-use super::routes::{Ask, Page, Place};
-use super::{MAPS, called, fill, without};
+use super::principals::{bind, server_with, service_account, service_account_token, user};
+use super::routes::{DocumentPath, NamespacedName, Operation};
+use super::{MAPS, body_without, create_all_kinds, named};
 
 /// An administrator, a service account and a user of `t1`, each with all permissions in that
 /// tenant.
 async fn attackers(server: &TestServer) -> anyhow::Result<Vec<Client>> {
     let admin = server.tenant("t1").await?;
-    let token = token_of(&admin, "default", "robot").await?;
-    let robot = account("default", "robot");
+    let token = service_account_token(&admin, "default", "robot").await?;
+    let robot = service_account("default", "robot");
     bind(&admin, None, "robot", "cluster-admin", robot).await?;
     bind(&admin, None, "alice", "cluster-admin", user("alice")).await?;
     let (robot, alice) = (
@@ -30,7 +30,7 @@ async fn attackers(server: &TestServer) -> anyhow::Result<Vec<Client>> {
 
 /// Everything that a caller can observe of a response, without per-response values and names that
 /// the caller itself sent.
-fn seen(answer: &Answer, names: &[&str]) -> String {
+fn observable(answer: &Answer, names: &[&str]) -> String {
     let mut headers: Vec<String> = answer
         .headers
         .iter()
@@ -38,35 +38,36 @@ fn seen(answer: &Answer, names: &[&str]) -> String {
         .map(|(name, value)| format!("{name}: {value:?}"))
         .collect();
     headers.sort();
-    let body = without(answer, names);
+    let body = body_without(answer, names);
     format!("{} {} {body}", answer.status, headers.join("; "))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i19_another_space_is_refused_alike_whether_or_not_it_or_anything_in_it_is_there()
--> anyhow::Result<()> {
+async fn i19_refusals_do_not_reveal_whether_a_space_or_object_exists() -> anyhow::Result<()> {
     let server = server_with(&["t1/alice"], false).await?;
     let attackers = attackers(&server).await?;
     // The same names in every space, so that each path has an object in each space.
-    let made = fill(&server.tenant("t2").await?, false).await?;
-    fill(&server.system().await?, true).await?;
-    fill(&attackers[0], false).await?;
-    let asks = Ask::every();
-    assert!(asks.len() > 600, "{}", asks.len());
+    let created = create_all_kinds(&server.tenant("t2").await?, false).await?;
+    create_all_kinds(&server.system().await?, true).await?;
+    create_all_kinds(&attackers[0], false).await?;
+    let operations = Operation::all();
+    assert!(operations.len() > 600, "{}", operations.len());
     let before = server.registry().store().revision().await?;
     for (number, attacker) in attackers.iter().enumerate() {
-        for ask in &asks {
-            let there = made.iter().find(|(kind, _)| std::ptr::eq(*kind, ask.kind));
+        for operation in &operations {
+            let there = created
+                .iter()
+                .find(|(kind, _)| std::ptr::eq(*kind, operation.kind));
             let name = there.and_then(|(_, path)| path.rsplit('/').next());
             let name = name.unwrap_or("canary");
             // Existing and missing objects in each space; for the other spaces, one of each.
-            let places = [
+            let objects = [
                 ("default", name),
                 ("nothing", "nothing"),
                 ("default", "nothing"),
             ];
             let many = if number == 0 { 3 } else { 1 };
-            refused_alike(ask, attacker, &places[..many]).await?;
+            assert_refused_alike(operation, attacker, &objects[..many]).await?;
         }
     }
     let after = server.registry().store().revision().await?;
@@ -76,77 +77,88 @@ async fn i19_another_space_is_refused_alike_whether_or_not_it_or_anything_in_it_
 
 /// Asserts equal responses for existing and missing spaces, namespaces and names, and for the
 /// system's.
-async fn refused_alike(
-    ask: &Ask,
+async fn assert_refused_alike(
+    operation: &Operation,
     attacker: &Client,
-    places: &[(&str, &str)],
+    objects: &[(&str, &str)],
 ) -> anyhow::Result<()> {
     let mut tries = Vec::new();
     for space in ["t2", "ghost", "system"] {
-        for &(namespace, name) in places {
-            let paths = ask.spellings(space, Place { namespace, name });
+        for &(namespace, name) in objects {
+            let paths = operation.all_spellings(space, NamespacedName { namespace, name });
             tries.extend(paths.into_iter().map(|path| (space, name, path)));
         }
     }
-    let sent = tries.iter().map(|(_, _, path)| ask.send(attacker, path));
+    let sent = tries
+        .iter()
+        .map(|(_, _, path)| operation.send(attacker, path));
     let refused = try_join_all(sent).await?;
     // Whether the path names an object is the caller's choice and may differ.
     let mut expected = [None, None];
     for ((space, name, path), refused) in tries.iter().zip(&refused) {
-        assert_eq!(refused.status, 403, "{ask:?} {path}: {}", refused.text());
+        assert_eq!(
+            refused.status,
+            403,
+            "{operation:?} {path}: {}",
+            refused.text()
+        );
         let message = refused.message();
         let end = format!("in the tenant \"{space}\"");
         assert!(message.ends_with(&end), "{path}: {message}");
-        let found = seen(refused, &[space, name]);
+        let found = observable(refused, &[space, name]);
         let named = path.ends_with(&format!("/{name}"));
         let expected = &mut expected[usize::from(named)];
         match expected {
             None => *expected = Some(found),
-            Some(expected) => assert_eq!(found, *expected, "{} {path}", ask.method()),
+            Some(expected) => assert_eq!(found, *expected, "{} {path}", operation.method()),
         }
     }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i12_all_spaces_at_once_are_the_systems_to_look_at() -> anyhow::Result<()> {
+async fn i12_only_the_system_can_list_all_spaces() -> anyhow::Result<()> {
     let server = server_with(&["t1/alice"], false).await?;
     let attackers = attackers(&server).await?;
     let other = server.tenant("t2").await?;
-    assert_eq!(other.post(MAPS, &called("canary")).await?.status, 201);
-    let (system, nobody) = (server.system().await?, server.client("").await?);
+    assert_eq!(other.post(MAPS, &named("canary")).await?.status, 201);
+    let (system, anonymous) = (server.system().await?, server.client("").await?);
     let forms = [
         "application/json",
         "application/json;as=Table;g=meta.k8s.io;v=v1",
         "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
     ];
-    for ask in Ask::every() {
-        let place = Place {
+    for operation in Operation::all() {
+        let object = NamespacedName {
             namespace: "default",
             name: "canary",
         };
-        for path in ask.full("all", place) {
+        for path in operation.full_paths("all", object) {
             // A single object belongs to one space, so there is no path for all spaces.
-            let of_many = ask.of_many() && !path.ends_with("/canary");
-            let answer = ask.send(&system, &path).await?;
-            let expected = if of_many { 200 } else { 405 };
+            let is_collection = operation.is_collection() && !path.ends_with("/canary");
+            let answer = operation.send(&system, &path).await?;
+            let expected = if is_collection { 200 } else { 405 };
             assert_eq!(answer.status, expected, "{path}: {}", answer.text());
-            let answer = ask.send(&nobody, &path).await?;
+            let answer = operation.send(&anonymous, &path).await?;
             assert_eq!(answer.status, 401, "{path}: {}", answer.text());
             for attacker in &attackers {
-                let answer = ask.send(attacker, &path).await?;
-                let expected = if of_many { [403, 403] } else { [403, 405] };
+                let answer = operation.send(attacker, &path).await?;
+                let expected = if is_collection {
+                    [403, 403]
+                } else {
+                    [403, 405]
+                };
                 let refused = expected.contains(&answer.status);
                 assert!(refused, "{path}: {}", answer.text());
                 assert!(!answer.text().contains("\"t2\""), "{}", answer.text());
-                assert!(!of_many || answer.message().ends_with("in all tenants"));
+                assert!(!is_collection || answer.message().ends_with("in all tenants"));
             }
         }
-        if ask.verb != "list" {
+        if operation.verb != "list" {
             continue;
         }
         for form in forms {
-            let path = &ask.full("all", place)[0];
+            let path = &operation.full_paths("all", object)[0];
             let answer = attackers[0].accept(path, form).await?;
             assert_eq!(answer.status, 403, "{path} {form}");
             assert_eq!(answer.json()["kind"], "Status", "{path} {form}");
@@ -156,11 +168,11 @@ async fn i12_all_spaces_at_once_are_the_systems_to_look_at() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn i18_what_describes_another_space_is_refused_alike() -> anyhow::Result<()> {
+async fn i18_documents_of_another_space_are_refused_alike() -> anyhow::Result<()> {
     let server = server_with(&["t1/alice"], false).await?;
     let attackers = attackers(&server).await?;
     server.tenant("t2").await?;
-    for page in Page::every() {
+    for page in DocumentPath::all() {
         for attacker in &attackers {
             for space in ["t2", "ghost", "system"] {
                 let path = format!("/tenants/{space}{}", page.path);
@@ -184,11 +196,11 @@ async fn i18_what_describes_another_space_is_refused_alike() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn a_method_that_a_path_does_not_have_is_told_alike() -> anyhow::Result<()> {
+async fn i19_unsupported_methods_are_refused_alike() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let attacker = server.tenant("t1").await?;
     let other = server.tenant("t2").await?;
-    assert_eq!(other.post(MAPS, &called("canary")).await?.status, 201);
+    assert_eq!(other.post(MAPS, &named("canary")).await?.status, 201);
     let within = "namespaces/default/configmaps";
     for (method, below) in [
         ("PUT", within.to_owned()),
@@ -210,8 +222,8 @@ async fn a_method_that_a_path_does_not_have_is_told_alike() -> anyhow::Result<()
             for space in ["t2", "ghost", "system"] {
                 let path = format!("{spelling}{below}").replace('@', space);
                 let answer = attacker.send(method.parse()?, &path, &[], "{").await?;
-                let seen = seen(&answer, &[space]);
-                answers.push(seen.replace(&format!("/tenants/{space}/"), "/tenants/@/"));
+                let observable = observable(&answer, &[space]);
+                answers.push(observable.replace(&format!("/tenants/{space}/"), "/tenants/@/"));
             }
             let first = answers.first().cloned().unwrap_or_default();
             assert!(first.starts_with("40"), "{method} {below}: {first}");
@@ -222,8 +234,11 @@ async fn a_method_that_a_path_does_not_have_is_told_alike() -> anyhow::Result<()
 }
 
 #[test]
-fn every_document_has_a_path_that_the_sweep_takes() {
-    let mut numbers: Vec<usize> = Page::every().iter().map(Page::number).collect();
+fn i29_the_sweep_covers_every_document() {
+    let mut numbers: Vec<usize> = DocumentPath::all()
+        .iter()
+        .map(DocumentPath::number)
+        .collect();
     numbers.sort_unstable();
     numbers.dedup();
     let all: Vec<usize> = (0..13).collect();
@@ -233,8 +248,8 @@ fn every_document_has_a_path_that_the_sweep_takes() {
 /// Every route, one line per resource. A new route has to be covered by the sweep and by the access
 /// table before it is added to this file.
 #[test]
-fn the_routes_are_those_that_were_reviewed() -> anyhow::Result<()> {
-    let mut lines: Vec<String> = Page::every()
+fn i29_routes_match_the_reviewed_list() -> anyhow::Result<()> {
+    let mut lines: Vec<String> = DocumentPath::all()
         .iter()
         .map(|page| match page.document.is_open() {
             true => format!("{} get, open to all", page.pattern),
@@ -242,11 +257,14 @@ fn the_routes_are_those_that_were_reviewed() -> anyhow::Result<()> {
         })
         .collect();
     let mut label = String::new();
-    let asks = Ask::every();
-    for ask in asks.iter().filter(|ask| !ask.everywhere) {
-        if ask.label() != label {
-            label = ask.label();
-            let scope = match (ask.kind.system_only, ask.kind.namespaced()) {
+    let operations = Operation::all();
+    for operation in operations
+        .iter()
+        .filter(|operation| !operation.all_namespaces)
+    {
+        if operation.label() != label {
+            label = operation.label();
+            let scope = match (operation.kind.system_only, operation.kind.namespaced()) {
                 (true, _) => "the system's",
                 (false, true) => "in namespaces",
                 (false, false) => "in the space",
@@ -255,29 +273,32 @@ fn the_routes_are_those_that_were_reviewed() -> anyhow::Result<()> {
         }
         let line = lines.last_mut().expect("it was pushed");
         line.push(' ');
-        line.push_str(ask.verb);
+        line.push_str(operation.verb);
     }
-    lines.push(format!("{} routes", asks.len() + Page::every().len()));
+    lines.push(format!(
+        "{} routes",
+        operations.len() + DocumentPath::all().len()
+    ));
     assert_golden("routes.txt", &(lines.join("\n") + "\n"))
 }
 
 #[tokio::test]
-async fn a_secret_of_another_tenant_is_not_in_any_refusal() -> anyhow::Result<()> {
+async fn i45_refusals_contain_no_secret_of_another_tenant() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (attacker, victim) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let path = "/api/v1/namespaces/default/secrets";
     let secret = json!({"metadata": {"name": "s"}, "stringData": {"key": "canary-4711"}});
     assert_eq!(victim.post(path, &secret).await?.status, 201);
-    for ask in Ask::every() {
-        let place = Place {
+    for operation in Operation::all() {
+        let object = NamespacedName {
             namespace: "default",
             name: "s",
         };
-        if ask.kind.resource != "secrets" {
+        if operation.kind.resource != "secrets" {
             continue;
         }
-        for path in ask.spellings("t2", place) {
-            let refused = ask.send(&attacker, &path).await?;
+        for path in operation.all_spellings("t2", object) {
+            let refused = operation.send(&attacker, &path).await?;
             assert!(!refused.text().contains("canary"), "{}", refused.text());
             assert!(!refused.text().contains("Y2FuYXJ5"), "{}", refused.text());
         }

@@ -4,8 +4,8 @@ use http::Method;
 use insula_testkit::server::{Answer, Client, TestServer};
 use serde_json::{Value, json};
 
-use super::cast::make;
-use super::{MAPS, called};
+use super::principals::create;
+use super::{MAPS, named};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 
@@ -20,7 +20,7 @@ fn deployment() -> Value {
 }
 
 /// Server-owned metadata fields and the values that a client tries to set.
-fn wishes() -> Vec<(&'static str, Value)> {
+fn forged_metadata() -> Vec<(&'static str, Value)> {
     vec![
         ("uid", json!("00000000-0000-0000-0000-000000000000")),
         ("creationTimestamp", json!("2000-01-01T00:00:00Z")),
@@ -68,12 +68,12 @@ async fn write_all(
 }
 
 #[tokio::test]
-async fn i31_what_is_the_servers_is_not_written_by_any_verb() -> anyhow::Result<()> {
+async fn i31_no_verb_writes_server_owned_metadata() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let tenant = server.tenant("t1").await?;
-    let made = make(&tenant, DEPLOYMENTS, deployment()).await?;
+    let created = create(&tenant, DEPLOYMENTS, deployment()).await?;
     let path = format!("{DEPLOYMENTS}/d");
-    for (member, wish) in wishes() {
+    for (member, wish) in forged_metadata() {
         for answer in write_all(&tenant, &path, member, &wish).await? {
             let known = [200, 400, 404, 409, 415, 422].contains(&answer.status);
             assert!(known, "{member}: {} {}", answer.status, answer.text());
@@ -82,10 +82,10 @@ async fn i31_what_is_the_servers_is_not_written_by_any_verb() -> anyhow::Result<
         }
         let now = tenant.get(&path).await?.json();
         let found = &now["metadata"][member];
-        assert_eq!(*found, made["metadata"][member], "{member}: {now}");
+        assert_eq!(*found, created["metadata"][member], "{member}: {now}");
     }
     // The same on create.
-    for (number, (member, wish)) in wishes().into_iter().enumerate() {
+    for (number, (member, wish)) in forged_metadata().into_iter().enumerate() {
         let mut object = deployment();
         object["metadata"]["name"] = format!("new-{number}").into();
         object["metadata"][member] = wish.clone();
@@ -97,14 +97,14 @@ async fn i31_what_is_the_servers_is_not_written_by_any_verb() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn i32_a_generated_name_is_not_anothers() -> anyhow::Result<()> {
+async fn i32_generated_names_stay_in_the_callers_tenant() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let generated = json!({"metadata": {"generateName": "x-"}});
     for _ in 0..20 {
         for (client, tenant) in [(&one, "t1"), (&other, "t2")] {
-            let made = make(client, MAPS, generated.clone()).await?;
-            assert_eq!(made["metadata"]["tenant"], tenant);
+            let created = create(client, MAPS, generated.clone()).await?;
+            assert_eq!(created["metadata"]["tenant"], tenant);
         }
     }
     for (client, tenant) in [(&one, "t1"), (&other, "t2")] {
@@ -121,18 +121,18 @@ async fn i32_a_generated_name_is_not_anothers() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn i33_who_says_that_thousands_manage_a_field_is_not_believed() -> anyhow::Result<()> {
+async fn i33_forged_managed_fields_are_discarded() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let tenant = server.tenant("t1").await?;
     let entry = |number: usize| {
         json!({"manager": format!("m-{number}"), "operation": "Apply", "apiVersion": "v1",
             "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {}}})
     };
-    let mut object = called("x");
+    let mut object = named("x");
     object["metadata"]["managedFields"] = (0..10_000).map(entry).collect();
-    let made = tenant.post(MAPS, &object).await?;
-    assert_eq!(made.status, 201, "{}", made.text());
-    assert!(made.body.len() < 1024, "{}", made.body.len());
+    let created = tenant.post(MAPS, &object).await?;
+    assert_eq!(created.status, 201, "{}", created.text());
+    assert!(created.body.len() < 1024, "{}", created.body.len());
     let path = format!("{MAPS}/x");
     for answer in [
         tenant.put(&path, &object).await?,
@@ -145,7 +145,7 @@ async fn i33_who_says_that_thousands_manage_a_field_is_not_believed() -> anyhow:
 }
 
 #[tokio::test]
-async fn i34_a_tenant_has_no_say_about_its_own_tenancy() -> anyhow::Result<()> {
+async fn i34_tenants_cannot_change_their_own_tenancy() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
     let path = "/api/v1/tenants/t1";
@@ -167,7 +167,7 @@ async fn i34_a_tenant_has_no_say_about_its_own_tenancy() -> anyhow::Result<()> {
     let finalize = format!("{path}/finalize");
     assert_eq!(tenant.put(&finalize, &before.json()).await?.status, 403);
     // An object may name its tenant as owner; that changes nothing about the tenant.
-    let mut owned = called("x");
+    let mut owned = named("x");
     owned["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "Tenant",
         "name": "t1", "uid": before.json()["metadata"]["uid"]}]);
     tenant.post(MAPS, &owned).await?;

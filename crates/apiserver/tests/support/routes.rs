@@ -7,49 +7,49 @@ use insula_testkit::server::{Answer, Client};
 
 /// One verb on a resource or subresource.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct Operation {
     pub kind: &'static Kind,
     pub verb: &'static str,
     pub subresource: Option<&'static str>,
     /// Across all namespaces, for a namespaced kind.
-    pub everywhere: bool,
+    pub all_namespaces: bool,
 }
 
 /// The object that an operation addresses.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct NamespacedName<'a> {
     pub namespace: &'a str,
     pub name: &'a str,
 }
 
-impl Ask {
+impl Operation {
     /// Every route and verb of the built-in kinds.
-    pub fn every() -> Vec<Self> {
-        let mut asks = Vec::new();
+    pub fn all() -> Vec<Self> {
+        let mut operations = Vec::new();
         for (_, kind) in kinds().iter() {
             for verb in &kind.verbs {
-                let of_many = matches!(verb.as_str(), "list" | "watch");
-                for everywhere in [false, true] {
-                    if !everywhere || (kind.namespaced() && of_many) {
-                        asks.push(Self {
+                let is_collection = matches!(verb.as_str(), "list" | "watch");
+                for all_namespaces in [false, true] {
+                    if !all_namespaces || (kind.namespaced() && is_collection) {
+                        operations.push(Self {
                             kind,
                             verb,
                             subresource: None,
-                            everywhere,
+                            all_namespaces,
                         });
                     }
                 }
             }
             for subresource in &kind.subresources {
-                asks.extend(subresource.verbs.iter().map(|verb| Self {
+                operations.extend(subresource.verbs.iter().map(|verb| Self {
                     kind,
                     verb,
                     subresource: Some(&subresource.name),
-                    everywhere: false,
+                    all_namespaces: false,
                 }));
             }
         }
-        asks
+        operations
     }
 
     pub fn method(&self) -> Method {
@@ -69,7 +69,7 @@ impl Ask {
     }
 
     /// Whether the operation covers many objects and can therefore address all spaces.
-    pub fn of_many(&self) -> bool {
+    pub fn is_collection(&self) -> bool {
         matches!(self.verb, "list" | "watch")
     }
 
@@ -85,26 +85,26 @@ impl Ask {
     }
 
     /// Paths in the caller's own space.
-    pub fn short(&self, place: Place<'_>) -> Vec<String> {
-        let mut paths = vec![format!("{}/{}", self.api(), self.within(place))];
+    pub fn relative_paths(&self, object: NamespacedName<'_>) -> Vec<String> {
+        let mut paths = vec![format!("{}/{}", self.api(), self.within(object))];
         if self.verb == "watch" {
-            paths.push(format!("{}/watch/{}", self.api(), self.collection(place)));
-            if !self.everywhere {
-                paths.push(format!("{}/watch/{}", self.api(), self.one(place)));
+            paths.push(format!("{}/watch/{}", self.api(), self.collection(object)));
+            if !self.all_namespaces {
+                paths.push(format!("{}/watch/{}", self.api(), self.one(object)));
             }
         }
         paths
     }
 
     /// Paths that name the space after the API group.
-    pub fn full(&self, space: &str, place: Place<'_>) -> Vec<String> {
+    pub fn full_paths(&self, space: &str, object: NamespacedName<'_>) -> Vec<String> {
         let api = self.api();
-        let mut paths = vec![format!("{api}/tenants/{space}/{}", self.within(place))];
+        let mut paths = vec![format!("{api}/tenants/{space}/{}", self.within(object))];
         if self.verb == "watch" {
-            let collection = self.collection(place);
+            let collection = self.collection(object);
             paths.push(format!("{api}/watch/tenants/{space}/{collection}"));
-            if !self.everywhere {
-                let one = self.one(place);
+            if !self.all_namespaces {
+                let one = self.one(object);
                 paths.push(format!("{api}/watch/tenants/{space}/{one}"));
             }
         }
@@ -112,9 +112,9 @@ impl Ask {
     }
 
     /// Paths to a named space in every spelling.
-    pub fn spellings(&self, space: &str, place: Place<'_>) -> Vec<String> {
-        let full = self.full(space, place);
-        let below = self.short(place).into_iter().chain(full.clone());
+    pub fn all_spellings(&self, space: &str, object: NamespacedName<'_>) -> Vec<String> {
+        let full = self.full_paths(space, object);
+        let below = self.relative_paths(object).into_iter().chain(full.clone());
         let below = below.map(|path| format!("/tenants/{space}{path}"));
         let below: Vec<String> = below.collect();
         full.into_iter().chain(below).collect()
@@ -146,32 +146,32 @@ impl Ask {
         }
     }
 
-    fn collection(&self, place: Place<'_>) -> String {
+    fn collection(&self, object: NamespacedName<'_>) -> String {
         let resource = &self.kind.resource;
-        match self.kind.namespaced() && !self.everywhere {
-            true => format!("namespaces/{}/{resource}", place.namespace),
+        match self.kind.namespaced() && !self.all_namespaces {
+            true => format!("namespaces/{}/{resource}", object.namespace),
             false => resource.clone(),
         }
     }
 
-    fn one(&self, place: Place<'_>) -> String {
-        format!("{}/{}", self.collection(place), place.name)
+    fn one(&self, object: NamespacedName<'_>) -> String {
+        format!("{}/{}", self.collection(object), object.name)
     }
 
-    fn within(&self, place: Place<'_>) -> String {
+    fn within(&self, object: NamespacedName<'_>) -> String {
         let below = self.subresource.map(|name| format!("/{name}"));
         match (self.verb, below) {
-            (_, Some(below)) => format!("{}{below}", self.one(place)),
-            ("list" | "create" | "deletecollection", None) => self.collection(place),
-            ("watch", None) => format!("{}?watch=true", self.collection(place)),
-            (_, None) => self.one(place),
+            (_, Some(below)) => format!("{}{below}", self.one(object)),
+            ("list" | "create" | "deletecollection", None) => self.collection(object),
+            ("watch", None) => format!("{}?watch=true", self.collection(object)),
+            (_, None) => self.one(object),
         }
     }
 }
 
 /// A path that serves a document.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub struct DocumentPath {
     /// The pattern in the routing table.
     pub pattern: &'static str,
     /// A path that matches the pattern.
@@ -180,9 +180,9 @@ pub struct Page {
     pub document: Document,
 }
 
-impl Page {
+impl DocumentPath {
     /// Every path of every document.
-    pub fn every() -> Vec<Self> {
+    pub fn all() -> Vec<Self> {
         let filled = |pattern: &str| {
             let path = pattern.replace("{group}", "apps");
             path.replace("{version}", "v1").replace("{path}", "api/v1")

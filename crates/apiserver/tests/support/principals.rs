@@ -22,10 +22,10 @@ pub async fn server_with(users: &[&str], controllers: bool) -> anyhow::Result<Te
 }
 
 /// Creates an object and asserts success.
-pub async fn make(client: &Client, path: &str, object: Value) -> anyhow::Result<Value> {
-    let made = client.post(path, &object).await?;
-    anyhow::ensure!(made.status == 201, "{path}: {}", made.text());
-    Ok(made.json())
+pub async fn create(client: &Client, path: &str, object: Value) -> anyhow::Result<Value> {
+    let created = client.post(path, &object).await?;
+    anyhow::ensure!(created.status == 201, "{path}: {}", created.text());
+    Ok(created.json())
 }
 
 pub fn user(name: &str) -> Value {
@@ -36,7 +36,7 @@ pub fn group(name: &str) -> Value {
     json!({"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": name})
 }
 
-pub fn account(namespace: &str, name: &str) -> Value {
+pub fn service_account(namespace: &str, name: &str) -> Value {
     json!({"kind": "ServiceAccount", "namespace": namespace, "name": name})
 }
 
@@ -55,21 +55,25 @@ pub async fn bind(
     let role =
         json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role});
     let binding = json!({"metadata": {"name": name}, "roleRef": role, "subjects": [subject]});
-    make(client, &path, binding).await?;
+    create(client, &path, binding).await?;
     Ok(format!("{path}/{name}"))
 }
 
 /// Returns a token of a service account, creating the account if it does not exist.
-pub async fn token_of(client: &Client, namespace: &str, name: &str) -> anyhow::Result<String> {
+pub async fn service_account_token(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> anyhow::Result<String> {
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
-    let made = client
+    let created = client
         .post(&path, &json!({"metadata": {"name": name}}))
         .await?;
-    anyhow::ensure!(matches!(made.status, 201 | 409), "{}", made.text());
+    anyhow::ensure!(matches!(created.status, 201 | 409), "{}", created.text());
     let path = format!("{path}/{name}/token");
-    let made = make(client, &path, json!({"spec": {}})).await?;
-    let token = made["status"]["token"].as_str().unwrap_or("");
-    anyhow::ensure!(!token.is_empty(), "{made}");
+    let created = create(client, &path, json!({"spec": {}})).await?;
+    let token = created["status"]["token"].as_str().unwrap_or("");
+    anyhow::ensure!(!token.is_empty(), "{created}");
     Ok(token.to_owned())
 }
 

@@ -7,17 +7,16 @@ use http::Method;
 use insula_testkit::server::TestServer;
 use serde_json::json;
 
-use super::cast::{make, server_with};
-use super::{MAPS, called, until};
+use super::principals::{create, server_with};
+use super::{MAPS, named, until};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 #[tokio::test]
-async fn i13_a_watch_of_all_spaces_sees_one_end_and_the_next_of_its_name_begin()
--> anyhow::Result<()> {
+async fn i13_watch_over_all_spaces_sees_a_tenant_deleted_and_recreated() -> anyhow::Result<()> {
     let server = server_with(&[], true).await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
-    let old = make(&tenant, MAPS, called("x")).await?;
+    let old = create(&tenant, MAPS, named("x")).await?;
     let mut watch = system
         .watch("/api/v1/tenants/all/configmaps?watch=true")
         .await?;
@@ -25,7 +24,7 @@ async fn i13_a_watch_of_all_spaces_sees_one_end_and_the_next_of_its_name_begin()
     assert_eq!(deleted.status, 200, "{}", deleted.text());
     until(&system, "/api/v1/tenants/t1", |answer| answer.status == 404).await?;
     let tenant = server.tenant("t1").await?;
-    let new = make(&tenant, MAPS, called("x")).await?;
+    let new = create(&tenant, MAPS, named("x")).await?;
     let uid = |object: &serde_json::Value| object["metadata"]["uid"].clone();
     assert_ne!(uid(&old), uid(&new));
     for (kind, expected) in [("ADDED", &old), ("DELETED", &old), ("ADDED", &new)] {
@@ -40,7 +39,7 @@ async fn i13_a_watch_of_all_spaces_sees_one_end_and_the_next_of_its_name_begin()
 }
 
 #[tokio::test]
-async fn i18_a_document_that_the_system_has_is_not_unchanged_for_a_tenant() -> anyhow::Result<()> {
+async fn i18_etags_of_system_documents_do_not_match_for_a_tenant() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     for (path, accept) in [
@@ -79,12 +78,12 @@ async fn i18_a_document_that_the_system_has_is_not_unchanged_for_a_tenant() -> a
 }
 
 #[tokio::test]
-async fn i18_nothing_that_the_server_says_about_itself_names_a_tenant() -> anyhow::Result<()> {
+async fn i18_server_documents_name_no_tenant() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let canary = "tenant-a";
     let other = server.tenant(canary).await?;
-    make(&other, "/api/v1/namespaces", called("canary-namespace")).await?;
+    create(&other, "/api/v1/namespaces", named("canary-namespace")).await?;
     for path in [
         "/metrics",
         "/readyz?verbose",
@@ -121,20 +120,20 @@ async fn i18_nothing_that_the_server_says_about_itself_names_a_tenant() -> anyho
     }
     // Neither does a warning or the metadata of a list of the tenant's own objects.
     let strange = json!({"metadata": {"name": "x"}, "unknown": 1});
-    let made = tenant.post(MAPS, &strange).await?;
-    assert_eq!(made.status, 201);
-    assert!(!made.header("warning").is_empty());
-    assert!(!made.header("warning").contains("tenant-a"));
+    let created = tenant.post(MAPS, &strange).await?;
+    assert_eq!(created.status, 201);
+    assert!(!created.header("warning").is_empty());
+    assert!(!created.header("warning").contains("tenant-a"));
     Ok(())
 }
 
 /// A loose bound: far below network latency, far above the machine's noise.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i19_a_refusal_takes_as_long_whether_or_not_anything_is_there() -> anyhow::Result<()> {
+async fn i19_refusal_latency_does_not_reveal_existence() -> anyhow::Result<()> {
     const ROUNDS: usize = 400;
     let server = TestServer::start().await?;
     let (attacker, victim) = (server.tenant("t1").await?, server.tenant("t2").await?);
-    make(&victim, MAPS, called("canary")).await?;
+    create(&victim, MAPS, named("canary")).await?;
     let paths = [
         "/tenants/t2/api/v1/namespaces/default/configmaps/canary",
         "/tenants/t2/api/v1/namespaces/default/configmaps/absent",

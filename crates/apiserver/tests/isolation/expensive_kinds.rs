@@ -17,7 +17,7 @@ fn foo(name: &str, spec: Value) -> Value {
 
 /// A definition with rules that cost nearly the whole CEL budget of a write, for a list of 45
 /// items.
-fn cubes() -> Value {
+fn expensive_rules_crd() -> Value {
     let rule = "self.all(a, self.all(b, self.all(c, a + b + c >= 0)))";
     let rules: Vec<Value> = (0..10).map(|_| json!({"rule": rule})).collect();
     let spec = json!({"type": "array", "maxItems": 60, "items": {"type": "integer"},
@@ -26,7 +26,7 @@ fn cubes() -> Value {
 }
 
 /// A definition of some hundred kilobytes; each number gives a different one.
-fn broad(number: usize) -> Value {
+fn large_crd(number: usize) -> Value {
     let property = |index: usize| {
         let pattern = format!("^{number}a{index}$");
         let name = format!("p{index}");
@@ -44,14 +44,14 @@ fn broad(number: usize) -> Value {
 
 /// Counts the answers that the neighbour gets until the first of these requests completes, and
 /// measures the slowest of them.
-async fn meanwhile<F>(
+async fn probe_while_running<F>(
     neighbour: &Client,
-    asks: impl IntoIterator<Item = F>,
+    operations: impl IntoIterator<Item = F>,
 ) -> anyhow::Result<(usize, Duration, Vec<u16>)>
 where
     F: Future<Output = anyhow::Result<u16>> + Send + 'static,
 {
-    let mut asked: JoinSet<_> = asks.into_iter().collect();
+    let mut asked: JoinSet<_> = operations.into_iter().collect();
     let (mut answered, mut longest, mut codes) = (0, Duration::ZERO, Vec::new());
     while codes.is_empty() {
         let begun = Instant::now();
@@ -70,11 +70,11 @@ where
 
 /// A single worker thread, so that any blocking work would hold up the neighbour.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn i37_objects_that_take_long_to_judge_hold_up_nobody_else() -> anyhow::Result<()> {
+async fn i37_slow_object_validation_does_not_delay_other_tenants() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (attacker, neighbour) = (server.tenant("t1").await?, server.tenant("t2").await?);
-    attacker.define(&cubes()).await?;
-    let asks = (0..3).map(|number| {
+    attacker.define(&expensive_rules_crd()).await?;
+    let operations = (0..3).map(|number| {
         let attacker = attacker.clone();
         async move {
             let items: Vec<usize> = (0..45).collect();
@@ -82,7 +82,7 @@ async fn i37_objects_that_take_long_to_judge_hold_up_nobody_else() -> anyhow::Re
             Ok(attacker.post(FOOS, &object).await?.status)
         }
     });
-    let (answered, longest, codes) = meanwhile(&neighbour, asks).await?;
+    let (answered, longest, codes) = probe_while_running(&neighbour, operations).await?;
     assert_eq!(codes, [201; 3]);
     assert!(
         answered >= 20,
@@ -92,20 +92,20 @@ async fn i37_objects_that_take_long_to_judge_hold_up_nobody_else() -> anyhow::Re
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn i37_definitions_that_take_long_to_judge_hold_up_nobody_else() -> anyhow::Result<()> {
+async fn i37_slow_crd_validation_does_not_delay_other_tenants() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (attacker, neighbour) = (server.tenant("t1").await?, server.tenant("t2").await?);
     // Serialized beforehand, since the clients run on the same thread.
-    let bodies: Vec<String> = (0..3).map(|number| broad(number).to_string()).collect();
-    let asks = bodies.into_iter().map(|body| {
+    let bodies: Vec<String> = (0..3).map(|number| large_crd(number).to_string()).collect();
+    let operations = bodies.into_iter().map(|body| {
         let attacker = attacker.clone();
         async move {
             let headers = [("content-type", "application/json")];
-            let made = attacker.send(Method::POST, DEFINITIONS, &headers, body);
-            Ok(made.await?.status)
+            let created = attacker.send(Method::POST, DEFINITIONS, &headers, body);
+            Ok(created.await?.status)
         }
     });
-    let (answered, longest, codes) = meanwhile(&neighbour, asks).await?;
+    let (answered, longest, codes) = probe_while_running(&neighbour, operations).await?;
     assert_eq!(codes, [201; 3]);
     assert!(
         answered >= 3,
@@ -120,8 +120,8 @@ async fn i37_definitions_that_take_long_to_judge_hold_up_nobody_else() -> anyhow
         "/openapi/v3/apis/ex.io/v1",
     ] {
         let attacker = attacker.clone();
-        let ask = async move { Ok(attacker.get(page).await?.status) };
-        let (answered, longest, codes) = meanwhile(&neighbour, [ask]).await?;
+        let operation = async move { Ok(attacker.get(page).await?.status) };
+        let (answered, longest, codes) = probe_while_running(&neighbour, [operation]).await?;
         assert_eq!(codes, [200]);
         assert!(
             answered >= 3,
@@ -134,7 +134,7 @@ async fn i37_definitions_that_take_long_to_judge_hold_up_nobody_else() -> anyhow
 /// A tenant cannot define a built-in kind in a version that is not built in: its objects would
 /// bypass the built-in validation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i17_kinds_of_the_table_are_not_redefined() -> anyhow::Result<()> {
+async fn i17_built_in_kinds_cannot_be_redefined() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
     for (group, plural, kind) in [
@@ -159,8 +159,8 @@ async fn i17_kinds_of_the_table_are_not_redefined() -> anyhow::Result<()> {
             defined["metadata"]["annotations"] =
                 json!({"api-approved.kubernetes.io": "unapproved, for a test"});
             defined["spec"]["versions"][0]["name"] = "v9".into();
-            let made = client.post(DEFINITIONS, &defined).await?;
-            assert_eq!(made.status, 403, "{plural}.{group}: {}", made.text());
+            let created = client.post(DEFINITIONS, &defined).await?;
+            assert_eq!(created.status, 403, "{plural}.{group}: {}", created.text());
         }
     }
     Ok(())
@@ -168,7 +168,7 @@ async fn i17_kinds_of_the_table_are_not_redefined() -> anyhow::Result<()> {
 
 /// A definition is compiled once and survives changes of other definitions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i15_definitions_are_served_as_they_are_however_many_change() -> anyhow::Result<()> {
+async fn i15_definitions_stay_served_while_others_change() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let tenant = server.tenant("t1").await?;
     let spec = json!({"type": "object", "properties": {"a": {"type": "string"}}});
@@ -184,9 +184,9 @@ async fn i15_definitions_are_served_as_they_are_however_many_change() -> anyhow:
     }
     let object = json!({"apiVersion": "ex.io/v1", "kind": "foo", "metadata": {"name": "x"},
         "spec": {"a": "1", "b": "2"}});
-    let made = tenant.post(FOOS, &object).await?;
+    let created = tenant.post(FOOS, &object).await?;
     assert_eq!(
-        (made.status, made.json()["spec"].clone()),
+        (created.status, created.json()["spec"].clone()),
         (201, json!({"a": "1"}))
     );
     // One definition changes, the other is deleted.
@@ -201,12 +201,12 @@ async fn i15_definitions_are_served_as_they_are_however_many_change() -> anyhow:
         .await?;
     let mut object = object;
     object["metadata"]["name"] = "y".into();
-    let made = tenant.post(FOOS, &object).await?;
+    let created = tenant.post(FOOS, &object).await?;
     assert_eq!(
-        made.json()["spec"],
+        created.json()["spec"],
         json!({"a": "1", "b": "2"}),
         "{}",
-        made.text()
+        created.text()
     );
     assert_eq!(names(&tenant.get(FOOS).await?.json()), ["x", "y"]);
     let gone = tenant.get("/apis/ex.io/v1/namespaces/default/bars").await?;

@@ -3,29 +3,37 @@
 use insula_testkit::server::{Answer, TestServer};
 use serde_json::{Value, json};
 
-use super::fill;
-use super::routes::{Ask, Place};
+use super::create_all_kinds;
+use super::routes::{NamespacedName, Operation};
 
 #[tokio::test]
-async fn kinds_of_the_system_are_refused_to_tenants_and_not_shown_to_them() -> anyhow::Result<()> {
+async fn i18_system_only_kinds_are_hidden_from_tenants() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let mut only = Vec::new();
-    for ask in Ask::every().iter().filter(|ask| ask.kind.system_only) {
-        only.push((ask.kind.group.as_str(), ask.kind.resource.as_str()));
-        let place = |name| Place {
+    for operation in Operation::all()
+        .iter()
+        .filter(|operation| operation.kind.system_only)
+    {
+        only.push((
+            operation.kind.group.as_str(),
+            operation.kind.resource.as_str(),
+        ));
+        let object = |name| NamespacedName {
             namespace: "default",
             name,
         };
-        let own = ask.short(place("x")).into_iter();
-        let own = own.chain(ask.short(place("system")));
-        for path in own.chain(ask.spellings("t1", place("x"))) {
-            let refused = ask.send(&tenant, &path).await?;
+        let own = operation.relative_paths(object("x")).into_iter();
+        let own = own.chain(operation.relative_paths(object("system")));
+        for path in own.chain(operation.all_spellings("t1", object("x"))) {
+            let refused = operation.send(&tenant, &path).await?;
             assert_eq!(refused.status, 403, "{path}: {}", refused.text());
             assert!(refused.message().ends_with("in the tenant \"t1\""));
         }
         // The kind does not exist in a tenant's space for any caller.
-        let absent = ask.send(&system, &ask.full("t1", place("x"))[0]).await?;
+        let absent = operation
+            .send(&system, &operation.full_paths("t1", object("x"))[0])
+            .await?;
         let why = "the server could not find the requested resource";
         assert_eq!((absent.status, absent.message().as_str()), (404, why));
     }
@@ -78,13 +86,13 @@ fn names(list: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn through_its_own_paths_a_tenant_finds_nothing_of_another() -> anyhow::Result<()> {
+async fn own_paths_never_lead_to_another_tenants_objects() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let system = server.system().await?;
     let own: Vec<String> = server.keys().await?;
-    let made = fill(&other, false).await?;
-    fill(&system, true).await?;
+    let created = create_all_kinds(&other, false).await?;
+    create_all_kinds(&system, true).await?;
     let all = insula_store::KeyRange::all();
     let store = server.registry().store();
     let snapshot = store.range(&all, insula_store::At::Latest, None).await?;
@@ -93,7 +101,7 @@ async fn through_its_own_paths_a_tenant_finds_nothing_of_another() -> anyhow::Re
         .into_iter()
         .filter(|entry| !own.contains(&String::from_utf8_lossy(&entry.key).into_owned()))
         .collect();
-    for (kind, path) in &made {
+    for (kind, path) in &created {
         let (collection, name) = path.rsplit_once('/').expect("a path");
         for query in ["", "?resourceVersion=0", "?limit=1"] {
             let list = one.get(&format!("{collection}{query}")).await?;
@@ -132,7 +140,7 @@ async fn through_its_own_paths_a_tenant_finds_nothing_of_another() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn a_watch_tells_nothing_of_what_others_do() -> anyhow::Result<()> {
+async fn watches_deliver_no_events_of_other_tenants() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let system = server.system().await?;
@@ -152,10 +160,10 @@ async fn a_watch_tells_nothing_of_what_others_do() -> anyhow::Result<()> {
     for client in [&other, &system] {
         for number in 0..200 {
             let name = format!("theirs-{number}");
-            let made = client
+            let created = client
                 .post(path, &json!({"metadata": {"name": name}}))
                 .await?;
-            assert_eq!(made.status, 201);
+            assert_eq!(created.status, 201);
             let named = format!("{path}/{name}");
             let patch = json!({"data": {"a": "b"}});
             assert_eq!(client.patch(&named, "merge", &patch).await?.status, 200);

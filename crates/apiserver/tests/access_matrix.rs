@@ -1,31 +1,31 @@
-//! Who may do what: every route, and everybody that there is. The table is reviewed like
-//! code; `UPDATE_GOLDEN=1` writes it.
+//! The access matrix: every route and verb by every sort of caller. The golden file is reviewed like
+//! code; `UPDATE_GOLDEN=1` rewrites it.
 
-#[path = "support/cast.rs"]
-#[expect(dead_code, reason = "other tests have more in their cast")]
-mod cast;
 #[path = "support/golden.rs"]
 mod golden;
+#[path = "support/principals.rs"]
+#[expect(dead_code, reason = "the isolation tests use the rest")]
+mod principals;
 #[path = "support/routes.rs"]
-#[expect(dead_code, reason = "other tests take every spelling")]
+#[expect(dead_code, reason = "the isolation tests use the rest")]
 mod routes;
 
-use cast::{bind, server_with, token_of, user};
 use futures_util::future::try_join_all;
 use golden::assert_golden;
 use insula_testkit::server::{Answer, Client, TestServer};
-use routes::{Ask, Page, Place};
+use principals::{bind, server_with, service_account_token, user};
+use routes::{DocumentPath, NamespacedName, Operation};
 
-/// Somebody who asks.
+/// One sort of caller.
 struct Column {
     title: &'static str,
     client: Client,
-    /// The space that their paths name; the others say nothing and mean their own.
+    /// The space that the paths name; without it, the paths address the caller's own space.
     space: Option<&'static str>,
 }
 
-/// The namespace that RoleBindings are in, and what is asked for there.
-const PLACE: Place<'static> = Place {
+/// The object that operations address, in the namespace of the RoleBindings.
+const OBJECT: NamespacedName<'static> = NamespacedName {
     namespace: "default",
     name: "default",
 };
@@ -40,7 +40,7 @@ async fn columns(server: &TestServer) -> anyhow::Result<Vec<Column>> {
     for (name, role) in [("admins", "admin"), ("edits", "edit"), ("views", "view")] {
         bind(&admin, Some("default"), name, role, user(name)).await?;
     }
-    let robot = token_of(&admin, "default", "robot").await?;
+    let robot = service_account_token(&admin, "default", "robot").await?;
     let column = |title, client, space| Column {
         title,
         client,
@@ -55,29 +55,29 @@ async fn columns(server: &TestServer) -> anyhow::Result<Vec<Column>> {
         column("edit", server.client("t1/edits").await?, None),
         column("view", server.client("t1/views").await?, None),
         column("account", server.client(&robot).await?, None),
-        column("nobody", server.client("").await?, Some("t1")),
+        column("anonymous", server.client("").await?, Some("t1")),
         column("t2>t1", other, Some("t1")),
     ])
 }
 
 const LEGEND: &str = "\
-# yes: it is carried out, or refused for another reason than who asks. no: 401 or 403.
-# -: there is no such thing in that space.
+# yes: authorized (possibly refused later for another reason). no: 401 or 403.
+# -: not served in that space.
 #
 # system     a system administrator, in the system space
 # system>t1  the same, in the tenant t1
 # bound>t1   a user of the system with a RoleBinding to cluster-admin in its namespace
 #            default, in the tenant t1
-# t1         an administrator of the tenant t1, in it, as all that follow
+# t1         an administrator of the tenant t1, in t1, like all that follow
 # admin      a user with a RoleBinding to the role admin in the namespace default
 # edit       the same to edit
 # view       the same to view
 # account    a service account without bindings
-# nobody     without a credential
+# anonymous  without a credential
 # t2>t1      an administrator of the tenant t2, in the tenant t1
 #
-# list* and watch* are over all namespaces. Objects are in the namespace default and are
-# called default.
+# list* and watch* are across all namespaces. Objects are named default and are in the
+# namespace default.
 
 ";
 
@@ -90,7 +90,7 @@ fn cell(answer: &Answer) -> &'static str {
     }
 }
 
-/// Lines of one resource whose cells are equal are one line.
+/// Rows of one resource with equal cells are merged into one line.
 #[derive(Default)]
 struct Table {
     rows: Vec<(String, Vec<String>, Vec<&'static str>)>,
@@ -130,12 +130,12 @@ impl Table {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_do_what_is_as_it_was_reviewed() -> anyhow::Result<()> {
+async fn access_matrix_matches_the_reviewed_table() -> anyhow::Result<()> {
     let server = server_with(&USERS, false).await?;
     let columns = columns(&server).await?;
     let before = server.registry().store().revision().await?;
     let mut table = Table::default();
-    for page in Page::every() {
+    for page in DocumentPath::all() {
         let asked = columns.iter().map(|column| {
             let prefix = column.space.map(|space| format!("/tenants/{space}"));
             let path = format!("{}{}", prefix.unwrap_or_default(), page.path);
@@ -145,20 +145,24 @@ async fn who_may_do_what_is_as_it_was_reviewed() -> anyhow::Result<()> {
         let cells = answers.iter().map(cell).collect();
         table.add(page.pattern, "get".to_owned(), cells);
     }
-    for ask in &Ask::every() {
+    for operation in &Operation::all() {
         let asked = columns.iter().map(|column| {
             let mut paths = match column.space {
-                None => ask.short(PLACE),
-                Some(space) => ask.full(space, PLACE),
+                None => operation.relative_paths(OBJECT),
+                Some(space) => operation.full_paths(space, OBJECT),
             };
-            async move { ask.send(&column.client, &paths.swap_remove(0)).await }
+            async move { operation.send(&column.client, &paths.swap_remove(0)).await }
         });
         let answers = try_join_all(asked).await?;
-        let star = if ask.everywhere { "*" } else { "" };
+        let star = if operation.all_namespaces { "*" } else { "" };
         let cells = answers.iter().map(cell).collect();
-        table.add(&ask.label(), format!("{}{star}", ask.verb), cells);
+        table.add(
+            &operation.label(),
+            format!("{}{star}", operation.verb),
+            cells,
+        );
     }
     let after = server.registry().store().revision().await?;
-    assert_eq!(before, after, "nothing was written");
-    assert_golden("who-may.txt", &table.print(&columns))
+    assert_eq!(before, after, "the store must not change");
+    assert_golden("access-matrix.txt", &table.print(&columns))
 }

@@ -9,13 +9,15 @@ use insula_testkit::peer::skipped;
 use insula_testkit::server::{Client, TestServer};
 use serde_json::json;
 
-use super::cast::{account, bind, make, server_with, subject, token_of, user};
-use super::{MAPS, called, names, until};
+use super::principals::{
+    bind, create, server_with, service_account, service_account_token, subject, user,
+};
+use super::{MAPS, named, names, until};
 
 const TENANT: &str = "/api/v1/tenants/t1";
 
 /// Deletes the tenant and waits until the tenant controller has emptied its space.
-async fn kill(server: &TestServer) -> anyhow::Result<()> {
+async fn delete_tenant(server: &TestServer) -> anyhow::Result<()> {
     let system = server.system().await?;
     let deleted = system.delete(TENANT).await?;
     anyhow::ensure!(deleted.status == 200, "{}", deleted.text());
@@ -24,7 +26,7 @@ async fn kill(server: &TestServer) -> anyhow::Result<()> {
 }
 
 /// Asserts that the client is either unauthenticated or has no permission.
-async fn assert_nobody(client: &Client, when: &str) -> anyhow::Result<()> {
+async fn assert_no_access(client: &Client, when: &str) -> anyhow::Result<()> {
     for path in [
         MAPS,
         "/api/v1/tenants/t1/configmaps",
@@ -35,14 +37,14 @@ async fn assert_nobody(client: &Client, when: &str) -> anyhow::Result<()> {
         let is_nobody = matches!(refused.status, 401 | 403);
         assert!(is_nobody, "{when} {path}: {}", refused.text());
     }
-    let refused = client.post(MAPS, &called("x")).await?;
+    let refused = client.post(MAPS, &named("x")).await?;
     let is_nobody = matches!(refused.status, 401 | 403);
     assert!(is_nobody, "{when}: {}", refused.text());
     Ok(())
 }
 
 #[tokio::test]
-async fn i05_a_certificate_dies_with_its_tenant() -> anyhow::Result<()> {
+async fn i05_certificates_are_invalid_after_tenant_deletion() -> anyhow::Result<()> {
     let server = server_with(&[], true).await?;
     server.tenant("t1").await?;
     let identity = server.identity(&subject("admin", &[], "t1")?).await?;
@@ -50,8 +52,8 @@ async fn i05_a_certificate_dies_with_its_tenant() -> anyhow::Result<()> {
     let client = server.shown(identity.clone(), "").await?;
     assert_eq!(client.get(MAPS).await?.status, 200);
     let issued = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-    kill(&server).await?;
-    assert_nobody(&client, "after the end").await?;
+    delete_tenant(&server).await?;
+    assert_no_access(&client, "after the end").await?;
     // Certificates have a resolution of seconds: the new tenant must not be created within the same
     // second.
     while SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() <= issued {
@@ -63,44 +65,44 @@ async fn i05_a_certificate_dies_with_its_tenant() -> anyhow::Result<()> {
         skipped("certificates are not tied to a tenant, only to its name");
         return Ok(());
     }
-    assert_nobody(&client, "on the old connection").await?;
+    assert_no_access(&client, "on the old connection").await?;
     let again = server.shown(identity, "").await?;
-    assert_nobody(&again, "on a new connection").await
+    assert_no_access(&again, "on a new connection").await
 }
 
 #[tokio::test]
-async fn i05_a_token_of_a_service_account_dies_with_its_tenant() -> anyhow::Result<()> {
+async fn i05_service_account_tokens_are_invalid_after_tenant_deletion() -> anyhow::Result<()> {
     let server = server_with(&[], true).await?;
     let mut tokens: Vec<String> = Vec::new();
     for _ in 0..2 {
         let admin = server.tenant("t1").await?;
         for old in &tokens {
-            assert_nobody(&server.client(old).await?, "before its account is back").await?;
+            assert_no_access(&server.client(old).await?, "before its account is back").await?;
         }
-        let token = token_of(&admin, "default", "robot").await?;
-        let robot = account("default", "robot");
+        let token = service_account_token(&admin, "default", "robot").await?;
+        let robot = service_account("default", "robot");
         bind(&admin, None, "robot", "cluster-admin", robot).await?;
         let client = server.client(&token).await?;
         assert_eq!(client.get(MAPS).await?.status, 200);
         // Same name, same namespace, same permissions, but a different service account.
         for old in &tokens {
-            assert_nobody(&server.client(old).await?, "after its account is back").await?;
+            assert_no_access(&server.client(old).await?, "after its account is back").await?;
         }
-        kill(&server).await?;
+        delete_tenant(&server).await?;
         tokens.push(token);
         for old in &tokens {
-            assert_nobody(&server.client(old).await?, "after the end").await?;
+            assert_no_access(&server.client(old).await?, "after the end").await?;
         }
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn i05_a_watch_dies_with_its_tenant() -> anyhow::Result<()> {
+async fn i05_watches_end_with_tenant_deletion() -> anyhow::Result<()> {
     let server = server_with(&[], true).await?;
     let admin = server.tenant("t1").await?;
     let system = server.system().await?;
-    make(&admin, MAPS, called("old")).await?;
+    create(&admin, MAPS, named("old")).await?;
     let mut open = Vec::new();
     for (client, path) in [
         (&admin, format!("{MAPS}?watch=true")),
@@ -121,9 +123,9 @@ async fn i05_a_watch_dies_with_its_tenant() -> anyhow::Result<()> {
         }
         open.push((path, watch));
     }
-    kill(&server).await?;
+    delete_tenant(&server).await?;
     let next = server.tenant("t1").await?;
-    make(&next, MAPS, called("new")).await?;
+    create(&next, MAPS, named("new")).await?;
     for (path, mut watch) in open {
         let events = watch.rest().await?;
         let last = events.last().cloned().unwrap_or_default();
@@ -135,20 +137,20 @@ async fn i05_a_watch_dies_with_its_tenant() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn i05_a_continue_token_dies_with_its_tenant() -> anyhow::Result<()> {
+async fn i05_continue_tokens_are_invalid_after_tenant_deletion() -> anyhow::Result<()> {
     let server = server_with(&[], true).await?;
     let admin = server.tenant("t1").await?;
     for name in ["a", "b", "c"] {
-        make(&admin, MAPS, called(name)).await?;
+        create(&admin, MAPS, named(name)).await?;
     }
     let page = admin.get(&format!("{MAPS}?limit=1")).await?.json();
     let token = page["metadata"]["continue"].as_str().unwrap_or("");
     let path = format!("{MAPS}?limit=1&continue={token}");
     assert_eq!(names(&admin.get(&path).await?.json()), ["b"]);
-    kill(&server).await?;
+    delete_tenant(&server).await?;
     let next = server.tenant("t1").await?;
     for name in ["a", "b", "c"] {
-        make(&next, MAPS, called(name)).await?;
+        create(&next, MAPS, named(name)).await?;
     }
     let system = server.system().await?;
     for (client, path) in [
@@ -163,23 +165,28 @@ async fn i05_a_continue_token_dies_with_its_tenant() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn i05_rights_die_with_their_tenant() -> anyhow::Result<()> {
+async fn i05_role_bindings_are_gone_after_tenant_deletion() -> anyhow::Result<()> {
     let server = server_with(&["t1/alice"], true).await?;
     let admin = server.tenant("t1").await?;
     let alice = server.client("t1/alice").await?;
     let role = json!({"metadata": {"name": "maps"}, "rules": [
         {"apiGroups": [""], "resources": ["configmaps", "namespaces"], "verbs": ["*"]},
     ]});
-    make(&admin, &format!("{}/clusterroles", super::cast::RBAC), role).await?;
+    create(
+        &admin,
+        &format!("{}/clusterroles", super::principals::RBAC),
+        role,
+    )
+    .await?;
     bind(&admin, None, "alice", "maps", user("alice")).await?;
     assert_eq!(alice.get(MAPS).await?.status, 200);
-    kill(&server).await?;
-    assert_nobody(&alice, "after the end").await?;
+    delete_tenant(&server).await?;
+    assert_no_access(&alice, "after the end").await?;
     let next = server.tenant("t1").await?;
-    assert_nobody(&alice, "in the next tenant").await?;
+    assert_no_access(&alice, "in the next tenant").await?;
     // A binding of the new tenant does not resolve to a role of the deleted one.
     bind(&next, None, "alice", "maps", user("alice")).await?;
-    assert_nobody(&alice, "without the role").await?;
+    assert_no_access(&alice, "without the role").await?;
     assert_eq!(next.get(MAPS).await?.status, 200);
     Ok(())
 }

@@ -4,7 +4,7 @@
 use insula_testkit::server::{Answer, Client, DEFINITIONS, TestServer, definition};
 use serde_json::{Value, json};
 
-use super::{names, without};
+use super::{body_without, names};
 
 const FOOS: &str = "/apis/ex.io/v1/namespaces/default/foos";
 
@@ -23,7 +23,7 @@ fn foo(name: &str) -> Value {
 }
 
 /// Everything in a response that a client can observe.
-fn seen(answer: &Answer) -> String {
+fn observable(answer: &Answer) -> String {
     let mut headers: Vec<String> = answer
         .headers
         .iter()
@@ -31,12 +31,16 @@ fn seen(answer: &Answer) -> String {
         .map(|(name, value)| format!("{name}: {value:?}"))
         .collect();
     headers.sort();
-    format!("{} {headers:?} {}", answer.status, without(answer, &[]))
+    format!(
+        "{} {headers:?} {}",
+        answer.status,
+        body_without(answer, &[])
+    )
 }
 
 /// Every request that can be sent for `foos`, in every spelling of the space; the bodies are
 /// invalid on purpose.
-fn asks(space: &str) -> Vec<(&'static str, String)> {
+fn all_requests(space: &str) -> Vec<(&'static str, String)> {
     let collections = ["namespaces/default/foos", "foos", "namespaces/nothing/foos"];
     let below = [
         "",
@@ -46,7 +50,7 @@ fn asks(space: &str) -> Vec<(&'static str, String)> {
         "/canary/scale",
         "/canary/x",
     ];
-    let mut asks = Vec::new();
+    let mut all_requests = Vec::new();
     for collection in collections {
         for below in below {
             for version in ["v1", "v2"] {
@@ -57,7 +61,7 @@ fn asks(space: &str) -> Vec<(&'static str, String)> {
                     format!("/apis/ex.io/{version}/watch/tenants/{space}/{path}"),
                 ] {
                     for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"] {
-                        asks.push((method, path.clone()));
+                        all_requests.push((method, path.clone()));
                     }
                 }
             }
@@ -69,22 +73,22 @@ fn asks(space: &str) -> Vec<(&'static str, String)> {
         "/openapi/v3/apis/ex.io/v1",
         "/openapi/v2",
     ] {
-        asks.push(("GET", format!("/tenants/{space}{page}")));
+        all_requests.push(("GET", format!("/tenants/{space}{page}")));
     }
     for one in [DEFINITIONS.to_owned(), format!("{DEFINITIONS}/foos.ex.io")] {
-        asks.push(("GET", format!("/tenants/{space}{one}")));
-        asks.push(("DELETE", format!("/tenants/{space}{one}")));
+        all_requests.push(("GET", format!("/tenants/{space}{one}")));
+        all_requests.push(("DELETE", format!("/tenants/{space}{one}")));
     }
-    asks
+    all_requests
 }
 
-async fn ask_all(client: &Client, space: &str) -> anyhow::Result<Vec<String>> {
+async fn send_all(client: &Client, space: &str) -> anyhow::Result<Vec<String>> {
     let mut answers = Vec::new();
-    for (method, path) in asks(space) {
+    for (method, path) in all_requests(space) {
         let headers = [("content-type", "application/json")];
         let answer = client.send(method.parse()?, &path, &headers, "{").await?;
         let plain = path.replace(&format!("/{space}/"), "/@/");
-        let told = seen(&answer).replace(&format!("/tenants/{space}/"), "/tenants/@/");
+        let told = observable(&answer).replace(&format!("/tenants/{space}/"), "/tenants/@/");
         let told = told.replace(&format!("tenant \\\\\"{space}\\\\\""), "tenant @");
         let told = told.replace(&format!("tenant \\\"{space}\\\""), "tenant @");
         answers.push(format!("{method} {plain}: {told}"));
@@ -93,7 +97,7 @@ async fn ask_all(client: &Client, space: &str) -> anyhow::Result<Vec<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i15_what_a_neighbour_defines_is_answered_as_if_there_were_none() -> anyhow::Result<()> {
+async fn i15_another_tenants_definition_does_not_change_any_response() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (attacker, victim) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let system = server.system().await?;
@@ -113,11 +117,11 @@ async fn i15_what_a_neighbour_defines_is_answered_as_if_there_were_none() -> any
             } else {
                 FOOS
             };
-            let made = client.post(path, &foo("canary")).await?;
-            assert_eq!(made.status, 201, "{}", made.text());
+            let created = client.post(path, &foo("canary")).await?;
+            assert_eq!(created.status, 201, "{}", created.text());
         }
         for space in ["t2", "ghost", "system"] {
-            let answers = ask_all(&attacker, space).await?;
+            let answers = send_all(&attacker, space).await?;
             for answer in &answers {
                 let refused = answer.contains(": 403 ") || answer.contains(": 405 ");
                 assert!(refused, "{space}: {answer}");
@@ -132,7 +136,7 @@ async fn i15_what_a_neighbour_defines_is_answered_as_if_there_were_none() -> any
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i18_nothing_that_describes_a_space_tells_of_a_neighbours_kinds() -> anyhow::Result<()> {
+async fn i18_discovery_does_not_reveal_another_tenants_kinds() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
