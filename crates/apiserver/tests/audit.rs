@@ -1,4 +1,4 @@
-//! The audit log: one event for every request, and no secret in any of them.
+//! The audit log: one event per request, and no secret in any of them.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-/// A test that waits longer than this has failed.
+/// The deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn audited() -> anyhow::Result<(TestServer, AuditLog)> {
@@ -23,7 +23,7 @@ async fn audited() -> anyhow::Result<(TestServer, AuditLog)> {
     Ok((server, log))
 }
 
-/// The line without what is different each time.
+/// The line without the values that differ in every run.
 fn timeless(line: &str) -> String {
     let mut text = line.to_owned();
     for name in ["requestReceivedTimestamp", "stageTimestamp"] {
@@ -41,8 +41,7 @@ async fn event(log: &AuditLog, answer: &Answer) -> anyhow::Result<Value> {
     Ok(serde_json::from_str(&line)?)
 }
 
-/// The beginning and the end of the event of a tenant's administrator; between them is what
-/// a test is about.
+/// The first and last fields of an event of a tenant's administrator, around the fields under test.
 fn expected(id: &str, middle: &str, status: &str, annotations: &str) -> String {
     format!(
         r#"{{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"{id}",{middle},"responseStatus":{{"metadata":{{}},{status}}},"requestReceivedTimestamp":"…","stageTimestamp":"…","annotations":{{{annotations}}}}}"#
@@ -133,8 +132,7 @@ async fn an_event_says_who_did_what_to_what_and_with_which_result() -> anyhow::R
     Ok(())
 }
 
-/// Requests with every kind of outcome: the method, the path, the body, its type, and the
-/// code.
+/// Requests with every sort of outcome: method, path, body, content type and expected code.
 fn outcomes() -> Vec<(Method, String, String, &'static str, u16)> {
     let json = "application/json";
     let merge = "application/merge-patch+json";
@@ -221,7 +219,7 @@ async fn every_request_has_one_event_whatever_becomes_of_it() -> anyhow::Result<
         if code >= 400 && !reason.is_null() {
             assert_eq!(status["reason"], reason, "{what}");
         }
-        // Before anybody is asked who they are, nobody is known.
+        // Before authentication the event has no user.
         let known = !path.contains("timeout=");
         assert_eq!(event["user"]["username"] == "admin", known, "{what}");
         let decided = &event["annotations"]["authorization.k8s.io/decision"];
@@ -255,7 +253,7 @@ async fn every_request_has_one_event_whatever_becomes_of_it() -> anyhow::Result<
         let id = event["auditID"].as_str().unwrap_or_default().to_owned();
         assert!(counted.insert(id), "twice: {event}");
     }
-    // And one for the tenant itself, which the test server made.
+    // Plus the event of creating the tenant, which the test server did.
     assert_eq!(counted.difference(&ids).count(), 1);
     assert!(ids.is_subset(&counted));
     Ok(())
@@ -360,14 +358,14 @@ async fn whoever_leaves_before_the_answer_is_written_down_too() -> anyhow::Resul
     let deadline = Instant::now() + PATIENCE;
     for attempt in 0.. {
         anyhow::ensure!(Instant::now() < deadline, "no event in {}", log.text());
-        // It waits for a revision that is far away, but the client does not.
+        // The request waits for a distant revision; the client gives up first.
         let id = format!("left-{attempt}");
         let headers = [("audit-id", id.as_str())];
         let path = format!("{MAPS}?resourceVersion=999999999");
         let asked = tenant.send(Method::GET, &path, &headers, "");
         let left = tokio::time::timeout(Duration::from_millis(200), asked).await;
         assert!(left.is_err(), "{left:?}");
-        // The server is told in order: after this it knows that the client left.
+        // Frames arrive in order: once this request is answered, the server has seen the reset.
         tenant.get("/api").await?;
         let events = log.events()?;
         let Some(event) = events.iter().find(|event| event["auditID"] == *id) else {
@@ -380,8 +378,7 @@ async fn whoever_leaves_before_the_answer_is_written_down_too() -> anyhow::Resul
     Ok(())
 }
 
-/// A request whose event is some 17 KB: what is in its path is thrice in the log, and takes
-/// more room there.
+/// A request with an event of about 17 KB: the path appears three times in the event, escaped.
 async fn ask_at_length(client: &Client) -> anyhow::Result<Answer> {
     let name = "%01".repeat(1500);
     client
@@ -404,7 +401,7 @@ async fn while_the_log_hangs_requests_wait_and_no_event_is_lost() -> anyhow::Res
     }
     let fill = ids.len();
     assert!(fill > 100, "requests wait after {fill}");
-    // Whoever asks whether it lives is told.
+    // Liveness probes are still answered.
     assert_eq!(tenant.get("/livez").await?.status, 200);
     let waiting = tokio::spawn({
         let tenant = tenant.clone();

@@ -1,4 +1,4 @@
-//! What is never in the audit log: secrets, however they come and whatever is said of them.
+//! Secrets never appear in the audit log, regardless of how they are sent.
 
 use std::collections::BTreeSet;
 
@@ -11,16 +11,16 @@ const SECRET: &str = "/api/v1/namespaces/default/secrets/a";
 const TOKEN: &str = "/api/v1/namespaces/default/serviceaccounts/default/token";
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
-/// What must not be found.
+/// The secret that must not be found.
 const CANARY: &str = "c4nary";
 
-/// The same in base64, with none, one or two bytes before it.
+/// The secret in base64, after zero, one or two other bytes.
 const CODED: [&str; 3] = ["YzRuYXJ5", "M0bmFye", "jNG5hcn"];
 
-/// A method, a path, the type of a body, and the body.
+/// Method, path, content type and body.
 type Sent = (Method, &'static str, &'static str, String);
 
-/// A Secret with this beside its name.
+/// A Secret with these further fields.
 fn secret(name: &str, more: Value) -> String {
     let mut secret = json!({"metadata": {"name": name}});
     for (member, value) in more.as_object().into_iter().flatten() {
@@ -32,7 +32,7 @@ fn secret(name: &str, more: Value) -> String {
 fn creations() -> Vec<Sent> {
     let sent = [
         secret("a", json!({"data": {"k": CODED[0]}})),
-        // It is there already.
+        // A Secret of this name already exists.
         secret("a", json!({"data": {"k": CODED[0]}})),
         secret("A_", json!({"data": {"k": CODED[0]}})),
         secret("b", json!({"data": {"k": CANARY}})),
@@ -54,7 +54,7 @@ fn creations() -> Vec<Sent> {
         CANARY.to_owned(),
         format!("{{\"kind\":\"{CANARY}\"}}"),
         format!("{{\"apiVersion\":\"{CANARY}\"}}"),
-        // More than is read.
+        // Larger than the request size limit.
         secret("b", json!({"stringData": {"k": CANARY.repeat(1 << 20)}})),
     ];
     let sent = sent.map(|body| (Method::POST, SECRETS, "application/json", body));

@@ -1,5 +1,4 @@
-//! Bodies that nobody should send: each gets a clear answer quickly, and leaves nothing
-//! behind.
+//! Malformed bodies: each is refused quickly with a clear message and leaves nothing behind.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +31,7 @@ async fn send(
     let body = body.into();
     let headers = [("content-type", media)];
     let mut took = Duration::MAX;
-    // Another program may have had the machine once, but not three times.
+    // Retried, since another process may have delayed the first attempts.
     for _ in 0..3 {
         let began = Instant::now();
         let answer = client
@@ -55,7 +54,7 @@ fn nested(open: &str, middle: &str, close: &str, depth: usize) -> String {
     format!("{}{middle}{}", open.repeat(depth), close.repeat(depth))
 }
 
-/// Nine levels of ten references each: a billion elements if somebody wrote them out.
+/// Nine levels of ten aliases each: a billion elements when expanded.
 fn bomb() -> String {
     let mut text = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
     for level in 1..9 {
@@ -269,7 +268,7 @@ async fn more_headers_than_anybody_needs_end_in_a_refusal_not_in_a_stop() -> any
         .map(|name| (name.as_str(), value.as_str()))
         .collect();
     let answer = client.send(Method::GET, MAPS, &headers, "").await;
-    // Either side may end it, the client too if it was told of the limit.
+    // Either side may close: the client does so if it has seen the server's limit.
     if let Ok(answer) = answer {
         assert_eq!(answer.status, 431, "{}", answer.text());
     }
@@ -321,7 +320,7 @@ fn samples() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What the mutations replace values with.
+/// Values that mutations insert.
 fn odd_values() -> Vec<Value> {
     vec![
         Value::Null,
@@ -343,7 +342,7 @@ fn odd_values() -> Vec<Value> {
     ]
 }
 
-/// The places of all values in a tree.
+/// JSON pointers to all values in a tree.
 fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     found.push(at.to_owned());
     match value {
@@ -362,7 +361,7 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// A change of bytes or of values, made of plain numbers.
+/// A mutation of bytes or values, described by plain numbers so that it shrinks well.
 #[derive(Clone, Debug)]
 struct Mutation {
     sample: usize,
@@ -409,7 +408,7 @@ fn mutated(mutation: &Mutation) -> (&'static str, Vec<u8>) {
     (path, bytes)
 }
 
-/// Kubernetes answers these with 500 too.
+/// Messages that Kubernetes also answers with 500.
 const KNOWN: [&str; 2] = [
     "resourceVersion should not be set on objects to be created",
     "strconv.ParseUint: parsing",

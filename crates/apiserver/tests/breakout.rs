@@ -1,4 +1,4 @@
-//! Breaking out: every way that we thought of, refused.
+//! Attempts to address objects outside the caller's space, all refused.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -29,7 +29,7 @@ fn collection(kind: &Kind) -> String {
     }
 }
 
-/// Everything in the store that is not the attacker's.
+/// Every entry in the store outside the attacker's space.
 async fn others(server: &TestServer) -> anyhow::Result<Vec<insula_store::Entry>> {
     let all = insula_store::KeyRange::all();
     let store = server.registry().store();
@@ -41,7 +41,7 @@ async fn others(server: &TestServer) -> anyhow::Result<Vec<insula_store::Entry>>
     Ok(page.entries.into_iter().filter(|one| !own(one)).collect())
 }
 
-/// Two tenants, with a secret of the second and one of the system.
+/// Two tenants, with a secret in the second and one in the system space.
 async fn start() -> anyhow::Result<(TestServer, Client, Client, Client)> {
     let server = TestServer::start().await?;
     let (system, one, other) = (
@@ -84,7 +84,7 @@ async fn no_name_of_any_kind_leads_out_of_its_place() -> anyhow::Result<()> {
             let mut generated = object.clone();
             generated["metadata"] = json!({"generateName": trick});
             let refused = one.post(&path, &generated).await?;
-            // Two dots and five letters are a name where any segment of a path is one.
+            // With its suffix, a generated name of dots is valid for kinds that accept any segment.
             let harmless = refused.status == 201 && !trick.contains(['/', '%']);
             assert!(
                 refused.status == 422 || harmless,
@@ -202,7 +202,7 @@ async fn a_list_from_the_store_itself_is_of_one_space_too() -> anyhow::Result<()
     let (server, system, one, _) = start().await?;
     one.post(MAPS, &called("mine")).await?;
     let revision = server.registry().store().revision().await?;
-    // More happens, so that the cache is past that revision.
+    // Further writes, so that the cache has moved past that revision.
     for client in [&system, &one] {
         assert_eq!(client.post(MAPS, &called("later")).await?.status, 201);
         let role = json!({"metadata": {"name": "later"}, "rules": []});
@@ -213,7 +213,8 @@ async fn a_list_from_the_store_itself_is_of_one_space_too() -> anyhow::Result<()
     for (client, path, expected) in [
         (&one, "/api/v1/configmaps", &["mine"][..]),
         (&system, "/api/v1/configmaps", &["canary"]),
-        // The keys below it are a tenant's, of which the system's namespaces know nothing.
+        // The keys below this prefix belong to a tenant, which the system's namespaces do not
+        // contain.
         (&system, "/api/v1/namespaces/t2/configmaps", &[]),
         (&system, "/api/v1/namespaces/t1/configmaps", &[]),
         (&system, "/api/v1/tenants/t2/configmaps", &["canary"]),
@@ -357,7 +358,7 @@ async fn what_a_body_says_about_its_place_is_checked() -> anyhow::Result<()> {
     let shown = one.get(&format!("{MAPS}/own")).await?.json();
     let link = "/api/v1/tenants/t1/namespaces/default/configmaps/own";
     assert_eq!(shown["metadata"]["selfLink"], link);
-    // Neither is the identity of an object its writer's.
+    // A client cannot choose an object's UID either.
     let mut object = called("uid");
     object["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000".into();
     let made = one.post(MAPS, &object).await?.json();
@@ -426,7 +427,7 @@ async fn selectors_choose_among_what_is_there_already() -> anyhow::Result<()> {
             );
         }
     }
-    // Of a collection only the own is deleted, by the system as by a tenant.
+    // Delete-collection affects the caller's own objects only, for the system as for a tenant.
     let before = others(&server).await?;
     let everything = "/api/v1/namespaces/default/configmaps?fieldSelector=metadata.name%3Dcanary";
     assert_eq!(names(&one.delete(everything).await?.json()).len(), 0);
@@ -449,7 +450,7 @@ async fn a_connection_outlives_any_number_of_refusals() -> anyhow::Result<()> {
     let headers = [("content-type", "application/json")];
     let foreign = "/api/v1/tenants/t2/namespaces/default/configmaps";
     for number in 0..1200 {
-        // None of these bodies is read by those who refuse.
+        // These bodies are never read, since the requests are refused first.
         let refused = one.send(Method::POST, foreign, &headers, "{").await?;
         assert_eq!(refused.status, 403, "{number}");
     }

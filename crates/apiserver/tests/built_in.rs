@@ -1,5 +1,4 @@
-//! The roles and bindings that every space has: shown everywhere, stored nowhere until
-//! somebody changes one.
+//! The default roles and bindings: present in every space, stored only once a space changes one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 
 const GROUP: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// All kinds, and where all of a kind are listed.
+/// The RBAC kinds and their cluster-wide collections.
 const KINDS: [(RbacKind, &str); 4] = [
     (RbacKind::ClusterRole, "clusterroles"),
     (RbacKind::ClusterRoleBinding, "clusterrolebindings"),
@@ -25,7 +24,7 @@ const KINDS: [(RbacKind, &str); 4] = [
     (RbacKind::RoleBinding, "rolebindings"),
 ];
 
-/// What a new tenant stores beside them.
+/// The role and binding that a new tenant stores in addition.
 const ADMIN: [&str; 2] = ["admin-role", "admin-role-binding"];
 
 async fn items(client: &Client, path: &str) -> anyhow::Result<Vec<Value>> {
@@ -60,7 +59,7 @@ fn revision(object: &Value) -> u64 {
     text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// The keys of the table, and of what a tenant has beside.
+/// The keys of the default objects, plus those that a tenant has in addition.
 fn expected(kind: RbacKind, tenant: bool) -> Vec<String> {
     let table = bootstrap::objects(kind).iter();
     let mut keys: Vec<_> = table.map(|one| one.key().to_owned()).collect();
@@ -75,7 +74,7 @@ fn expected(kind: RbacKind, tenant: bool) -> Vec<String> {
     keys
 }
 
-/// The keys of the store that are roles and bindings.
+/// The keys of roles and bindings in the store.
 async fn stored(server: &TestServer) -> anyhow::Result<Vec<String>> {
     let keys = server.keys().await?.into_iter();
     Ok(keys
@@ -116,7 +115,7 @@ async fn every_space_shows_them_as_its_own_and_stores_none() -> anyhow::Result<(
                     space => space.into(),
                 };
                 assert_eq!(metadata["tenant"], own, "{object}");
-                // Where it says that it is, it is: the same again.
+                // Reading an object by its selfLink returns the same object.
                 let link = metadata["selfLink"].as_str().unwrap_or("");
                 let mut again = item(client, link).await?;
                 if let Some(again) = again.as_object_mut() {
@@ -162,7 +161,7 @@ async fn those_of_a_namespace_are_in_it() -> anyhow::Result<()> {
         }
     }
     assert_eq!(all, 14);
-    // One that is changed stays where it is.
+    // A changed role stays in its namespace.
     let path = format!(
         "{}/extension-apiserver-authentication-reader",
         roles("kube-system")
@@ -181,7 +180,7 @@ async fn they_are_the_same_after_a_restart() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let mut server = TestServer::over(Arc::clone(&store), Setup::default()).await?;
     server.tenant("t1").await?;
-    // What happens to the tenant's object later is not its birth.
+    // Later changes of the Tenant object do not change the creation time.
     let system = server.system().await?;
     let labelled = json!({"metadata": {"labels": {"a": "b"}}});
     let changed = system
@@ -347,7 +346,7 @@ async fn they_are_shown_in_every_form() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads a list page by page, and does something after the first.
+/// Reads a list page by page and runs an action after the first page.
 async fn paged(
     client: &Client,
     path: &str,
@@ -393,7 +392,7 @@ async fn pages_show_each_once_and_all_of_one_moment() -> anyhow::Result<()> {
             assert_eq!(keys(&pages), expected(kind, true));
         }
     }
-    // What is changed on the way is shown as it was when the list began.
+    // Objects changed between pages are shown as of the start of the list.
     for (round, name) in ["view", "system:discovery", "cluster-admin"]
         .iter()
         .enumerate()
@@ -486,7 +485,7 @@ async fn the_first_change_stores_it_and_it_stays_the_same_object() -> anyhow::Re
         }
         assert_eq!(keys(&items(&tenant, &path).await?), keys(&all));
         assert_eq!(items(&other, &path).await?, elsewhere);
-        // Over all spaces there are those that are stored.
+        // A list over all spaces contains only stored objects.
         let everywhere = path.replace("/v1/", "/v1/tenants/all/");
         let shown = items(&system, &everywhere).await?;
         let of_the_kind = format!("/{resource}/");
@@ -511,7 +510,7 @@ async fn a_change_of_what_was_never_stored_can_be_lost_to_nobody() -> anyhow::Re
     let tenant = server.tenant("t1").await?;
     let path = format!("{CLUSTER_ROLES}/edit");
     let original = item(&tenant, &path).await?;
-    // Whoever read it before the first change is told of it.
+    // An update based on the version before the first change conflicts.
     let mut mine = original.clone();
     mine["metadata"]["annotations"]["mine"] = "1".into();
     let mut theirs = original.clone();
@@ -527,7 +526,7 @@ async fn a_change_of_what_was_never_stored_can_be_lost_to_nobody() -> anyhow::Re
     let mut other = item(&tenant, &path).await?;
     other["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000".into();
     assert_eq!(tenant.put(&path, &other).await?.status, 409);
-    // Of many at once, none is lost.
+    // Concurrent first changes are all kept.
     let path = format!("{CLUSTER_ROLES}/admin");
     let uid = item(&tenant, &path).await?["metadata"]["uid"].clone();
     let patches = (0..20).map(|n| {
@@ -640,7 +639,7 @@ async fn who_deletes_all_means_the_others() -> anyhow::Result<()> {
     }
     let kept = item(&system, &view.replace("/v1/", "/v1/tenants/t1/")).await?;
     assert_eq!(kept["metadata"]["annotations"]["a"], "b");
-    // And whoever was an administrator is none.
+    // The caller is no longer an administrator.
     assert_eq!(tenant.get(CLUSTER_ROLES).await?.status, 403);
     Ok(())
 }
@@ -699,7 +698,7 @@ async fn a_watch_begins_with_them_and_tells_their_first_change_as_a_change() -> 
         let special = &object["metadata"]["labels"]["special"];
         assert_eq!(special == "yes", change != "DELETED", "{event}");
     }
-    // And the second like the first.
+    // The second change is delivered like the first.
     let back = json!({"metadata": {"labels": {"kubernetes.io/bootstrapping": "rbac-defaults",
         "special": null}}});
     assert_eq!(tenant.patch(&view, "merge", &back).await?.status, 200);
@@ -711,7 +710,7 @@ async fn a_watch_begins_with_them_and_tells_their_first_change_as_a_change() -> 
         let event = watch.next().await?.unwrap_or_default();
         assert_eq!(event["type"], change, "{event}");
     }
-    // A watch that begins in between is told both changes.
+    // A watch that starts between the two changes receives both.
     let mut replay = tenant
         .watch(&format!("{CLUSTER_ROLES}?{since}&labelSelector={marked}"))
         .await?;
@@ -752,7 +751,7 @@ async fn a_watch_of_all_spaces_tells_the_first_change_as_something_new() -> anyh
     Ok(())
 }
 
-/// One that is changed in a space counts as changed there, and nowhere else.
+/// A default role changed in one space is unchanged in the others.
 #[tokio::test]
 async fn what_a_space_changes_is_changed_in_that_space() -> anyhow::Result<()> {
     let people = "a1,alice,1,\"tenant:t1\"\na2,alice,1,\"tenant:t2\"\n\
@@ -776,13 +775,13 @@ async fn what_a_space_changes_is_changed_in_that_space() -> anyhow::Result<()> {
     let answer = one.patch(&binding, "merge", &nobody).await?;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(codes("/api").await?, [403, 200, 200]);
-    // The role too: what everybody has may be more in a space.
+    // The role itself may also be extended in one space.
     let role = format!("{CLUSTER_ROLES}/system:basic-user");
     let more = json!([{"op": "add", "path": "/rules/-", "value": rule("list", "", "pods")}]);
     let answer = one.patch(&role, "json", &more).await?;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(codes("/api/v1/pods").await?, [200, 403, 403]);
-    // Which role a binding gives cannot be changed, here as elsewhere.
+    // The roleRef of a binding is immutable, as in Kubernetes.
     let other = json!({"roleRef": {"name": "cluster-admin"}});
     let answer = one.patch(&binding, "merge", &other).await?;
     assert_eq!(answer.status, 422, "{}", answer.text());
@@ -794,7 +793,7 @@ async fn what_a_space_changes_is_changed_in_that_space() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Only who could make the change may make the first.
+/// The first change needs the same permissions as any other.
 #[tokio::test]
 async fn the_first_change_needs_the_rights_of_any_other() -> anyhow::Result<()> {
     let server = TestServer::with_tokens("alice,alice,7,\"dev,tenant:t1\"\n").await?;

@@ -1,4 +1,4 @@
-//! POST: what the server adds, what it takes away, and what it refuses.
+//! POST: what the server adds, removes and refuses.
 
 use http::Method;
 use insula_testkit::server::{Answer, Client, TestServer};
@@ -53,7 +53,7 @@ async fn the_server_writes_its_part_of_the_metadata_over_the_clients() -> anyhow
     assert_eq!(metadata["uid"].as_str().map(str::len), Some(36));
     assert!(metadata["creationTimestamp"].as_str() > Some("2024"));
     assert!(metadata["resourceVersion"].as_str() > Some("0"));
-    // A kind whose generation is not counted keeps what it was given.
+    // A kind without a counted generation keeps the value it was sent.
     assert_eq!(metadata["generation"], 7);
     for wiped in [
         "deletionTimestamp",
@@ -102,7 +102,7 @@ async fn an_object_of_another_namespace_tenant_or_path_is_refused() -> anyhow::R
             .await?;
         refused(&answer, 400, "BadRequest", message);
     }
-    // The namespace is compared before anybody looks for it.
+    // The namespace is compared before it is looked up.
     let answer = client
         .post(
             "/api/v1/namespaces/nons/configmaps",
@@ -248,7 +248,7 @@ async fn names_follow_the_rule_of_their_kind() -> anyhow::Result<()> {
         "{}",
         answer.message()
     );
-    // Kubernetes bounds no role's name; a key is bounded here, and says so.
+    // Kubernetes does not limit the length of a role's name; the store limits the key length.
     let answer = client
         .post(roles, &json!({"metadata": {"name": "r".repeat(3000)}}))
         .await?;

@@ -1,4 +1,4 @@
-//! The default tenant: where they belong whose credential names none.
+//! The default tenant: the space of users with a credential that names no tenant.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ async fn start(default: &str) -> anyhow::Result<TestServer> {
     Ok(server.expect("memory is always there"))
 }
 
-/// The groups and the space that the server says the client has.
+/// The groups and the space that the server reports for the client.
 async fn who(client: &Client) -> anyhow::Result<(Value, Value)> {
     let answer = client.post(WHO, &json!({})).await?;
     anyhow::ensure!(answer.status == 201, "{}", answer.text());
@@ -95,7 +95,7 @@ async fn who_names_no_tenant_belongs_to_it_and_nobody_else_does() -> anyhow::Res
     ] {
         assert_eq!(stray.get(path).await?.status, 403, "{path}");
     }
-    // What makes a master of the system makes none of a tenant.
+    // `system:masters` has no effect in a tenant.
     let (groups, space) = who(&server.client("masters").await?).await?;
     assert_eq!(
         (groups, space),
@@ -135,7 +135,7 @@ async fn it_may_be_the_system_and_plain_credentials_administer_it() -> anyhow::R
     assert_eq!(made["metadata"]["selfLink"], format!("{MAPS}/one"));
     assert_eq!(masters.get("/api/v1/nodes").await?.status, 200);
     assert_eq!(masters.get("/api/v1/tenants/all/pods").await?.status, 200);
-    // A tenant's credential is a tenant's.
+    // A credential that names a tenant is still that tenant's.
     let own = server.tenant("t1").await?;
     assert_eq!(own.get("/api/v1/nodes").await?.status, 403);
     Ok(())
@@ -151,7 +151,7 @@ async fn it_cannot_have_the_name_of_a_system_namespace() -> anyhow::Result<()> {
                system space has this name already, and tenants share their names with it; choose \
                another name";
     assert_eq!(message, Err(why.to_owned()));
-    // One that is there is no reason to refuse.
+    // An existing tenant of that name is no reason to refuse.
     let name = TenantName::parse("fine")?;
     assert_eq!(ensure(server.registry(), &name).await, Ok(()));
     assert_eq!(ensure(server.registry(), &name).await, Ok(()));

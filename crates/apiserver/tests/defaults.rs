@@ -1,4 +1,4 @@
-//! What a real server answered to creations, and what this one answers.
+//! Comparison of dry-run creates with recordings of a real kube-apiserver.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -9,8 +9,7 @@ use insula_kinds::kinds;
 use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
 
-/// What was recorded without the admission of service accounts, with other users, or is
-/// chosen by chance.
+/// Ignored fields: Kubernetes does not have them, or their values are random.
 const OURS: [&str; 3] = ["selfLink", "tenant", "uid"];
 
 #[tokio::test]
@@ -75,7 +74,7 @@ fn normalize(found: &mut Value, wanted: &mut Value) {
     }
 }
 
-/// Times are those of the recording.
+/// Replaces timestamps by those of the recording.
 fn dates(value: &mut Value) {
     match value {
         Value::Object(members) => {

@@ -1,4 +1,4 @@
-//! DELETE: what goes at once, what waits, and what is answered.
+//! DELETE: immediate and deferred deletion, and the responses.
 
 use http::Method;
 use insula_testkit::server::{Answer, Client, TestServer};
@@ -386,7 +386,7 @@ async fn an_object_that_comes_back_has_another_uid() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Nobody collects on this server, so that what waits for it stays.
+/// No garbage collector runs on this server, so objects that wait for one stay.
 #[tokio::test]
 async fn what_becomes_of_dependents_stands_in_the_finalizers() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
@@ -402,7 +402,7 @@ async fn what_becomes_of_dependents_stands_in_the_finalizers() -> anyhow::Result
         (&nothing, policy("Foreground"), 200, Some(&foreground)),
         (&nothing, policy("Orphan"), 200, Some(&orphan)),
         (&nothing, old(true), 200, Some(&orphan)),
-        // What the object has holds unless something else is said.
+        // Without a policy in the request, the object's finalizers decide.
         (&foreground, json!({}), 200, Some(&foreground)),
         (&orphan, json!({}), 200, Some(&orphan)),
         (&orphan, policy("Foreground"), 200, Some(&foreground)),
@@ -410,7 +410,7 @@ async fn what_becomes_of_dependents_stands_in_the_finalizers() -> anyhow::Result
         (&held, policy("Background"), 200, Some(&held)),
         (&held, policy("Orphan"), 200, Some(&held_orphan)),
         (&held, old(true), 200, Some(&held_orphan)),
-        // Who asks in the old way is told that it goes on.
+        // `orphanDependents` works, with a deprecation warning.
         (&held, old(false), 202, Some(&held)),
     ] {
         let sent = json!({"metadata": {"name": "a", "finalizers": has}});
@@ -434,7 +434,7 @@ async fn what_becomes_of_dependents_stands_in_the_finalizers() -> anyhow::Result
         assert_eq!(shown.json()["metadata"]["finalizers"], *becomes);
         assert_ne!(marked["metadata"]["deletionTimestamp"], Value::Null);
         assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 0);
-        // Again and without a word: nothing changes.
+        // A second deletion without options changes nothing.
         let again = client.delete(MAP).await?;
         assert_eq!((again.status, again.json()), (200, marked));
         let free = json!({"metadata": {"finalizers": null}});
@@ -513,7 +513,7 @@ async fn kinds_have_ways_of_their_own_with_dependents() -> anyhow::Result<()> {
         let left = client.get(&one).await?;
         assert_eq!(left.status == 200, becomes.is_some(), "{path}");
     }
-    // Events have no dependents, whatever anybody says.
+    // Events have no dependents, so the policy is ignored.
     let events = "/api/v1/namespaces/default/events";
     let event = json!({"metadata": {"name": "a"}, "involvedObject": {"namespace": "default"}});
     made(&client, events, event).await?;
@@ -531,7 +531,7 @@ async fn all_of_a_collection_go_as_was_asked() -> anyhow::Result<()> {
     }
     let options = json!({"propagationPolicy": "Foreground"});
     let gone = delete(&client, MAPS, &options).await?.json();
-    // As they were before.
+    // The objects are as before.
     assert_eq!(gone["items"][0]["metadata"]["finalizers"], Value::Null);
     for name in ["a", "b"] {
         let marked = client.get(&format!("{MAPS}/{name}")).await?.json();

@@ -1,4 +1,4 @@
-//! What the server says that it serves, and how it is.
+//! Discovery documents, version, health and metrics.
 
 use http::Method;
 use insula_kinds::{protobuf, types};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const RECORDED: &str = include_str!("../../kinds/tests/data/discovery/aggregated.json");
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// The resources of a group's version in an aggregated document.
+/// The resources of one group version in an aggregated document.
 fn resources<'a>(document: &'a Value, group: &str, version: &str) -> Vec<&'a str> {
     let groups = document["items"].as_array().into_iter().flatten();
     let named = |item: &&Value| item["metadata"]["name"].as_str().unwrap_or("") == group;
@@ -69,7 +69,7 @@ async fn a_tenant_discovers_only_what_is_served_to_it() -> anyhow::Result<()> {
             "{gone}"
         );
     }
-    // The system sees a tenant's through the tenant's own prefix, and its own without.
+    // The system sees a tenant's resources under the tenant's prefix, and its own without a prefix.
     for (path, tenants) in [("/tenants/t1/api", false), ("/api", true)] {
         let found = system.accept(path, V2).await?.json();
         assert_eq!(
@@ -114,7 +114,7 @@ async fn an_unchanged_document_is_not_sent_again() -> anyhow::Result<()> {
         assert_eq!(same.header("vary"), "Accept");
         assert_eq!(same.header("cache-control"), "public");
         assert_eq!(again(&tenant, etag.trim_matches('"')).await?.status, 200);
-        // What the system discovers is another document.
+        // The system's discovery is a different document.
         assert_eq!(again(&system, &etag).await?.status, 200);
     }
     Ok(())

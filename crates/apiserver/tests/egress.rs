@@ -1,4 +1,4 @@
-//! Calls to webhooks: what they are sent, what is believed, and where nobody is sent.
+//! Webhook calls: what is sent, which responses are accepted, and which destinations are refused.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use insula_testkit::webhook::{FakeWebhook, Reply};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-/// The services of a space: one.
+/// A space with a single service.
 struct One(Backend);
 
 impl Services for One {
@@ -205,7 +205,7 @@ async fn the_server_itself_is_refused_even_if_its_surroundings_are_allowed() {
         allow: vec!["0.0.0.0/0".parse().unwrap()],
         ..Settings::default()
     };
-    // One that listens on all addresses does not know them.
+    // A server that listens on all addresses does not know them.
     let own = SocketAddr::from(([0, 0, 0, 0], webhook.address().port()));
     let egress = Egress::new(settings, own);
     let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
@@ -314,7 +314,7 @@ async fn a_space_has_so_many_calls_under_way_and_no_more() {
         )
     };
     tokio::select! {
-        _ = calls => panic!("nobody answers"),
+        _ = calls => panic!("the webhook must not answer"),
         heard = webhook.called(3) => assert_eq!(heard.unwrap().len(), 3),
     }
     assert_eq!(webhook.connections(), 3);

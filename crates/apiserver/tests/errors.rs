@@ -1,4 +1,4 @@
-//! What is said about a body that is not what it should be.
+//! Error messages for malformed bodies.
 
 use http::Method;
 use insula_testkit::server::{Answer, Client, TestServer};

@@ -1,4 +1,4 @@
-//! Nobody gives away more than they have.
+//! Privilege escalation: users cannot grant permissions they do not have.
 
 use insula_access::{Request, Subject};
 use insula_testkit::server::{
@@ -6,14 +6,14 @@ use insula_testkit::server::{
 };
 use serde_json::{Value, json};
 
-/// People without rights of their own.
+/// Users without permissions of their own.
 const PEOPLE: &str = "alice,alice,7,\"dev,qa,tenant:t1\"\n\
                       root,root,9,\"ops,tenant:system\"\n\
                       ops,operator,9,\"ops,tenant:system\"\n";
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// The right to write roles and bindings, and nothing that could be in them.
+/// Permission to write roles and bindings, and none that a role could grant.
 fn writing() -> Value {
     rule(
         "get,list,create,update,patch",
@@ -22,8 +22,8 @@ fn writing() -> Value {
     )
 }
 
-/// A server, an administrator of its tenant, and alice, who may write roles and bindings and
-/// has these rights beside.
+/// A server, an administrator of its tenant, and alice, who may write roles and bindings and has
+/// these further permissions.
 async fn alice_with(rules: &[Value]) -> anyhow::Result<(TestServer, Client, Client)> {
     let server = TestServer::with_tokens(PEOPLE).await?;
     let admin = server.tenant("t1").await?;
@@ -146,7 +146,7 @@ async fn a_role_is_made_by_who_has_everything_in_it() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// By every verb that can change a role.
+/// Covers every verb that can change a role.
 #[tokio::test]
 async fn no_way_of_writing_a_role_adds_what_the_writer_lacks() -> anyhow::Result<()> {
     let (_server, admin, alice) = alice_with(&[rule("get", "", "pods")]).await?;
@@ -175,7 +175,7 @@ async fn no_way_of_writing_a_role_adds_what_the_writer_lacks() -> anyhow::Result
             let dry = format!("{object}?dryRun=All");
             assert_eq!(alice.patch(&dry, format, &patch).await?.status, 403);
         }
-        // Replacing what is not there makes it, where that is possible at all.
+        // A PUT that creates the role, for the kinds where that is possible.
         let answer = alice
             .put(&format!("{path}/absent"), &role("absent", &more))
             .await?;
@@ -183,7 +183,7 @@ async fn no_way_of_writing_a_role_adds_what_the_writer_lacks() -> anyhow::Result
         assert_eq!(admin.get(&format!("{path}/absent")).await?.status, 404);
         let still = admin.get(&object).await?.json();
         assert_eq!(still["rules"], json!([rule("get", "", "pods")]));
-        // To take something away needs no right to it.
+        // Removing a rule needs no permission.
         let answer = alice
             .patch(&object, "merge", &json!({"rules": null}))
             .await?;
@@ -216,7 +216,7 @@ async fn what_leaves_the_rules_alone_needs_none_of_them() -> anyhow::Result<()> 
             let answer = alice.put(&object, &same).await?;
             assert_eq!(answer.status, 200, "{object}: {}", answer.text());
         }
-        // Whom it is given to is not left alone.
+        // Changing the subjects does need the permissions.
         let also = json!({"subjects": [{"kind": "User", "name": "alice", "apiGroup": RBAC}]});
         let answer = alice
             .patch(&format!("{bound}/theirs"), "merge", &also)
@@ -226,11 +226,11 @@ async fn what_leaves_the_rules_alone_needs_none_of_them() -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Roles are put together by their labels: a label gives rights away like a rule.
+/// Aggregation selects roles by label, so setting a label grants permissions like a rule.
 #[tokio::test]
 async fn a_label_adds_no_rights_to_a_role_that_gathers() -> anyhow::Result<()> {
     let (_server, admin, alice) = alice_with(&[rule("get", "", "configmaps")]).await?;
-    // Alice has what `view` gives, and would have everything.
+    // Alice has the permissions of `view` and tries to gain all others.
     admin.bind("sees", "User:alice", "view").await?;
     let all = role("all", &[rule("*", "*", "*")]);
     assert_eq!(admin.post(CLUSTER_ROLES, &all).await?.status, 201);
@@ -256,12 +256,12 @@ async fn a_label_adds_no_rights_to_a_role_that_gathers() -> anyhow::Result<()> {
         assert_eq!(answer.status, 403, "{name}: {}", answer.text());
     }
     assert_eq!(alice.get(secrets).await?.status, 403);
-    // What she has herself she may put there, and an administrator anything.
+    // Alice may add permissions that she has, and an administrator any.
     let own = role("own", &[rule("get", "", "configmaps")]);
     assert_eq!(alice.post(CLUSTER_ROLES, &own).await?.status, 201);
     let own = format!("{CLUSTER_ROLES}/own");
     assert_eq!(alice.patch(&own, "merge", &labelled).await?.status, 200);
-    // A label on what is hers from now on is hers to put.
+    // She may label a role that holds only her own permissions.
     let lost = role("lost", &[rule("*", "*", "*")]);
     assert_eq!(admin.post(CLUSTER_ROLES, &lost).await?.status, 201);
     let less = json!({"metadata": {"labels": {label: "true"}},
@@ -271,14 +271,14 @@ async fn a_label_adds_no_rights_to_a_role_that_gathers() -> anyhow::Result<()> {
     let all = format!("{CLUSTER_ROLES}/all");
     assert_eq!(admin.patch(&all, "merge", &labelled).await?.status, 200);
     assert_eq!(alice.get(secrets).await?.status, 200);
-    // To take the label away again is to change what others have: it needs the rights too.
+    // Removing the label changes the permissions of other users, which needs the permissions too.
     let bare = json!({"metadata": {"labels": null}});
     assert_eq!(admin.patch(&all, "merge", &bare).await?.status, 200);
     assert_eq!(alice.get(secrets).await?.status, 403);
     Ok(())
 }
 
-/// What a role has gathered is what it gives, whatever is written in it.
+/// An aggregated role grants the aggregated rules, whatever its own `rules` field says.
 #[tokio::test]
 async fn a_label_on_a_role_that_gathers_gives_what_it_has_gathered() -> anyhow::Result<()> {
     let (_server, admin, alice) = alice_with(&[]).await?;
@@ -321,7 +321,7 @@ async fn a_role_that_gathers_others_is_for_who_has_everything() -> anyhow::Resul
     let none = json!({"aggregationRule": null});
     let answer = alice.patch(&object, "merge", &none).await?;
     assert_eq!((answer.status, answer.message()), (403, refused.to_owned()));
-    // What it gathers is written down in it, and is a rule like any other.
+    // The aggregated rules are written into the role and count like any others.
     let rules = json!({"rules": [rule("delete", "", "pods")]});
     let answer = alice.patch(&object, "merge", &rules).await?;
     assert_eq!(answer.status, 403, "{}", answer.text());
@@ -347,7 +347,7 @@ async fn who_may_escalate_writes_any_role_that_is_named() -> anyhow::Result<()> 
         let object = format!("{path}/free");
         assert_eq!(alice.patch(&object, "merge", &more).await?.status, 200);
     }
-    // To escalate roles is not to bind them.
+    // `escalate` on roles does not include `bind`.
     let gives = binding("b", "ClusterRole", "free");
     assert_eq!(alice.post(CLUSTER_BINDINGS, &gives).await?.status, 403);
     Ok(())
@@ -410,7 +410,7 @@ async fn a_binding_is_made_by_who_has_the_role_or_may_bind_it() -> anyhow::Resul
             missing("clusterrolebindings", "nosuch"),
         ),
         (true, "ClusterRole", "admin", 201, String::new()),
-        // Who may bind it may bind it before it is there.
+        // `bind` on a name is enough even before the role exists.
         (true, "ClusterRole", "lost", 201, String::new()),
         (true, "ClusterRole", "edit", 403, String::new()),
     ] {
@@ -424,7 +424,7 @@ async fn a_binding_is_made_by_who_has_the_role_or_may_bind_it() -> anyhow::Resul
         if !message.is_empty() {
             assert_eq!(answer.message(), message);
         }
-        // Nor by replacing what is not there.
+        // Nor by a PUT that creates the binding.
         if code != 201 {
             let answer = alice
                 .put(&format!("{path}/b"), &binding("b", kind, name))
@@ -432,7 +432,7 @@ async fn a_binding_is_made_by_who_has_the_role_or_may_bind_it() -> anyhow::Resul
             assert_eq!(answer.status, code, "{path} {name}: {}", answer.text());
         }
     }
-    // Masters bind what is not there, in every space.
+    // `system:masters` may bind missing roles, in every space.
     let system = server.system().await?;
     for path in [
         CLUSTER_BINDINGS.to_owned(),
@@ -479,7 +479,7 @@ async fn rights_in_one_namespace_are_given_away_there_only() -> anyhow::Result<(
     Ok(())
 }
 
-/// Somebody of the system who has little has little in every tenant too.
+/// A system user with few permissions has as few in every tenant.
 #[tokio::test]
 async fn the_systems_people_give_away_in_a_tenant_what_the_system_gave_them() -> anyhow::Result<()>
 {
@@ -488,7 +488,7 @@ async fn the_systems_people_give_away_in_a_tenant_what_the_system_gave_them() ->
     let root = server.client("root").await?;
     let rights = [writing(), rule("get", "", "pods")];
     system.grant("support", "Group:ops", &rights).await?;
-    // What the tenant gives to somebody of that name is not theirs.
+    // Bindings of the tenant to a user of that name do not apply to the system user.
     tenant.bind("root", "User:root", "cluster-admin").await?;
     tenant.bind("ops", "Group:ops", "cluster-admin").await?;
     let inside = |path: &str| path.replace("/v1/", "/v1/tenants/t1/");
@@ -519,7 +519,7 @@ async fn the_systems_people_give_away_in_a_tenant_what_the_system_gave_them() ->
             assert_eq!(answer.status, code, "{path} {name}: {}", answer.text());
         }
     }
-    // The tenant's own role of the name is what counts there.
+    // In a tenant, the tenant's own role of that name counts.
     let all = role("r", &[rule("*", "*", "*")]);
     assert_eq!(tenant.post(CLUSTER_ROLES, &all).await?.status, 201);
     let little = role("r", &[rule("get", "", "pods")]);
@@ -547,7 +547,7 @@ async fn an_owner_is_named_by_who_could_delete_and_hold() -> anyhow::Result<()> 
     let cannot_hold = "cannot set blockOwnerDeletion if an ownerReference refers to a resource \
                        you can't set finalizers on";
     let told = |name: &str, why: &str| format!("configmaps \"{name}\" is forbidden: {why}");
-    // Who makes an object may say whose it is, but not hold the owner.
+    // A creator may set an owner, but not `blockOwnerDeletion`.
     let plain = owned("plain", json!([owner("o", "1", false)]));
     assert_eq!(alice.post(maps, &plain).await?.status, 201);
     let holds = owned("holds", json!([owner("o", "1", true)]));
@@ -556,14 +556,14 @@ async fn an_owner_is_named_by_who_could_delete_and_hold() -> anyhow::Result<()> 
         (answer.status, answer.message()),
         (403, told("holds", cannot_hold))
     );
-    // A kind that nobody knows may be one that somebody knows later.
+    // An unknown kind might be defined later.
     let mut unknown = owner("o", "1", true);
     unknown["apiVersion"] = "nosuch.io/v1".into();
     let answer = alice.post(maps, &owned("x", json!([unknown]))).await?;
     assert_eq!(answer.status, 403, "{}", answer.text());
     let said = answer.message();
     assert!(said.contains("blockOwnerDeletion"), "{said}");
-    // To change it later is to be able to have it deleted.
+    // Changing the owner later allows the object to be deleted, so it needs delete permission.
     let object = format!("{maps}/plain");
     let more = json!({"metadata": {"ownerReferences": [owner("o", "1", false),
         owner("p", "2", false)]}});
@@ -598,7 +598,7 @@ async fn an_owner_is_named_by_who_could_delete_and_hold() -> anyhow::Result<()> 
     let holding = add(named("update", "", "secrets/finalizers", &["o"]));
     assert_eq!(admin.patch(&role, "json", &holding).await?.status, 200);
     assert_eq!(alice.patch(&object, "merge", &hold).await?.status, 200);
-    // What holds already needs no right again, and a second owner one of its own.
+    // An unchanged `blockOwnerDeletion` needs no permission again; a second owner needs its own.
     let both = json!({"metadata": {"ownerReferences": [owner("o", "1", true),
         owner("p", "2", true)]}});
     assert_eq!(alice.patch(&object, "merge", &both).await?.status, 403);
@@ -646,7 +646,7 @@ async fn who_answers_for_a_signer_approves_and_signs() -> anyhow::Result<()> {
         format!("{REQUESTS}/r/approval"),
         format!("{REQUESTS}/r/status"),
     );
-    // Every decision, and what a signer says of its failure.
+    // Every decision, and the Failed condition of a signer.
     for (path, patch, verb) in [
         (&approval, condition("Approved", "a"), "approve"),
         (&approval, condition("Denied", "a"), "approve"),
@@ -679,7 +679,7 @@ async fn who_answers_for_a_signer_approves_and_signs() -> anyhow::Result<()> {
             .await?;
         assert_eq!(answer.status, code, "{verb} {name}: {}", answer.text());
     }
-    // The right to sign came with one of these.
+    // The permission to sign was granted by one of these.
     let answer = alice
         .patch(
             &status,
@@ -692,7 +692,7 @@ async fn who_answers_for_a_signer_approves_and_signs() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whoever asks: no certificate makes a master.
+/// Applies to every caller: no certificate grants `system:masters`.
 #[tokio::test]
 async fn no_request_for_a_certificate_of_masters_is_taken() -> anyhow::Result<()> {
     let server = TestServer::start().await?;

@@ -1,4 +1,4 @@
-//! Events and leases: what Kubernetes says of these kinds and of no others.
+//! Events and leases: validation and defaults specific to these kinds.
 
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn new(name: &str) -> Value {
     })
 }
 
-/// The object with a member that is another, or gone.
+/// The object with one field replaced or removed.
 fn with(mut object: Value, member: &str, value: Value) -> Value {
     match value {
         Value::Null => object
@@ -223,7 +223,7 @@ async fn of_a_new_event_only_the_series_and_the_metadata_change() {
     });
     let answer = client.patch(&path, "merge", &series).await.unwrap();
     assert_eq!(answer.status, 200, "{}", answer.text());
-    // The core lets everything change.
+    // The core group allows every change.
     let answer = client
         .patch(
             &format!("{CORE}/e"),
@@ -339,7 +339,7 @@ async fn a_lease_lasts_and_its_times_are_exact_to_the_microsecond() {
     let made = client.post(LEASES, &lease(spec.clone())).await.unwrap();
     assert_eq!(made.status, 201, "{}", made.text());
     assert_eq!(made.json()["spec"], spec);
-    // Another zone is the same moment.
+    // Another time zone denotes the same instant.
     let zone = json!({"spec": {"renewTime": "2026-01-01T02:00:00.123456+02:00"}});
     let patched = client
         .patch(&format!("{LEASES}/l"), "merge", &zone)
@@ -355,7 +355,7 @@ async fn who_puts_a_lease_that_is_not_there_makes_it() {
     let sent = lease(json!({"holderIdentity": "me", "leaseDurationSeconds": 15}));
     let made = client.put(&path, &sent).await.unwrap();
     assert_eq!(made.status, 201, "{}", made.text());
-    // Who changes it says which one they mean.
+    // An update must carry the resource version.
     let again = client.put(&path, &sent).await.unwrap();
     assert_eq!(again.status, 422, "{}", again.text());
     assert_eq!(
@@ -363,7 +363,7 @@ async fn who_puts_a_lease_that_is_not_there_makes_it() {
         "leases.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: \
          0: must be specified for an update"
     );
-    // Who comes late is told so.
+    // An outdated resource version conflicts.
     let mut mine = made.json();
     mine["spec"]["holderIdentity"] = "you".into();
     assert_eq!(client.put(&path, &mine).await.unwrap().status, 200);

@@ -1,4 +1,4 @@
-//! Reading one object.
+//! GET of single objects.
 
 use std::time::{Duration, Instant};
 
@@ -85,7 +85,7 @@ async fn a_reader_of_the_near_future_is_answered_when_it_comes() -> anyhow::Resu
     let path = format!("{MAPS}/a?resourceVersion={next}");
     let waiting = client.get(&path);
     let writing = async {
-        // The reader is under way before the writer begins.
+        // The reader is waiting before the writer begins.
         tokio::task::yield_now().await;
         map(&client, "b").await
     };
