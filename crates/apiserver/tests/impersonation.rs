@@ -1,5 +1,5 @@
-//! Acting for somebody else: with their rights and no others, and never for more than the
-//! caller's own space has.
+//! Impersonation: a request runs with exactly the impersonated user's permissions, and never with
+//! more than the caller's own space has.
 
 use http::Method;
 use insula_testkit::server::{Answer, Audit, AuditLog, Client, TestServer, rule};
@@ -23,7 +23,7 @@ async fn get(client: &Client, path: &str, headers: &[(&str, &str)]) -> anyhow::R
     client.send(Method::GET, path, headers, "").await
 }
 
-/// Who the server says that the caller is.
+/// The identity that the server reports for the caller.
 async fn whoami(client: &Client, headers: &[(&str, &str)]) -> anyhow::Result<Value> {
     let mut headers = headers.to_vec();
     headers.push(("content-type", "application/json"));
@@ -54,7 +54,7 @@ async fn each_part_of_an_identity_needs_a_right_of_its_own() -> anyhow::Result<(
     };
     let cluster = "at the cluster scope";
     let authentication = "authentication.k8s.io";
-    // In the order in which they are asked: each right that is given shows the next one.
+    // In the order of the checks: each granted permission reveals the next missing one.
     let headers = [
         user,
         ("impersonate-uid", "u"),
@@ -122,7 +122,7 @@ async fn each_part_of_an_identity_needs_a_right_of_its_own() -> anyhow::Result<(
         json!({"username": "x", "uid": "u", "groups": ["g", "h", "system:authenticated"],
             "extra": {"scopes": ["view", "edit"], "insula.dev/tenant": ["t1"]}})
     );
-    // Without any of the parts, nothing of the caller's own takes their place.
+    // Missing parts are not filled in from the caller's own identity.
     assert_eq!(
         whoami(&alice, &[user]).await?,
         json!({"username": "x", "groups": ["system:authenticated"],
@@ -151,7 +151,7 @@ async fn a_service_account_is_acted_for_by_who_may_in_its_namespace() -> anyhow:
         .grant_in("default", "acts", "User:alice", &rules)
         .await?;
     let robot = ("impersonate-user", "system:serviceaccount:default:robot");
-    // The account need not be there: it is a name that rights are bound to.
+    // The service account need not exist: permissions are bound to its name.
     assert_eq!(
         whoami(&alice, &[robot]).await?,
         json!({"username": "system:serviceaccount:default:robot",
@@ -173,7 +173,7 @@ async fn a_service_account_is_acted_for_by_who_may_in_its_namespace() -> anyhow:
         "system:serviceaccount:kube-system:robot",
     );
     assert_eq!(get(&alice, MAPS, &[elsewhere]).await?.status, 403);
-    // With groups of the caller's choice it has these and not its own.
+    // Explicit groups replace those of the service account.
     let other = ("impersonate-group", "dev");
     let answer = get(&admin, MAPS, &[robot, other]).await?;
     assert_eq!(answer.status, 403, "{}", answer.text());
@@ -219,10 +219,10 @@ async fn whoever_acts_for_somebody_has_their_rights_and_no_others() -> anyhow::R
         )
     );
     assert_eq!(get(&alice, MAPS, &[bob]).await?.status, 200);
-    // Masters too have only what the other has.
+    // `system:masters` too have only the impersonated user's permissions.
     let answer = get(&admin, secrets, &[bob]).await?;
     assert_eq!(answer.status, 403);
-    // Nobody acts for a third through a second, whatever the second may.
+    // Impersonation does not chain, even if the impersonated user may impersonate others.
     admin
         .grant("bob-acts", "User:bob", &[impersonate("", "users", &[])])
         .await?;
@@ -230,7 +230,7 @@ async fn whoever_acts_for_somebody_has_their_rights_and_no_others() -> anyhow::R
     assert_eq!(get(&alice, MAPS, &both).await?.status, 400);
     let carol = [("impersonate-user", "carol")];
     assert_eq!(get(&alice, MAPS, &carol).await?.status, 403);
-    // What is asked about oneself is about the other.
+    // Self reviews are about the impersonated user.
     let question = json!({"spec": {"resourceAttributes": {"verb": "list",
         "resource": "secrets", "namespace": "default"}}});
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -239,7 +239,7 @@ async fn whoever_acts_for_somebody_has_their_rights_and_no_others() -> anyhow::R
         .send(Method::POST, path, &headers, question.to_string())
         .await?;
     assert_eq!(answer.json()["status"]["allowed"], false);
-    // Acting for oneself is allowed as little as for anybody.
+    // Impersonating oneself needs the permission too.
     let herself = [("impersonate-user", "alice")];
     assert_eq!(get(&alice, MAPS, &herself).await?.status, 403);
     Ok(())
@@ -292,13 +292,13 @@ async fn headers_that_say_two_things_or_half_of_one_are_refused() -> anyhow::Res
     ] {
         let answer = get(&admin, "/api/v1/pods", &headers).await?;
         assert_eq!(answer.status, code, "{headers:?}: {}", answer.text());
-        // Nor is it answered as the caller's own.
+        // The request is not answered as the caller's own either.
         assert_eq!(answer.json()["kind"], "Status", "{headers:?}");
     }
     Ok(())
 }
 
-/// What a proxy would drop is not dropped here: the request is never the caller's own.
+/// A header listed in `Connection` is not dropped: the request never runs as the caller itself.
 #[tokio::test]
 async fn a_header_that_belongs_to_the_connection_counts_all_the_same() -> anyhow::Result<()> {
     let (server, _admin, _alice) = people().await?;
@@ -316,7 +316,7 @@ async fn a_header_that_belongs_to_the_connection_counts_all_the_same() -> anyhow
         assert!(answer.starts_with("HTTP/1.1 403"), "{headers}: {answer}");
         assert!(answer.contains("User \\\"bob\\\""), "{headers}: {answer}");
     }
-    // A name that is almost the header's is no header of ours, or none at all.
+    // A name that only resembles the header is a different header or invalid.
     for (headers, code) in [
         ("Connection: close\r\nImpersonate_User: bob\r\n", "200"),
         ("Connection: close\r\nX-Impersonate-User: bob\r\n", "200"),
@@ -355,14 +355,14 @@ async fn the_key_of_an_extra_is_decoded_and_asked_about_as_it_is() -> anyhow::Re
         whoami(&alice, &headers).await?["extra"],
         json!({"example.com/scopes": ["view"], "insula.dev/tenant": ["t1"]})
     );
-    // Two spellings of one key are one key, and each value is asked about.
+    // Two spellings of one key are the same key, and each value is authorized.
     let twice = [
         headers[0],
         headers[1],
         ("impersonate-extra-example.com%2Fscopes", "edit"),
     ];
     assert_eq!(get(&alice, MAPS, &twice).await?.status, 403);
-    // Nobody says what the server says: where somebody belongs.
+    // Keys that the server sets itself, such as the tenant, cannot be impersonated.
     let forged = [
         ("impersonate-user", "x"),
         ("impersonate-extra-insula.dev%2Ftenant", "t2"),
@@ -372,7 +372,7 @@ async fn the_key_of_an_extra_is_decoded_and_asked_about_as_it_is() -> anyhow::Re
     Ok(())
 }
 
-/// Deny by the class of the name, not by a list: new groups are made every year.
+/// Refused by the prefix of the name, not by a list, since new groups appear over time.
 #[tokio::test]
 async fn no_tenant_takes_on_what_the_server_gives() -> anyhow::Result<()> {
     let (server, admin, _alice) = people().await?;
@@ -411,14 +411,15 @@ async fn no_tenant_takes_on_what_the_server_gives() -> anyhow::Result<()> {
         let said = answer.message();
         let start = format!("groups \"{group}\" is forbidden: User \"admin\" cannot impersonate");
         assert!(said.starts_with(&start), "{said}");
-        // Nor beside a service account of its own.
+        // Nor together with one of its own service accounts.
         let headers = [
             ("impersonate-user", "system:serviceaccount:default:default"),
             ("impersonate-group", group),
         ];
         assert_eq!(get(&admin, MAPS, &headers).await?.status, 403, "{group}");
     }
-    // Whoever is named belongs to the caller's tenant, as others of the name do not.
+    // The impersonated user belongs to the caller's tenant, unlike users of the same name
+    // elsewhere.
     let other = whoami(&admin, &[("impersonate-user", "root")]).await?;
     assert_eq!(other["extra"], json!({"insula.dev/tenant": ["t1"]}));
     let headers = [("impersonate-user", "admin")];
@@ -448,7 +449,7 @@ async fn the_systems_people_act_for_a_tenants_by_naming_it() -> anyhow::Result<(
         json!({"username": "admin", "groups": ["system:authenticated"],
             "extra": {"insula.dev/tenant": ["t1"]}})
     );
-    // They are then in that tenant, and behind its wall.
+    // The request then runs in that tenant and is confined to it.
     let map = json!({"metadata": {"name": "m"}});
     assert_eq!(admin.post(MAPS, &map).await?.status, 201);
     for (path, code) in [
@@ -464,7 +465,7 @@ async fn the_systems_people_act_for_a_tenants_by_naming_it() -> anyhow::Result<(
         let answer = get(&system, &path, &inside).await?;
         assert_eq!(answer.status, code, "{path}: {}", answer.text());
     }
-    // The groups of the system do not come with them.
+    // The caller's system groups are not carried over.
     let headers = [
         inside[0],
         inside[1],
@@ -474,7 +475,7 @@ async fn the_systems_people_act_for_a_tenants_by_naming_it() -> anyhow::Result<(
     assert_eq!(groups, json!(["system:authenticated"]));
     let nobody = [("impersonate-user", "nobody"), inside[1], headers[2]];
     assert_eq!(get(&system, MAPS, &nobody).await?.status, 403);
-    // A service account there is what it is there.
+    // A service account is that tenant's.
     let robot = [
         ("impersonate-user", "system:serviceaccount:default:robot"),
         ("impersonate-group", "tenant:t1"),
@@ -487,7 +488,7 @@ async fn the_systems_people_act_for_a_tenants_by_naming_it() -> anyhow::Result<(
             "system:authenticated"
         ])
     );
-    // And of its groups has those that were named, if any were.
+    // Of its groups it has those that were named, if any.
     let fewer = [
         robot[0],
         robot[1],
@@ -500,7 +501,7 @@ async fn the_systems_people_act_for_a_tenants_by_naming_it() -> anyhow::Result<(
         json!(["system:serviceaccounts", "system:authenticated"])
     );
     for (headers, code) in [
-        // Two tenants are none, and so is one that cannot be.
+        // Several tenants or an invalid one are refused.
         (
             vec![inside[0], inside[1], ("impersonate-group", "tenant:t2")],
             400,
@@ -508,9 +509,9 @@ async fn the_systems_people_act_for_a_tenants_by_naming_it() -> anyhow::Result<(
         (vec![inside[0], ("impersonate-group", "tenant:")], 400),
         (vec![inside[0], ("impersonate-group", "tenant:all")], 400),
         (vec![inside[0], ("impersonate-group", "tenant:A/b")], 400),
-        // One that is not there has nobody.
+        // A missing tenant has no users.
         (vec![inside[0], ("impersonate-group", "tenant:t9")], 403),
-        // Without a tenant they stay in the system.
+        // Without a tenant the request stays in the system space.
         (vec![inside[0]], 403),
     ] {
         let answer = get(&system, MAPS, &headers).await?;
@@ -520,7 +521,7 @@ async fn the_systems_people_act_for_a_tenants_by_naming_it() -> anyhow::Result<(
     Ok(())
 }
 
-/// Who may act for the people of one tenant may not for those of another.
+/// Permission to impersonate users of one tenant does not cover another tenant.
 #[tokio::test]
 async fn support_for_one_tenant_is_a_rule_that_names_its_group() -> anyhow::Result<()> {
     let (server, _admin, _alice) = people().await?;
@@ -563,7 +564,7 @@ fn constrained(mode: &str, resources: &str, names: &[&str]) -> Value {
     rule
 }
 
-/// Two rights make one: whom, and in what.
+/// Constrained impersonation needs two permissions: for the user and for the action.
 #[tokio::test]
 async fn who_may_act_in_some_things_only_acts_in_these() -> anyhow::Result<()> {
     let (_server, admin, alice) = people().await?;
@@ -579,7 +580,7 @@ async fn who_may_act_in_some_things_only_acts_in_these() -> anyhow::Result<()> {
     let robot = ("impersonate-user", "system:serviceaccount:default:robot");
     let refused = "users \"bob\" is forbidden: User \"alice\" cannot impersonate resource \
                    \"users\" in API group \"\" at the cluster scope";
-    // Either right alone is none.
+    // Either permission alone is not enough.
     let whom = [constrained("user-info", "users", &["bob"])];
     admin.grant("whom", "User:alice", &whom).await?;
     let answer = get(&alice, MAPS, &[bob]).await?;
@@ -607,18 +608,18 @@ async fn who_may_act_in_some_things_only_acts_in_these() -> anyhow::Result<()> {
         (&format!("{MAPS}/m"), vec![bob], 403),
         (secrets, vec![bob], 403),
         ("/api/v1/nosuch", vec![bob], 403),
-        // Each part needs its own.
+        // Each part of the identity needs its own permission.
         (MAPS, vec![bob, group], 403),
         (MAPS, vec![bob, ("impersonate-uid", "1")], 403),
         (MAPS, vec![bob, ("impersonate-extra-a", "b")], 403),
         (MAPS, vec![("impersonate-user", "carol")], 403),
-        // One mode is not the other.
+        // One mode does not include the other.
         (MAPS, vec![robot], 403),
     ] {
         let answer = get(&alice, path, &headers).await?;
         assert_eq!(answer.status, code, "{path} {headers:?}: {}", answer.text());
     }
-    // An account is acted for as it is.
+    // A service account is impersonated with its own groups.
     let accounts = [
         constrained("serviceaccount", "serviceaccounts", &[]),
         constrained("serviceaccount", "groups", &[]),
@@ -640,7 +641,7 @@ async fn who_may_act_in_some_things_only_acts_in_these() -> anyhow::Result<()> {
         (MAPS, vec![elsewhere], 403),
         (MAPS, vec![bob, group], 200),
         (MAPS, vec![bob, ("impersonate-group", "")], 403),
-        // What the server gives is not given away so either.
+        // Server-assigned identities cannot be impersonated this way either.
         (
             MAPS,
             vec![bob, ("impersonate-group", "system:masters")],
@@ -654,7 +655,7 @@ async fn who_may_act_in_some_things_only_acts_in_these() -> anyhow::Result<()> {
         let answer = get(&alice, path, &headers).await?;
         assert_eq!(answer.status, code, "{path} {headers:?}: {}", answer.text());
     }
-    // And then has the other's rights, not more.
+    // The request has the impersonated user's permissions and no more.
     let binding = format!("{}/user-bob", insula_testkit::server::CLUSTER_BINDINGS);
     assert_eq!(admin.delete(&binding).await?.status, 200);
     let answer = get(&alice, MAPS, &[bob]).await?;
@@ -666,7 +667,7 @@ async fn who_may_act_in_some_things_only_acts_in_these() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The system's people may be let into a tenant to look at something, as one of its people.
+/// System users can be allowed to read one resource in a tenant as one of its users.
 #[tokio::test]
 async fn support_may_look_at_one_thing_as_somebody_of_a_tenant() -> anyhow::Result<()> {
     let (server, _admin, _alice) = people().await?;
@@ -744,7 +745,7 @@ async fn the_log_names_who_acted_and_for_whom() -> anyhow::Result<()> {
             "extra": {"scopes": ["view"]}})
     );
     assert!(event.get("authenticationMetadata").is_none(), "{event}");
-    // By a lesser right it is that one.
+    // A constrained impersonation is logged as such.
     let rules = [
         constrained("serviceaccount", "serviceaccounts", &[]),
         on("serviceaccount", "list", "", "pods"),
@@ -766,7 +767,7 @@ async fn the_log_names_who_acted_and_for_whom() -> anyhow::Result<()> {
     let (by, whom) = (&event["user"], &event["impersonatedUser"]);
     assert_eq!(by["username"], "system:serviceaccount:default:default");
     assert_eq!(whom["username"], "system:serviceaccount:default:other");
-    // Whom they may not act for is in the refusal, and nobody acted for them.
+    // A refused impersonation is logged without an impersonated user.
     let headers = [("impersonate-user", "system:admin")];
     let refused = get(&admin, "/api/v1/pods", &headers).await?;
     let event: Value = serde_json::from_str(&log.event(refused.header("audit-id")).await?)?;

@@ -1,4 +1,4 @@
-//! Keys: those of the document, for every kind that is stored, in memory and in etcd.
+//! Store keys: as documented, for every stored kind, in memory and in etcd.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use crate::samples::{api, sample};
 
-/// Where the document says that it is.
+/// The documented key of an object.
 fn documented(kind: &Kind, tenant: Option<&str>, namespace: &str, name: &str) -> String {
     let group = match kind.group.as_str() {
-        // They are the same objects, under two names.
+        // Both groups share one storage.
         "" | "events.k8s.io" => String::new(),
         group => format!("{group}/"),
     };
@@ -32,7 +32,7 @@ fn documented(kind: &Kind, tenant: Option<&str>, namespace: &str, name: &str) ->
     )
 }
 
-/// Creates one object of every kind there is, and says which keys it came under.
+/// Creates an object of every kind and returns the keys it was stored under.
 async fn create_all(
     server: &TestServer,
     client: &Client,
@@ -45,7 +45,7 @@ async fn create_all(
         }
         let mut object = sample(kind)?;
         let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
-        // Both versions of the same objects come along: each gets an object.
+        // Kinds with two versions get one object per version.
         let name = match (kind.group.as_str(), kind.version.as_str()) {
             ("autoscaling", "v1") | ("events.k8s.io", _) => format!("{name}-too"),
             _ => name,
@@ -132,7 +132,7 @@ async fn the_keys_of_the_document_hold_those_objects() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Everything below `/registry/`, asked of etcd itself and of nothing of ours.
+/// Reads everything below `/registry/` with etcdctl, bypassing Insula.
 fn ask_etcd(endpoint: &str) -> anyhow::Result<String> {
     let address = endpoint.trim_start_matches("http://");
     let (start, end) = (STANDARD.encode("/registry/"), STANDARD.encode("/registry0"));

@@ -1,4 +1,4 @@
-//! Reading many objects: which state a list shows, and what it says about itself.
+//! LIST: which revision a list shows, and its metadata.
 
 use insula_store::{At, KeyRange, Revision, Transaction};
 use insula_testkit::server::{Answer, Client, Engine, Setup, TestServer};
@@ -25,7 +25,7 @@ fn names(list: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// A server with three maps, made at the returned revisions.
+/// A server with three ConfigMaps, created at the returned revisions.
 async fn three() -> anyhow::Result<(TestServer, Client, [u64; 3])> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
@@ -86,7 +86,7 @@ async fn items_of_all_namespaces_come_in_the_order_of_their_keys() -> anyhow::Re
     let list = client.get("/api/v1/configmaps").await?.json();
     let items = list["items"].as_array().into_iter().flatten();
     let spaces: Vec<_> = items.map(|item| &item["metadata"]["namespace"]).collect();
-    // As etcd has them: `n-1/m` < `n/m` < `n1/m`.
+    // In the order of etcd: `n-1/m` < `n/m` < `n1/m`.
     assert_eq!(spaces, ["n-1", "n", "n1"]);
     Ok(())
 }
@@ -147,7 +147,8 @@ async fn the_revision_that_is_asked_for_decides_what_is_shown() -> anyhow::Resul
     ] {
         let list = get(format!("resourceVersion={at}&resourceVersionMatch=Exact")).await?;
         assert_eq!((names(&list).as_slice(), revision(&list)), (wanted, at));
-        // A limit and a revision, and nothing more, is what Exact was before it had a name.
+        // A limit with a resource version implies `Exact`, as before `resourceVersionMatch`
+        // existed.
         let list = get(format!("resourceVersion={at}&limit=500")).await?;
         assert_eq!((names(&list).as_slice(), revision(&list)), (wanted, at));
     }
@@ -267,7 +268,7 @@ async fn a_list_of_the_future_is_waited_for_and_then_refused() -> anyhow::Result
 async fn a_revision_that_was_compacted_is_gone() -> anyhow::Result<()> {
     for engine in [Engine::Memory, Engine::Embedded, Engine::Etcd] {
         let Some(server) = TestServer::start_on(engine, Setup::default()).await? else {
-            // The testkit has said so.
+            // The test kit has printed that the engine is skipped.
             continue;
         };
         let client = server.tenant("t1").await?;
@@ -302,7 +303,7 @@ async fn a_tenant_never_sees_the_past_of_another_with_its_name() -> anyhow::Resu
     let of_the_first = map(&client, "secret").await?;
     let mut watch = client.watch(&format!("{MAPS}?watch=1")).await?;
     remove_all_of(&server, "t1").await?;
-    // Who watched the first is told that it is gone, and learns nothing of the second.
+    // A watch on the first tenant ends with its deletion and sees nothing of the second.
     let kinds: Vec<_> = watch
         .rest()
         .await?
@@ -368,7 +369,7 @@ async fn a_list_of_all_tenants_is_one_list() -> anyhow::Result<()> {
     assert_eq!(revision(&list), last);
     let everything = system.get("/api/v1/tenants/all/configmaps").await?.json();
     assert_eq!(places(&everything), all);
-    // Page by page the same, though the world moves on.
+    // The same page by page, although writes happen in between.
     let (mut found, mut token) = (Vec::new(), String::new());
     loop {
         let page = system
@@ -395,7 +396,7 @@ async fn a_list_of_all_tenants_is_one_list() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes a tenant and everything in its space out of the store, at once.
+/// Removes a tenant and everything in its space from the store in one transaction.
 async fn remove_all_of(server: &TestServer, tenant: &str) -> anyhow::Result<()> {
     let store = server.registry().store();
     let everything = store.range(&KeyRange::all(), At::Latest, None).await?;

@@ -1,5 +1,5 @@
-//! Requests and what is answered: the tests of all files beside this one, as one program. To
-//! link one for each file takes longer than to run it.
+//! Request and response tests. All files beside this one are one program, since linking one program
+//! per file takes longer than running it.
 
 #[path = "support/samples.rs"]
 mod samples;
@@ -50,7 +50,7 @@ mod watchers;
 
 use std::path::Path;
 
-/// Cargo looks for no tests here: a file that nobody names would be tested by nobody.
+/// Test discovery is off for this package: a file that is not listed here would never run.
 #[test]
 fn every_file_of_tests_is_part_of_a_program() -> anyhow::Result<()> {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! Names: the same in any number of spaces, and never one that two keys would share.
+//! Names: reusable in any number of spaces, and never mapped to the same key twice.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ fn called(name: &str) -> Value {
     json!({"metadata": {"name": name}})
 }
 
-/// Deletes a namespace or tenant, and does by hand what its controller would.
+/// Deletes a namespace or tenant and does the work of its controller.
 async fn remove(client: &Client, path: &str) -> anyhow::Result<()> {
     let deleted = client.delete(path).await?;
     anyhow::ensure!(deleted.status == 200, "{}", deleted.text());
@@ -26,7 +26,7 @@ async fn remove(client: &Client, path: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same, with everything in the tenant's space.
+/// Deletes a tenant with everything in its space.
 async fn remove_tenant(server: &TestServer, name: &str) -> anyhow::Result<()> {
     let (system, path) = (server.system().await?, format!("{TENANTS}/{name}"));
     assert_eq!(system.delete(&path).await?.status, 200);
@@ -35,7 +35,7 @@ async fn remove_tenant(server: &TestServer, name: &str) -> anyhow::Result<()> {
         let link = object["metadata"]["selfLink"].as_str().unwrap_or("");
         remove(&system, link).await?;
     }
-    // What is left, as the namespaces' controller would find it.
+    // The remaining objects, as the namespace controller would find them.
     for (group, resource) in [
         ("/api/v1", "serviceaccounts"),
         ("/api/v1", "configmaps"),
@@ -104,14 +104,14 @@ async fn two_tenants_and_the_system_use_the_same_names() -> anyhow::Result<()> {
     uids.sort();
     uids.dedup();
     assert_eq!(uids.len(), clients.len() * objects.len());
-    // What one deletes is there for the others.
+    // Objects that one space deletes stay in the others.
     for (path, _) in objects.iter().skip(1) {
         let path = format!("{path}/same");
         assert_eq!(clients[1].delete(&path).await?.status, 200);
         let mut going = Vec::new();
         for client in &clients {
             let found = client.get(&path).await?;
-            // Volumes are protected: they are only marked.
+            // Volumes are protected: they only get a deletion timestamp.
             let marked = found.json()["metadata"].get("deletionTimestamp").is_some();
             going.push(found.status == 404 || marked);
         }
@@ -176,13 +176,13 @@ async fn a_tenant_and_a_system_namespace_never_have_one_name() -> anyhow::Result
         system.post(NAMESPACES, &called("system")).await?.status,
         409
     );
-    // In a tenant's space the names are the tenant's own business.
+    // Inside a tenant's space these names are free.
     for name in ["t1", "t2", "x", "system", "all"] {
         let made = user.post(NAMESPACES, &called(name)).await?;
         assert_eq!(made.status, 201, "{name}: {}", made.text());
     }
     assert_eq!(system.post(TENANTS, &called("t2")).await?.status, 201);
-    // The winner gone, the name is free for the other.
+    // Once the winner is deleted, the name is free again.
     remove(&system, "/api/v1/namespaces/x").await?;
     assert_eq!(system.post(TENANTS, &called("x")).await?.status, 201);
     remove_tenant(&server, "x").await?;
@@ -243,7 +243,7 @@ async fn race(engine: Engine) -> anyhow::Result<()> {
         won.sort_unstable();
         assert_eq!(won, [201, 409], "{engine:?} {number}");
     }
-    // What belongs to it came with each winner and with no loser.
+    // Each winner has its dependent objects, and no loser has any.
     let keys = server.keys().await?;
     let furnished = |prefix: &str, segments: usize| {
         let of = keys.iter().filter(|key| key.starts_with(prefix));
@@ -324,12 +324,12 @@ async fn nothing_of_a_deleted_tenant_is_left_to_the_next_of_its_name() -> anyhow
             found.text()
         );
     }
-    // A token goes on with the list of one tenant, not of the next one of its name.
+    // A continue token belongs to the list of one tenant, not to that of a successor.
     let continued = user
         .get(&format!("{path}?limit=5&continue={token}"))
         .await?;
     assert_eq!(continued.status, 400, "{}", continued.text());
-    // The watch that was open then saw the end, and nothing after it.
+    // The watch that was open saw the deletion and nothing after it.
     let mut kinds = Vec::new();
     while let Some(event) = watch.next().await? {
         kinds.push(event["type"].as_str().unwrap_or("").to_owned());

@@ -1,4 +1,4 @@
-//! Namespaces as Kubernetes has them: their names, labels and finalizers, and how they go.
+//! Namespaces as in Kubernetes: names, labels, finalizers and deletion.
 
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn named(name: &str) -> Value {
     json!({"metadata": {"name": name}})
 }
 
-/// One of the system and one of a tenant: they are told the same.
+/// A system and a tenant client: both get the same responses.
 async fn clients(server: &TestServer) -> [Client; 2] {
     [
         server.system().await.expect("it lets them in"),
@@ -244,7 +244,7 @@ async fn a_namespace_that_nothing_holds_goes_at_once() {
         assert_eq!(
             client.get(&path).await.unwrap().status,
             200,
-            "nobody deleted it"
+            "it must not be deleted"
         );
         let deleted = client.delete(&path).await.unwrap();
         assert_eq!(deleted.status, 200, "{}", deleted.text());

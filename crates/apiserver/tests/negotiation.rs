@@ -1,4 +1,4 @@
-//! The forms in which objects are shown.
+//! Content negotiation: the formats in which objects are served.
 
 use std::io::Read;
 
@@ -24,7 +24,7 @@ async fn start() -> anyhow::Result<(TestServer, Client, Value)> {
     Ok((server, client, made.json()))
 }
 
-/// What a sealed body says it is, and its tree.
+/// Decodes a protobuf envelope into apiVersion, kind and object.
 fn opened(body: &[u8]) -> anyhow::Result<(String, String, Object)> {
     let envelope = protobuf::open(body)?;
     let of = match envelope.kind {
@@ -46,7 +46,7 @@ fn opened(body: &[u8]) -> anyhow::Result<(String, String, Object)> {
     ))
 }
 
-/// The object as a tree has it: without its kind.
+/// The object without apiVersion and kind.
 fn bare(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(members) = object.as_object_mut() {
@@ -124,7 +124,7 @@ async fn what_cannot_be_served_is_refused_in_two_ways() -> anyhow::Result<()> {
         ("application/json;as=Table;v=v1", &transform),
         ("application/json;as=Foo;v=v1;g=meta.k8s.io", &transform),
     ] {
-        // Also where there is nothing.
+        // Also for a missing object.
         for path in [format!("{MAPS}/a"), MAPS.to_owned(), format!("{MAPS}/none")] {
             let answer = client.accept(&path, accept).await?;
             assert_eq!((answer.status, &answer.json()), (406, wanted), "{accept}");
@@ -196,7 +196,7 @@ async fn protobuf_is_the_same_object_in_another_encoding() -> anyhow::Result<()>
     Ok(())
 }
 
-/// The type of an event, and the sealed object in it.
+/// Decodes a watch frame into the event type and the enveloped object.
 fn event(frame: &[u8]) -> anyhow::Result<(String, Vec<u8>)> {
     // WatchEvent{1: type, 2: RawExtension{1: raw}}
     let field = |message: &[u8], wanted: u64| -> anyhow::Result<Vec<u8>> {

@@ -1,4 +1,4 @@
-//! Tokens of an OpenID Connect provider, and a provider that misbehaves.
+//! OpenID Connect tokens, with well-behaved and misbehaving providers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use tokio::task::JoinHandle;
 
 const NOW: i64 = 1_700_000_000;
 
-/// A test that waits longer than this has failed.
+/// The deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Nothing happens unless it is asked for.
+/// Nothing is fetched in the background.
 const CALM: Pace = Pace {
     every: Duration::from_secs(3600),
     retry: Duration::from_secs(3600),
@@ -28,7 +28,7 @@ const CALM: Pace = Pace {
     patience: PATIENCE,
 };
 
-/// Everything happens soon.
+/// All intervals are short.
 const HASTY: Pace = Pace {
     every: Duration::from_millis(50),
     retry: Duration::from_millis(50),
@@ -36,7 +36,7 @@ const HASTY: Pace = Pace {
     patience: PATIENCE,
 };
 
-/// A provider that trusts a fake one, and the task that fetches its keys.
+/// An authenticator that trusts a fake provider, and the task that fetches its keys.
 struct Trusting {
     provider: Arc<Provider>,
     task: JoinHandle<()>,
@@ -59,7 +59,7 @@ impl Trusting {
         Ok(Self { provider, task })
     }
 
-    /// One that has the keys.
+    /// Starts an authenticator and waits for the first keys.
     async fn ready(fake: &FakeProvider, pace: Pace) -> Result<Self> {
         let trusting = Self::start(fake, pace)?;
         let ready = tokio::time::timeout(PATIENCE, trusting.provider.ready()).await;
@@ -72,7 +72,7 @@ impl Trusting {
         credential.map(|credential| credential.user.clone())
     }
 
-    /// Waits until a token is good.
+    /// Waits until a token is accepted.
     async fn until_accepted(&self, token: &str) -> Result<()> {
         let accepted = async {
             while self.ask(token).await.is_err() {
@@ -128,7 +128,7 @@ async fn a_good_token_makes_its_holder_and_is_verified_once() -> Result<()> {
     assert_eq!(id, &["JTI=J1"]);
     let again = trusting.provider.authenticate(&token, NOW).await?;
     assert!(Arc::ptr_eq(&credential, &again));
-    // The end of a token is its end, whether or not it was verified before.
+    // Expiry is checked even for tokens that were verified before.
     let late = trusting.provider.authenticate(&token, NOW + 3661).await;
     let expired = oidc::Error::Time(jwt::TimeError::Expired(NOW + 3600));
     assert_eq!(late, Err(Error::Refused(expired)));
@@ -189,7 +189,7 @@ async fn a_token_that_is_not_the_providers_or_not_for_us_is_refused_without_a_fe
         let found = trusting.ask(&fake.token(NOW, &said)?).await;
         assert_eq!(found, Err(Error::Refused(expected)), "{said}");
     }
-    // Nor is it one that somebody else has signed, if it does not even say it is theirs.
+    // The issuer is checked before the signature.
     let token = stranger()?.sign(&json!({"iss": "https://other.test"}))?;
     let foreign = Err(Error::Refused(oidc::Error::Issuer));
     assert_eq!(trusting.ask(&token).await, foreign);
@@ -254,7 +254,7 @@ async fn a_forged_token_is_refused() -> Result<()> {
         assert_eq!(trusting.ask(&token).await, refused(expected), "{token}");
     }
     assert_eq!(fake.hits().keys, 1, "none of them was worth a question");
-    // Signed by a stranger who calls itself the provider, under its own key's name.
+    // Signed by another key that claims the provider's key ID.
     let claims = json!({
         "iss": fake.url(), "aud": "insula", "sub": "root", "iat": NOW, "exp": NOW + 60,
     });
@@ -292,7 +292,7 @@ async fn a_new_key_is_fetched_when_it_is_first_seen_and_the_old_one_ends() -> Re
         assert_eq!(trusting.ask(&new).await, alice("new"));
         assert_eq!(fake.hits().keys, 1 + round);
     }
-    // Although it was verified before.
+    // The token was accepted before the key was withdrawn.
     assert_eq!(trusting.ask(&old).await, unknown_key());
     Ok(())
 }
@@ -328,7 +328,7 @@ async fn unknown_keys_cannot_make_more_fetches_than_the_pace_allows() -> Result<
         let token = forged(&fake, &header, |_| vec![1; 64])?;
         assert_eq!(trusting.ask(&token).await, unknown_key());
     }
-    // In the time of a whole fetch nothing happens.
+    // No further fetch happens within a whole fetch interval.
     let other = FakeProvider::start(Manner::Good).await?;
     Trusting::ready(&other, CALM).await?;
     let asked = Hits {
@@ -337,7 +337,7 @@ async fn unknown_keys_cannot_make_more_fetches_than_the_pace_allows() -> Result<
         keys: 1,
     };
     assert_eq!(fake.hits(), asked);
-    // Who has a good token notices nothing.
+    // Valid tokens are unaffected.
     let good = fake.token(NOW, &json!({"sub": "bob"}))?;
     assert_eq!(trusting.ask(&good).await, Ok(format!("{}#bob", fake.url())));
     Ok(())
@@ -353,7 +353,7 @@ async fn a_new_key_that_came_too_early_is_fetched_as_soon_as_it_may_be() -> Resu
     let trusting = Trusting::ready(&fake, pace).await?;
     fake.rotate()?;
     let token = fake.token(NOW, &json!({}))?;
-    // One request, which may be refused, is enough: nobody has to ask again for the fetch.
+    // A single request, even a refused one, is enough to trigger the fetch.
     trusting.ask(&token).await.ok();
     fake.asked(|hits| hits.keys == 2).await?;
     trusting.until_accepted(&token).await?;
@@ -395,7 +395,7 @@ async fn before_the_first_keys_every_token_is_refused_and_after_them_none_that_i
         let trusting = Trusting::start(&fake, HASTY)?;
         let token = fake.token(NOW, &json!({}))?;
         let not_ready = Error::NotReady(fake.url().to_owned());
-        // A try is two connections at most: two of them are over.
+        // An attempt makes at most two connections: two attempts have failed.
         fake.asked(|hits| hits.connections > 4).await?;
         let found = trusting.ask(&token).await;
         assert_eq!(found, Err(not_ready), "{manner:?}");
@@ -420,7 +420,7 @@ async fn the_last_keys_work_on_while_the_provider_is_away_or_out_of_its_mind() -
     ] {
         fake.behave(manner);
         let before = fake.hits().connections;
-        // A fetch that began before, and one that began after.
+        // One fetch that started before, and one that started after.
         fake.asked(|hits| hits.connections > before + 4).await?;
         let name = format!("{manner:?}");
         let token = fake.token(NOW, &json!({"sub": name}))?;
@@ -478,7 +478,7 @@ async fn who_waits_for_keys_is_answered_when_they_do_not_come() -> Result<()> {
     let token = stranger()?.sign(&json!({"iss": fake.url()}))?;
     let found = tokio::time::timeout(PATIENCE, trusting.ask(&token)).await?;
     assert_eq!(found, unknown_key());
-    // Also if nobody fetches any more, because the server is about to end.
+    // Also when the fetch task has stopped because the server shuts down.
     trusting.task.abort();
     let found = tokio::time::timeout(PATIENCE, trusting.ask(&token)).await?;
     assert_eq!(found, unknown_key());
@@ -498,7 +498,7 @@ async fn only_the_given_ca_vouches_for_the_provider() -> Result<()> {
         let not_ready = Error::NotReady(fake.url().to_owned());
         assert_eq!(trusting.ask(&token).await, Err(not_ready));
     }
-    assert_eq!(fake.hits().discovery, 0, "nobody spoke to it");
+    assert_eq!(fake.hits().discovery, 0, "no request was sent");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! A server that believes an OpenID Connect provider: where its tokens lead, and where not.
+//! A server that trusts an OpenID Connect provider: what its tokens grant and what they do not.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -20,10 +20,10 @@ const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A test that waits longer than this has failed.
+/// The deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Keys are fetched at the start and when an unknown one is seen.
+/// Keys are fetched at startup and when an unknown key ID appears.
 const CALM: Pace = Pace {
     every: Duration::from_secs(3600),
     retry: Duration::from_millis(50),
@@ -31,7 +31,7 @@ const CALM: Pace = Pace {
     patience: PATIENCE,
 };
 
-/// A provider, and a server that believes it.
+/// A fake provider and a server that trusts it.
 struct Stage {
     fake: FakeProvider,
     server: TestServer,
@@ -72,7 +72,7 @@ impl Stage {
         })
     }
 
-    /// A token from now on.
+    /// A token that is valid from now on.
     fn token(&self, said: &Value) -> Result<String> {
         let mut claims = json!({"iat": now()});
         for (name, value) in said.as_object().into_iter().flatten() {
@@ -81,12 +81,12 @@ impl Stage {
         self.fake.token(now(), &claims)
     }
 
-    /// Somebody with such a token.
+    /// A client with such a token.
     async fn holder(&self, said: &Value) -> Result<Client> {
         self.server.client(&self.token(said)?).await
     }
 
-    /// How a token is reviewed in the space of this client.
+    /// The result of a token review in the space of this client.
     async fn review(&self, of: &Client, token: &str, audiences: &[&str]) -> Result<Value> {
         let question = json!({"spec": {"token": token, "audiences": audiences}});
         let answer = of.post(REVIEWS, &question).await?;
@@ -99,7 +99,7 @@ fn now() -> i64 {
     jiff::Timestamp::now().as_second()
 }
 
-/// Who the server says it is: the user, the groups and the tenant.
+/// The user, groups and tenant that the server reports.
 async fn who(client: &Client) -> Result<Value> {
     let answer = client.post(WHO, &json!({})).await?;
     anyhow::ensure!(answer.status == 201, "{}", answer.text());
@@ -143,7 +143,7 @@ async fn a_token_says_where_its_holder_belongs() -> Result<()> {
             json!(["ops", everybody]),
             "t1",
         ),
-        // Groups of the server are not the provider's to give to a tenant.
+        // The provider cannot assign the server's own groups to a tenant's user.
         (
             json!({"org": "t1", "groups":
                 ["system:masters", "dev", "system:nodes", "system:authenticated"]}),
@@ -225,7 +225,7 @@ async fn rights_follow_bindings_to_the_user_and_to_its_groups_in_its_tenant() ->
         (json!({"org": "t1", "sub": "bob"}), 200, 201),
         (json!({"org": "t1", "sub": "Bob"}), 403, 403),
         (json!({"org": "t1", "groups": ["devs"]}), 403, 403),
-        // The same names are nobody next door.
+        // The same names have no permissions in another tenant.
         (json!({"org": "t2", "groups": ["dev"]}), 403, 403),
         (json!({"org": "t2", "sub": "bob"}), 403, 403),
     ] {
@@ -258,7 +258,7 @@ async fn a_token_of_one_tenant_is_stopped_at_the_wall_of_every_other_space() -> 
         );
         assert_eq!(refusal(&alice.get(path).await?), (403, why), "{path}");
     }
-    // Nor is a tenant that is not there one's own.
+    // A tenant that does not exist is refused like any other.
     let ghost = stage.holder(&json!({"org": "nowhere"})).await?;
     assert_eq!(ghost.get("/api").await?.status, 403);
     assert_eq!(ghost.get("/api/v1/pods").await?.status, 403);
@@ -283,7 +283,7 @@ async fn a_token_from_before_its_tenant_is_not_the_tenants() -> Result<()> {
     assert_eq!(stage.review(&one, &early, &[]).await?, invalid);
     let review = stage.review(&one, &good, &[]).await?;
     assert_eq!(review["authenticated"], true);
-    // Another tenant gets the name, in a second that the token is older than.
+    // Another tenant of the name is created, at least a second after the token was issued.
     let system = stage.server.system().await?;
     system.delete("/api/v1/tenants/t1").await?;
     let deadline = Instant::now() + PATIENCE;
@@ -327,7 +327,7 @@ async fn a_token_is_reviewed_in_its_own_space_and_for_this_server_only() -> Resu
     let invalid = json!({"user": {}, "error": "invalid bearer token"});
     for (of, audiences) in [
         (&one, &["other"][..]),
-        // Whom the provider made it for is not whom this server makes tokens for.
+        // The provider's audience differs from the audience of this server's own tokens.
         (&one, &["insula"]),
         (&other, &[]),
         (&system, &[]),
@@ -364,7 +364,7 @@ async fn what_the_provider_has_not_signed_for_us_is_nobodys() -> Result<()> {
         stage.token(&json!({"org": "t1", "aud": "other"}))?,
         stage.token(&json!({"org": "t1", "exp": now() - 61}))?,
         stage.token(&json!({"org": "t1", "iat": now() + 120}))?,
-        // As service accounts are called, by name and by issuer.
+        // User names and issuers that look like those of service accounts.
         stage.token(&json!({"org": "t1", "sub": "system:serviceaccount:default:default"}))?,
         stage.token(&json!({"org": "t1", "sub": "system:admin"}))?,
         stage.token(&json!({"org": "t1", "iss": "https://insula.test"}))?,
@@ -392,7 +392,7 @@ async fn a_bad_certificate_is_in_no_tokens_way_and_a_good_one_counts_first() -> 
     let everybody = json!(["system:authenticated"]);
     let both = stage.server.certified(&subject, &good).await?;
     assert_eq!(who(&both).await?, json!(["carol", everybody, "t1"]));
-    // Somebody else's CA.
+    // A certificate of an untrusted CA.
     let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
     let authority = Authority::make("insula test", validity)?;
     let key = rcgen::KeyPair::generate()?;
@@ -420,7 +420,7 @@ async fn keys_change_while_the_server_serves() -> Result<()> {
     stage.server.tenant("t1").await?;
     let mut before = stage.token(&json!({"org": "t1", "sub": "s0"}))?;
     for round in 1..=3 {
-        // On a connection that stays open: it is the request that is judged.
+        // On a connection that stays open: authentication happens per request.
         let holder = stage.server.client(&before).await?;
         assert_eq!(holder.get("/api").await?.status, 200);
         stage.fake.rotate()?;
@@ -431,7 +431,7 @@ async fn keys_change_while_the_server_serves() -> Result<()> {
         assert_eq!(refusal(&holder.get("/api").await?), unauthorized());
         before = next;
     }
-    // The last keys hold while the provider is away.
+    // The last keys stay valid while the provider is down.
     stage.fake.behave(Manner::Down);
     let holder = stage.server.client(&before).await?;
     assert_eq!(holder.get("/api").await?.status, 200);

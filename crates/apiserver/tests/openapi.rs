@@ -1,4 +1,4 @@
-//! The schemas of what is served.
+//! OpenAPI documents.
 
 use std::io::Read;
 

@@ -1,4 +1,4 @@
-//! Lists page by page.
+//! Paged lists.
 
 use insula_store::Revision;
 use insula_testkit::server::{Client, Engine, Setup, TestServer};
@@ -45,10 +45,10 @@ async fn with(engine: Engine, count: usize) -> anyhow::Result<Option<(TestServer
     Ok(Some((server, client)))
 }
 
-/// Lists in pages of three while the collection changes between them.
+/// Lists in pages of three while the collection changes in between.
 async fn a_list_in_pages_is_the_list_as_it_was(engine: Engine) -> anyhow::Result<()> {
     let Some((_server, client)) = with(engine, 10).await? else {
-        // The testkit has said so.
+        // The test kit has printed that the engine is skipped.
         return Ok(());
     };
     let whole = page(&client, "").await?;
@@ -61,7 +61,7 @@ async fn a_list_in_pages_is_the_list_as_it_was(engine: Engine) -> anyhow::Result
         let next = token(&list).map(str::to_owned);
         let wanted = next.is_some().then(|| 10 - items.len() as u64);
         assert_eq!(left(&list), wanted, "{engine:?}");
-        // Before, inside and after what is to come.
+        // Before, within and after the pages to come.
         map(&client, &format!("a{pages}")).await?;
         map(&client, &format!("m05x{pages}")).await?;
         map(&client, &format!("z{pages}")).await?;
@@ -128,7 +128,7 @@ async fn selected_objects_are_paged_too() -> anyhow::Result<()> {
     let mut list = page(&client, &format!("limit=2&{select}")).await?;
     let mut found = names(&list);
     while let Some(next) = token(&list).map(str::to_owned) {
-        // Now the store must be asked.
+        // Now the cache is too new and the store is read.
         map(&client, &format!("n{:02}", found.len())).await?;
         list = page(&client, &format!("limit=2&{select}&continue={next}")).await?;
         assert!(names(&list).len() <= 2);
@@ -188,7 +188,7 @@ async fn a_token_that_is_none_is_refused() -> anyhow::Result<()> {
         assert_eq!(answer.message(), message, "{token}");
         assert_eq!(answer.json()["reason"], "BadRequest");
     }
-    // Not in another space either, not even for the system.
+    // Not in another space either, not even by the system.
     let stranger = server.tenant("t2").await?;
     let path = format!("{MAPS}?limit=2&continue={next}");
     assert_eq!(stranger.get(&path).await?.status, 400);
@@ -198,7 +198,7 @@ async fn a_token_that_is_none_is_refused() -> anyhow::Result<()> {
 
 async fn an_old_token_is_answered_with_one_that_works(engine: Engine) -> anyhow::Result<()> {
     let Some((server, client)) = with(engine, 6).await? else {
-        // The testkit has said so.
+        // The test kit has printed that the engine is skipped.
         return Ok(());
     };
     let first = page(&client, "limit=2").await?;

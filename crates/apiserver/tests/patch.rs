@@ -1,4 +1,4 @@
-//! PATCH: three formats, and who gives way to whom.
+//! PATCH: the three formats, and concurrent writers.
 
 use std::time::{Duration, Instant};
 
@@ -291,7 +291,7 @@ async fn ten_thousand_operations_are_the_most() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each operation puts the object into itself, at its deepest place.
+/// Each operation copies the object into its own deepest field.
 #[tokio::test]
 async fn copies_can_make_an_object_neither_deep_nor_huge() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
@@ -325,7 +325,7 @@ fn deployment() -> Value {
 async fn a_strategic_patch_merges_lists_by_their_keys() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     assert_eq!(client.post(DEPLOYMENTS, &deployment()).await?.status, 201);
-    // As `kubectl apply` sends it: the image changes, a variable comes and a container goes.
+    // As `kubectl apply` sends it: the image changes, a variable is added and a container removed.
     let patch = json!({
         "metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}\n"}},
         "spec": {"replicas": 3, "template": {"spec": {

@@ -1,4 +1,4 @@
-//! Paths: which object a path names, and that every path of an object is that object's.
+//! Request paths: which object a path addresses, and that all spellings address the same object.
 
 use http::Method;
 use insula_apiserver::route::{Target, route};
@@ -6,8 +6,8 @@ use insula_core::{SYSTEM, Spaces};
 use insula_testkit::server::TestServer;
 use serde_json::json;
 
-/// `verb space namespace resource name subresource`, with `-` for what is not there; the
-/// document; or the code of the refusal, with `text` if the body is no `Status`.
+/// Describes a route as `verb space namespace resource name subresource`, with `-` for absent
+/// parts; or the document; or the error code, with `text` if the body is no `Status`.
 fn read(method: &str, path: &str, watch: bool) -> String {
     let method: Method = method.parse().expect("a method");
     let route = match route(&method, path, watch) {
@@ -44,7 +44,7 @@ fn read(method: &str, path: &str, watch: bool) -> String {
     }
 }
 
-/// Lines of `METHOD path => what it means`.
+/// Checks lines of `METHOD path => route`.
 #[track_caller]
 fn check(table: &str) {
     let lines = table.lines().map(str::trim);
@@ -68,11 +68,11 @@ fn every_path_of_the_document_parses() {
         GET /api/v1/tenants/xxx => get - - tenants xxx -
         "#,
     );
-    // The option that the document did not choose is the system space all the same.
+    // The spelling that the document decided against also addresses the system space.
     check(
         r#"
         GET /apis/rbac.authorization.k8s.io/v1/tenants/system/clusterroles/cls1 => get system - clusterroles.rbac.authorization.k8s.io cls1 -
-        # Without its group, as the document writes it for short, it is no resource.
+        # Without its group, as the document abbreviates it, it is not a resource.
         GET /api/v1/tenants/system/clusterroles/cls1 => 404
         GET /api/v1/clusterroles/cls1 => 404
         "#,

@@ -1,4 +1,4 @@
-//! Bodies as kubectl and client-go send and accept them.
+//! Protobuf bodies as kubectl and client-go send and accept them.
 
 use bytes::Bytes;
 use http::Method;
@@ -58,7 +58,7 @@ async fn an_object_is_created_updated_and_deleted_in_protobuf() -> anyhow::Resul
         object["metadata"]["resourceVersion"],
         read["metadata"]["resourceVersion"]
     );
-    // The tenant and the path travel in protobuf too.
+    // The tenant and selfLink are encoded in protobuf too.
     assert_eq!(object["metadata"]["tenant"], "t1");
     assert_eq!(object["metadata"]["selfLink"], read["metadata"]["selfLink"]);
     object.insert("data".to_owned(), json!({"k": "w"}));

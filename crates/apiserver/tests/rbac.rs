@@ -1,4 +1,4 @@
-//! Who may do what inside a space: roles, bindings, and the words of a refusal.
+//! RBAC inside a space: roles, bindings and the messages of refusals.
 
 use http::Method;
 use insula_testkit::server::{
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// People of the tenant `t1` without any rights of their own, and one of the system.
+/// Users of the tenant `t1` without permissions, and one of the system.
 const PEOPLE: &str = "alice,alice,7,\"dev,tenant:t1\"\n\
                       bob,bob,8,\"qa,tenant:t1\"\n\
                       root,root,9,\"ops,tenant:system\"\n";
@@ -25,7 +25,7 @@ fn map(name: &str) -> Value {
     json!({"metadata": {"name": name}, "data": {"k": "v"}})
 }
 
-/// Sends what a row of a table says: `POST /path`.
+/// Sends the request of a table row, such as `POST /path`.
 async fn send(client: &Client, row: &str) -> anyhow::Result<Answer> {
     let (method, path) = row.split_once(' ').unwrap_or(("GET", row));
     let body = match method {
@@ -49,7 +49,7 @@ fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Asserts the code of every row.
+/// Asserts the status code of every row.
 async fn expect(client: &Client, rows: &[(&str, u16)]) -> anyhow::Result<()> {
     for (row, code) in rows {
         let answer = send(client, row).await?;
@@ -179,9 +179,9 @@ async fn a_refusal_says_who_may_not_do_what_where() -> anyhow::Result<()> {
         assert_eq!(answer.json(), forbidden(message, details), "{row}");
         assert_eq!(answer.header("x-content-type-options"), "nosniff", "{row}");
     }
-    // Of the same people, somebody with rights is answered.
+    // A user with the permission is answered.
     assert_eq!(admin.get("/api/v1/pods").await?.status, 200);
-    // The system's people are told the space that they looked into.
+    // System users are shown the space they addressed.
     let root = server.client("root").await?;
     let answer = root
         .get("/api/v1/tenants/t1/namespaces/default/pods")
@@ -193,7 +193,7 @@ async fn a_refusal_says_who_may_not_do_what_where() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Only those who may look learn that there is nothing.
+/// Only authorized callers learn that a resource is not served.
 #[tokio::test]
 async fn what_is_not_served_is_refused_first_and_then_not_found() -> anyhow::Result<()> {
     let (server, admin, alice) = people().await?;
@@ -236,11 +236,11 @@ async fn what_is_not_served_is_refused_first_and_then_not_found() -> anyhow::Res
         let answer = send(&admin, row).await?;
         assert_eq!(answer.status, found, "{row}: {}", answer.text());
     }
-    // What discovery covers may be looked at by everybody.
+    // Everything that discovery covers may be read by all users.
     for path in ["/apis/nosuch.io", "/apis/nosuch.io/v1", "/api/v2"] {
         assert_eq!(alice.get(path).await?.status, 404, "{path}");
     }
-    // A tenant learns nothing of other spaces, and the system's people what they may see.
+    // Tenant users learn nothing of other spaces; system users see what they are allowed to.
     for (client, path, code, told) in [
         (
             &admin,
@@ -292,14 +292,14 @@ async fn a_binding_counts_from_the_next_request_and_until_it_is_gone() -> anyhow
             .await?;
         assert_eq!(alice.get(MAPS).await?.status, 200, "{round}");
         assert_eq!(bob.get(MAPS).await?.status, 403, "{round}");
-        // Whoever is added to it has it, and who is removed has not.
+        // Added subjects gain the permission, removed subjects lose it.
         let binding = format!("{}/r", bindings("default"));
         let subjects = json!({"subjects": [{"kind": "Group", "name": "qa"}]});
         let changed = admin.patch(&binding, "merge", &subjects).await?;
         assert_eq!(changed.status, 200, "{}", changed.text());
         assert_eq!(alice.get(MAPS).await?.status, 403, "{round}");
         assert_eq!(bob.get(MAPS).await?.status, 200, "{round}");
-        // A role that allows something else allows it no more.
+        // A changed role no longer grants its former permissions.
         let role = format!("{}/r", roles("default"));
         let rules = json!({"rules": [rule("list", "", "secrets")]});
         let changed = admin.patch(&role, "merge", &rules).await?;
@@ -329,7 +329,7 @@ async fn a_role_reaches_as_far_as_its_binding() -> anyhow::Result<()> {
             201
         );
     }
-    // A role and a cluster role, each in one namespace.
+    // A Role and a ClusterRole, each bound in one namespace.
     let maps = [rule("get,list,create", "", "configmaps")];
     admin.grant_in("one", "r", "User:alice", &maps).await?;
     let role = json!({"metadata": {"name": "c"}, "rules": [
@@ -354,13 +354,13 @@ async fn a_role_reaches_as_far_as_its_binding() -> anyhow::Result<()> {
             ("GET /api/v1/namespaces/one/secrets", 200),
             ("GET /api/v1/namespaces/other/secrets", 403),
             ("GET /api/v1/secrets", 403),
-            // What has no namespace is not in one, except a namespace itself.
+            // Cluster-scoped resources are not covered, except the namespace itself.
             ("GET /api/v1/persistentvolumes", 403),
             ("GET /api/v1/namespaces", 403),
             ("GET /api/v1/namespaces/one", 200),
             ("GET /api/v1/namespaces/other", 403),
             ("DELETE /api/v1/namespaces/one", 403),
-            // Paths are allowed in the whole space or not at all.
+            // Non-resource paths are granted in the whole space or not at all.
             ("GET /metrics", 403),
         ],
     )
@@ -452,7 +452,7 @@ async fn a_rule_that_names_objects_allows_these_and_no_lists() -> anyhow::Result
         ("GET", "?fieldSelector=metadata.name%3Dtheirs", 403),
         ("GET", "?fieldSelector=metadata.name!%3Dtheirs", 403),
         ("GET", "?labelSelector=name%3Dmine", 403),
-        // Of two names nothing can be both.
+        // A request for two names matches neither rule.
         (
             "GET",
             "?fieldSelector=metadata.name%3Dmine,metadata.namespace%3Ddefault",
@@ -473,7 +473,7 @@ async fn a_rule_that_names_objects_allows_these_and_no_lists() -> anyhow::Result
         let answer = send(&alice, &format!("{method} {}", at(rest))).await?;
         assert_eq!(answer.status, code, "{method} {rest}: {}", answer.text());
     }
-    // Only what was named was deleted, and only what was named is shown.
+    // Only the named object was deleted, and only the named object is shown.
     assert_eq!(admin.get(&at("/theirs")).await?.status, 200);
     let listed = alice
         .get(&at("?fieldSelector=metadata.name%3Dlater"))
@@ -528,7 +528,7 @@ async fn a_watch_of_one_name_is_allowed_by_it_and_goes_on() -> anyhow::Result<()
         let mut watch = alice.watch(&path).await?;
         assert_eq!(watch.status, 200, "{path}");
         for round in 0..3 {
-            // Other people's rights change meanwhile.
+            // Other users' permissions change in the meantime.
             let name = format!("other{round}");
             admin
                 .grant(&name, "User:bob", &[rule("get", "", "pods")])
@@ -549,7 +549,7 @@ async fn a_watch_of_one_name_is_allowed_by_it_and_goes_on() -> anyhow::Result<()
                 assert_eq!(gone.status, 200);
             }
         }
-        // And ends when the right to it does.
+        // The watch ends when its own permission is revoked.
         let binding = format!("{}/named", bindings("default"));
         let nobody = admin
             .patch(&binding, "merge", &json!({"subjects": []}))
@@ -600,7 +600,7 @@ async fn a_subresource_is_a_resource_of_its_own() -> anyhow::Result<()> {
                 ("pods/p/log", false),
             ],
         ),
-        // This is no wildcard.
+        // Not a wildcard.
         (
             "pods/*",
             "",
@@ -672,7 +672,7 @@ async fn a_subresource_is_a_resource_of_its_own() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_path_is_allowed_as_it_stands_or_by_its_beginning() -> anyhow::Result<()> {
     let (server, admin, alice) = people().await?;
-    // What the server counts is shown to the system's people; for a tenant there is nothing.
+    // Metrics are served to system users only; a tenant gets 404.
     let root = server.client("root").await?;
     assert_eq!(root.get("/metrics").await?.status, 403);
     let system = server.system().await?;
@@ -711,7 +711,7 @@ async fn a_path_is_allowed_as_it_stands_or_by_its_beginning() -> anyhow::Result<
             ],
         ),
         ("get", "*", vec![("GET /bar", 404), ("GET /", 200)]),
-        // Objects are no paths, whatever is said of these.
+        // Rules for paths do not cover resources.
         (
             "*",
             "*",
@@ -762,7 +762,7 @@ async fn who_replaces_what_is_not_there_needs_the_right_to_create() -> anyhow::R
     assert_eq!(admin.patch(&role, "merge", &more).await?.status, 200);
     let answer = alice.put(&format!("{leases}/l"), &lease).await?;
     assert_eq!(answer.status, 201, "{}", answer.text());
-    // And to update, of course.
+    // Update permission is needed as well.
     let less = json!({"rules": [rule("create", "coordination.k8s.io", "leases")]});
     assert_eq!(admin.patch(&role, "merge", &less).await?.status, 200);
     let answer = alice.put(&format!("{leases}/l"), &lease).await?;
@@ -773,7 +773,7 @@ async fn who_replaces_what_is_not_there_needs_the_right_to_create() -> anyhow::R
 #[tokio::test]
 async fn a_role_that_is_not_there_is_named_in_the_refusal() -> anyhow::Result<()> {
     let (server, admin, alice) = people().await?;
-    // Whoever may not bind what is not there asks one who may.
+    // The binding is created by a user who may bind missing roles.
     let system = server.system().await?;
     let to = |kind: &str, role: &str| {
         json!({"metadata": {"name": role}, "subjects": [{"kind": "User", "name": "alice"}],
@@ -806,14 +806,14 @@ async fn a_role_that_is_not_there_is_named_in_the_refusal() -> anyhow::Result<()
         let message = alice.get(path).await?.message();
         assert!(message.ends_with(why), "{message}");
     }
-    // Whom the binding is not about is not told.
+    // Users that the binding does not name do not see the hint.
     let bob = server.client("bob").await?.get("/api/v1/pods").await?;
     assert!(
         bob.message().ends_with("at the cluster scope"),
         "{}",
         bob.message()
     );
-    // When the role comes, the binding counts.
+    // Once the role exists, the binding takes effect.
     let role = json!({"metadata": {"name": "gone"}, "rules": [rule("list", "", "pods")]});
     assert_eq!(admin.post(&roles("default"), &role).await?.status, 201);
     let path = "/api/v1/namespaces/default/pods";
@@ -849,7 +849,7 @@ async fn the_bindings_of_a_space_say_nothing_about_others_of_the_name() -> anyho
         }
         Ok(())
     };
-    expect([[403; 3]; 3], "nobody has anything").await?;
+    expect([[403; 3]; 3], "no user has any permission").await?;
     for group in ["User:alice", "Group:dev"] {
         let name = group.replace(':', "-").to_lowercase();
         one.grant(&name, group, &everything).await?;
@@ -865,7 +865,7 @@ async fn the_bindings_of_a_space_say_nothing_about_others_of_the_name() -> anyho
         "both tenants' have",
     )
     .await?;
-    // In one namespace of the system the rights of the system's end at its space.
+    // A binding in one namespace of the system grants nothing in a tenant's namespace.
     system
         .grant_in("default", "here", "User:alice", &everything)
         .await?;

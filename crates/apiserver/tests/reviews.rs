@@ -1,4 +1,4 @@
-//! Questions that are answered and not kept.
+//! Authentication and authorization reviews, which are answered and not stored.
 
 use insula_testkit::server::{CLUSTER_BINDINGS, Client, TestServer, rule};
 use serde_json::{Value, json};
@@ -126,7 +126,7 @@ async fn a_review_is_not_kept_and_cannot_be_read() -> anyhow::Result<()> {
         "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "default"}}});
     let review = ask(&tenant, &local, question).await?;
     assert_eq!(review["status"]["allowed"], false);
-    // A client leaves the namespace to the path.
+    // The client leaves the namespace to the path.
     let question = json!({"spec": {"user": "bob",
         "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "default"}}});
     let answer = tenant.post(&local, &question).await?;
@@ -192,7 +192,8 @@ async fn a_question_about_somebody_is_answered_by_what_it_says_of_them() -> anyh
             &pods,
             &by_user,
         ),
-        // Nothing is added to what is said: no groups, and no rights of the asker.
+        // Only the stated user and groups count: no implied groups and none of the caller's
+        // permissions.
         (json!({"user": "alice"}), "resourceAttributes", &scale, &no),
         (
             json!({"user": "alice", "groups": ["dev"]}),
@@ -237,7 +238,7 @@ async fn a_question_about_somebody_is_answered_by_what_it_says_of_them() -> anyh
         assert_eq!(review["status"], *status, "{spec}");
         assert_eq!(review["spec"], spec);
     }
-    // Who may not ask about others may ask about themselves.
+    // Users without permission to review others can review themselves.
     let alice = server.client("alice").await?;
     let question = json!({"spec": {"user": "alice", "resourceAttributes": pods}});
     assert_eq!(alice.post(&path, &question).await?.status, 403);
@@ -348,7 +349,7 @@ async fn a_question_that_makes_no_sense_is_refused_in_the_words_of_kubernetes() 
         assert_eq!(answer.status, code, "{spec}: {}", answer.text());
         assert!(answer.message().contains(message), "{}", answer.message());
     }
-    // What the rules do not look at is given back as it was sent.
+    // Fields that RBAC ignores are returned unchanged.
     let spec = json!({"resourceAttributes": {"verb": "list", "resource": "pods",
         "version": "v7", "labelSelector": {"rawSelector": "a in (b)"}}});
     let path = format!("{AUTHORIZATION}/selfsubjectaccessreviews");
@@ -383,7 +384,7 @@ async fn the_rules_of_masters_and_of_little_people_are_told_as_they_are() -> any
         let question = json!({"spec": {"namespace": namespace}});
         let review = ask(&alice, &path, question).await?;
         let rules = review["status"]["resourceRules"].as_array().cloned();
-        // Those that everybody has come first here, by the names of their bindings.
+        // The rules of all users come first, ordered by the names of their bindings.
         Ok(rules.unwrap_or_default().into_iter().skip(2).collect())
     };
     assert_eq!(rules("default").await?, [rule("list", "", "pods"), named]);
@@ -392,8 +393,8 @@ async fn the_rules_of_masters_and_of_little_people_are_told_as_they_are() -> any
     Ok(())
 }
 
-/// Inside a tenant the question is about the tenant's people, and about the asker as the
-/// asker is.
+/// In a tenant's path, a subject review is about the tenant's users, and a self review about the
+/// caller.
 #[tokio::test]
 async fn the_systems_people_ask_inside_a_tenant_about_its_people() -> anyhow::Result<()> {
     let server = TestServer::with_tokens(PEOPLE).await?;
@@ -431,7 +432,7 @@ async fn the_systems_people_ask_inside_a_tenant_about_its_people() -> anyhow::Re
         ("system", "root", json!([]), "pods", false),
         ("system", "alice", json!([]), "pods", false),
         ("system", "x", json!(["system:masters"]), "pods", true),
-        // No tenant has masters.
+        // `system:masters` has no effect in a tenant.
         ("t1", "x", json!(["system:masters"]), "pods", false),
     ] {
         let path = inside(&others, tenant);
@@ -441,8 +442,8 @@ async fn the_systems_people_ask_inside_a_tenant_about_its_people() -> anyhow::Re
             "{tenant} {user} {resource}"
         );
     }
-    // Rights in one namespace of the system are rights there, and not in the namespace of
-    // the same name in a tenant.
+    // A binding in one namespace of the system does not apply to the namespace of the same name in
+    // a tenant.
     let own = format!("{AUTHORIZATION}/selfsubjectaccessreviews");
     for (tenant, resource, allowed) in [
         ("system", "secrets", true),
@@ -458,8 +459,7 @@ async fn the_systems_people_ask_inside_a_tenant_about_its_people() -> anyhow::Re
     Ok(())
 }
 
-/// A tenant's questions have the same answers whether or not another space has what they
-/// are about.
+/// A tenant's reviews have the same result whether or not the objects exist in another space.
 #[tokio::test]
 async fn no_review_tells_anything_of_another_space() -> anyhow::Result<()> {
     let server = TestServer::with_tokens(PEOPLE).await?;
@@ -522,7 +522,7 @@ async fn no_review_tells_anything_of_another_space() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A token of another space is as unknown as one that nobody has, in every state.
+/// A token of another space is reported like an unknown one, in every state.
 #[tokio::test]
 async fn the_token_of_another_space_is_nobodys_whatever_became_of_it() -> anyhow::Result<()> {
     let server = TestServer::with_tokens(PEOPLE).await?;
@@ -548,7 +548,7 @@ async fn the_token_of_another_space_is_nobodys_whatever_became_of_it() -> anyhow
     let user = "system:serviceaccount:default:robot";
     assert_eq!(known["user"]["username"], user);
     assert_eq!(reviewed(&other, &token, &[]).await?, nobody);
-    // For others than this server.
+    // Tokens for another audience.
     let meant = reviewed(&one, &token, &["elsewhere"]).await?;
     let error = meant["error"].as_str().unwrap_or("");
     assert!(
@@ -556,13 +556,13 @@ async fn the_token_of_another_space_is_nobodys_whatever_became_of_it() -> anyhow
         "{meant}"
     );
     assert_eq!(reviewed(&other, &token, &["elsewhere"]).await?, nobody);
-    // When it is no longer good.
+    // Once the token is no longer valid.
     assert_eq!(one.delete(&format!("{accounts}/robot")).await?.status, 200);
     let gone = reviewed(&one, &token, &[]).await?;
     assert_ne!(gone, nobody);
     assert!(gone["authenticated"].is_null(), "{gone}");
     assert_eq!(reviewed(&other, &token, &[]).await?, nobody);
-    // One that belongs nowhere, and one that is broken.
+    // A token of no space, and a malformed one.
     let (head, _) = token.rsplit_once('.').unwrap_or_default();
     for token in ["stray", "nonsense", "root", &format!("{head}.AAAA")] {
         assert_eq!(reviewed(&one, token, &[]).await?, nobody, "{token}");

@@ -1,4 +1,4 @@
-//! Which objects a list shows: label selectors and field selectors.
+//! Label selectors and field selectors.
 
 use insula_testkit::server::{Client, TestServer};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -18,7 +18,7 @@ fn rows(table: &str) -> impl Iterator<Item = &str> {
     table.lines().filter(|line| !line.starts_with('#'))
 }
 
-/// `v1/pods` or `apps/v1/deployments` as a path.
+/// The path of `v1/pods` or `apps/v1/deployments`.
 fn path_of(resource: &str) -> String {
     match resource.split('/').count() {
         2 => format!("/api/{resource}"),

@@ -1,4 +1,4 @@
-//! The shortest way through everything.
+//! A minimal walk through create, read and watch.
 
 use insula_testkit::server::TestServer;
 use serde_json::json;

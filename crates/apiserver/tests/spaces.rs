@@ -1,4 +1,4 @@
-//! Spaces: who is in which, and what objects say about it.
+//! Spaces: how credentials and URLs select one, and the tenant field of objects.
 
 use http::Method;
 use insula_access::Subject;
@@ -33,7 +33,7 @@ async fn a_missing_tenant_is_filled_in_and_an_equal_one_accepted() -> anyhow::Re
         assert_eq!(made.status, 201, "{}", made.text());
         assert_eq!(made.json()["metadata"]["tenant"], "t1");
         let path = format!("{MAPS}/{name}");
-        // A typed client has dropped it, or sends what it was sent.
+        // As from a typed client that drops the field or sends it back unchanged.
         for tenant in [None, Some("t1")] {
             let updated = user.put(&path, &map(name, tenant)).await?;
             assert_eq!(updated.status, 200, "{}", updated.text());
@@ -258,7 +258,7 @@ async fn a_certificate_says_who_and_where() -> anyhow::Result<()> {
     for (groups, tenant, space, expected) in [
         (&[][..], "t1", "t1", vec![everybody]),
         (&["dev"], "t1", "t1", vec!["dev", everybody]),
-        // What is the server's to give is not the tenant's to have.
+        // Server-assigned groups on a tenant's certificate have no effect.
         (&["system:masters"], "t1", "t1", vec![everybody]),
         (&["system:nodes", "dev"], "t1", "t1", vec!["dev", everybody]),
         (
@@ -277,7 +277,7 @@ async fn a_certificate_says_who_and_where() -> anyhow::Result<()> {
             tenant: Some(Space::parse(tenant)?),
             tenant_uid: None,
         };
-        // The certificate counts, whatever token is sent along.
+        // The certificate takes precedence over the token.
         for token in ["", "t2", "system", "nonsense"] {
             let client = server.certified(&subject, token).await?;
             let user = client.post(WHO, &json!({})).await?;

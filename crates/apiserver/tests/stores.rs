@@ -1,5 +1,5 @@
-//! Servers over stores that are slow to tell, or never let a name be free: what is in the
-//! cache is the past there, and no answer may be about the past.
+//! Servers over a store with delayed watches or colliding names: the cache lags behind, and no
+//! response may be based on outdated state.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -19,10 +19,10 @@ use tokio::time::Instant;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Changes are told this much later than they happen.
+/// The delay of watch events.
 const LAG: Duration = Duration::from_millis(100);
 
-/// A store whose watchers are behind, and in which every name with `crowd-` is taken.
+/// A store with delayed watches, in which every name containing `crowd-` is taken.
 struct Odd {
     inner: Memory,
     lag: Duration,
@@ -118,7 +118,7 @@ async fn behind() -> anyhow::Result<(TestServer, Client)> {
     Ok((server, client))
 }
 
-/// Creates an object, and waits until the cache has it.
+/// Creates an object and waits until the cache has it.
 async fn known(client: &Client, path: &str, object: &Value) -> anyhow::Result<Value> {
     let answer = client.post(path, object).await?;
     anyhow::ensure!(answer.status == 201, "{}", answer.text());
@@ -253,7 +253,7 @@ async fn eight_names_are_tried_and_then_it_is_said_that_none_is_free() -> anyhow
     Ok(())
 }
 
-/// However old a list may be that is asked for: the right to it is as new as can be.
+/// Even if the request accepts an old list, the permission check uses current roles.
 #[tokio::test]
 async fn a_right_that_is_gone_is_not_granted_by_a_cache_that_is_behind() -> anyhow::Result<()> {
     let (server, admin) = behind().await?;
@@ -276,7 +276,7 @@ async fn a_right_that_is_gone_is_not_granted_by_a_cache_that_is_behind() -> anyh
     let bindings = format!("{rbac}/clusterrolebindings");
     let old = format!("{MAPS}?resourceVersion=0");
     for _ in 0..2 {
-        // A right that is given is there at once, too.
+        // A granted permission takes effect at once, too.
         assert_eq!(admin.post(&bindings, &binding).await?.status, 201);
         assert_eq!(alice.get(&old).await?.status, 200);
         let gone = admin.delete(&format!("{bindings}/given")).await?;

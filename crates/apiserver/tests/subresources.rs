@@ -1,4 +1,4 @@
-//! What is served below objects.
+//! Built-in subresources.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -200,7 +200,7 @@ async fn a_pod_is_bound_once() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Pods `p0`... that run, and a budget that allows `allowed` of them to go.
+/// Creates running pods `p0`, `p1`, ... and a budget that allows `allowed` disruptions.
 async fn running(client: &Client, count: u32, allowed: u32) -> anyhow::Result<()> {
     for number in 0..count {
         let name = format!("p{number}");
@@ -276,7 +276,7 @@ async fn an_eviction_spends_the_budget_and_ends_with_it() -> anyhow::Result<()> 
             "message": "The disruption budget b needs 1 healthy pods and has 2 currently"}])
     );
     assert_eq!(answer.header("retry-after"), "");
-    // What is on its way costs nothing more.
+    // Evicting a pod that is already terminating costs nothing.
     assert_eq!(evict(&client, "p0").await?.status, 201);
     Ok(())
 }
@@ -396,13 +396,13 @@ async fn a_token_is_for_whom_and_as_long_as_was_asked() -> anyhow::Result<()> {
     );
     let long = json!({"spec": {"expirationSeconds": i64::MAX}});
     assert_eq!(client.post(TOKEN, &long).await?.status, 422);
-    let nobody = TOKEN.replace("/default/token", "/nobody/token");
+    let missing = TOKEN.replace("/default/token", "/missing/token");
     let answer = client.post(&nobody, &json!({})).await?;
     refused(
         &answer,
         404,
         "NotFound",
-        "serviceaccounts \"nobody\" not found",
+        "serviceaccounts \"missing\" not found",
     );
     let pod = made(&client, PODS, pod("p")).await?;
     let bound = |uid: &Value| {

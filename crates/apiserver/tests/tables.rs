@@ -1,4 +1,4 @@
-//! Objects as rows of tables, as kubectl shows them.
+//! Objects as table rows, as kubectl shows them.
 
 use anyhow::Context;
 use insula_apiserver::registry::Address;
@@ -28,7 +28,7 @@ fn kind_of(object: &Value) -> Option<&'static Kind> {
     Some(kinds().get(id))
 }
 
-/// Puts a recorded object into the store as it is: it may lack what its creation needs.
+/// Writes a recorded object directly into the store, since it may not pass validation.
 async fn keep(server: &TestServer, kind: &'static Kind, object: &Value) -> anyhow::Result<String> {
     let mut object = object.as_object().cloned().unwrap_or_default();
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -96,7 +96,7 @@ async fn the_recorded_objects_have_the_recorded_rows() -> anyhow::Result<()> {
         let object = &objects[sample];
         let kind = kind_of(object).with_context(|| format!("{sample} has no kind"))?;
         if !std::ptr::eq(kinds().get(kind.storage()), kind) {
-            // Stored as another version, whose sample there is too.
+            // Stored in another version, which has its own sample.
             continue;
         }
         let path = keep(&server, kind, object).await?;
@@ -105,7 +105,7 @@ async fn the_recorded_objects_have_the_recorded_rows() -> anyhow::Result<()> {
         let cells = table["rows"][0]["cells"].as_array().into_iter().flatten();
         for (column, cell) in columns.zip(cells) {
             let column = column["name"].as_str().unwrap_or_default();
-            // These tell the time, and it has passed.
+            // Columns with ages, which have changed since the recording.
             if !matches!(column, "Age" | "Last Seen" | "First Seen" | "Duration") {
                 assert_eq!(cell, &wanted[column], "{sample} {column}");
                 compared += 1;
@@ -155,7 +155,7 @@ async fn a_row_carries_what_was_asked_for_of_its_object() -> anyhow::Result<()> 
     let message = "Unable to convert to Table as requested: includeObject: Invalid value: \"Foo\": \
                    must be 'Metadata', 'Object', 'None', or empty";
     assert_eq!((refused.status, refused.message().as_str()), (400, message));
-    // Who asks for no table may say what they like.
+    // The parameter is ignored unless a table is requested.
     let plain = client.get(&format!("{MAPS}?includeObject=Foo")).await?;
     assert_eq!(plain.status, 200);
     Ok(())

@@ -1,4 +1,4 @@
-//! Tenants: they come about whole, they keep their names, and nothing is left of them.
+//! Tenants: created with their whole content, with a fixed name, and removed completely.
 
 use http::Method;
 use insula_testkit::server::{Answer, Client, Engine, Setup, TestServer};
@@ -27,7 +27,7 @@ fn names(list: &Value) -> Vec<&str> {
     names.filter_map(Value::as_str).collect()
 }
 
-/// Without what every space has.
+/// The list without the objects that every space has.
 fn own(mut list: Value) -> Value {
     if let Some(items) = list["items"].as_array_mut() {
         let label = "kubernetes.io/bootstrapping";
@@ -36,7 +36,7 @@ fn own(mut list: Value) -> Value {
     list
 }
 
-/// What every new space holds, read at exactly this revision.
+/// Asserts the content of a new space, read at exactly this revision.
 async fn assert_whole(system: &Client, name: &str, revision: &str) -> anyhow::Result<()> {
     let exact = format!("?resourceVersion={revision}&resourceVersionMatch=Exact");
     let list = async |path: String| -> anyhow::Result<Value> {
@@ -96,7 +96,7 @@ async fn a_created_tenant_is_whole_at_its_own_revision_on_every_engine() -> anyh
         let revision = made["metadata"]["resourceVersion"].as_str().unwrap_or("");
         assert_eq!(revision, before.next().to_string(), "one transaction");
         assert_whole(&system, "tenant-a", revision).await?;
-        // Also when more has happened since, so that the cache cannot answer.
+        // Also after further writes, when the cache cannot answer.
         let admin = server.client("tenant-a").await?;
         let more = json!({"metadata": {"name": "more"}});
         assert_eq!(admin.post("/api/v1/namespaces", &more).await?.status, 201);
@@ -201,7 +201,7 @@ async fn only_finalize_takes_finalizers_and_only_status_writes_status() -> anyho
     let system = server.system().await?;
     let made = system.post(TENANTS, &tenant("t1")).await?.json();
     let path = "/api/v1/tenants/t1";
-    // The object itself: labels go, the rest stays.
+    // A plain update: labels change, everything else is ignored.
     let mut wanted = made.clone();
     wanted["metadata"]["labels"] = json!({"team": "a"});
     wanted["spec"]["finalizers"] = json!([]);
@@ -216,7 +216,7 @@ async fn only_finalize_takes_finalizers_and_only_status_writes_status() -> anyho
     let patched = system.patch(path, "merge", &patch).await?.json();
     assert_eq!(patched["spec"]["finalizers"], json!(["arktos"]));
     assert_eq!(patched["status"]["phase"], "Active");
-    // The status: neither metadata nor finalizers.
+    // The status subresource changes neither metadata nor finalizers.
     let mut wanted = patched.clone();
     wanted["spec"]["finalizers"] = json!([]);
     let status = system.put(&format!("{path}/status"), &wanted).await?;
@@ -230,7 +230,7 @@ async fn only_finalize_takes_finalizers_and_only_status_writes_status() -> anyho
         "a tenant that is not going: {}",
         status.text()
     );
-    // Finalize: the finalizers, and nothing else.
+    // The finalize subresource changes the finalizers only.
     let mut wanted = system.get(path).await?.json();
     wanted["spec"]["finalizers"] = json!(["arktos", "example.com/mine"]);
     wanted["status"]["phase"] = "Terminating".into();
@@ -288,7 +288,7 @@ async fn the_samples_of_the_document_work_as_written() -> anyhow::Result<()> {
     let sample = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: memory-demo\n  namespace: \
                   sample-namespace-1\n  tenant: sample-tenant-1 \nspec:\n  containers:\n";
     let pods = "/api/v1/namespaces/sample-namespace-1/pods";
-    // The document leaves the containers out.
+    // The document omits the containers.
     let empty = format!("{sample}  # the following parts are ignored\n");
     let refused = yaml(&user, pods, &empty).await?;
     assert_eq!(
@@ -341,7 +341,7 @@ async fn a_missing_tenant_is_not_found_by_the_system() -> anyhow::Result<()> {
             "{method} {path}"
         );
     }
-    // Once it is there, both succeed at once.
+    // Once the tenant exists, both succeed at once.
     system.post(TENANTS, &tenant("ghost")).await?;
     let namespace = json!({"metadata": {"name": "n"}});
     let made = system

@@ -1,4 +1,4 @@
-//! Certificates: what the server shows, and what clients prove with theirs.
+//! TLS: the server's certificate and client certificates.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -27,10 +27,10 @@ const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// A test that waits longer than this has failed.
+/// The deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a client shows.
+/// The certificate that a client presents.
 #[derive(Clone, Debug)]
 struct Shown(Arc<CertifiedKey>);
 
@@ -45,14 +45,14 @@ impl ResolvesClientCert for Shown {
 }
 
 impl Shown {
-    /// A chain and a key, whether it is the leaf's or not.
+    /// A chain and a key, which may not match the leaf.
     fn new(chain: Vec<CertificateDer<'static>>, key: &KeyPair) -> anyhow::Result<Self> {
         let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(anyhow::Error::msg)?;
         let key = rustls::crypto::ring::sign::any_supported_type(&key)?;
         Ok(Self(Arc::new(CertifiedKey::new(chain, key))))
     }
 
-    /// What this issuer signs.
+    /// Signs this certificate with the issuer.
     fn signed(
         parameters: &CertificateParams,
         issuer: &Issuer<'_, KeyPair>,
@@ -63,14 +63,14 @@ impl Shown {
     }
 }
 
-/// The CA that a server trusts, to sign what it never would.
+/// The CA that the server trusts, used to sign certificates that the server itself would not.
 fn issuer(server: &TestServer) -> anyhow::Result<Issuer<'static, KeyPair>> {
     let authority = server.authority();
     let key = KeyPair::from_pem(&authority.key_pem())?;
     Ok(Issuer::from_ca_cert_pem(authority.certificate_pem(), key)?)
 }
 
-/// An administrator of the system.
+/// A system administrator.
 fn admin() -> CertificateParams {
     let mut parameters = CertificateParams::default();
     let mut name = DistinguishedName::new();
@@ -124,7 +124,7 @@ async fn shake(
     Ok(TlsConnector::from(config).connect(name, stream).await?)
 }
 
-/// The status and the user's name, if there is one.
+/// The status and the user name, if there is one.
 async fn who(client: &Client) -> anyhow::Result<(u16, String)> {
     let answer = client.post(WHO, &json!({})).await?;
     let user = answer.json()["status"]["userInfo"]["username"].clone();
@@ -137,7 +137,7 @@ async fn a_certificate_that_proves_nothing_is_in_no_tokens_way_and_lets_nobody_i
     let server = TestServer::start().await?;
     let own = issuer(&server)?;
     let foreign = Issuer::new(CertificateParams::default(), KeyPair::generate()?);
-    // A foreign CA that is called like the server's own.
+    // A foreign CA with the same name as the server's.
     let mut named = CertificateParams::default();
     named.distinguished_name = DistinguishedName::new();
     let name = "insula test";
@@ -206,7 +206,7 @@ async fn a_certificate_that_proves_nothing_is_in_no_tokens_way_and_lets_nobody_i
             }
         }
     }
-    // The good one, to see that the others were refused for what is wrong with them.
+    // A valid certificate, to show that the others were refused for their own faults.
     let good = Shown::signed(&admin(), &own)?;
     for token in ["", "nonsense", "t1"] {
         let client = client(&server, &good, token).await?;
@@ -241,7 +241,8 @@ async fn a_certificate_without_its_key_ends_the_handshake() -> anyhow::Result<()
     let stolen = Shown::new(good.0.cert.clone(), &KeyPair::generate()?)?;
     for version in [&TLS12, &TLS13] {
         let config = Arc::new(config(&server, &[version], Some(stolen.clone()))?);
-        // With TLS 1.3 the client is done before the server has looked.
+        // With TLS 1.3 the client's handshake completes before the server has verified the
+        // certificate.
         let refused = async {
             let mut stream = shake(&server, Arc::clone(&config)).await?;
             let read = stream.read_u8().await?;
@@ -270,11 +271,11 @@ async fn a_certificate_that_ends_does_so_on_the_connection_that_it_opened() -> a
         if found.0 != 201 {
             break found;
         }
-        anyhow::ensure!(begun.elapsed() < PATIENCE, "it goes on for ever");
+        anyhow::ensure!(begun.elapsed() < PATIENCE, "the certificate never expired");
         tokio::task::yield_now().await;
     };
     assert_eq!(last, (401, String::new()));
-    // It is like a bad one from then on.
+    // From now on it is treated like an invalid certificate.
     assert_eq!(who(&helped).await?, (201, "admin".to_owned()));
     Ok(())
 }
@@ -291,7 +292,7 @@ async fn a_session_that_is_resumed_proves_nothing_that_has_ended() -> anyhow::Re
         loop {
             let stream = shake(&server, Arc::clone(&config)).await?;
             let resumed = stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
-            // It takes an answer to be given what the next session is resumed with.
+            // The session ticket arrives with the first response.
             let client = Client::over(stream, "").await?;
             let found = who(&client).await?;
             if resumed && found.0 == 401 {
@@ -362,8 +363,8 @@ async fn tls_1_2_and_1_3_are_spoken_with_both_versions_of_http() -> anyhow::Resu
 #[tokio::test]
 async fn older_versions_of_tls_are_refused_by_name() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
-    // An alert that is fatal, protocol_version, for TLS 1.0 and 1.1. To TLS 1.2 the same
-    // words are answered with a handshake: nothing else is wrong with them.
+    // A fatal protocol_version alert for TLS 1.0 and 1.1. The same ClientHello for TLS 1.2 gets a
+    // ServerHello, so nothing else is wrong with it.
     for (minor, expected) in [(1, (21, [2, 70])), (2, (21, [2, 70])), (3, (22, [2, 0]))] {
         let mut stream = TcpStream::connect(server.address()).await?;
         stream.write_all(&hello(minor)).await?;
@@ -374,13 +375,13 @@ async fn older_versions_of_tls_are_refused_by_name() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a client says first that knows nothing newer than TLS 3.`minor`.
+/// The ClientHello of a client that knows nothing newer than TLS 3.`minor`.
 fn hello(minor: u8) -> Vec<u8> {
     let mut body = vec![3, minor];
     body.extend([7; 32]);
-    // No session, one suite, no compression.
+    // No session, one cipher suite, no compression.
     body.extend([0, 0, 2, 0xc0, 0x2b, 1, 0]);
-    // The curve P-256, its points written out, and signatures over it.
+    // The curve P-256, uncompressed points, and ECDSA signatures.
     let extensions = [
         0, 10, 0, 4, 0, 2, 0, 23, //
         0, 11, 0, 2, 1, 0, //

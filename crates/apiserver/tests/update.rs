@@ -1,4 +1,4 @@
-//! PUT: whose version wins, and what cannot be changed.
+//! PUT: optimistic concurrency and immutable fields.
 
 use insula_testkit::server::{Answer, Client, Engine, Setup, TestServer};
 use serde_json::{Value, json};
@@ -156,7 +156,7 @@ async fn some_kinds_come_about_by_an_update() -> anyhow::Result<()> {
         "{}",
         answer.message()
     );
-    // What came about so must say from which version it is replaced.
+    // An object created this way needs a resource version to be replaced.
     let answer = client
         .put(path, &json!({"metadata": {"name": "l"}}))
         .await?;
@@ -189,7 +189,7 @@ async fn an_update_that_changes_nothing_keeps_the_version() -> anyhow::Result<()
     .await?;
     let answer = client.put(MAP, &object).await?;
     assert_eq!((answer.status, answer.json()), (200, object.clone()));
-    // Without a version too, and right after the change that it undoes.
+    // Also without a resource version, and right after the change that it reverts.
     for turn in 0..50 {
         for value in ["2", "1"] {
             let sent = json!({"metadata": {"name": "a"}, "data": {"k": value}});
@@ -270,7 +270,7 @@ async fn metadata_that_identifies_cannot_be_changed() -> anyhow::Result<()> {
     let mut changed = object.clone();
     changed["metadata"]["creationTimestamp"] = "2001-01-01T00:00:00Z".into();
     let answer = client.put(MAP, &changed).await?;
-    // Kubernetes takes its own date without a word.
+    // Kubernetes ignores a changed creationTimestamp silently.
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(
         answer.json()["metadata"]["creationTimestamp"],

@@ -1,5 +1,4 @@
-//! Kinds that are served in two versions or groups from one store, and requests for
-//! certificates.
+//! Kinds served in two versions or groups from one storage, and certificate signing requests.
 
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
@@ -129,7 +128,7 @@ async fn an_event_of_one_group_is_there_in_the_other() -> anyhow::Result<()> {
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
-/// A real request, for `CN=user`.
+/// A real signing request for `CN=user`.
 const REQUEST: &str = include_str!("data/writes/request.pem");
 
 #[tokio::test]
@@ -147,7 +146,7 @@ async fn a_request_for_a_certificate_says_who_asks_and_not_who_it_says() -> anyh
     assert_eq!(
         spec["groups"],
         json!(["system:authenticated"]),
-        "groups of tenants are told by the tenant"
+        "a tenant's groups come from its credential"
     );
     assert_eq!(spec["extra"], json!({"insula.dev/tenant": ["t1"]}));
     let path = format!("{REQUESTS}/c");

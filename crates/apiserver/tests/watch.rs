@@ -1,4 +1,4 @@
-//! Watching: where it begins, what it tells, how it ends.
+//! WATCH: where it starts, what it delivers and how it ends.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ fn revision(object: &Value) -> u64 {
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// `TYPE name revision`.
+/// Formats an event as `TYPE name revision`.
 fn told(event: &Value) -> String {
     let (kind, object) = (event["type"].as_str(), &event["object"]);
     let name = object["metadata"]["name"].as_str().unwrap_or("-");
@@ -40,7 +40,7 @@ async fn start() -> anyhow::Result<(TestServer, Client)> {
     Ok((server, client))
 }
 
-/// Everything that a watch tells until it ends.
+/// All events until the watch ends.
 async fn all(client: &Client, query: &str) -> anyhow::Result<Vec<String>> {
     let mut watch = client.watch(&format!("{MAPS}?watch=1&{query}")).await?;
     anyhow::ensure!(watch.status == 200, "{:?}", watch.next().await);
@@ -70,7 +70,7 @@ async fn the_revision_says_where_a_watch_begins() -> anyhow::Result<()> {
             format!("{match_it}=false&resourceVersion={b}"),
             &history[1..],
         ),
-        // A limit means nothing to a watch.
+        // `limit` has no effect on a watch.
         ("limit=1".to_owned(), &state),
     ] {
         let (client, wanted) = (client.clone(), wanted.to_vec());
@@ -107,7 +107,7 @@ async fn each_change_is_told_with_the_object_as_it_became() -> anyhow::Result<()
     let event = |event: &str, object: &Value| json!({"type": event, "object": object});
     assert_eq!(watch.next().await?, Some(event("ADDED", &made)));
     assert_eq!(watch.next().await?, Some(event("MODIFIED", &changed)));
-    // The deletion shows the last state at its own revision.
+    // The deletion event carries the last state with the revision of the deletion.
     let mut last = changed.clone();
     last["metadata"]["resourceVersion"] = (revision(&changed) + 1).to_string().into();
     assert_eq!(watch.next().await?, Some(event("DELETED", &last)));
@@ -215,7 +215,7 @@ async fn fields_select_events_too() -> anyhow::Result<()> {
     let a = map(&client, "a").await?;
     let first = watch.next().await?.unwrap_or_default();
     assert_eq!(told(&first), format!("ADDED a {a}"));
-    // The old path of a watch of one object means the same.
+    // The deprecated watch path of one object is equivalent.
     for path in [
         "/api/v1/watch/namespaces/default/configmaps/a",
         "/api/v1/watch/namespaces/default/configmaps",
@@ -266,12 +266,12 @@ async fn a_bookmark_comes_before_the_end_if_something_was_seen() -> anyhow::Resu
     let (server, client) = start().await?;
     let now = map(&client, "a").await?;
     let query = format!("timeoutSeconds=3&allowWatchBookmarks=true&resourceVersion={now}");
-    // Nothing happens: no bookmark.
+    // Nothing happens, so there is no bookmark.
     assert_eq!(all(&client, &query).await?, [""; 0]);
     let mut watch = client.watch(&format!("{MAPS}?watch=1&{query}")).await?;
     let begun = Instant::now();
     let b = map(&client, "b").await?;
-    // Something happens elsewhere: also that moves the watch forward.
+    // A write elsewhere also advances the watch.
     let other = server.tenant("t2").await?;
     let last = map(&other, "c").await?;
     let first = watch.next().await?.unwrap_or_default();
@@ -290,7 +290,7 @@ async fn a_bookmark_comes_before_the_end_if_something_was_seen() -> anyhow::Resu
     assert_eq!(watch.next().await?, None);
     let took = begun.elapsed();
     assert!(took >= Duration::from_millis(2_900), "{took:?}");
-    // Without leave, none.
+    // Without `allowWatchBookmarks` there are none.
     let query = format!("timeoutSeconds=3&resourceVersion={now}");
     assert_eq!(all(&client, &query).await?, [format!("ADDED b {b}")]);
     Ok(())
@@ -324,7 +324,7 @@ async fn initial_events_end_with_a_mark() -> anyhow::Result<()> {
     let b = map(&client, "b").await?;
     let next = watch.next().await?.unwrap_or_default();
     assert_eq!(told(&next), format!("ADDED b {b}"));
-    // Of an empty collection the mark is all there is; a pod's has what every pod has.
+    // An empty collection has only the bookmark; a pod's has what every pod has.
     let path = path.replace("configmaps", "pods");
     let mut watch = client
         .watch(&format!("{path}&allowWatchBookmarks=true"))
@@ -334,7 +334,7 @@ async fn initial_events_end_with_a_mark() -> anyhow::Result<()> {
     wanted["object"]["spec"] = json!({"containers": null});
     wanted["object"]["status"] = json!({});
     assert_eq!(watch.next().await?, Some(wanted));
-    // Who does not want bookmarks gets no mark.
+    // Without bookmarks there is no end mark.
     assert_eq!(all(&client, query).await?.len(), 2);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Many who watch while many write: nothing is missed, nothing comes twice, and who is slow
-//! harms nobody.
+//! Many watchers while many writers write: no event is missed or duplicated, and slow watchers
+//! affect no other.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// Selecting by type, the server reads every object: a list takes its time.
+/// With a selector by type the server reads every object, so that lists take a while.
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const SELECT: &str = "fieldSelector=type%3DOpaque";
-/// More would only make a slow machine slower.
+/// More would only slow down a slow machine.
 const WATCHERS: usize = 16;
 const END: &str = "zz-end";
 
@@ -21,13 +21,13 @@ fn revision(object: &Value) -> u64 {
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// `tenant/name`.
+/// The key `tenant/name`.
 fn key(object: &Value) -> String {
     let text = |member: &str| object["metadata"][member].as_str().unwrap_or("").to_owned();
     format!("{}/{}", text("tenant"), text("name"))
 }
 
-/// What a watcher has put together.
+/// The state that a watcher has assembled.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Seen {
     objects: BTreeMap<String, Value>,
@@ -50,7 +50,7 @@ impl Seen {
         Ok(seen)
     }
 
-    /// Takes an event in, if it can be the next one.
+    /// Applies an event, if it is a valid successor.
     fn take(&mut self, event: &Value) -> anyhow::Result<()> {
         let mut object = event["object"].clone();
         if let Some(members) = object.as_object_mut() {
@@ -66,12 +66,12 @@ impl Seen {
             Some("DELETED") => self.objects.remove(&key).is_some(),
             _ => false,
         };
-        anyhow::ensure!(before, "it does not follow from what was told: {event}");
+        anyhow::ensure!(before, "invalid successor: {event}");
         Ok(())
     }
 }
 
-/// Watches on until as many end marks came as there are writers' spaces.
+/// Watches until every writer's space has delivered its end object.
 async fn follow(mut seen: Seen, mut watch: Lines, ends: usize) -> anyhow::Result<Seen> {
     loop {
         let done = seen.objects.keys().filter(|key| key.ends_with(END)).count();
@@ -80,14 +80,14 @@ async fn follow(mut seen: Seen, mut watch: Lines, ends: usize) -> anyhow::Result
         }
         let event = watch.next().await?;
         let event = event.ok_or_else(|| anyhow::anyhow!("the watch ended early"))?;
-        // On a slow machine a minute passes, and a bookmark comes: it tells nothing new.
+        // Bookmarks come on a slow machine after a minute and carry no change.
         if event["type"] != "BOOKMARK" {
             seen.take(&event)?;
         }
     }
 }
 
-/// Lists, and goes on from there.
+/// Lists, then watches from the list's revision.
 async fn list_and_watch(client: Client, path: String, ends: usize) -> anyhow::Result<Seen> {
     let seen = Seen::of_list(&client.get(&format!("{path}?{SELECT}")).await?.json())?;
     let from = seen.revision;
@@ -96,7 +96,7 @@ async fn list_and_watch(client: Client, path: String, ends: usize) -> anyhow::Re
     follow(seen, watch, ends).await
 }
 
-/// The state as a stream, and on from there.
+/// Streams the initial state, then continues.
 async fn watch_list(client: Client, path: String, ends: usize) -> anyhow::Result<Seen> {
     let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
                  &allowWatchBookmarks=true";
@@ -118,7 +118,7 @@ async fn watch_list(client: Client, path: String, ends: usize) -> anyhow::Result
     }
 }
 
-/// Creates, changes and deletes a few objects of its own and of everybody.
+/// Creates, changes and deletes a few own objects and shared ones.
 async fn write(client: Client, writer: usize, rounds: usize) -> anyhow::Result<()> {
     for round in 0..rounds {
         let name = match round % 3 {
@@ -138,17 +138,17 @@ async fn write(client: Client, writer: usize, rounds: usize) -> anyhow::Result<(
             }
             _ => client.delete(&path).await?,
         };
-        // There already, gone already, or changed meanwhile.
+        // The object exists already, is gone, or has changed in the meantime.
         let fine = matches!(answer.status, 200 | 201 | 404 | 409);
         anyhow::ensure!(fine, "{}", answer.text());
     }
     Ok(())
 }
 
-/// Four writers in these tenants, and watchers that begin before and while they write.
+/// Runs four writers in these tenants, with watchers that start before and during the writes.
 async fn nothing_is_missed(engine: Engine, tenants: &[&str], path: &str) -> anyhow::Result<()> {
     let Some(server) = TestServer::start_on(engine, Setup::default()).await? else {
-        // The testkit has said so.
+        // The test kit has printed that the engine is skipped.
         return Ok(());
     };
     for tenant in tenants {
@@ -174,7 +174,7 @@ async fn nothing_is_missed(engine: Engine, tenants: &[&str], path: &str) -> anyh
             watchers.spawn(list_and_watch(client.clone(), path.to_owned(), ends));
             watchers.spawn(watch_list(client, path.to_owned(), ends));
         }
-        // As long as the writers write, more come.
+        // New watchers start as long as the writers run.
         let more = tokio::time::timeout(Duration::from_millis(150), writers.join_next()).await;
         match more {
             Ok(None) => break,
@@ -255,8 +255,8 @@ async fn a_revision_that_the_log_has_passed_is_too_old() -> anyhow::Result<()> {
         .await?;
     let first = revision(&made.json());
     let big = "x".repeat(20_000);
-    // Nobody reads this one until the log has passed it. It has a connection of its own, as
-    // all streams of one share a window.
+    // This watch is not read until the log has passed it. It uses its own connection, since all
+    // streams of a connection share a flow-control window.
     let sleeper = server.client("t1").await?;
     let mut slow = sleeper.watch(&format!("{MAPS}?watch=1")).await?;
     let query = "watch=1&fieldSelector=metadata.name%3Dlast";
@@ -296,7 +296,7 @@ async fn a_revision_that_the_log_has_passed_is_too_old() -> anyhow::Result<()> {
         assert_eq!(event, wanted);
         assert_eq!(old.next().await?, None);
     }
-    // The slow one gets what was on its way, in order, and then the same.
+    // The slow watcher gets the buffered events in order, and then the same error.
     let (mut last, mut events) = (0, 0);
     let error = loop {
         let event = slow.next().await?.unwrap_or_default();
@@ -315,7 +315,7 @@ async fn a_revision_that_the_log_has_passed_is_too_old() -> anyhow::Result<()> {
     );
     assert!(events < 1_000, "{events} events were kept for it");
     assert_eq!(slow.next().await?, None);
-    // A quiet neighbour's log holds what it held.
+    // The log of a quiet tenant is unaffected.
     let from = revision(&quiet.json()) - 1;
     let mut neighbour = other
         .watch(&format!("{MAPS}?watch=1&resourceVersion={from}"))
