@@ -1,4 +1,4 @@
-//! What answers of webhooks mean.
+//! Webhook responses and their effect.
 
 use insula_testkit::webhook::{FakeWebhook, Reply};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ async fn a_denial_is_told_in_the_words_of_the_webhook() -> anyhow::Result<()> {
             "admission webhook \"w1.ex.io\" denied the request without explanation",
         ),
         (
-            // Nobody takes the webhook's words for our own.
+            // The message is marked as the webhook's, not as the server's own.
             json!({"reason": "AlreadyExists", "code": 409}),
             409,
             "AlreadyExists",

@@ -1,4 +1,4 @@
-//! What webhooks are asked.
+//! Requests that webhooks receive.
 
 use insula_testkit::webhook::{FakeWebhook, Reply};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What becomes of objects before they are stored, by the server and by others.
+//! Admission: built-in defaulting, webhooks and policies.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod answers;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// A server that lets tenants have webhooks on loopback.
+/// A server that allows tenants' webhooks on loopback addresses.
 async fn server() -> anyhow::Result<TestServer> {
     let setup = Setup {
         egress: loopback(),
@@ -24,7 +24,7 @@ async fn server() -> anyhow::Result<TestServer> {
     TestServer::start_with(setup).await
 }
 
-/// The same, with a log.
+/// The same with an audit log.
 async fn audited() -> anyhow::Result<(TestServer, AuditLog)> {
     let log = AuditLog::default();
     let setup = Setup {
@@ -45,7 +45,7 @@ fn map(name: &str) -> Value {
     json!({"metadata": {"name": name}, "data": {"a": "b"}})
 }
 
-/// A webhook of a configuration, about config maps if nothing else is said.
+/// A webhook configuration entry, for ConfigMaps unless `changes` says otherwise.
 fn hook(webhook: &FakeWebhook, name: &str, changes: Value) -> Value {
     let mut hook = json!({
         "name": name,
@@ -63,7 +63,7 @@ fn hook(webhook: &FakeWebhook, name: &str, changes: Value) -> Value {
     hook
 }
 
-/// Configures webhooks, and waits until they are asked: that is at once.
+/// Creates a webhook configuration, which takes effect at once.
 async fn configure(client: &Client, sort: &str, name: &str, hooks: &[Value]) -> anyhow::Result<()> {
     let path = format!("{HOOKS}/{sort}webhookconfigurations");
     let configuration = json!({"metadata": {"name": name}, "webhooks": hooks});
@@ -72,7 +72,7 @@ async fn configure(client: &Client, sort: &str, name: &str, hooks: &[Value]) -> 
     Ok(())
 }
 
-/// A tenant with one webhook that is asked about config maps.
+/// A tenant with one webhook for ConfigMaps.
 async fn hooked(
     sort: &str,
     webhook: &FakeWebhook,

@@ -1,4 +1,4 @@
-//! Webhooks that change what is written.
+//! Mutating webhooks.
 
 use insula_testkit::webhook::{FakeWebhook, Heard, Reply};
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ async fn what_a_patch_makes_is_read_defaulted_and_judged_like_anything_else() ->
             .message()
             .starts_with("ConfigMap \"m3\" is invalid: data[a b]: Invalid value")
     );
-    // What the server says of an object is not a webhook's to say.
+    // Webhooks cannot change server-owned metadata.
     webhook.answer(Reply::Patch(json!([
         {"op": "add", "path": "/metadata/uid", "value": "mine"},
         {"op": "add", "path": "/metadata/resourceVersion", "value": "7"},

@@ -1,4 +1,4 @@
-//! Policies in CEL.
+//! ValidatingAdmissionPolicies in CEL.
 
 use insula_testkit::server::{Client, TestServer, rule};
 use insula_testkit::webhook::{FakeWebhook, Reply};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{HOOKS, MAPS, audited, hooked, map, refused, tenant};
 
-/// Makes a policy about config maps, and binds it.
+/// Creates a policy for ConfigMaps and binds it.
 async fn bind(client: &Client, name: &str, spec: Value, binding: Value) -> anyhow::Result<()> {
     let mut whole = json!({"matchConstraints": {"resourceRules": [{
         "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
@@ -86,7 +86,7 @@ async fn parameters_come_from_the_space_that_binds_them() -> anyhow::Result<()> 
     let answer = client.post(MAPS, &map("m")).await?;
     let why = "configmaps \"m\" is forbidden: ValidatingAdmissionPolicy 'p1' with binding 'p1' denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction";
     refused(&answer, 422, "Invalid", why);
-    // Nothing but what is missing can be made while it is missing, as in Kubernetes.
+    // While the parameter is missing, only the parameter itself can be created, as in Kubernetes.
     let path = format!("{HOOKS}/validatingadmissionpolicybindings/p1");
     client.delete(&path).await?;
     let params = json!({"metadata": {"name": "wanted"}, "data": {"a": "b"}});
@@ -175,7 +175,7 @@ async fn policies_of_one_tenant_are_nothing_to_another() -> anyhow::Result<()> {
     for neighbour in [&other, &system] {
         assert_eq!(neighbour.post(MAPS, &map("m")).await?.status, 201);
     }
-    // The system's are nothing to tenants, unless they say so.
+    // The system's policies do not apply to tenants unless they are published.
     bind(&system, "s1", valid("object.data.a != 'b'"), json!({})).await?;
     assert_eq!(other.post(MAPS, &map("n")).await?.status, 201);
     let path = format!("{HOOKS}/validatingadmissionpolicies/s1");
@@ -267,7 +267,7 @@ async fn who_cannot_read_parameters_has_no_policy_read_them() -> anyhow::Result<
     for (asked, code, verb) in [
         (binding("secret", one.clone()), 403, "get"),
         (binding("configmap", json!({"selector": {}})), 403, "list"),
-        // Nobody knows what it will be about.
+        // The parameter's kind is unknown, so its permission cannot be checked.
         (binding("other", one.clone()), 403, "get"),
         (binding("configmap", one), 201, ""),
     ] {

@@ -62,7 +62,7 @@ async fn ports_of_one_service_are_different_and_free() -> anyhow::Result<()> {
             .post("/api/v1/namespaces/default/services", &service)
             .await?;
         assert_eq!(made.status, 201, "{}", made.text());
-        // The next service is chosen for from what is read, so it must be there.
+        // The next allocation reads the cache, so the first service must have arrived there.
         client.get("/api/v1/services").await?;
         let object = made.json();
         for port in object["spec"]["ports"].as_array().into_iter().flatten() {

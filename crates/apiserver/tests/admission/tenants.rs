@@ -1,4 +1,4 @@
-//! Whose webhooks are asked about what.
+//! Which spaces' webhooks are called for which objects.
 
 use insula_testkit::server::{Client, Setup, TestServer, loopback};
 use insula_testkit::webhook::{FakeWebhook, Reply};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{HOOKS, MAPS, configure, hook, map};
 
-/// A webhook about everything, at every place.
+/// A webhook for all resources in all scopes.
 fn everything(webhook: &FakeWebhook, name: &str) -> Value {
     hook(
         webhook,
@@ -45,7 +45,7 @@ async fn a_tenants_webhook_sees_that_tenants_objects_only() -> anyhow::Result<()
     }
     assert_eq!(webhook.calls(), 0);
     assert_eq!(one.post(MAPS, &map("m")).await?.status, 400);
-    // Nor does it matter who writes: the system's people work in the tenant's space, too.
+    // System users writing in the tenant's space are covered, too.
     let path = "/api/v1/tenants/t1/namespaces/default/configmaps";
     assert_eq!(system.post(path, &map("m")).await?.status, 400);
     let request = &webhook.heard()[1].body["request"];
@@ -81,7 +81,7 @@ async fn a_webhook_of_the_system_sees_tenants_if_it_says_so() -> anyhow::Result<
         "admission webhook \"w.ex.io\" denied the request: system only"
     );
     assert_eq!((silent.calls(), own.calls()), (1, 1));
-    // Tenants do not see who it is that admits their requests.
+    // Tenants do not see which system webhook admits their requests.
     let seen = tenant
         .get(&format!("{HOOKS}/validatingwebhookconfigurations"))
         .await?

@@ -1,4 +1,4 @@
-//! What is others' to say.
+//! Conflicts between field managers.
 
 use super::*;
 
@@ -7,7 +7,7 @@ async fn what_another_owns_is_not_changed_without_force() -> anyhow::Result<()> 
     let (_server, client) = tenant().await?;
     let first = map(&json!({"k": "1", "own": "a"}));
     assert_eq!(apply(&client, MAP, "one", &first).await?.status, 201);
-    // The same value is shared.
+    // An equal value is shared ownership.
     let shared = map(&json!({"k": "1"}));
     assert_eq!(apply(&client, MAP, "two", &shared).await?.status, 200);
     let changed = map(&json!({"k": "2"}));
@@ -114,7 +114,7 @@ async fn an_update_takes_what_it_changes_and_nothing_else() -> anyhow::Result<()
             ("one Update".to_owned(), json!({"f:data": {"f:a": {}}})),
         ]
     );
-    // The same again changes nothing, not even the version.
+    // Applying the same again changes nothing, not even the resource version.
     let again = client
         .put(&format!("{MAP}?fieldManager=two"), &answer.json())
         .await?;
@@ -127,7 +127,7 @@ async fn what_was_there_before_the_first_apply_is_somebodys() -> anyhow::Result<
     let (_server, client) = tenant().await?;
     let made = client.post(MAPS, &map(&json!({"a": "1"}))).await?.json();
     assert_eq!(made["metadata"]["managedFields"][0]["operation"], "Update");
-    // Somebody does not want to know who owns what.
+    // The client has dropped managedFields.
     let mut forgotten = made.clone();
     forgotten["metadata"]["managedFields"] = json!([{}]);
     let answer = client.put(MAP, &forgotten).await?;
@@ -156,7 +156,7 @@ async fn who_applied_with_kubectl_before_goes_on_without_conflicts() -> anyhow::
     let made = format!("{MAPS}?fieldManager=kubectl-client-side-apply");
     assert_eq!(client.post(&made, &first).await?.status, 201);
     let wanted = map(&json!({"a": "2"}));
-    // Nobody else may.
+    // Other managers still conflict.
     let answer = apply(&client, MAP, "other", &wanted).await?;
     assert_eq!(answer.status, 409, "{}", answer.text());
     let answer = apply(&client, MAP, "kubectl", &wanted).await?;

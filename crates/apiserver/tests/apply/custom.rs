@@ -1,4 +1,4 @@
-//! Kinds that users define.
+//! Server-side apply on custom resources.
 
 use insula_testkit::server::definition;
 
@@ -58,7 +58,7 @@ async fn lists_are_merged_as_the_schema_says() -> anyhow::Result<()> {
             "f:set": {"v:\"x\"": {}},
         }})
     );
-    // What the first keeps of what both have is what the second does not say.
+    // Shared items stay as long as the second manager does not conflict.
     let answer = apply(&client, WIDGET, "one", &widget(&json!({"atomic": ["p"]}))).await?;
     assert_eq!(
         answer.json()["spec"],

@@ -1,4 +1,4 @@
-//! Lists of things that have names, of values, and of anything.
+//! Associative lists, sets and atomic lists.
 
 use super::*;
 

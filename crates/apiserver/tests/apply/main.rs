@@ -1,4 +1,4 @@
-//! Server-side apply, and who owns which field through every kind of write.
+//! Server-side apply, and field ownership through every sort of write.
 
 mod conflicts;
 mod custom;
@@ -22,7 +22,7 @@ async fn tenant() -> anyhow::Result<(TestServer, Client)> {
     Ok((server, client))
 }
 
-/// Applies as a manager; further parameters follow the name.
+/// Applies as this field manager; `manager` may be followed by further query parameters.
 async fn apply(client: &Client, path: &str, manager: &str, body: &Value) -> anyhow::Result<Answer> {
     let path = format!("{path}?fieldManager={manager}");
     let headers = [("content-type", "application/apply-patch+yaml")];
@@ -38,7 +38,7 @@ fn deployment(spec: &Value) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec})
 }
 
-/// A deployment with nothing that it can do without.
+/// A minimal deployment.
 fn small() -> Value {
     json!({
         "selector": {"matchLabels": {"app": "x"}},
@@ -49,7 +49,7 @@ fn small() -> Value {
     })
 }
 
-/// `manager operation [subresource]` of each entry, and what it owns.
+/// `manager operation [subresource]` and the owned fields of each managedFields entry.
 fn owners(object: &Value) -> Vec<(String, Value)> {
     let entries = object["metadata"]["managedFields"].as_array();
     let entries = entries.into_iter().flatten();

@@ -1,4 +1,4 @@
-//! What is written down of plain creates, updates and patches.
+//! managedFields of plain creates, updates and patches.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a request must be.
+//! Validation of apply requests.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The status and the scale.
+//! Server-side apply on status and scale.
 
 use super::*;
 
@@ -59,7 +59,7 @@ async fn who_scales_owns_the_number_of_replicas() -> anyhow::Result<()> {
         "Apply failed with 1 conflict: conflict with \"hpa\" with subresource \"scale\" using \
          apps/v1: .spec.replicas",
     );
-    // A scale may be applied as well.
+    // A scale can be applied as well.
     let wanted = json!({"apiVersion": "autoscaling/v1", "kind": "Scale",
         "metadata": {"name": "d"}, "spec": {"replicas": 6}});
     let path = format!("{DEPLOYMENT}/scale");

@@ -1,4 +1,4 @@
-//! Watches over WebSocket, as dashboards in browsers follow them.
+//! Watches over WebSocket, as used by dashboards in browsers.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use tokio_rustls::client::TlsStream;
 
 use super::{MAPS, PROTOBUF, kind, named, start, tree};
 
-/// A connection on which frames are exchanged.
+/// A WebSocket connection.
 struct Socket {
     stream: TlsStream<TcpStream>,
     read: BytesMut,
 }
 
 impl Socket {
-    /// Asks, and gives what was answered before any frame.
+    /// Sends the upgrade request and returns the response headers.
     async fn open(server: &TestServer, path: &str, more: &str) -> anyhow::Result<(Self, String)> {
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: server:1\r\nAuthorization: Bearer t1\r\n\
@@ -52,7 +52,7 @@ impl Socket {
         Ok(())
     }
 
-    /// The kind of the next frame, and what is in it.
+    /// The opcode and the payload of the next frame.
     async fn frame(&mut self) -> anyhow::Result<(u8, Vec<u8>)> {
         loop {
             if let Some(frame) = parsed(&mut self.read) {
@@ -109,7 +109,7 @@ async fn every_event_is_a_frame() -> anyhow::Result<()> {
         let event = socket.event().await?;
         assert_eq!(event["object"]["metadata"]["name"], name);
     }
-    // A ping, masked as clients mask; then the end.
+    // A masked ping, as clients send it; then close.
     socket
         .stream
         .write_all(&[0x89, 0x82, 1, 1, 1, 1, b'h' ^ 1, b'i' ^ 1])
@@ -136,12 +136,12 @@ async fn frames_of_protobuf_are_messages_without_their_length() -> anyhow::Resul
     );
     let of = kind("", "v1", "configmaps").type_id();
     assert_eq!(tree(of, &object)?["data"], json!({"k": "v"}));
-    // When its time is over, it says so.
+    // After the timeout the server closes the connection.
     assert_eq!(socket.frame().await?, (0x88, Vec::new()));
     Ok(())
 }
 
-/// Only watches become frames, and not for pages that somebody else wrote.
+/// Only watches can be upgraded, and not for pages of another origin.
 #[tokio::test]
 async fn what_is_no_watch_of_ones_own_is_answered_as_ever() -> anyhow::Result<()> {
     let (server, _) = start().await?;

@@ -1,12 +1,12 @@
-//! `Accept` as clients send it, and what they are answered with.
+//! `Accept` headers of real clients and the responses to them.
 
 use http::Method;
 use insula_testkit::server::Answer;
 
 use super::{FOOS, MAPS, PROTOBUF, named, start};
 
-/// A client's header, and what it gets: of a built-in object and list, of one of the
-/// tenant's own, and when there is none. `j`, `y` and `p` are JSON, YAML and protobuf.
+/// A client's header and the expected responses: for a built-in object and list, for a custom
+/// object and list, and for an error. `j`, `y` and `p` are JSON, YAML and protobuf.
 struct Row {
     client: &'static str,
     accept: &'static str,
@@ -38,7 +38,7 @@ const JSON: [&str; 5] = [
     "j Status",
 ];
 
-/// Protobuf, and JSON for what has no protobuf.
+/// Protobuf, and JSON for resources without protobuf.
 const SEALED: [&str; 5] = [
     "p ConfigMap",
     "p ConfigMapList",
@@ -49,7 +49,7 @@ const SEALED: [&str; 5] = [
 
 const TABLES: [&str; 5] = ["j Table", "j Table", "j Table", "j Table", "j Status"];
 
-/// Neither format nor form of it is served.
+/// Neither the format nor the form is served.
 const NONE: [&str; 5] = ["406 j Status"; 5];
 
 const ROWS: [Row; 26] = [
@@ -268,7 +268,7 @@ async fn every_client_is_answered_in_what_it_asks_for() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Content types that writes are sent in, and what becomes of them.
+/// Content types of writes and the responses to them.
 #[tokio::test]
 async fn every_client_is_understood_or_told_what_would_be() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
@@ -313,7 +313,7 @@ async fn every_client_is_understood_or_told_what_would_be() -> anyhow::Result<()
     Ok(())
 }
 
-/// Nobody could read it otherwise.
+/// Clients that accept no served format still need a readable error.
 #[tokio::test]
 async fn who_accepts_nothing_that_is_served_is_told_so_in_indented_json() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
@@ -344,7 +344,7 @@ async fn who_accepts_nothing_that_is_served_is_told_so_in_indented_json() -> any
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const BETA: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
-/// How clients ask what there is, and the content type by which they know what they got.
+/// How clients request discovery, and the content type they recognise it by.
 #[tokio::test]
 async fn every_client_discovers_in_its_own_way() -> anyhow::Result<()> {
     let (_server, client) = start().await?;

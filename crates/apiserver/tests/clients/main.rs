@@ -1,5 +1,5 @@
-//! What the clients of Kubernetes send and expect, on the wire: the headers of many of them,
-//! protobuf in every answer, streamed lists in every form.
+//! What Kubernetes clients send and expect on the wire: their headers, protobuf in every response,
+//! and streamed lists in every format.
 
 mod frames;
 mod headers;
@@ -14,7 +14,7 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const FOOS: &str = "/apis/ex.io/v1/namespaces/default/foos";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// A tenant with a config map and an object of a kind of its own, both called `a`.
+/// A tenant with a ConfigMap and a custom object, both named `a`.
 async fn start() -> anyhow::Result<(TestServer, Client)> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
@@ -41,13 +41,13 @@ fn meta(name: &str) -> TypeId {
     types().find(&name).expect("it is in the table")
 }
 
-/// What a sealed body says it is.
+/// The apiVersion and kind of a protobuf envelope.
 fn named(body: &[u8]) -> anyhow::Result<(String, String)> {
     let envelope = protobuf::open(body)?;
     Ok((envelope.api_version.to_owned(), envelope.kind.to_owned()))
 }
 
-/// The tree of a sealed body of a type.
+/// Decodes the object in a protobuf envelope.
 fn tree(of: TypeId, body: &[u8]) -> anyhow::Result<Value> {
     let envelope = protobuf::open(body)?;
     Ok(Value::Object(protobuf::decode(of, envelope.raw)?))
@@ -60,7 +60,7 @@ fn sealed(version: &str, kind: &str, of: TypeId, object: &Value) -> Vec<u8> {
     protobuf::seal(version, kind, &raw)
 }
 
-/// The type of a protobuf event, and the sealed object in it, which is its last member.
+/// The type of a protobuf watch event and the enveloped object, which is its last field.
 fn event(frame: &[u8]) -> anyhow::Result<(String, Vec<u8>)> {
     let [0x0a, length, rest @ ..] = frame else {
         anyhow::bail!("an event begins with its type");

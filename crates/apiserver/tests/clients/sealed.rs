@@ -1,4 +1,4 @@
-//! Protobuf in every answer that clients can get.
+//! Protobuf in every response that clients can get.
 
 use bytes::Bytes;
 use http::Method;
@@ -40,7 +40,7 @@ async fn every_review_is_asked_and_answered_in_protobuf() -> anyhow::Result<()> 
         (
             "authentication.k8s.io",
             "tokenreviews",
-            json!({"token": "nobody's"}),
+            json!({"token": "unknown"}),
             "/status/error",
             json!("invalid bearer token"),
         ),
@@ -186,7 +186,7 @@ async fn what_is_below_objects_is_written_and_read_in_protobuf() -> anyhow::Resu
     Ok(())
 }
 
-/// Every code that a client is likely to meet.
+/// Every error code that a client is likely to meet.
 #[tokio::test]
 async fn every_refusal_is_a_sealed_status() -> anyhow::Result<()> {
     let (server, client) = start().await?;
@@ -332,7 +332,7 @@ async fn every_refusal_is_a_sealed_status() -> anyhow::Result<()> {
 #[tokio::test]
 async fn what_deletions_answer_is_sealed_and_empty_lists_are_lists() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
-    // What every namespace has comes back when it is deleted.
+    // The default service account, which is recreated after deletion.
     let maps = format!("{MAPS}?fieldSelector=metadata.name!=kube-root-ca.crt");
     let of = types()
         .find("api.core.v1.ConfigMapList")
@@ -374,7 +374,7 @@ async fn what_deletions_answer_is_sealed_and_empty_lists_are_lists() -> anyhow::
         (&status["status"], &status["details"]["kind"]),
         (&json!("Success"), &json!("configmaps"))
     );
-    // Options may be sealed also where objects may not.
+    // Delete options may be protobuf even where objects may not.
     let headers = [("content-type", PROTOBUF), ("accept", BOTH)];
     let own = format!("{FOOS}/a");
     let answer = client.send(Method::DELETE, &own, &headers, options).await?;
@@ -486,7 +486,7 @@ async fn openapi_of_the_third_version_comes_as_json_or_protobuf() -> anyhow::Res
 async fn large_discovery_is_compressed() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    // One kind can be called many things.
+    // A single definition with many short names.
     let mut named = definition(
         "names.example.com",
         "things",

@@ -1,11 +1,11 @@
-//! Streamed lists and bookmarks, in every form that watches have.
+//! Streamed lists and bookmarks in every watch format.
 
 use http::Method;
 use serde_json::{Value, json};
 
 use super::{FOOS, MAPS, PROTOBUF, event, kind, meta, named, start, tree};
 
-/// As informers of client-go ask since 1.35, and kubectl's wait does.
+/// As client-go informers (since 1.35) and `kubectl wait` send it.
 const STREAM: &str = "watch=true&allowWatchBookmarks=true&sendInitialEvents=true\
                       &resourceVersionMatch=NotOlderThan&fieldSelector=metadata.name!=kube-root-ca.crt";
 
@@ -76,7 +76,7 @@ async fn a_list_is_streamed_in_protobuf() -> anyhow::Result<()> {
             ("BOOKMARK", "ConfigMap")
         );
         assert_eq!(mark(&tree(of, &object)?), "true");
-        // What comes later comes in the same form.
+        // Later events come in the same format.
         client
             .post(MAPS, &json!({"metadata": {"generateName": "x-"}}))
             .await?;
@@ -95,7 +95,7 @@ async fn a_list_is_streamed_in_protobuf() -> anyhow::Result<()> {
             )
             .await?;
     }
-    // Kinds of the tenant's own have no protobuf: clients that offer both get JSON.
+    // Custom resources have no protobuf: clients that accept both get JSON.
     let accept = "application/vnd.kubernetes.protobuf,application/json";
     let mut watch = client.watch_as(&format!("{FOOS}?{STREAM}"), accept).await?;
     assert_eq!(watch.headers["content-type"], "application/json");
@@ -157,7 +157,7 @@ async fn a_list_is_streamed_as_tables() -> anyhow::Result<()> {
             let second = watch.next().await?.unwrap_or_default();
             assert_eq!(second["type"], "BOOKMARK");
             assert_eq!(second["object"]["columnDefinitions"], Value::Null);
-            // Whoever does not want the objects wants to know of the end all the same.
+            // Without objects in the rows, the end of the initial events is still marked.
             assert_eq!(
                 mark(&second["object"]["rows"][0]["object"]),
                 "true",
@@ -200,7 +200,7 @@ async fn the_columns_are_named_by_the_first_event_also_if_that_is_a_bookmark() -
 async fn one_object_is_waited_for_as_kubectl_does() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     for path in [MAPS, FOOS] {
-        // One name instead of all but one.
+        // A field selector on one name.
         let query = STREAM.replace("name!=kube-root-ca.crt", "name%3Da");
         let path = format!("{path}?{query}&timeoutSeconds=435");
         let mut watch = client.watch_as(&path, "application/json").await?;
@@ -212,7 +212,7 @@ async fn one_object_is_waited_for_as_kubectl_does() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A watch has to begin at once: its frames are not to be gathered first.
+/// Events must arrive at once, so their frames must not be buffered by compression.
 #[tokio::test]
 async fn a_watch_is_never_compressed() -> anyhow::Result<()> {
     let (_server, client) = start().await?;

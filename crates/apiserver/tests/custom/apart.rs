@@ -1,4 +1,4 @@
-//! One name, defined otherwise in every space: nothing of one is seen in another.
+//! One resource name with a different definition in each space: none of them affects another.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{FOOS, foo, foos, make_foos, names, published};
 const ALL: &str = "/apis/ex.io/v1/tenants/all/foos";
 const V2: &str = "/apis/ex.io/v2/foos";
 
-/// `foos.ex.io` in another version, without namespaces, with another schema, kind and column.
+/// `foos.ex.io` in another version, cluster-scoped, with another schema, kind and column.
 fn others() -> Value {
     let mut definition = foos();
     let spec = &mut definition["spec"];
@@ -31,7 +31,7 @@ fn fool(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "ex.io/v2", "kind": "Fool", "metadata": {"name": name}, "spec": spec})
 }
 
-/// What every space says of the name.
+/// Checks how each space serves the name.
 async fn check(system: &Client, one: &Client, two: &Client) -> anyhow::Result<()> {
     assert_eq!(names(&one.get(FOOS).await?.json()), ["a"]);
     assert_eq!(names(&two.get(V2).await?.json()), ["default", "t1"]);
@@ -79,13 +79,13 @@ async fn scope_version_schema_and_columns_are_each_spaces_own() -> anyhow::Resul
     two.define(&others()).await?;
     make_foos(&system, &["s"]).await?;
     make_foos(&one, &["a"]).await?;
-    // Names that look like namespaces and tenants in the keys of the store.
+    // Names that look like namespaces and tenants in store keys.
     for name in ["default", "t1"] {
         let made = two.post(V2, &fool(name, json!({"weight": 1}))).await?;
         assert_eq!(made.status, 201, "{}", made.text());
     }
     check(&system, &one, &two).await?;
-    // As it was, from the store.
+    // The same after a restart.
     let list = system.get(ALL).await?.json();
     let at = list["metadata"]["resourceVersion"].as_str().unwrap_or("");
     make_foos(&one, &["later"]).await?;

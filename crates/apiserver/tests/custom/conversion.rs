@@ -10,10 +10,10 @@ use super::{FOOS, foo, foos};
 
 const V2: &str = "/apis/ex.io/v2/namespaces/default/foos";
 
-/// How a webhook answers.
+/// Computes a webhook's response.
 type Script = Box<dyn Fn(&Heard) -> Reply + Send + Sync>;
 
-/// In `v1` it has a color, in `v2` a hue; both have a default of another field.
+/// `v1` has a color, `v2` a hue; both default another field.
 fn definition(webhook: &FakeWebhook) -> Value {
     let mut definition = foos();
     let first = definition["spec"]["versions"][0].clone();
@@ -37,7 +37,7 @@ fn definition(webhook: &FakeWebhook) -> Value {
     definition
 }
 
-/// What a webhook makes of the objects: `change` sees each when it is converted.
+/// The converted objects of a conversion review; `change` is applied to each.
 fn converted(heard: &Heard, change: impl Fn(&mut Value)) -> Vec<Value> {
     let wanted = &heard.body["request"]["desiredAPIVersion"];
     let objects = heard.body["request"]["objects"].as_array();
@@ -110,7 +110,7 @@ async fn objects_go_through_the_webhook_and_back() -> anyhow::Result<()> {
     assert_eq!(heard.body["request"]["desiredAPIVersion"], "ex.io/v2");
     assert_eq!(heard.body["request"]["objects"], json!([made]));
     assert!(heard.body["request"]["uid"].is_string());
-    // Written in the other version, it is stored in the one.
+    // Written in the other version, it is stored in the storage version.
     let written = make(&client, V2, &foo2("b", json!({"hue": "blue"}))).await?;
     assert_eq!(written["spec"], json!({"hue": "blue", "size": 3}));
     assert_eq!(
@@ -144,7 +144,7 @@ async fn objects_go_through_the_webhook_and_back() -> anyhow::Result<()> {
     whole["spec"]["hue"] = "black".into();
     let put = client.put(&format!("{V2}/a"), &whole).await?;
     assert_eq!(put.json()["spec"]["hue"], "black", "{}", put.text());
-    // Judged in the version that the caller speaks.
+    // Validated in the version of the request.
     let refused = client
         .patch(
             &format!("{V2}/a"),
@@ -178,7 +178,7 @@ async fn lists_and_watches_are_in_one_version() -> anyhow::Result<()> {
     assert_eq!(names(&list), ["a", "b", "c"]);
     assert_eq!(list["items"][1]["spec"], json!({"hue": "b", "size": 3}));
     assert!(webhook.calls() <= 3, "{}", webhook.calls());
-    // Some are stored in the one version, some in the other: those are not sent.
+    // Objects already stored in the requested version are not sent to the webhook.
     let path = format!("{DEFINITIONS}/foos.ex.io");
     let moved = client
         .patch(
@@ -208,7 +208,7 @@ async fn lists_and_watches_are_in_one_version() -> anyhow::Result<()> {
         })
         .collect();
     assert_eq!(asked, [3], "all of them at once, and only those");
-    // A watch is of the kind as it was defined when it began.
+    // A watch keeps the definition that was current when it started.
     let end = watch.next().await?.unwrap_or_default();
     assert_eq!(
         (&end["type"], &end["object"]["code"]),
@@ -315,7 +315,7 @@ async fn what_a_webhook_does_wrong_is_told() -> anyhow::Result<()> {
         let wanted = format!("conversion webhook for ex.io/v1, Kind=Foo {why}");
         assert_eq!(refused.message(), wanted);
         assert_eq!(refused.json()["reason"], Value::Null);
-        // So is everything that needs it, and what does not goes on.
+        // Requests that need the webhook fail too; others succeed.
         assert_eq!(client.get(V2).await?.message(), wanted);
         assert_eq!(
             client
@@ -354,7 +354,7 @@ async fn what_a_webhook_does_wrong_is_told() -> anyhow::Result<()> {
             "{bad}"
         );
     }
-    // Objects that are no objects.
+    // Values that are not objects.
     for bad in [
         json!([1]),
         json!([null]),
@@ -368,7 +368,7 @@ async fn what_a_webhook_does_wrong_is_told() -> anyhow::Result<()> {
         let refused = client.get(&one).await?;
         assert_eq!(refused.status, 500, "{bad}: {}", refused.text());
     }
-    // Nothing of it was kept.
+    // Nothing was stored.
     webhook.script(faithful);
     let read = client.get(&one).await?.json();
     assert_eq!(read["spec"], json!({"hue": "red", "size": 3}));
@@ -384,7 +384,7 @@ async fn a_webhook_that_is_down_stops_its_own_version_only() -> anyhow::Result<(
     let url = webhook.url("/convert");
     let at_address = webhook.address();
     webhook.stop().await;
-    // A connection that was kept for the next call may be found broken first.
+    // A pooled connection may fail first.
     client.get(&format!("{V2}/a")).await?;
     let refused = client.get(&format!("{V2}/a")).await?;
     assert_eq!(refused.status, 500);
@@ -405,7 +405,7 @@ async fn a_webhook_that_is_down_stops_its_own_version_only() -> anyhow::Result<(
         refused.text()
     );
     assert_eq!(client.get(&at("b")).await?.status, 404);
-    // What was seen is still known, and the other version needs nobody.
+    // Cached results are still served, and the storage version needs no webhook.
     assert_eq!(client.get(&format!("{V2}/seen")).await?.status, 200);
     assert_eq!(client.get(&at("a")).await?.status, 200);
     assert_eq!(
@@ -415,19 +415,19 @@ async fn a_webhook_that_is_down_stops_its_own_version_only() -> anyhow::Result<(
             .status,
         200
     );
-    // A watch that cannot show what happened ends, or was never begun.
+    // A watch that cannot convert an event ends, or does not start.
     let lines = client
         .watch(&format!("{V2}?watch=true&resourceVersion=0"))
         .await?;
     let text = lines.whole().await?.text();
     assert!(text.contains("conversion webhook for ex.io/v1"), "{text}");
-    // What cannot be shown is not deleted, and what need not be shown is.
+    // A deletion that returns the object fails; one that does not return it succeeds.
     let refused = client.delete(V2).await?;
     assert_eq!(refused.status, 500, "{}", refused.text());
     assert_eq!(names(&client.get(FOOS).await?.json()), ["a", "seen"]);
     let gone = client.delete(&format!("{V2}/a")).await?;
     assert_eq!(gone.status, 200, "{}", gone.text());
-    // Objects go, and so does the tenant, without it.
+    // Objects and the tenant can be deleted without the webhook.
     let system = server.system().await?;
     assert_eq!(client.delete(&at("seen")).await?.status, 200);
     assert_eq!(

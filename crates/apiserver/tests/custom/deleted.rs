@@ -1,4 +1,4 @@
-//! Deleting what is published: it goes with the objects of all tenants that were served it.
+//! Deleting a published definition also deletes the objects of all tenants that used it.
 
 use http::Method;
 use insula_testkit::server::TestServer;
@@ -55,7 +55,7 @@ async fn a_published_definition_goes_with_the_objects_of_tenants() -> anyhow::Re
         Some("/registry/ex.io/foos/t2/default/c")
     );
     assert_eq!(foos.next(), None);
-    // Nothing of it is left to the next one of its name.
+    // A new definition of the name starts without objects.
     system.define(&published(super::foos())).await?;
     assert_eq!(names(&one.get(FOOS).await?.json()), Vec::<String>::new());
     Ok(())
@@ -76,7 +76,7 @@ async fn a_finalizer_in_one_tenant_holds_the_definition() -> anyhow::Result<()> 
     assert_eq!(one.post(FOOS, &held).await?.status, 201);
     assert_eq!(system.delete(&path("foos.ex.io")).await?.status, 200);
     two.until_gone(&format!("{FOOS}/b")).await?;
-    // Everybody sees that something is left, and nobody whose.
+    // The condition says that objects remain, but not in which tenant.
     let begun = std::time::Instant::now();
     let message = loop {
         let seen = two.get(&path("foos.ex.io")).await?.json();
@@ -100,7 +100,7 @@ async fn a_finalizer_in_one_tenant_holds_the_definition() -> anyhow::Result<()> 
     );
     let left = one.get(&format!("{FOOS}/a")).await?.json();
     assert!(!left["metadata"]["deletionTimestamp"].is_null());
-    // Nothing new comes about meanwhile.
+    // No new object can be created in the meantime.
     let late = two.post(FOOS, &foo("late", json!({}))).await?;
     assert_eq!(late.status, 403, "{}", late.text());
     assert!(

@@ -1,4 +1,4 @@
-//! What is left of objects when what they were in is gone: nothing.
+//! Custom objects after the deletion of their tenant, namespace or definition: nothing remains.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::samples::{at, make, names};
 use super::{FOOS, foo, foos};
 
-/// Waits until no key of the tenant is in the store.
+/// Waits until the store has no key of the tenant.
 async fn until_no_key(server: &TestServer, tenant: &str) -> anyhow::Result<()> {
     let begun = Instant::now();
     loop {
@@ -45,7 +45,7 @@ fn widget(name: &str) -> Value {
 
 const WIDGETS: &str = "/apis/ex.com/v1/widgets";
 
-/// A space with objects of two kinds of its own.
+/// Creates objects of two custom kinds.
 async fn fill(client: &Client) -> anyhow::Result<()> {
     client.define(&foos()).await?;
     client.define(&widgets()).await?;
@@ -84,7 +84,7 @@ async fn nothing_is_left_of_a_tenant_with_kinds_of_its_own() -> anyhow::Result<(
     assert_eq!(deleted, 3, "{events:?}");
     until_no_key(&server, "t1").await?;
     assert_eq!(names(&other.get(FOOS).await?.json()), ["a", "b", "c"]);
-    // Another tenant of the name has nothing of it.
+    // A new tenant of the name has none of them.
     let client = server.tenant("t1").await?;
     for path in [
         FOOS.to_owned(),
@@ -131,7 +131,7 @@ async fn a_tenant_waits_for_a_finalizer_of_a_custom_object() -> anyhow::Result<(
     client.until_gone(&format!("{WIDGETS}/a")).await?;
     let refused = client.post(FOOS, &foo("more", json!({}))).await?;
     assert_eq!(refused.status, 403, "{}", refused.text());
-    // The definition, its people and their rights are there as long as it takes.
+    // The definition, the users and their permissions stay until the objects are gone.
     assert_eq!(names(&client.get(FOOS).await?.json()), ["held"]);
     assert_eq!(
         client
@@ -211,7 +211,7 @@ async fn a_namespace_takes_its_custom_objects_along() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Creates until it is told that it cannot.
+/// Creates objects until it is refused.
 async fn keep_creating(client: &Client, prefix: &str) -> anyhow::Result<u32> {
     for number in 0.. {
         let made = client
@@ -276,7 +276,7 @@ async fn what_was_going_goes_on_after_a_restart() -> anyhow::Result<()> {
     make(&client, FOOS, &held).await?;
     let definition = format!("{DEFINITIONS}/foos.ex.io");
     assert_eq!(client.delete(&definition).await?.status, 200);
-    // A second one waits for its names.
+    // A second definition waits for the names of the first.
     let mut heir =
         insula_testkit::server::definition("ex.io", "bars", "Foo", json!({"type": "object"}));
     heir["spec"]["names"]["singular"] = "bar".into();

@@ -1,4 +1,5 @@
-//! Objects of all spaces: of those that share the system's definition, and of no others.
+//! Lists and watches over all spaces: they cover the spaces that share the system's definition and
+//! no others.
 
 use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
@@ -30,14 +31,14 @@ async fn a_look_at_all_spaces_leaves_out_what_is_defined_otherwise() -> anyhow::
     two.define(&own(foos(), "mine")).await?;
     make_foos(&two, &["c"]).await?;
     make_foos(&system, &["s"]).await?;
-    // What is not published is the system's own.
+    // An unpublished definition is the system's own.
     assert_eq!(keys(&system.get(ALL).await?.json()), ["/s"]);
     let publish = json!({"metadata": {"annotations": {PUBLISHED: "true"}}});
     system.patch(&path("foos.ex.io"), "merge", &publish).await?;
     make_foos(&one, &["a", "b"]).await?;
     let list = system.get(ALL).await?.json();
     assert_eq!(keys(&list), ["/s", "t1/a", "t1/b"]);
-    // In pages too, and in the past.
+    // Also in pages and at past revisions.
     let first = system.get(&format!("{ALL}?limit=2")).await?.json();
     assert_eq!(keys(&first), ["/s", "t1/a"]);
     assert_eq!(first["metadata"]["remainingItemCount"], 1);
@@ -55,7 +56,7 @@ async fn a_look_at_all_spaces_leaves_out_what_is_defined_otherwise() -> anyhow::
         keys(&system.get(&past).await?.json()),
         ["/s", "t1/a", "t1/b"]
     );
-    // A tenant is told nothing of it.
+    // Tenants cannot list all spaces.
     assert_eq!(one.get(ALL).await?.status, 403);
     Ok(())
 }
@@ -89,7 +90,7 @@ async fn a_watch_of_all_spaces_tells_of_those_that_share_it() -> anyhow::Result<
         (next["type"].as_str(), key(&next["object"]).as_str()),
         (Some("ADDED"), "/s")
     );
-    // When the tenant gives up its own, it shares the system's.
+    // When the tenant deletes its own definition, it uses the system's again.
     two.delete(&path("foos.ex.io")).await?;
     let begun = std::time::Instant::now();
     while two.post(FOOS, &foo("mine", json!({}))).await?.status != 201 {
@@ -100,7 +101,7 @@ async fn a_watch_of_all_spaces_tells_of_those_that_share_it() -> anyhow::Result<
         (next["type"].as_str(), key(&next["object"]).as_str()),
         (Some("ADDED"), "t2/mine")
     );
-    // Whoever watches from the past is told the same.
+    // A watch from a past revision delivers the same.
     let at = first["object"]["metadata"]["resourceVersion"]
         .as_str()
         .unwrap_or("");
@@ -114,7 +115,8 @@ async fn a_watch_of_all_spaces_tells_of_those_that_share_it() -> anyhow::Result<
     Ok(())
 }
 
-/// With the last tenant that has objects of the kind goes the log that a watch of all reads.
+/// The event log that a watch over all spaces reads is removed with the last tenant that has
+/// objects of the kind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_of_all_spaces_is_not_left_behind_when_the_last_tenant_goes() -> anyhow::Result<()>
 {
@@ -133,7 +135,7 @@ async fn a_watch_of_all_spaces_is_not_left_behind_when_the_last_tenant_goes() ->
             let object = &event["object"];
             told.push((event["type"].clone(), key(object), object["code"].clone()));
         }
-        // What happened is told to the end, and then to begin again.
+        // The pending events are delivered, then the watch ends with an error.
         assert_eq!(
             told,
             [
@@ -142,7 +144,7 @@ async fn a_watch_of_all_spaces_is_not_left_behind_when_the_last_tenant_goes() ->
                 (json!("ERROR"), "/".to_owned(), json!(410)),
             ]
         );
-        // Whoever begins again sees what comes.
+        // A new watch sees later events.
         let mut watch = system.watch(&format!("{ALL}{query}")).await?;
         let two = server.tenant("t2").await?;
         make_foos(&two, &["b"]).await?;

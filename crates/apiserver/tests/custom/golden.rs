@@ -1,4 +1,4 @@
-//! What a real kube-apiserver 1.36 answered, asked over HTTP.
+//! Comparison with recorded responses of kube-apiserver 1.36.
 
 use http::Method;
 use insula_testkit::server::{Answer, Client, TestServer};
@@ -9,8 +9,8 @@ const SCHEMA: &str = include_str!("../data/golden-cr-schema.json");
 const DEFINITIONS: &str = include_str!("../data/golden-crd-validation.jsonl");
 const EXPRESSIONS: &str = include_str!("../data/golden-crd-cel.jsonl");
 
-/// Go has no order in its maps, so that these errors came in any order. Which of many equal
-/// rules are said to cost most is anybody's guess as well, so that their fields are not asked.
+/// Go maps are unordered, so these errors were recorded in arbitrary order. Which of many equal
+/// rules is reported as the most expensive is arbitrary too, so their fields are not compared.
 const UNORDERED: &[&str] = &["multi", "cost total"];
 
 fn cases(text: &str) -> anyhow::Result<Vec<Value>> {
@@ -18,7 +18,7 @@ fn cases(text: &str) -> anyhow::Result<Vec<Value>> {
     Ok(lines.collect::<Result<_, _>>()?)
 }
 
-/// What differs from what was recorded.
+/// Describes the differences from the recording.
 fn compare(case: &Value, answer: &Answer) -> Result<(), String> {
     let label = case["label"].as_str().unwrap_or("");
     let body = answer.json();
@@ -59,7 +59,7 @@ fn compare(case: &Value, answer: &Answer) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks all of it, and says what is answered otherwise.
+/// Sends all cases and returns those with different responses.
 async fn ask_all(client: &Client, text: &str) -> anyhow::Result<Vec<String>> {
     let mut wrong = Vec::new();
     for case in cases(text)? {
@@ -92,13 +92,13 @@ async fn objects_are_answered_as_a_real_server_answers_them() -> anyhow::Result<
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn definitions_are_answered_as_a_real_server_answers_them() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
-    // Everybody is answered alike: the system, and a tenant.
+    // The system and a tenant get the same responses.
     for client in [server.system().await?, server.tenant("t1").await?] {
         assert_eq!(cases(DEFINITIONS)?.len(), 58);
         assert_eq!(ask_all(&client, DEFINITIONS).await?, Vec::<String>::new());
         assert_eq!(cases(EXPRESSIONS)?.len(), 36);
         assert_eq!(ask_all(&client, EXPRESSIONS).await?, Vec::<String>::new());
-        // Nothing of it was stored.
+        // None of it was stored.
         let all = client
             .get(insula_testkit::server::DEFINITIONS)
             .await?

@@ -1,4 +1,5 @@
-//! Objects whose definition went without them: its own hold was taken off by hand.
+//! Orphaned objects: the definition's finalizer was removed by hand before its objects were
+//! deleted.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use serde_json::json;
 
 use super::{FOOS, foo, foos, names, path};
 
-/// Leaves `foos` called `a` in the client's space, without a definition.
+/// Leaves a Foo named `a` in the client's space without a definition.
 async fn leave(client: &Client) -> anyhow::Result<()> {
     client.define(&foos()).await?;
     let mut held = foo("a", json!({}));

@@ -1,4 +1,4 @@
-//! Kinds that users define, as a space serves them.
+//! Custom resource definitions and their objects.
 
 mod apart;
 mod conversion;
@@ -48,20 +48,20 @@ fn path(name: &str) -> String {
     format!("{DEFINITIONS}/{name}")
 }
 
-/// The same definition, published.
+/// The definition, published to tenants.
 fn published(mut definition: Value) -> Value {
     definition["metadata"]["annotations"][PUBLISHED] = "true".into();
     definition
 }
 
-/// The same definition, with a field of `spec` that others do not have: the tenant's own.
+/// The definition with one more field in `spec`, as a tenant's own variant.
 fn own(mut definition: Value, field: &str) -> Value {
     let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     schema["properties"]["spec"]["properties"][field] = json!({"type": "string"});
     definition
 }
 
-/// Creates `foos` with these names.
+/// Creates Foos with these names.
 async fn make_foos(client: &Client, names: &[&str]) -> anyhow::Result<()> {
     for name in names {
         let made = client.post(FOOS, &foo(name, json!({}))).await?;
@@ -70,7 +70,7 @@ async fn make_foos(client: &Client, names: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The names in a list, each once.
+/// The distinct names in a list.
 fn names(list: &Value) -> Vec<String> {
     let items = list["items"].as_array().into_iter().flatten();
     let name = |item: &Value| item["metadata"]["name"].as_str().unwrap_or("").to_owned();

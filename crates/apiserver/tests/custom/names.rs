@@ -1,4 +1,4 @@
-//! The life of a definition: names, conditions, the end.
+//! The lifecycle of a definition: accepted names, conditions and deletion.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ fn said(definition: &Value, kind: &str) -> Value {
     json!([found["status"], found["reason"], found["message"]])
 }
 
-/// Waits until a definition says this.
+/// Waits until the condition has this status and reason.
 async fn until_said(
     client: &Client,
     name: &str,
@@ -101,7 +101,7 @@ async fn of_two_with_one_name_the_second_waits_for_the_end_of_the_first() -> any
     );
     let bars = FOOS.replace("foos", "bars");
     assert_eq!(client.get(&bars).await?.status, 404);
-    // Another space, and another group, have names of their own.
+    // Other spaces and other groups have separate names.
     other.define(&second).await?;
     client
         .define(&definition(
@@ -152,7 +152,7 @@ async fn names_that_change_are_accepted_anew() -> anyhow::Result<()> {
         .await?;
     let conflict = json!(["False", "ShortNamesConflict", "\"foo\" is already in use"]);
     let found = until_said(&client, "bars.ex.io", "NamesAccepted", &conflict).await?;
-    // What is served once is served on.
+    // A served kind stays served.
     assert_eq!(condition(&found, "Established")["status"], "True");
     assert_eq!(client.get(&FOOS.replace("foos", "bars")).await?.status, 200);
     client
@@ -190,7 +190,7 @@ async fn a_definition_that_ends_waits_for_its_objects_and_takes_no_new_ones() ->
     let mut watch = client
         .watch(&format!("{FOOS}?watch=true&resourceVersion=0"))
         .await?;
-    // What it says for a moment only is seen by who watches.
+    // A transient condition is only seen by a watch.
     let mut definitions = client.watch(&format!("{DEFINITIONS}?watch=true")).await?;
     let path = format!("{DEFINITIONS}/foos.ex.io");
     let deleted = client.delete(&path).await?;
@@ -229,7 +229,7 @@ async fn a_definition_that_ends_waits_for_its_objects_and_takes_no_new_ones() ->
         }
     }
     client.until_gone(&at("free")).await?;
-    // Everything else goes on.
+    // All other requests still succeed.
     assert_eq!(
         super::samples::names(&client.get(FOOS).await?.json()),
         ["held"]
@@ -264,7 +264,7 @@ async fn a_definition_that_ends_waits_for_its_objects_and_takes_no_new_ones() ->
         .map(|event| json!([event["type"], event["object"]["metadata"]["name"]]))
         .collect();
     let end = told.len() - 2;
-    // It is the last of it, and whoever asks again is told that there is no such kind.
+    // After the last object the kind is not found any more.
     assert_eq!(
         told[end..],
         [json!(["DELETED", "held"]), json!(["ERROR", null])]
@@ -273,7 +273,7 @@ async fn a_definition_that_ends_waits_for_its_objects_and_takes_no_new_ones() ->
     let keys = server.keys().await?;
     let left: Vec<_> = keys.iter().filter(|key| key.contains("foos")).collect();
     assert_eq!(left, Vec::<&String>::new());
-    // The next of the name has nothing of the last.
+    // A new definition of the name starts without objects.
     client.define(&foos()).await?;
     assert_eq!(
         super::samples::names(&client.get(FOOS).await?.json()),
@@ -326,7 +326,7 @@ async fn who_converts_must_be_somebody_that_can_be_trusted() -> anyhow::Result<(
         .until_defined("foos.ex.io", "Established", "True")
         .await?;
     assert_eq!(client.get(FOOS).await?.status, 200);
-    // From here on it is refused.
+    // From here on the definition is refused.
     let patch = json!({"spec": {"conversion": {"webhook": {"clientConfig": client_config}}}});
     let refused = client.patch(&path, "merge", &patch).await?;
     assert_eq!(refused.status, 422, "{}", refused.text());

@@ -1,4 +1,4 @@
-//! Kinds whose names are those of something else.
+//! Custom kinds named like built-in resources or path segments.
 
 use insula_testkit::server::{Client, TestServer, definition};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::foo;
 use super::samples::{make, names};
 
-/// A definition of `tenants.ex.io`, with everything below its objects.
+/// A definition of `tenants.ex.io` with all subresources.
 fn tenants(scope: &str) -> Value {
     let mut definition = super::samples::foos_with_all();
     definition["metadata"]["name"] = "tenants.ex.io".into();
@@ -21,7 +21,7 @@ fn tenant(name: &str) -> Value {
     object
 }
 
-/// Every path of one that is called `x`, by each spelling of the space.
+/// Exercises every path of an object `x`, in each spelling of the space.
 async fn all_of_it(client: &Client, space: &str, below: &str) -> anyhow::Result<()> {
     let full = format!("/apis/ex.io/v1/tenants/{space}/{below}");
     for path in [
@@ -86,7 +86,7 @@ async fn a_kind_may_be_called_tenants_in_the_space_or_in_namespaces() -> anyhow:
     all_of_it(&one, "t1", "tenants").await?;
     all_of_it(&other, "t2", "namespaces/default/tenants").await?;
     all_of_it(&system, "system", "tenants").await?;
-    // I-06: what has namespaces is not found without one, and the other way round.
+    // Checklist line I-06: the scope of the path must match the scope of the kind.
     for (client, path) in [
         (&one, "/apis/ex.io/v1/namespaces/default/tenants"),
         (&one, "/apis/ex.io/v1/namespaces/default/tenants/x"),
@@ -106,7 +106,7 @@ async fn a_kind_may_be_called_tenants_in_the_space_or_in_namespaces() -> anyhow:
         }
         assert_eq!(client.get(path).await?.status, 404, "{path}");
     }
-    // In all namespaces it can be listed.
+    // Listing across all namespaces works.
     assert_eq!(
         names(&other.get("/apis/ex.io/v1/tenants").await?.json()),
         ["x"]
@@ -125,14 +125,14 @@ async fn a_kind_may_be_called_tenants_in_the_space_or_in_namespaces() -> anyhow:
             "/registry/ex.io/tenants/x",
         ]
     );
-    // Tenants are what they were.
+    // The built-in tenants are unaffected.
     let found = system.get("/api/v1/tenants").await?.json();
     assert_eq!(names(&found), ["system", "t1", "t2"]);
     assert_eq!(one.get("/api/v1/tenants").await?.status, 403);
     Ok(())
 }
 
-/// Kinds for which the table has rules, by their names.
+/// Built-in kinds with special rules, by resource and kind name.
 const NAMESAKES: &[(&str, &str)] = &[
     ("bindings", "Binding"),
     ("clusterroles", "ClusterRole"),
@@ -181,7 +181,7 @@ async fn a_kind_of_another_group_is_not_mistaken_for_its_namesake() -> anyhow::R
         assert_eq!(made["metadata"]["finalizers"], Value::Null, "{kind}");
         let one = format!("{path}/x");
         assert_eq!(client.get(&one).await?.json(), made, "{kind}");
-        // Neither labels nor annotations count as a change of what is wanted.
+        // Label and annotation changes do not increase the generation.
         let patch = json!({"metadata": {"annotations": {"a": "b"}, "labels": {"a": "b"}}});
         let patched = client.patch(&one, "merge", &patch).await?.json();
         assert_eq!(patched["metadata"]["generation"], 1, "{kind}");
@@ -233,7 +233,7 @@ async fn a_kind_of_another_group_is_not_mistaken_for_its_namesake() -> anyhow::R
     Ok(())
 }
 
-/// A path is a namespace's, however a kind is called.
+/// In a path, `namespaces` is a namespace, even if a custom kind has that name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kind_may_be_called_namespaces() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
@@ -248,8 +248,8 @@ async fn a_kind_may_be_called_namespaces() -> anyhow::Result<()> {
     make(&client, "/apis/ex.io/v1/namespaces", &object).await?;
     let read = client.get("/apis/ex.io/v1/namespaces/default").await?;
     assert_eq!(read.json()["kind"], "Namespace", "{}", read.text());
-    // What stands for content of the space is not held by it, and nothing in the namespace
-    // is touched when it goes.
+    // An object named `content` does not delay the namespace's deletion, and deleting it touches
+    // nothing in the namespace.
     let map = json!({"metadata": {"name": "m"}});
     make(&client, "/api/v1/namespaces/default/configmaps", &map).await?;
     assert_eq!(

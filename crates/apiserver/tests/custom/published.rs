@@ -1,4 +1,4 @@
-//! What the system publishes, as tenants see it: they read it and cannot change it.
+//! Published definitions in tenants: readable and immutable.
 
 use std::sync::Arc;
 
@@ -44,7 +44,8 @@ async fn a_published_definition_is_an_object_of_every_tenant() -> anyhow::Result
     assert_eq!(table["rows"][0]["object"]["metadata"]["tenant"], "t1");
     let metadata = tenant.accept(DEFINITIONS, METADATA).await?.json();
     assert_eq!(metadata["items"][0]["metadata"], wanted["metadata"]);
-    // The system sees its own as it is, and over all spaces everything once.
+    // The system sees the definition itself, and a list over all spaces contains each definition
+    // once.
     assert_eq!(system.get(&path("foos.ex.io")).await?.json(), defined);
     let all = "/apis/apiextensions.k8s.io/v1/tenants/all/customresourcedefinitions";
     let all = system.get(all).await?.json();
@@ -79,7 +80,7 @@ async fn lists_of_definitions_have_pages_selectors_and_exact_revisions() -> anyh
         &first["metadata"]["continue"],
     );
     let (revision, token) = (revision.as_str().unwrap(), token.as_str().unwrap());
-    // What happens between two pages is on neither, nor in the past.
+    // Changes between two pages appear on neither, nor at past revisions.
     let gone = system.delete(&path("zoos.ex.io")).await?;
     assert_eq!(gone.status, 200);
     tenant.until_gone(&path("zoos.ex.io")).await?;
@@ -113,7 +114,7 @@ async fn lists_of_definitions_have_pages_selectors_and_exact_revisions() -> anyh
         let list = tenant.get(&format!("{DEFINITIONS}?{query}")).await?.json();
         assert_eq!(names(&list), wanted, "{query}");
     }
-    // Before the server looked, nobody knows.
+    // Revisions before the server started watching are unknown.
     let old = format!("{DEFINITIONS}?resourceVersion=1&resourceVersionMatch=Exact");
     assert_eq!(tenant.get(&old).await?.status, 410);
     Ok(())
@@ -146,7 +147,7 @@ async fn a_tenants_own_definition_is_seen_in_place_of_the_published_one() -> any
         .await?
         .json();
     assert_eq!(made["spec"], json!({"size": 3}));
-    // It is the tenant's: it may change it, and have the published one back.
+    // The tenant can change its own definition, and delete it to get the published one back.
     let labels = json!({"metadata": {"labels": {"a": "1"}}});
     let changed = tenant.patch(&path("foos.ex.io"), "merge", &labels).await?;
     assert_eq!(changed.status, 200, "{}", changed.text());
@@ -209,7 +210,7 @@ async fn a_tenant_cannot_change_or_delete_what_the_system_publishes() -> anyhow:
         let answer = tenant.delete(&format!("{foos_path}{query}")).await?;
         assert_eq!((answer.status, answer.message()), (403, kept.to_owned()));
     }
-    // What is not there at all is still not there.
+    // A missing definition is still not found.
     assert_eq!(tenant.delete(&path("zoos.ex.io")).await?.status, 404);
     assert_eq!(
         tenant
@@ -218,7 +219,7 @@ async fn a_tenant_cannot_change_or_delete_what_the_system_publishes() -> anyhow:
             .status,
         404
     );
-    // Who deletes all means their own.
+    // Delete-collection affects the tenant's own definitions only.
     let deleted = tenant.delete(DEFINITIONS).await?;
     assert_eq!(
         (deleted.status, names(&deleted.json())),
@@ -271,7 +272,7 @@ async fn a_race_for_an_own_definition_ends_with_one_kind_of_objects() -> anyhow:
         assert!([201, 403, 409].contains(&made.status), "{}", made.text());
         assert!([201, 403].contains(&defined.status), "{}", defined.text());
         if made.status == 201 && made.json()["spec"]["mine"].is_null() && defined.status == 201 {
-            // Both came about: the definition waits, and nothing is created meanwhile.
+            // Both succeeded: the definition waits, and no object is created in the meantime.
             let waits = tenant
                 .until_defined("foos.ex.io", "Established", "False")
                 .await?;
@@ -320,7 +321,7 @@ async fn groups_of_the_server_cannot_be_defined_by_anybody() -> anyhow::Result<(
             );
             assert_eq!((refused.status, refused.message()), (403, wanted));
         }
-        // Others of the community's need its approval, and nothing more.
+        // Other community groups only need the approval annotation.
         let mut foos = definition(
             "gateway.networking.k8s.io",
             "foos",

@@ -1,5 +1,4 @@
-//! Watches of definitions in tenants: what the system publishes and what is the tenant's own
-//! are one story.
+//! Watches on definitions in tenants: published and own definitions form one consistent stream.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,7 @@ fn revision(object: &Value) -> u64 {
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// What somebody has put together who listed and watched on.
+/// The state assembled by a list and a watch.
 struct Seen {
     objects: BTreeMap<String, Value>,
     revision: u64,
@@ -34,7 +33,7 @@ impl Seen {
         })
     }
 
-    /// The next event, if it can be the next one: its type and the object's name.
+    /// The type and object of the next event, if it is a valid successor.
     async fn next(&mut self) -> anyhow::Result<(String, Value)> {
         let event = self.watch.next().await?.unwrap_or_default();
         let (object, at) = (&event["object"], revision(&event["object"]));
@@ -47,11 +46,11 @@ impl Seen {
             "DELETED" => self.objects.remove(&name(object)).is_some(),
             _ => false,
         };
-        anyhow::ensure!(follows, "it does not follow from what was told: {event}");
+        anyhow::ensure!(follows, "invalid successor: {event}");
         Ok((kind, object.clone()))
     }
 
-    /// Reads on until an event is about this, and says what its type was.
+    /// Reads events up to the first one that matches and returns its type.
     async fn until(&mut self, wanted: impl Fn(&Value) -> bool) -> anyhow::Result<String> {
         loop {
             let (kind, object) = self.next().await?;
@@ -61,7 +60,7 @@ impl Seen {
         }
     }
 
-    /// What a list shows by now is what was put together, once everything was told.
+    /// Asserts that a list returns the assembled state once all events were delivered.
     async fn agrees(&mut self, client: &Client, query: &str) -> anyhow::Result<()> {
         let fresh = Self::begin(client, query).await?;
         while content(&self.objects) != content(&fresh.objects) {
@@ -72,7 +71,8 @@ impl Seen {
     }
 }
 
-/// Without the resourceVersion, which what is seen again has from when that was told.
+/// The objects without resourceVersion: a definition that becomes visible again carries the
+/// revision of that event.
 fn content(objects: &BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     let without = objects.iter().map(|(name, object)| {
         let mut object = object.clone();
@@ -113,7 +113,7 @@ async fn a_watch_tells_what_becomes_of_published_definitions() -> anyhow::Result
         .patch(&path("foos.ex.io"), "merge", &publish)
         .await?
         .json();
-    // Publishing: it is there, as it is read.
+    // Publishing: the definition is added as it is read.
     let (kind, object) = seen.next().await?;
     assert_eq!(
         (kind.as_str(), &object),
@@ -132,7 +132,8 @@ async fn a_watch_tells_what_becomes_of_published_definitions() -> anyhow::Result
         (kind.as_str(), &object["metadata"]["labels"]),
         ("MODIFIED", &json!({"a": "1"}))
     );
-    // An own one over it, and back. What the system does meanwhile is not seen.
+    // The tenant defines its own and deletes it. Changes of the published one in the meantime are
+    // not delivered.
     let mine = tenant.define(&own(foos(), "mine")).await?;
     let uid = mine["metadata"]["uid"].clone();
     let (kind, object) = seen.next().await?;
@@ -169,7 +170,7 @@ async fn a_watch_tells_what_becomes_of_published_definitions() -> anyhow::Result
     );
     assert_eq!(object["metadata"]["annotations"][PUBLISHED], "true");
     assert_eq!(object["metadata"]["tenant"], "t1");
-    // Deleting what is published.
+    // Deleting the published definition.
     system.patch(&path("foos.ex.io"), "merge", &publish).await?;
     assert_eq!(seen.next().await?.0, "ADDED");
     system.delete(&path("foos.ex.io")).await?;
@@ -191,7 +192,8 @@ async fn a_watch_from_a_past_revision_tells_what_happened_since() -> anyhow::Res
     let mine = tenant.define(&own(foos(), "mine")).await?;
     let uid = mine["metadata"]["uid"].clone();
     tenant.delete(&path("foos.ex.io")).await?;
-    // The own one goes and the published one is seen again, long before anybody watches.
+    // The own definition is deleted and the published one visible again, long before the watch
+    // starts.
     let begun = std::time::Instant::now();
     while tenant.get(&path("foos.ex.io")).await?.json()["metadata"]["uid"] == uid {
         anyhow::ensure!(begun.elapsed().as_secs() < 20);
@@ -219,7 +221,7 @@ async fn a_watch_from_a_past_revision_tells_what_happened_since() -> anyhow::Res
     assert_eq!(seen.until(theirs).await?, "MODIFIED");
     assert_eq!(seen.until(|_| true).await?, "DELETED");
     assert_eq!(seen.objects.len(), 0);
-    // Each event is a place to go on from.
+    // A watch can resume from each event.
     Ok(())
 }
 
@@ -233,7 +235,7 @@ async fn a_watch_that_selects_sees_what_enters_and_leaves() -> anyhow::Result<()
     let mut seen = Seen::begin(&tenant, "labelSelector=a%3D1").await?;
     let mut named = Seen::begin(&tenant, "fieldSelector=metadata.name%3Dbars.ex.io").await?;
     assert_eq!((seen.objects.len(), named.objects.len()), (1, 0));
-    // An own one without the label takes its place, and goes.
+    // An own definition without the label replaces it, and is deleted.
     let mine = tenant.define(&own(foos(), "mine")).await?;
     let (kind, object) = seen.next().await?;
     assert_eq!(kind, "DELETED");
@@ -277,7 +279,7 @@ async fn a_watch_that_begins_with_the_state_shows_published_definitions() -> any
     Ok(())
 }
 
-/// Publishes and withdraws, or makes and deletes an own one, some times.
+/// Publishes and withdraws, or creates and deletes an own definition, several times.
 async fn stir(client: Client, plural: String, own: bool) -> anyhow::Result<()> {
     let name = format!("{plural}.ex.io");
     let made = definition(
@@ -330,7 +332,7 @@ async fn whoever_lists_and_watches_under_way_agrees_with_the_list() -> anyhow::R
         done??;
         others.push(Seen::begin(&tenant, "").await?);
     }
-    // What is being deleted goes by itself; when it has, nothing changes any more.
+    // Terminating definitions disappear on their own; after that nothing changes any more.
     let begun = std::time::Instant::now();
     loop {
         let list = tenant.get(DEFINITIONS).await?.json();

@@ -1,4 +1,4 @@
-//! From the store to what a client sees.
+//! Reading custom objects.
 
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::samples::{at, foos_with_all, make, names, warnings};
 use super::{FOOS, foo, foos};
 
-/// Two of them, in a kind with columns and fields to select by.
+/// Two objects of a kind with columns and selectable fields.
 async fn two(server: &TestServer) -> anyhow::Result<Client> {
     let client = server.tenant("t1").await?;
     let mut definition = foos();
@@ -146,7 +146,7 @@ async fn metadata_alone_is_served_in_protobuf_too_and_whole_objects_are_not() ->
         assert_eq!(found.header("content-type"), proto);
         assert_eq!(&found.body[..4], b"k8s\0");
     }
-    // A client that prefers protobuf and takes JSON gets JSON.
+    // A client that prefers protobuf but accepts JSON gets JSON.
     let found = client
         .accept(&at("a"), &format!("{proto},application/json"))
         .await?;
@@ -198,7 +198,7 @@ async fn pages_are_pretty_on_demand_and_go_on() -> anyhow::Result<()> {
         .await?
         .json();
     assert_eq!(names(&rest), ["b"]);
-    // A token is of one list of one kind.
+    // A continue token belongs to one list of one kind.
     client
         .define(&insula_testkit::server::definition(
             "ex.io",
@@ -266,7 +266,7 @@ async fn watches_go_on_where_a_list_ended() -> anyhow::Result<()> {
         mark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"],
         "true"
     );
-    // By the path that is older than the parameter, and of one object.
+    // By the deprecated watch path, and for one object.
     let legacy = FOOS.replace("/namespaces", "/watch/namespaces");
     let mut one = client
         .watch(&format!("{legacy}/a?resourceVersion=0"))

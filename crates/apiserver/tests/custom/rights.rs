@@ -1,4 +1,4 @@
-//! Who may do what with custom kinds.
+//! Authorization of custom resources.
 
 use insula_testkit::server::{Audit, AuditLog, Client, DEFINITIONS, Setup, TestServer, rule};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::samples::{at, foos_with_all, make, names};
 use super::{FOOS, foo};
 
-/// A server with foos in `t1`, its administrator, and a user without rights.
+/// A server with Foos in `t1`, its administrator, and a user without permissions.
 async fn people() -> anyhow::Result<(TestServer, Client, Client)> {
     let setup = Setup {
         tokens: "alice,alice,7,\"dev,tenant:t1\"\n".to_owned(),
@@ -27,7 +27,7 @@ fn named(mut rule: Value, name: &str) -> Value {
     rule
 }
 
-/// Asserts what each of these is answered with.
+/// Asserts the status code of each request.
 async fn expect(client: &Client, rows: &[(&str, &str, u16)]) -> anyhow::Result<()> {
     for (method, path, code) in rows {
         let (content_type, body) = match *method {
@@ -52,7 +52,7 @@ async fn who_has_no_right_learns_nothing_of_a_kind() -> anyhow::Result<()> {
         "foos.ex.io is forbidden: User \"alice\" cannot list resource \"foos\" in API group \
          \"ex.io\" in the namespace \"default\""
     );
-    // What is there, and what is not, is one to those who may not look.
+    // Unauthorized callers cannot distinguish existing from missing objects.
     for path in [
         "/apis/ex.io/v1/namespaces/default/bars",
         "/apis/ex.io/v9/namespaces/default/bars",
@@ -139,7 +139,8 @@ async fn roles_name_objects_and_what_is_below_them() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who may hold an owner must be able to write its finalizers, also if users define it.
+/// Setting `blockOwnerDeletion` needs permission to update the owner's finalizers, for custom
+/// owners too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blocking_a_custom_owner_needs_a_right_on_it() -> anyhow::Result<()> {
     let (_server, admin, alice) = people().await?;
@@ -171,7 +172,7 @@ async fn blocking_a_custom_owner_needs_a_right_on_it() -> anyhow::Result<()> {
         .await?;
     let made = alice.post(maps, &map).await?;
     assert_eq!(made.status, 201, "{}", made.text());
-    // Of a kind that is nobody's nothing is known.
+    // A kind that is not served.
     let mut stray = map;
     stray["metadata"]["name"] = "n".into();
     stray["metadata"]["ownerReferences"][0]["kind"] = "Bar".into();
@@ -179,8 +180,7 @@ async fn blocking_a_custom_owner_needs_a_right_on_it() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The roles that every space has say nothing of kinds that it defines; those that are
-/// aggregated take up what is labelled for them.
+/// The default roles do not cover custom kinds; aggregated roles include labelled ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn roles_for_custom_kinds_are_aggregated() -> anyhow::Result<()> {
     let (_server, admin, alice) = people().await?;

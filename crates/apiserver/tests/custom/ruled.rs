@@ -1,4 +1,4 @@
-//! Rules in expressions, over HTTP.
+//! CEL validation rules over HTTP.
 
 use insula_testkit::server::{DEFINITIONS, TestServer};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::samples::{at, make, warnings};
 use super::{FOOS, foo, foos};
 
-/// A kind whose color cannot change, whose sizes are in order, and whose status says why.
+/// A kind with an immutable color, ordered sizes and a status that needs a reason.
 fn ruled() -> Value {
     let mut definition = foos();
     let version = &mut definition["spec"]["versions"][0];
@@ -70,7 +70,7 @@ async fn rules_judge_what_is_written_and_how_it_changes() -> anyhow::Result<()> 
             "{patch}"
         );
     }
-    // What there was not has no old self.
+    // A new field has no `oldSelf`.
     let added = client
         .patch(&at("a"), "merge", &json!({"spec": {"color": null}}))
         .await?;
@@ -79,7 +79,7 @@ async fn rules_judge_what_is_written_and_how_it_changes() -> anyhow::Result<()> 
         .patch(&at("a"), "merge", &json!({"spec": {"color": "blue"}}))
         .await?;
     assert_eq!(added.status, 200, "{}", added.text());
-    // A status is judged by its own rules, and by no others.
+    // A status update is validated by the status rules only.
     let status = format!("{}/status", at("a"));
     let refused = client
         .patch(&status, "merge", &json!({"status": {"phase": "bad"}}))
@@ -114,7 +114,7 @@ async fn a_rule_that_was_broken_before_is_told_and_not_enforced() -> anyhow::Res
         .patch(&format!("{DEFINITIONS}/foos.ex.io"), "json", &rule)
         .await?;
     assert_eq!(changed.status, 200, "{}", changed.text());
-    // Requests are judged by the new rule as soon as the server has seen it.
+    // The new rule applies as soon as the server has seen it.
     let begun = std::time::Instant::now();
     let mut size = 7;
     let patched = loop {

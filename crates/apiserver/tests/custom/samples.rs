@@ -1,11 +1,11 @@
-//! What tests of custom kinds are made of.
+//! Definitions and helpers for tests of custom resources.
 
 use insula_testkit::server::{Answer, Client};
 use serde_json::{Value, json};
 
 use super::{FOOS, foos};
 
-/// The same with everything below an object that there can be.
+/// `foos.ex.io` with all subresources.
 pub fn foos_with_all() -> Value {
     let mut foos = foos();
     let version = &mut foos["spec"]["versions"][0];
@@ -22,19 +22,19 @@ pub fn foos_with_all() -> Value {
     foos
 }
 
-/// Where one of them is.
+/// The path of a Foo.
 pub fn at(name: &str) -> String {
     format!("{FOOS}/{name}")
 }
 
-/// Creates one, and says what became of it.
+/// Creates an object and asserts success.
 pub async fn make(client: &Client, path: &str, object: &Value) -> anyhow::Result<Value> {
     let made = client.post(path, object).await?;
     anyhow::ensure!(made.status == 201, "{}", made.text());
     Ok(made.json())
 }
 
-/// The texts of the warnings that came with an answer, as they were sent.
+/// The raw warning texts of a response.
 pub fn warnings(answer: &Answer) -> Vec<String> {
     let all = answer.headers.get_all("warning").iter();
     all.map(|text| text.to_str().unwrap_or("").to_owned())

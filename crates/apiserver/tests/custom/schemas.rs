@@ -1,4 +1,4 @@
-//! Objects that are there while their definition changes.
+//! Existing objects while their definition changes.
 
 use insula_testkit::server::{Client, DEFINITIONS, TestServer};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ async fn redefine(client: &Client, patch: &Value) -> anyhow::Result<Value> {
     Ok(changed.json())
 }
 
-/// The value that the store has of an object.
+/// The stored value of an object.
 async fn stored(server: &TestServer, key: &str) -> anyhow::Result<Value> {
     let all = insula_store::KeyRange::prefix(key.as_bytes().to_vec());
     let store = server.registry().store();
@@ -62,7 +62,7 @@ async fn a_new_default_and_a_lost_property_show_without_a_write() -> anyhow::Res
     );
     let kept = stored(&server, "/registry/ex.io/foos/t1/default/a").await?;
     assert_eq!(kept["spec"], json!({"color": "red", "size": 3}));
-    // A watch from before sees what is written since, by the schema of now.
+    // A watch from before the change delivers later writes in the new schema.
     let mut watch = client.watch(&watch).await?;
     let patched = client
         .patch(
@@ -75,16 +75,16 @@ async fn a_new_default_and_a_lost_property_show_without_a_write() -> anyhow::Res
     assert_eq!(patched.json()["metadata"]["generation"], 1);
     let event = watch.next().await?.unwrap_or_default();
     assert_eq!(event["object"]["spec"], shown);
-    // What a write has left out is gone from the store with it.
+    // A pruned field is removed from the store by the next write.
     let kept = stored(&server, "/registry/ex.io/foos/t1/default/a").await?;
     assert_eq!(kept["spec"], shown);
-    // And comes back nowhere.
+    // It does not come back.
     redefine(&client, &json!([{"op": "add", "path": format!("{SCHEMA}/properties/spec/properties/color"), "value": {"type": "string"}}])).await?;
     assert_eq!(client.get(&at("a")).await?.json()["spec"], shown);
     Ok(())
 }
 
-/// A definition with two versions, of which `storage` is stored.
+/// A definition with two versions, of which `storage` is the storage version.
 fn two_versions(storage: &str) -> Value {
     let mut definition = foos();
     let first = definition["spec"]["versions"][0].clone();
@@ -158,14 +158,14 @@ async fn the_storage_version_moves_and_both_are_read_and_written() -> anyhow::Re
             .count();
         assert_eq!(told, 2, "{}", events.text());
     }
-    // Writing an object in whichever version brings it to the storage version.
+    // A write in either version migrates the object to the storage version.
     let patched = client
         .patch(&at("old"), "merge", &json!({"spec": {"common": "c"}}))
         .await?;
     assert_eq!(patched.json()["apiVersion"], "ex.io/v1");
     let kept = stored(&server, "/registry/ex.io/foos/t1/default/old").await?;
     assert_eq!(kept["apiVersion"], "ex.io/v2");
-    // A version that objects may be stored in cannot be taken away.
+    // A version in `storedVersions` cannot be removed.
     let drop_v1 = json!([{"op": "remove", "path": "/spec/versions/0"}]);
     let refused = client.patch(DEFINITION, "json", &drop_v1).await?;
     assert_eq!(refused.status, 422);
@@ -269,7 +269,7 @@ async fn what_was_wrong_before_is_no_obstacle_to_a_change_elsewhere() -> anyhow:
         .await?;
     assert_eq!(labelled.status, 200, "{}", labelled.text());
     assert_eq!(warnings(&labelled), Vec::<String>::new());
-    // The specification is another one now, and lacks something.
+    // The changed schema requires a field that the objects lack.
     let refused = client
         .patch(&at("x"), "merge", &json!({"spec": {"b": "c"}}))
         .await?;
@@ -277,7 +277,7 @@ async fn what_was_wrong_before_is_no_obstacle_to_a_change_elsewhere() -> anyhow:
         refused.message(),
         "Foo.ex.io \"x\" is invalid: spec.fresh: Required value"
     );
-    // What is as it was is left alone, in properties and in maps by their keys.
+    // Unchanged values are not validated, in properties and in maps by key.
     let moved =
         json!({"spec": {"fresh": "f", "map": [{"k": "2", "v": "ok"}, {"k": "1", "v": "bad"}]}});
     let changed = client.patch(&at("x"), "merge", &moved).await?;
@@ -308,7 +308,7 @@ async fn what_was_wrong_before_is_no_obstacle_to_a_change_elsewhere() -> anyhow:
             "{patch}"
         );
     }
-    // A new object gets none of this.
+    // New objects get no exemption.
     let refused = client
         .post(FOOS, &foo("y", json!({"a": "long enough", "fresh": "f"})))
         .await?;

@@ -1,4 +1,4 @@
-//! A definition makes a kind, in its own space and in no other.
+//! A definition is served in its own space only.
 
 use insula_testkit::server::{DEFINITIONS, TestServer};
 use serde_json::json;

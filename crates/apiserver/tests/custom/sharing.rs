@@ -1,4 +1,4 @@
-//! Large definitions are kept once, whoever has them, and nobody can tell.
+//! Equal parts of large definitions are stored in memory once, invisibly to tenants.
 
 use insula_apiserver::apis;
 use insula_core::Space;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 const NAME: &str = "bigs.ex.io";
 
-/// A definition of some 60 KB, half of it in an annotation.
+/// A definition of about 60 KB, half of it in an annotation.
 fn bigs() -> Value {
     let fields = (0..300).map(|n| {
         let field = json!({"type": "string", "description": format!("field {n} of {}", n * 7919)});

@@ -1,4 +1,4 @@
-//! One name, defined differently in every space: all at once, and after a restart.
+//! One resource name with a different definition in each space, before and after a restart.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use super::foo;
 use super::samples::{make, names};
 
-/// How one space defines `foos.ex.io`.
+/// One space's definition of `foos.ex.io`.
 struct Way {
     token: &'static str,
     scope: &'static str,
     version: &'static str,
-    /// The one field that its specification has.
+    /// The only field of its spec.
     field: &'static str,
     of: &'static str,
 }
@@ -81,7 +81,7 @@ impl Way {
         object
     }
 
-    /// Everything that tells how the space sees its kind.
+    /// Checks everything that shows how the space serves its kind.
     async fn check(&self, client: &Client, wanted: &[&str]) -> anyhow::Result<()> {
         let who = self.token;
         let list = client.get(&self.path()).await?.json();
@@ -147,7 +147,7 @@ impl Way {
         self.refuses_others(client).await
     }
 
-    /// The kind of each other space is none here.
+    /// Asserts that the other spaces' kinds are not served here.
     async fn refuses_others(&self, client: &Client) -> anyhow::Result<()> {
         for other in WAYS.iter().filter(|other| other.token != self.token) {
             let answer = client
@@ -191,7 +191,7 @@ async fn clients(server: &TestServer) -> anyhow::Result<Vec<Client>> {
     Ok(clients)
 }
 
-/// Defines, uses, starts again, uses on, and takes one away.
+/// Defines the kinds, uses them, restarts, uses them again and deletes one.
 async fn live(
     store: Arc<dyn Store>,
     again: impl AsyncFnOnce(Arc<dyn Store>) -> anyhow::Result<Arc<dyn Store>>,
@@ -220,7 +220,7 @@ async fn live(
         make(client, &way.path(), &way.object("b")).await?;
         way.check(client, &["a", "b"]).await?;
     }
-    // One goes; what the others have is theirs.
+    // One definition is deleted; the others are unaffected.
     for gone in 0..WAYS.len() - 1 {
         let path = format!("{DEFINITIONS}/foos.ex.io");
         assert_eq!(all[gone].delete(&path).await?.status, 200);
@@ -267,7 +267,7 @@ async fn i15_the_same_on_disk_across_a_restart() -> anyhow::Result<()> {
     .await
 }
 
-/// What tenants define is known to the system where it asks for one space, and only there.
+/// The system sees a tenant's definitions in paths of that tenant only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_kinds_of_a_tenant_are_found_in_its_space() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;

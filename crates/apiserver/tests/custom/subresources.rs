@@ -1,4 +1,4 @@
-//! Status and scale.
+//! The status and scale subresources.
 
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ async fn the_status_is_written_by_itself_and_nothing_else_with_it() -> anyhow::R
     Ok(())
 }
 
-/// What is wrong elsewhere is not what whoever writes the status can help.
+/// A status update is not refused for invalid fields outside the status.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_status_only_the_status_is_judged() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
@@ -73,7 +73,7 @@ async fn of_a_status_only_the_status_is_judged() -> anyhow::Result<()> {
     }});
     client.define(&definition).await?;
     make(&client, FOOS, &foo("a", json!({}))).await?;
-    // From now on the specification lacks something.
+    // The changed schema requires a field that the spec lacks.
     let path = format!("{}/foos.ex.io", insula_testkit::server::DEFINITIONS);
     let require = json!([{
         "op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/required",
@@ -139,7 +139,7 @@ async fn a_scale_is_read_and_written() -> anyhow::Result<()> {
             "status": {"replicas": 1, "selector": "a=b"},
         })
     );
-    // A resourceVersion is optional, and counts if it is there.
+    // A resourceVersion is optional, and checked if present.
     let put = client
         .put(&scale, &json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 5}}))
         .await?;
@@ -158,7 +158,7 @@ async fn a_scale_is_read_and_written() -> anyhow::Result<()> {
     let object = client.get(&at("a")).await?.json();
     assert_eq!(object["spec"]["replicas"], 6);
     assert_eq!(object["metadata"]["generation"], 3);
-    // Whatever is not the number is not taken from a scale.
+    // Only the replica count of a scale is applied.
     let more = json!({"spec": {"replicas": 7}, "status": {"replicas": 9}, "metadata": {"labels": {"x": "y"}}});
     assert_eq!(client.patch(&scale, "merge", &more).await?.status, 200);
     let object = client.get(&at("a")).await?.json();

@@ -1,4 +1,4 @@
-//! Withdrawing what is published: only from tenants that have nothing of it.
+//! Withdrawing a published definition: refused while tenants have objects of it.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ async fn what_tenants_have_objects_of_is_not_withdrawn() -> anyhow::Result<()> {
         server.tenant("t2").await?,
     );
     system.define(&published(foos())).await?;
-    // A tenant with an own one has nothing of it, and neither has the system.
+    // Objects in the system space and in a tenant with its own definition do not count.
     let three = server.tenant("t3").await?;
     three.define(&own(foos(), "mine")).await?;
     make_foos(&three, &["z"]).await?;
@@ -63,7 +63,7 @@ async fn what_tenants_have_objects_of_is_not_withdrawn() -> anyhow::Result<()> {
     }
     assert_eq!(system.get(&foos_path).await?.json(), before);
     assert_eq!(names(&one.get(FOOS).await?.json()), ["a", "b"]);
-    // Other changes are nobody's concern.
+    // Other changes are allowed.
     let labels = json!({"metadata": {"labels": {"a": "1"}}});
     assert_eq!(
         system.patch(&foos_path, "merge", &labels).await?.status,
@@ -100,7 +100,7 @@ async fn withdrawing_ends_watches_and_discovery_at_once() -> anyhow::Result<()> 
     let kinds: Vec<_> = rest.iter().map(|event| event["type"].as_str()).collect();
     assert_eq!(kinds, [Some("DELETED"), Some("ERROR")]);
     assert_eq!(rest[1]["object"]["code"], 410);
-    // Published again, it begins empty.
+    // Published again, it starts without objects.
     let publish = json!({"metadata": {"annotations": {PUBLISHED: "true"}}});
     system.patch(&path("foos.ex.io"), "merge", &publish).await?;
     assert_eq!(names(&tenant.get(FOOS).await?.json()), Vec::<String>::new());
@@ -123,7 +123,7 @@ async fn a_race_between_withdrawing_and_creating_loses_no_object() -> anyhow::Re
         );
         let (made, withdrawn) = (made?, withdrawn?);
         match (made.status, withdrawn.status) {
-            // It was made before, and is still there.
+            // The object was created before, and still exists.
             (201, 422) => {
                 assert_eq!(
                     names(&tenant.get(FOOS).await?.json()),
@@ -143,7 +143,7 @@ async fn a_race_between_withdrawing_and_creating_loses_no_object() -> anyhow::Re
     Ok(())
 }
 
-/// A store in which a withdrawal waits until it is let go.
+/// A store in which a withdrawal waits until it is released.
 struct Slow {
     inner: Memory,
     arrived: Semaphore,
@@ -217,7 +217,7 @@ async fn an_object_that_comes_about_at_the_last_moment_has_it_published_again() 
         "{}",
         withdrawn.message()
     );
-    // It is as it was, and was something else for a moment.
+    // The definition is as before, after it was unpublished for a moment.
     let mut now = system.get(&foos_path).await?.json();
     assert_ne!(now, defined);
     now["metadata"]["resourceVersion"] = defined["metadata"]["resourceVersion"].clone();

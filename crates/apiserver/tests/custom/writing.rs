@@ -1,4 +1,4 @@
-//! From a body to an object in the store.
+//! Writing custom objects.
 
 use http::Method;
 use insula_testkit::server::TestServer;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::samples::{at, make, warnings};
 use super::{FOOS, foo, foos};
 
-/// A definition with one of everything that is done to a value.
+/// A definition that exercises defaulting, pruning, nullable and preserved fields.
 fn various() -> Value {
     let spec = json!({"type": "object", "properties": {
         "size": {"type": "integer", "default": 3},
@@ -370,7 +370,7 @@ async fn replacing_needs_what_is_there_and_its_resource_version() -> anyhow::Res
         "{}",
         refused.message()
     );
-    // Nothing to do is nothing done.
+    // A no-op update stores nothing.
     let same = client.put(&at("a"), &put.json()).await?;
     assert_eq!(same.json(), put.json());
     Ok(())
@@ -386,7 +386,7 @@ async fn the_generation_counts_what_is_not_metadata() -> anyhow::Result<()> {
     sent["status"] = json!({"phase": "x"});
     let made = make(&client, FOOS, &sent).await?;
     assert_eq!(made["metadata"]["generation"], 1);
-    // Without the subresource, the status is like everything else.
+    // Without the subresource, the status counts like any other field.
     assert_eq!(made["status"], json!({"phase": "x"}));
     for (patch, generation) in [
         (json!({"metadata": {"labels": {"a": "b"}}}), 1),
@@ -472,7 +472,7 @@ async fn deletion_takes_what_is_chosen_and_finalizers_hold_it() -> anyhow::Resul
     Ok(())
 }
 
-/// Only namespaces and tenants wait for what is in `spec.finalizers`.
+/// Only namespaces and tenants wait for `spec.finalizers`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_field_that_is_called_finalizers_holds_nothing() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
@@ -528,7 +528,7 @@ async fn names_are_generated_and_taken_once() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What operators write into everything that they make.
+/// Owner references, as operators set them on created objects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn custom_objects_own_others() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
@@ -589,7 +589,7 @@ async fn odd_names_of_finalizers_are_told_when_they_are_new() -> anyhow::Result<
     Ok(())
 }
 
-/// Nothing that is sent is too deep for what reads it later.
+/// The nesting depth is limited, so that every stored object can be read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn depth_is_bounded_however_it_comes_about() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
@@ -619,7 +619,7 @@ async fn depth_is_bounded_however_it_comes_about() -> anyhow::Result<()> {
     }
     let made = client.send(Method::POST, FOOS, &json, body(100)).await?;
     assert_eq!(made.status, 201, "{}", made.text());
-    // Deeper and deeper, a piece at a time.
+    // Nested one level at a time by patches.
     let mut end = format!("/spec/free{}", "/a".repeat(100));
     for _ in 0..4 {
         let value: Value = serde_json::from_str(&deep(60))?;

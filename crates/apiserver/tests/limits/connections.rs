@@ -1,4 +1,4 @@
-//! What one connection may do, and how many there may be.
+//! Limits per connection, and on the number of connections.
 
 use std::time::Duration;
 
@@ -25,16 +25,16 @@ fn connections(change: impl FnOnce(&mut Connections)) -> Limits {
     limits
 }
 
-/// What comes until the connection ends, which it must.
+/// Reads until the connection ends, which it must.
 async fn to_the_end(stream: &mut (impl AsyncReadExt + Unpin)) -> anyhow::Result<String> {
     let mut read = Vec::new();
     let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut read)).await;
-    // How it ends does not matter.
+    // The way it ends does not matter.
     drop(ended.map_err(|_| anyhow::anyhow!("it did not end"))?);
     Ok(String::from_utf8_lossy(&read).into_owned())
 }
 
-/// Sends a byte now and then, until the other side has had enough.
+/// Sends one byte at a time until the server closes the connection.
 async fn drip(mut stream: TlsStream<TcpStream>, byte: u8) -> anyhow::Result<String> {
     let (mut reader, mut writer) = tokio::io::split(&mut stream);
     let mut tick = tokio::time::interval(SHORT / 10);
@@ -73,7 +73,7 @@ async fn who_asks_nothing_is_cut_off() -> anyhow::Result<()> {
         let mut silent = server.dial(protocol).await?;
         to_the_end(&mut silent).await?;
     }
-    // The preface alone, and headers without an end.
+    // The preface alone, and an unfinished header block.
     let mut wire = Wire::open(&server, &[]).await?;
     assert!(wire.find(|frame| frame.kind == GOAWAY).await?.is_some());
     let mut wire = Wire::open(&server, &[]).await?;
@@ -128,7 +128,7 @@ async fn a_reader_who_reads_nothing_is_cut_off_but_a_watcher_is_not() -> anyhow:
     let server = start(connections(|limits| limits.stalled = SHORT)).await?;
     let client = server.tenant("t1").await?;
     fill(&client, 10).await?;
-    // Nothing may be sent to it.
+    // The client's flow-control window is empty.
     let mut watcher = Wire::open(&server, &[(INITIAL_WINDOW, 0)]).await?;
     watcher.get(&format!("{MAPS}?watch=true")).await?;
     for path in [MAPS, "/openapi/v2"] {
@@ -138,7 +138,7 @@ async fn a_reader_who_reads_nothing_is_cut_off_but_a_watcher_is_not() -> anyhow:
         assert_eq!(begun.unwrap().stream, stream);
         assert!(wire.find(|frame| frame.kind == DATA).await?.is_none());
     }
-    // The watcher was there before them, and is there still.
+    // The watch was opened before them and is still open.
     let begun = watcher.find(|frame| frame.kind == HEADERS).await?;
     assert_eq!(begun.unwrap().stream, 1);
     let second = watcher
@@ -163,7 +163,7 @@ async fn an_idle_connection_ends_but_not_one_with_a_watch() -> anyhow::Result<()
     let farewell = wire.find(|frame| frame.kind == GOAWAY).await?.unwrap();
     assert_eq!(farewell.code(), 0);
     assert!(wire.find(|_| false).await?.is_none());
-    // That took as long as the watch has been quiet.
+    // Reading took as long as the watch has been idle.
     let map = json!({"metadata": {"name": "a"}});
     assert_eq!(client.post(MAPS, &map).await?.status, 201);
     loop {
@@ -207,7 +207,7 @@ async fn headers_without_an_end_are_an_error_on_http_2() -> anyhow::Result<()> {
         wire.send(CONTINUATION, 0, stream, &flood).await?;
     }
     let farewell = wire.find(|frame| frame.kind == GOAWAY).await?;
-    // It may be lost with the rest of what was sent, if the server closes before it is read.
+    // The response may be lost if the server closes before it is read.
     let code = farewell.map_or(ENHANCE_YOUR_CALM, |farewell| farewell.code());
     assert_eq!(code, ENHANCE_YOUR_CALM);
     assert_eq!(server.system().await?.get("/livez").await?.status, 200);
@@ -252,7 +252,7 @@ async fn one_stream_too_many_is_refused_and_the_others_go_on() -> anyhow::Result
     let server = start(connections(|limits| limits.streams = 2)).await?;
     server.tenant("t1").await?;
     let mut wire = Wire::open(&server, &[]).await?;
-    // Of so many some come while two watches are open, whatever the server does.
+    // With this many requests, some arrive while two watches are open.
     for _ in 0..2 {
         wire.get(&format!("{MAPS}?watch=true")).await?;
         assert!(wire.find(|frame| frame.kind == HEADERS).await?.is_some());
@@ -294,14 +294,14 @@ async fn a_flood_of_strangers_displaces_itself() -> anyhow::Result<()> {
     });
     let server = start(limits).await?;
     let friend = server.tenant("t1").await?;
-    // Before this one only the system's connection was there, which is gone or known.
+    // The only earlier connection is the system's, which is closed or authenticated.
     assert_eq!(friend.get(MAPS).await?.status, 200);
     let mut flood = Vec::new();
     for _ in 0..20 {
         flood.push(server.dial("h2").await?);
         flood.push(server.dial("http/1.1").await?);
     }
-    // Half-way through the handshake.
+    // In the middle of the handshake.
     let mut silent = Vec::new();
     for _ in 0..20 {
         silent.push(TcpStream::connect(server.address()).await?);
@@ -334,7 +334,7 @@ async fn a_tenant_with_too_many_connections_leaves_the_others_theirs() -> anyhow
     assert_eq!(refused.status, 429);
     assert_eq!(refused.header("retry-after"), "1");
     assert_eq!(neighbour.get(MAPS).await?.status, 200);
-    // A connection that ends makes room for the one that was refused.
+    // A closed connection makes room for another.
     clients.pop();
     let served = async {
         while one_more.get(MAPS).await?.status != 200 {

@@ -1,4 +1,4 @@
-//! Floods, and those who must not notice them.
+//! Limits and flow control: overload by one tenant does not affect the others.
 
 mod connections;
 mod seats;
@@ -13,10 +13,10 @@ use serde_json::json;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A test that waits longer than this has failed.
+/// The deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// So short that a test can wait for it, so long that a busy machine is not too slow.
+/// Short enough to wait for, long enough for a busy machine.
 const SHORT: Duration = Duration::from_millis(500);
 
 async fn start(limits: Limits) -> anyhow::Result<TestServer> {
@@ -28,7 +28,7 @@ async fn start(limits: Limits) -> anyhow::Result<TestServer> {
     started.ok_or_else(|| anyhow::anyhow!("the server did not start"))
 }
 
-/// What a metric says.
+/// The value of a metric.
 async fn metric(system: &Client, name: &str) -> anyhow::Result<u64> {
     let text = system.get("/metrics").await?.text();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -36,7 +36,7 @@ async fn metric(system: &Client, name: &str) -> anyhow::Result<u64> {
     Ok(number.trim().parse()?)
 }
 
-/// Waits until a metric says this.
+/// Waits until a metric has this value.
 async fn until(system: &Client, name: &str, wanted: u64) -> anyhow::Result<()> {
     let reached = async {
         while metric(system, name).await? != wanted {
@@ -48,7 +48,7 @@ async fn until(system: &Client, name: &str, wanted: u64) -> anyhow::Result<()> {
     reached.map_err(|_| anyhow::anyhow!("{name} did not become {wanted}"))?
 }
 
-/// Makes so many objects, of about a kilobyte each.
+/// Creates this many objects of about a kilobyte each.
 async fn fill(client: &Client, count: usize) -> anyhow::Result<()> {
     let text = &"x".repeat(1000);
     let numbers = stream::iter((0..count).map(anyhow::Ok));

@@ -1,4 +1,4 @@
-//! What one space may have at work, and that the others do not wait for it.
+//! Flow control: concurrency limits per space, and fairness between spaces.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,10 +15,10 @@ use tokio::task::JoinSet;
 
 use super::{MAPS, SHORT, fill, metric, start, until};
 
-/// A read that waits three seconds for what does not happen, with a seat.
+/// A read that holds a seat for three seconds, waiting for a future revision.
 const FUTURE: &str = "/api/v1/namespaces/default/configmaps/a?resourceVersion=1000000000";
 
-/// The same of many objects.
+/// The same for a list.
 const FUTURE_LIST: &str = "/api/v1/configmaps?resourceVersion=1000000000";
 
 const fn bound(total: u32, each: u32, queue: usize) -> Bound {
@@ -100,7 +100,7 @@ async fn a_client_that_goes_away_leaves_its_queue() -> anyhow::Result<()> {
     until(&system, "insula_seats_waiting{work=\"read\"}", 4).await?;
     waiting.shutdown().await;
     until(&system, "insula_seats_waiting{work=\"read\"}", 0).await?;
-    // What is left is the look itself.
+    // Only the metrics request itself is left.
     until(&system, "insula_seats_in_use{work=\"read\"}", 1).await
 }
 
@@ -119,7 +119,7 @@ async fn slow_bodies_take_room_from_their_own_space_only() -> anyhow::Result<()>
     for _ in 0..2 {
         wire.request("POST", MAPS, super::wire::END_HEADERS).await?;
     }
-    // The first waits for a body of which it is not known how long it becomes.
+    // The first waits for a body of unknown length.
     until(&system, "insula_seats_refused_total{work=\"body\"}", 1).await?;
     let map = json!({"metadata": {"name": "a"}});
     assert_eq!(b.post(MAPS, &map).await?.status, 201);
@@ -155,7 +155,7 @@ async fn a_tenant_has_so_many_watches_and_its_neighbour_as_many() -> anyhow::Res
     Ok(())
 }
 
-/// Tenant A asks for the same on many connections at once, all the time.
+/// Tenant A sends the same request on many connections, continuously.
 struct Flood {
     answered: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,
@@ -164,7 +164,7 @@ struct Flood {
 const FLOOD: usize = 48;
 
 impl Flood {
-    /// Each of many does `act` again and again, which says with which code it was answered.
+    /// Each of many clients runs `act` repeatedly, which returns the status code.
     fn begin<F>(clients: &[Client], act: fn(Client, usize) -> F) -> Self
     where
         F: Future<Output = anyhow::Result<u16>> + Send + 'static,
@@ -193,7 +193,7 @@ impl Flood {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// How many of its requests are answered while `act` is under way, most often.
+    /// The maximum number of the flood's requests that are answered while `act` runs.
     async fn ahead<F>(&self, act: impl Fn() -> F) -> anyhow::Result<usize>
     where
         F: Future<Output = anyhow::Result<()>>,
@@ -229,7 +229,7 @@ async fn watch(client: Client, _: usize) -> anyhow::Result<u16> {
     Ok(lines.status)
 }
 
-/// Tenants A, with a large collection and many connections, and B, with a smaller one.
+/// Tenant A with a large collection and many connections, and tenant B with a smaller one.
 async fn neighbours() -> anyhow::Result<(TestServer, Vec<Client>, Client)> {
     let limits = Limits {
         heavy: bound(1, 1, 1000),
@@ -246,8 +246,8 @@ async fn neighbours() -> anyhow::Result<(TestServer, Vec<Client>, Client)> {
     Ok((server, clients, b))
 }
 
-/// By count, not by time: a busy machine is slow for both. In the order of their coming all
-/// of a flood would run ahead of B, each time.
+/// Counts requests instead of time, since a busy machine is slow for both. With a FIFO queue, the
+/// whole flood would be served before each request of B.
 async fn assert_few_run_ahead(flood: &Flood, b: &Client, of: &str) -> anyhow::Result<()> {
     let begun = async {
         while flood.answered() < FLOOD {
@@ -300,7 +300,7 @@ async fn a_flood_of_creates_refuses_nothing_to_a_neighbour() -> anyhow::Result<(
     Ok(())
 }
 
-/// It would hold the one seat that there is for lists, for three seconds each time.
+/// A list that waited with its seat would hold the only one for three seconds.
 #[tokio::test]
 async fn lists_that_wait_for_the_future_do_not_hold_up_those_of_the_present() -> anyhow::Result<()>
 {
@@ -310,7 +310,7 @@ async fn lists_that_wait_for_the_future_do_not_hold_up_those_of_the_present() ->
     for client in &clients {
         begin(&mut waiting, client, FUTURE_LIST);
     }
-    // And the look itself.
+    // Plus the metrics request itself.
     until(&system, "insula_seats_in_use{work=\"read\"}", 9).await?;
     assert_eq!(b.get(MAPS).await?.status, 200);
     assert_eq!(
@@ -352,7 +352,7 @@ async fn a_large_answer_is_whole_whoever_else_asks() -> anyhow::Result<()> {
         let items = answer.json()["items"].as_array().map_or(0, Vec::len);
         assert_eq!(items, 1500);
     }
-    // A watch that begins with all of them.
+    // A watch that starts with the initial state.
     let mut lines = b.watch(&format!("{MAPS}?watch=true")).await?;
     for _ in 0..1500 {
         assert_eq!(lines.next().await?.unwrap()["type"], "ADDED");
@@ -410,7 +410,7 @@ async fn selectors_of_any_length_are_answered() -> anyhow::Result<()> {
         assert!(codes.contains(&answer.status), "{}", answer.text());
     }
     let long = format!("{MAPS}?labelSelector={}", "b".repeat(100 << 10));
-    // Longer than all headers may be: either side may say so.
+    // Longer than the header limit: either side may report it.
     if let Ok(answer) = server.client("t1").await?.get(&long).await {
         assert_eq!(answer.status, 431);
     }

@@ -1,4 +1,4 @@
-//! HTTP/2, frame by frame: what no proper client sends.
+//! Raw HTTP/2 frames, for requests that no proper client sends.
 
 use insula_testkit::server::{TestServer, TlsStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,16 +20,16 @@ pub const REFUSED_STREAM: u32 = 7;
 pub const CANCEL: u32 = 8;
 pub const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// The setting that says how much may be sent on a stream before it is asked for.
+/// SETTINGS_INITIAL_WINDOW_SIZE.
 pub const INITIAL_WINDOW: u16 = 4;
 
-/// A connection.
+/// A raw HTTP/2 connection.
 pub struct Wire {
     stream: TlsStream<TcpStream>,
     next: u32,
 }
 
-/// A frame.
+/// A raw HTTP/2 frame.
 #[derive(Debug)]
 pub struct Frame {
     pub kind: u8,
@@ -38,7 +38,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The code of a reset or of a farewell.
+    /// The error code of a RST_STREAM or GOAWAY frame.
     pub fn code(&self) -> u32 {
         let from = if self.kind == GOAWAY { 4 } else { 0 };
         let code = self.payload[from..].first_chunk();
@@ -62,7 +62,7 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Sends a frame. That the other side has gone is found out by reading.
+    /// Sends a frame. A closed connection is only noticed when reading.
     pub async fn send(
         &mut self,
         kind: u8,
@@ -79,7 +79,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Begins a request; the number of its stream.
+    /// Starts a request and returns its stream number.
     pub async fn request(&mut self, method: &str, path: &str, flags: u8) -> anyhow::Result<u32> {
         let stream = self.next;
         self.next += 2;
@@ -97,7 +97,7 @@ impl Wire {
             .await
     }
 
-    /// The next frame that is wanted; `None` if the connection ends first.
+    /// The next frame that matches, or `None` if the connection ends first.
     pub async fn find(&mut self, wanted: impl Fn(&Frame) -> bool) -> anyhow::Result<Option<Frame>> {
         let find = async {
             loop {
@@ -126,7 +126,7 @@ impl Wire {
     }
 }
 
-/// The headers of a request, without any compression.
+/// An uncompressed header block of a request.
 pub fn headers(method: &str, path: &str, token: &str) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in [
@@ -141,7 +141,7 @@ pub fn headers(method: &str, path: &str, token: &str) -> Vec<u8> {
     block
 }
 
-/// A header that is not to be remembered.
+/// A literal header field without indexing.
 pub fn header(name: &str, value: &str) -> Vec<u8> {
     let mut block = vec![0];
     for text in [name, value] {

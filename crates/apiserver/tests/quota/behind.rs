@@ -1,4 +1,4 @@
-//! A server that has not seen yet what another one let through.
+//! Quotas on a server that lags behind the writes of another server.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use tokio::sync::watch;
 
 use crate::{MAPS, create, forbidden, limit, map};
 
-/// A store whose watchers are told nothing while it is held.
+/// A store that delays watch events while it is held.
 struct Held {
     inner: Arc<Memory>,
     held: watch::Receiver<bool>,
-    /// How many commits were asked for.
+    /// The number of commits attempted.
     commits: watch::Sender<usize>,
 }
 
 struct HeldWatch {
     inner: Box<dyn Watch>,
     held: watch::Receiver<bool>,
-    /// What is to be told when it is not held.
+    /// The item to deliver when the store is released.
     next: Option<WatchItem>,
 }
 
@@ -64,7 +64,7 @@ impl Watch for HeldWatch {
         if self.next.is_none() {
             self.next = Some(self.inner.next().await?);
         }
-        // If nobody holds it any more, the test is over.
+        // The sender is dropped when the test is over.
         self.held.wait_for(|held| !held).await.ok();
         match self.next.take() {
             Some(item) => Ok(item),
@@ -77,7 +77,7 @@ impl Watch for HeldWatch {
     }
 }
 
-/// How long it may take until a write is tried.
+/// How long a write may take to be attempted.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Two servers over one store, of which the second can be held back.
@@ -108,8 +108,8 @@ impl Pair {
         })
     }
 
-    /// What the second answers to a write that it begins without having seen what happens
-    /// meanwhile, which it is told when it has tried.
+    /// The second server's response to a write that it starts without having seen concurrent
+    /// writes; they are delivered once it has attempted the commit.
     async fn late<'a, F: Future<Output = anyhow::Result<Answer>> + 'a>(
         &mut self,
         meanwhile: impl Future<Output = anyhow::Result<()>>,
@@ -120,7 +120,7 @@ impl Pair {
         meanwhile.await?;
         self.commits.mark_unchanged();
         let (answer, _) = tokio::join!(write(), async {
-            // If it does not even try, it fails the test by its answer.
+            // If the server does not attempt a commit, its response fails the test.
             let tried = self.commits.changed();
             tokio::time::timeout(PATIENCE, tried).await.ok();
             self.hold.send_replace(false);
@@ -155,7 +155,7 @@ async fn the_last_place_in_a_namespace_is_had_once() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn the_last_place_in_a_tenant_is_had_once() -> anyhow::Result<()> {
-    // Whether somebody was at the fence before, or nobody.
+    // With an existing fence object and without.
     for before in [true, false] {
         let mut pair = Pair::start().await?;
         let one = pair.first.tenant("t1").await?;
@@ -234,7 +234,7 @@ async fn a_quota_that_was_lowered_holds_for_who_has_not_seen_it() -> anyhow::Res
     Ok(())
 }
 
-/// How many objects the tenant has.
+/// The number of objects in the tenant.
 async fn count(server: &TestServer) -> anyhow::Result<u64> {
     server.registry().catch_up().await?;
     let space = insula_core::Space::parse("t1")?;

@@ -1,4 +1,4 @@
-//! Objects of any kind, by their number.
+//! Object count quotas.
 
 use hyper::Method;
 use insula_testkit::server::{TestServer, definition};
@@ -81,7 +81,7 @@ async fn a_quota_that_changes_decides_at_once() -> anyhow::Result<()> {
         "secrets \"s\" is forbidden: exceeded quota: q1, requested: secrets=1, used: secrets=0, \
          limited: secrets=0",
     );
-    // Whoever deletes the quota is limited no more.
+    // Deleting the quota removes the limit.
     assert_eq!(client.delete(&path).await?.status, 200);
     create(&client, MAPS, &map("c3")).await?;
     Ok(())
@@ -107,7 +107,7 @@ async fn every_way_to_create_is_counted() -> anyhow::Result<()> {
         "{}",
         generated.message()
     );
-    // A put that creates.
+    // A PUT that creates.
     let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     let lease = json!({"metadata": {"name": "l"}});
     forbidden(
@@ -156,7 +156,7 @@ async fn a_write_that_fails_has_taken_no_place() -> anyhow::Result<()> {
 async fn kinds_that_users_define_are_counted() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
-    // The quota may be there before the kind is.
+    // The quota may exist before the kind.
     limit(&client, "q1", json!({"count/widgets.example.com": "1"})).await?;
     let schema = json!({"type": "object"});
     client
@@ -192,7 +192,7 @@ async fn of_several_quotas_the_first_by_name_that_is_exceeded_is_told() -> anyho
          configmaps=1,count/configmaps=1, used: configmaps=0,count/configmaps=0, limited: \
          configmaps=0,count/configmaps=0",
     );
-    // Nothing was taken of the one that would have let it.
+    // The quota with room is not charged.
     assert_eq!(used(&client, "q1").await?, json!(null));
     Ok(())
 }
@@ -249,7 +249,7 @@ async fn what_somebody_writes_into_a_status_gives_nobody_a_place_for_long() -> a
     let client = server.tenant("t1").await?;
     limit(&client, "q1", json!({"configmaps": "1"})).await?;
     create(&client, MAPS, &map("c1")).await?;
-    // Too much is found out by who is to be refused.
+    // Overstated usage is corrected by the next request that it would refuse.
     let status = json!({"status": {"hard": {"configmaps": "1"}, "used": {"configmaps": "7"}}});
     let path = format!("{QUOTAS}/q1/status");
     let written = client

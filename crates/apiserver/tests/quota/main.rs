@@ -1,4 +1,4 @@
-//! What there may be at most, in a namespace and in a tenant.
+//! ResourceQuotas, LimitRanges and tenant quotas.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod behind;
@@ -19,7 +19,7 @@ fn map(name: &str) -> Value {
     json!({"metadata": {"name": name}, "data": {"a": "b"}})
 }
 
-/// Creates an object, which must succeed.
+/// Creates an object and asserts success.
 async fn create(client: &Client, path: &str, object: &Value) -> anyhow::Result<Value> {
     let made = client.post(path, object).await?;
     anyhow::ensure!(made.status == 201, "{path}: {}", made.text());
@@ -33,7 +33,7 @@ async fn limit(client: &Client, name: &str, hard: Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a quota says is used.
+/// The recorded usage of a quota.
 async fn used(client: &Client, name: &str) -> anyhow::Result<Value> {
     let quota = client.get(&format!("{QUOTAS}/{name}")).await?;
     anyhow::ensure!(quota.status == 200, "{}", quota.text());
@@ -47,8 +47,8 @@ fn forbidden(answer: &Answer, message: &str) {
     assert_eq!(answer.json()["reason"], "Forbidden");
 }
 
-/// Creates objects at the same time through these clients, in turn, and says how many came
-/// about; all others were refused like this.
+/// Creates objects concurrently through these clients, in turn, and returns the number of
+/// successes; all others must be refused with this message.
 async fn race(
     clients: &[&Client],
     path: &str,

@@ -1,4 +1,4 @@
-//! Pods, services and volume claims, by what they ask for.
+//! Quotas on resource requests of pods, services and volume claims.
 
 use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
@@ -146,7 +146,7 @@ async fn a_service_is_counted_again_when_it_becomes_more() -> anyhow::Result<()>
          services.loadbalancers=1,services.nodeports=2, limited: \
          services.loadbalancers=1,services.nodeports=3",
     );
-    // What the one gives back the other can have.
+    // Quota freed by one is available to the other.
     let less = json!({"spec": {"type": "ClusterIP"}});
     let changed = client
         .patch(&format!("{SERVICES}/s1"), "merge", &less)
@@ -156,7 +156,7 @@ async fn a_service_is_counted_again_when_it_becomes_more() -> anyhow::Result<()>
         .patch(&format!("{SERVICES}/s2"), "merge", &more)
         .await?;
     assert_eq!(changed.status, 200, "{}", changed.text());
-    // A change that needs nothing is not counted at all.
+    // A change that needs no quota is not checked at all.
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     assert_eq!(
         client

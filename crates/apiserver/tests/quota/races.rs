@@ -1,4 +1,4 @@
-//! Many at the same time, for few places.
+//! Concurrent creates for few remaining places.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 use crate::{MAPS, create, limit, map, race, used};
 
-/// How many want the last place.
+/// Concurrent creates for the last place.
 const MANY: usize = 64;
 
 fn maps() -> Vec<Value> {
     (0..MANY).map(|n| map(&format!("c{n}"))).collect()
 }
 
-/// Two servers over one store. The caller keeps both.
+/// Two servers over one store; the caller keeps both alive.
 async fn two_servers() -> anyhow::Result<(TestServer, TestServer)> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let first = TestServer::over(Arc::clone(&store), Setup::default()).await?;
@@ -56,7 +56,7 @@ async fn the_last_places_are_had_by_as_many_through_whichever_server() -> anyhow
     let one = first.tenant("t1").await?;
     let other = second.client("t1").await?;
     limit(&one, "q1", json!({"configmaps": "10"})).await?;
-    // The other has seen it when it counts.
+    // The other server counts once it has seen the quota.
     assert_eq!(used(&other, "q1").await?, json!(null));
     let refusal = "exceeded quota: q1, requested: configmaps=1, used: configmaps=10, limited: \
                    configmaps=10";
@@ -83,7 +83,7 @@ async fn the_same_holds_over_etcd() -> anyhow::Result<()> {
     assert_eq!(used(&other, "q1").await?, json!(null));
     let refusal = "used: configmaps=5, limited: configmaps=5";
     assert_eq!(race(&[&one, &other], MAPS, &maps(), refusal).await?, 5);
-    // The whole tenant, in a namespace without quota.
+    // The tenant's quota, in a namespace without its own.
     let list = one.get("/api/v1/namespaces").await?.json();
     let there = list["items"].as_array().map_or(0, Vec::len);
     let quota = json!({"spec": {"quota": {"namespaces": there + 3}}});

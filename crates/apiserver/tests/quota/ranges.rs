@@ -1,4 +1,4 @@
-//! What one object may ask for.
+//! LimitRanges: defaults and bounds per object.
 
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ async fn a_pod_gets_what_it_does_not_ask_for() -> anyhow::Result<()> {
     let defaults = json!({"type": "Container", "default": {"cpu": "1", "memory": "1Gi"},
         "defaultRequest": {"cpu": "500m"}});
     range(&client, "r1", defaults).await?;
-    // What it is given is what is counted.
+    // The defaulted request is what is counted.
     limit(&client, "q1", json!({"requests.cpu": "600m"})).await?;
     let made = create(&client, PODS, &pod("p1", json!({}))).await?;
     assert_eq!(
@@ -74,7 +74,7 @@ async fn a_pod_that_asks_for_too_much_or_too_little_is_refused() -> anyhow::Resu
         let answer = client.post(PODS, &pod("p", resources)).await?;
         forbidden(&answer, &format!("pods \"p\" is forbidden: {why}"));
     }
-    // Not asking for anything it gets the most.
+    // Without a request it gets the maximum.
     let made = create(&client, PODS, &pod("p", json!({}))).await?;
     let resources = &made["spec"]["containers"][0]["resources"];
     assert_eq!(
@@ -99,7 +99,7 @@ async fn a_pod_is_resized_within_the_range() -> anyhow::Result<()> {
             .await?,
         "pods \"p\" is forbidden: maximum cpu usage per Pod is 2, but limit is 3",
     );
-    // Nobody is asked about what the ranges are not about.
+    // Changes outside the ranges are not checked.
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     range(&client, "r2", json!({"type": "Pod", "max": {"cpu": "1m"}})).await?;
     let labelled = client.patch(&format!("{PODS}/p"), "merge", &label).await?;
@@ -123,7 +123,7 @@ async fn a_claim_asks_for_as_much_as_one_may() -> anyhow::Result<()> {
          PersistentVolumeClaim is 1Gi, but request is 2Gi",
     );
     create(&client, CLAIMS, &claim("1Gi")).await?;
-    // Another namespace has no range, and neither has another tenant.
+    // Other namespaces and other tenants have no range.
     let elsewhere = CLAIMS.replace("default", "kube-public");
     create(&client, &elsewhere, &claim("2Gi")).await?;
     let other = server.tenant("t2").await?;

@@ -1,4 +1,4 @@
-//! What a whole tenant may have.
+//! Tenant quotas.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{MAPS, create, forbidden, limit, map, race};
 const TENANTS: &str = "/api/v1/tenants";
 const NAMESPACES: &str = "/api/v1/namespaces";
 
-/// How many want the last place.
+/// Concurrent creates for the last place.
 const MANY: usize = 64;
 
 async fn tenant(server: &TestServer, name: &str, quota: Value) -> anyhow::Result<Client> {
@@ -23,7 +23,7 @@ async fn tenant(server: &TestServer, name: &str, quota: Value) -> anyhow::Result
     server.client(name).await
 }
 
-/// A tenant in which there is room for so many objects, and how many there may be.
+/// A tenant with room for this many more objects, and its total limit.
 async fn roomy(server: &TestServer, name: &str, room: u64) -> anyhow::Result<(Client, u64)> {
     let client = server.tenant(name).await?;
     let most = tally(server, name).await?.objects + room;
@@ -31,7 +31,7 @@ async fn roomy(server: &TestServer, name: &str, room: u64) -> anyhow::Result<(Cl
     Ok((client, most))
 }
 
-/// What they are told who want one more.
+/// The message when the object limit is reached.
 fn full(tenant: &str, most: u64) -> String {
     format!(
         "exceeded quota of tenant {tenant}: requested: objects=1, used: objects={most}, \
@@ -47,14 +47,14 @@ async fn change(server: &TestServer, name: &str, quota: Value) -> anyhow::Result
     Ok(())
 }
 
-/// How many bytes and objects the tenant has, by what the server has counted.
+/// The tenant's bytes and objects as counted by the server.
 async fn tally(server: &TestServer, name: &str) -> anyhow::Result<insula_apiserver::cache::Tally> {
     server.registry().catch_up().await?;
     let space = Space::parse(name)?;
     Ok(server.registry().cache().life(&space).unwrap().tally())
 }
 
-/// The same, by what the store has.
+/// The same as counted in the store.
 async fn stored(server: &TestServer, name: &str) -> anyhow::Result<(u64, u64)> {
     use insula_store::{At, KeyRange};
     let range = KeyRange::prefix(b"/registry/".to_vec());
@@ -87,7 +87,7 @@ async fn the_object_that_is_one_too_many_in_all_is_refused() -> anyhow::Result<(
     let answer = client.post(MAPS, &map("c3")).await?;
     let why = full("t1", most);
     forbidden(&answer, &format!("configmaps \"c3\" is forbidden: {why}"));
-    // What goes makes room at once; what is there can be changed.
+    // Deletion frees room at once; existing objects can be changed.
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     assert_eq!(
         client
@@ -140,7 +140,7 @@ async fn what_is_counted_is_what_is_stored() -> anyhow::Result<()> {
         create(&client, widgets, &widget).await?;
     }
     create(&client, NAMESPACES, &json!({"metadata": {"name": "n"}})).await?;
-    // A role that every space has is stored when somebody changes it.
+    // A default role is stored once it is changed.
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/view";
     assert_eq!(client.patch(role, "merge", &label).await?.status, 200);
@@ -169,7 +169,7 @@ async fn the_last_place_of_a_tenant_is_had_by_one() -> anyhow::Result<()> {
         let server = TestServer::start_on(engine, Setup::default()).await?;
         let server = server.unwrap();
         let (client, most) = roomy(&server, "t1", 1).await?;
-        // In namespaces that know nothing of each other.
+        // In namespaces that are independent of each other.
         let maps: Vec<Value> = (0..MANY / 2).map(|n| map(&format!("c{n}"))).collect();
         let elsewhere = MAPS.replace("default", "kube-public");
         let refusal = full("t1", most);
@@ -194,7 +194,7 @@ async fn the_last_namespace_is_had_by_one() -> anyhow::Result<()> {
                    limited: namespaces=4";
     let namespaces: Vec<Value> = namespaces.collect();
     assert_eq!(race(&[&client], NAMESPACES, &namespaces, refusal).await?, 1);
-    // Nothing else is limited.
+    // Only namespaces are limited.
     create(&client, MAPS, &map("c")).await?;
     Ok(())
 }
@@ -253,13 +253,13 @@ async fn what_grows_needs_bytes_and_what_shrinks_never_does() -> anyhow::Result<
             used + 1000
         ),
     );
-    // Below what is there already: nothing more, but less is always possible.
+    // Below the current usage: growth is refused, shrinking is always allowed.
     change(&server, "t1", json!({"bytes": "1Ki"})).await?;
     assert_eq!(client.patch(&path, "merge", &sized(501)).await?.status, 403);
     assert_eq!(client.patch(&path, "merge", &sized(400)).await?.status, 200);
     assert_eq!(client.delete(&path).await?.status, 200);
     assert_eq!(client.post(MAPS, &map("c")).await?.status, 403);
-    // A quota that is taken away limits nothing.
+    // A removed quota limits nothing.
     change(&server, "t1", json!(null)).await?;
     create(&client, MAPS, &map("c")).await?;
     Ok(())
@@ -294,7 +294,7 @@ async fn two_tenants_with_equal_quotas_do_not_know_of_each_other() -> anyhow::Re
         race(&ones, MAPS, &maps, &first),
         race(&others, MAPS, &maps, &second),
     );
-    // One place is the quota's own.
+    // One place is taken by the quota's own object.
     assert_eq!((first?, second?), (9, 9));
     Ok(())
 }
@@ -314,7 +314,7 @@ async fn whichever_servers_and_however_often_they_start_the_places_are_the_same(
         let maps = (0..MANY).map(|n| map(&format!("c{round}-{n}")));
         let maps: Vec<Value> = maps.take(5 + round * 40).collect();
         made += race(&[&one, &other], MAPS, &maps, &refusal).await?;
-        // Without a word, as after a crash.
+        // Without a clean shutdown, as after a crash.
         second = start().await?;
     }
     assert_eq!(made, 20);
@@ -341,7 +341,7 @@ async fn a_tenant_without_quota_has_no_fence_and_one_with_it_loses_it_when_it_go
     assert_eq!(system.delete(&path).await?.status, 200);
     system.until_gone(&path).await?;
     assert!(fences(server.keys().await?).is_empty());
-    // The next of the name begins anew.
+    // A new tenant of the name starts without usage.
     let client = tenant(&server, "t1", json!({"customResourceDefinitions": 0})).await?;
     let schema = json!({"type": "object"});
     let widgets = definition("example.com", "widgets", "Widget", schema);

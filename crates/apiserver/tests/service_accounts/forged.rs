@@ -1,4 +1,4 @@
-//! Tokens that are nobody's.
+//! Forged tokens.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -20,7 +20,7 @@ async fn what_the_server_would_not_sign_is_nobody() -> anyhow::Result<()> {
     let of_system = robot(&system).await?["metadata"]["uid"].clone();
     let good = claims(&token(&one, json!({})).await?);
     let now = good["iat"].as_i64().unwrap_or_default();
-    // What this test signs is believed: only what is changed below makes the difference.
+    // Tokens signed by the test are accepted: only the changes below make the difference.
     assert_eq!(whoami(&server, &signed(&server, &good)).await?.0, 201);
     let own = "kubernetes.io";
     let with = |edit: &dyn Fn(&mut Value)| {
@@ -52,14 +52,14 @@ async fn what_the_server_would_not_sign_is_nobody() -> anyhow::Result<()> {
             "times as text",
             with(&|all| all["exp"] = "9999999999".into()),
         ),
-        ("for nobody", with(&|all| all["aud"] = json!([]))),
-        ("for whom it does not say", with(&|all| without(all, "aud"))),
+        ("without audience", with(&|all| all["aud"] = json!([]))),
+        ("audience missing", with(&|all| without(all, "aud"))),
         ("for others", with(&|all| all["aud"] = json!(["vault"]))),
         (
             "from elsewhere",
             with(&|all| all["iss"] = "https://elsewhere".into()),
         ),
-        ("from nobody", with(&|all| without(all, "iss"))),
+        ("issuer missing", with(&|all| without(all, "iss"))),
         (
             "from a kept one",
             with(&|all| all["iss"] = "kubernetes/serviceaccount".into()),
@@ -194,7 +194,7 @@ async fn a_token_that_somebody_else_signed_is_nobodys() -> anyhow::Result<()> {
             forged(&json!({"alg": "ES256", "kid": kid}), &said, |_| vec![0; 64]),
         ),
     ];
-    // What is public is no secret.
+    // Public values used as secrets.
     for secret in [server.token_key(), public.as_bytes(), &jwks.body, b""] {
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
         let sign = |message: &[u8]| hmac::sign(&key, message).as_ref().to_vec();
@@ -208,7 +208,7 @@ async fn a_token_that_somebody_else_signed_is_nobodys() -> anyhow::Result<()> {
             forgeries.push(("HS256", forged(&header, &said, sign)));
         }
     }
-    // A key that the token brings along is not asked.
+    // A key in the token's own header is ignored.
     let random = SystemRandom::new();
     let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
     let pkcs8 = EcdsaKeyPair::generate_pkcs8(algorithm, &random).expect("there is randomness");
@@ -230,7 +230,7 @@ async fn a_token_that_somebody_else_signed_is_nobodys() -> anyhow::Result<()> {
     ] {
         forgeries.push(("another key", forged(&header, &said, sign)));
     }
-    // The right signature, of something else.
+    // A valid signature of another payload.
     let (message, signature) = good.rsplit_once('.').unwrap_or_default();
     let (header, _) = message.split_once('.').unwrap_or_default();
     for (member, value) in [
@@ -287,7 +287,7 @@ async fn a_kept_token_is_believed_while_its_own_secret_holds_it() -> anyhow::Res
     let (status, user) = whoami(&server, &genuine).await?;
     assert_eq!(status, 201);
     assert_eq!(user["extra"], json!({"insula.dev/tenant": ["t1"]}));
-    // Each of these is put where it says it is kept, in both spaces, and is still nobody's.
+    // Each of these is stored in the Secret that it names, in both spaces, and is still refused.
     for (why, changes) in [
         (
             "another's account",
@@ -317,7 +317,7 @@ async fn a_kept_token_is_believed_while_its_own_secret_holds_it() -> anyhow::Res
             ],
         ),
         ("the system", vec![("tenant", json!("system"))]),
-        ("nobody's", vec![("tenant", json!(""))]),
+        ("empty tenant", vec![("tenant", json!(""))]),
         ("no text", vec![("tenant", json!(1))]),
     ] {
         let mut edited = good.clone();
@@ -333,7 +333,7 @@ async fn a_kept_token_is_believed_while_its_own_secret_holds_it() -> anyhow::Res
         assert_eq!((status, user), (401, Value::Null), "{why}: {edited}");
         assert_eq!(whoami(&server, &genuine).await?.0, 401, "it is not held");
     }
-    // It is held again, and then only by a secret of the same name elsewhere.
+    // The token is valid again, and then held only by a Secret of the same name elsewhere.
     for client in [&one, &two] {
         client.patch(&path, "merge", &put(genuine.clone())).await?;
     }

@@ -1,4 +1,4 @@
-//! Whom a token is believed to be.
+//! The identity that a token grants.
 
 use http::Method;
 use insula_testkit::server::TestServer;
@@ -27,7 +27,7 @@ async fn a_token_is_believed_to_be_its_accounts_and_says_what_it_lives_with() ->
         let on_node = [said("node-name", &json!("n")), said("node-uid", &node)];
         let of_pod = [said("pod-name", &json!("p")), said("pod-uid", &pod)];
         let mut cases = vec![(json!({}), vec![]), (bound_to("Secret", "s"), vec![])];
-        // Nodes are the system's, so a tenant's pod is on one that nothing is known of.
+        // Nodes exist in the system space only, so the node of a tenant's pod is unknown.
         let seen = if space == "system" { 2 } else { 1 };
         let pods = [&of_pod[..], &on_node[..seen]].concat();
         cases.push((bound_to("Pod", "p"), pods));
@@ -88,7 +88,7 @@ async fn a_token_is_good_in_its_own_space_and_nowhere_else() -> anyhow::Result<(
     let named = "/api/v1/tenants/t1/namespaces/default/configmaps/mine";
     assert_eq!(holder.get(named).await?.status, 200);
     assert_eq!(two.get(&format!("{MAPS}/mine")).await?.status, 404);
-    // Everybody's rights are those of a cluster administrator, each at home.
+    // All authenticated users are bound to cluster-admin, in each space separately.
     let mut answers = Vec::new();
     for space in ["t2", "ghost", "system"] {
         for path in [
@@ -105,11 +105,11 @@ async fn a_token_is_good_in_its_own_space_and_nowhere_else() -> anyhow::Result<(
             answers.push(answer.message().replace(&format!("\"{space}\""), "@"));
         }
     }
-    // A space that is not there is refused like any other.
+    // A missing space is refused like any other.
     assert_eq!(answers[0..3], answers[3..6]);
     assert_eq!(answers[0..3], answers[6..9]);
     assert_eq!(holder.get("/api/v1/tenants").await?.status, 403);
-    // Nobody else's reviews know it, whatever is wrong with it.
+    // Token reviews in other spaces do not know it, in any state.
     let mut expired = claims(&tokens[0]);
     expired["exp"] = 1.into();
     let expired = signed(&server, &expired);

@@ -1,4 +1,4 @@
-//! How long a token is believed.
+//! The lifetime of a token.
 
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ async fn a_token_ends_at_once_with_what_it_lives_with() -> anyhow::Result<()> {
         );
     }
     assert_eq!(whoami(&server, &free).await?.0, 201);
-    // One that is only on its way out is not believed either.
+    // A terminating object invalidates its tokens too.
     let hold = json!({"metadata": {"finalizers": ["x.io/y"]}});
     let path = format!("{ACCOUNTS}/robot");
     assert_eq!(client.patch(&path, "merge", &hold).await?.status, 200);
@@ -89,7 +89,7 @@ async fn the_next_tenant_of_a_name_does_not_know_the_tokens_of_the_last() -> any
     assert_eq!(whoami(&server, &old).await?.0, 401);
     let new = token(&again, json!({})).await?;
     assert_eq!(whoami(&server, &new).await?.0, 201);
-    // Even if an account could have the same UID, the tenant has not.
+    // Even if an account could have the same UID, the tenant's UID differs.
     let mut mixed = claims(&new);
     mixed["kubernetes.io"]["tenantUid"] = claims(&old)["kubernetes.io"]["tenantUid"].clone();
     assert_eq!(whoami(&server, &signed(&server, &mixed)).await?.0, 401);

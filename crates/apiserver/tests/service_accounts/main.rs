@@ -1,4 +1,4 @@
-//! Service accounts: their tokens, whom they are believed to be, and when no longer.
+//! Service accounts: their tokens, the identity they grant, and how long they are valid.
 
 mod forged;
 mod identity;
@@ -33,7 +33,7 @@ async fn gone(client: &Client, path: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The account `robot`, as it was made.
+/// Creates the account `robot`.
 async fn robot(client: &Client) -> anyhow::Result<Value> {
     made(client, ACCOUNTS, json!({"metadata": {"name": "robot"}})).await
 }
@@ -61,7 +61,7 @@ fn claims(token: &str) -> Value {
     serde_json::from_slice(&part).unwrap_or_default()
 }
 
-/// Who the server says the holder is, with the code of the answer.
+/// The status code and the identity that the server reports for the token.
 async fn whoami(server: &TestServer, token: &str) -> anyhow::Result<(u16, Value)> {
     let answer = server.client(token).await?.post(WHOAMI, &json!({})).await?;
     Ok((answer.status, answer.json()["status"]["userInfo"].clone()))
@@ -76,7 +76,7 @@ fn refused(why: &str) -> Value {
     json!({"user": {}, "error": why})
 }
 
-/// What the server itself signs, whatever it says.
+/// Signs arbitrary claims with the server's own key.
 fn signed(server: &TestServer, claims: &Value) -> String {
     server.accounts().issuer.sign(claims).unwrap_or_default()
 }

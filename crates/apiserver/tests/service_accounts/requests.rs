@@ -1,4 +1,4 @@
-//! What tokens can be asked for, and what others make of them.
+//! Token requests, and verification of tokens by third parties.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -53,7 +53,7 @@ async fn a_token_is_for_whom_it_was_asked() -> anyhow::Result<()> {
             }
         }
     }
-    // A token of the token file is for this server.
+    // A token of the static token file is for this server.
     let status = reviewed(&client, "t1", &[]).await?;
     assert_eq!(status["audiences"], json!([ISSUER]));
     let status = reviewed(&client, "t1", &["zzz"]).await?;
@@ -67,13 +67,13 @@ async fn tokens_are_given_within_limits_and_to_who_may_ask() -> anyhow::Result<(
     let (one, two) = (server.tenant("t1").await?, server.tenant("t2").await?);
     robot(&one).await?;
     let theirs = made(&two, SECRETS, json!({"metadata": {"name": "s"}})).await?;
-    // An account has no rights of its own, not even to more of its own tokens.
+    // A service account has no permissions, not even to request its own tokens.
     let holder = server.client(&token(&one, json!({})).await?).await?;
     for path in [TOKEN, &TOKEN.replace("robot", "default")] {
         let answer = holder.post(path, &json!({})).await?;
         assert_eq!(answer.status, 403, "{}", answer.text());
     }
-    // Objects of other spaces are not there to be bound to.
+    // Objects of other spaces cannot be bound to.
     let secret = |uid: &Value| {
         json!({"spec": {"boundObjectRef": {"apiVersion": "v1", "kind": "Secret", "name": "s",
             "uid": uid}}})
@@ -95,7 +95,7 @@ async fn tokens_are_given_within_limits_and_to_who_may_ask() -> anyhow::Result<(
     assert_eq!((answer.status, answer.message()), (409, why));
     let bound = secret(&own["metadata"]["uid"]);
     assert_eq!(one.post(TOKEN, &bound).await?.status, 201);
-    // More than a year is cut to a year.
+    // More than a year is capped to a year.
     let long = json!({"spec": {"expirationSeconds": 4_294_967_296_i64}});
     let answer = one.post(TOKEN, &long).await?;
     assert_eq!(answer.status, 201);
@@ -125,7 +125,7 @@ async fn tokens_are_given_within_limits_and_to_who_may_ask() -> anyhow::Result<(
         let expected = format!("{start}: Invalid value: {why}");
         assert_eq!((answer.status, answer.message()), (422, expected));
     }
-    // A pod's token is the pod's account's.
+    // A pod's token must be for the pod's account.
     let mut other = pod();
     other["spec"]["serviceAccountName"] = "default".into();
     made(&one, PODS, other).await?;
@@ -150,7 +150,7 @@ async fn others_verify_tokens_with_what_the_server_publishes() -> anyhow::Result
         assert_eq!(found.status, 200, "{}", found.text());
         assert_eq!(found.header("content-type"), "application/json");
         assert_eq!(found.header("cache-control"), "public, max-age=3600");
-        // To the letter as Kubernetes says it.
+        // Exactly as Kubernetes formats it.
         let expected = format!(
             "{{\"issuer\":\"{ISSUER}\",\"jwks_uri\":\"{}/openid/v1/jwks\",\
              \"response_types_supported\":[\"id_token\"],\
@@ -182,7 +182,7 @@ async fn others_verify_tokens_with_what_the_server_publishes() -> anyhow::Result
             verified.text("sub"),
             Some("system:serviceaccount:default:robot")
         );
-        // Whoever verifies a token need not be known here.
+        // Verifying a token needs no credential.
         let nobody = server.client("").await?;
         for path in ["/.well-known/openid-configuration", "/openid/v1/jwks"] {
             let (known, unknown) = (holder.get(path).await?, nobody.get(path).await?);

@@ -1,4 +1,4 @@
-//! What an account may do.
+//! Permissions of service accounts.
 
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,7 @@ async fn a_binding_gives_rights_to_the_accounts_of_its_own_space() -> anyhow::Re
         made(&one, &bindings, binding(subject.clone())).await?;
         let expected = if may { 200 } else { 403 };
         assert_eq!(holders[0].get(MAPS).await?.status, expected, "{subject}");
-        // Elsewhere in the same space, and elsewhere altogether, it gives nothing.
+        // In other namespaces of the space and in other spaces it grants nothing.
         let elsewhere = "/api/v1/namespaces/kube-system/configmaps";
         assert_eq!(holders[0].get(elsewhere).await?.status, 403, "{subject}");
         assert_eq!(holders[0].get("/api/v1/configmaps").await?.status, 403);
