@@ -23,7 +23,7 @@ async fn a_denial_is_told_in_the_words_of_the_webhook() -> anyhow::Result<()> {
             "admission webhook \"w1.ex.io\" denied the request without explanation",
         ),
         (
-            // The message is marked as the webhook's, not as the server's own.
+            // A reason that the server itself uses stays marked as the webhook's.
             json!({"reason": "AlreadyExists", "code": 409}),
             409,
             "AlreadyExists",

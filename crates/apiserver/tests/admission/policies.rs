@@ -175,7 +175,7 @@ async fn policies_of_one_tenant_are_nothing_to_another() -> anyhow::Result<()> {
     for neighbour in [&other, &system] {
         assert_eq!(neighbour.post(MAPS, &map("m")).await?.status, 201);
     }
-    // The system's policies do not apply to tenants unless they are published.
+    // The system's policies do not apply to tenants unless they are annotated so.
     bind(&system, "s1", valid("object.data.a != 'b'"), json!({})).await?;
     assert_eq!(other.post(MAPS, &map("n")).await?.status, 201);
     let path = format!("{HOOKS}/validatingadmissionpolicies/s1");
@@ -267,7 +267,7 @@ async fn who_cannot_read_parameters_has_no_policy_read_them() -> anyhow::Result<
     for (asked, code, verb) in [
         (binding("secret", one.clone()), 403, "get"),
         (binding("configmap", json!({"selector": {}})), 403, "list"),
-        // The parameter's kind is unknown, so its permission cannot be checked.
+        // The kind is not served, so the permission cannot be checked.
         (binding("other", one.clone()), 403, "get"),
         (binding("configmap", one), 201, ""),
     ] {

@@ -1,3 +1,5 @@
+//! Built-in admission: priorities, node ports, generated names and service accounts.
+
 use serde_json::{Value, json};
 
 use super::{refused, tenant};

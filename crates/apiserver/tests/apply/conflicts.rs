@@ -127,7 +127,7 @@ async fn what_was_there_before_the_first_apply_is_somebodys() -> anyhow::Result<
     let (_server, client) = tenant().await?;
     let made = client.post(MAPS, &map(&json!({"a": "1"}))).await?.json();
     assert_eq!(made["metadata"]["managedFields"][0]["operation"], "Update");
-    // The client has dropped managedFields.
+    // The client resets managedFields.
     let mut forgotten = made.clone();
     forgotten["metadata"]["managedFields"] = json!([{}]);
     let answer = client.put(MAP, &forgotten).await?;

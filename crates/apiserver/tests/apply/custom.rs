@@ -58,7 +58,7 @@ async fn lists_are_merged_as_the_schema_says() -> anyhow::Result<()> {
             "f:set": {"v:\"x\"": {}},
         }})
     );
-    // Shared items stay as long as the second manager does not conflict.
+    // Of the shared list item, the fields of the second manager stay.
     let answer = apply(&client, WIDGET, "one", &widget(&json!({"atomic": ["p"]}))).await?;
     assert_eq!(
         answer.json()["spec"],

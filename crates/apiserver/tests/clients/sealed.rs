@@ -332,7 +332,7 @@ async fn every_refusal_is_a_sealed_status() -> anyhow::Result<()> {
 #[tokio::test]
 async fn what_deletions_answer_is_sealed_and_empty_lists_are_lists() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
-    // The default service account, which is recreated after deletion.
+    // Without the ConfigMap that is recreated in every namespace after deletion.
     let maps = format!("{MAPS}?fieldSelector=metadata.name!=kube-root-ca.crt");
     let of = types()
         .find("api.core.v1.ConfigMapList")

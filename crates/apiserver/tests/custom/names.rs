@@ -326,7 +326,7 @@ async fn who_converts_must_be_somebody_that_can_be_trusted() -> anyhow::Result<(
         .until_defined("foos.ex.io", "Established", "True")
         .await?;
     assert_eq!(client.get(FOOS).await?.status, 200);
-    // From here on the definition is refused.
+    // On an established definition, an invalid bundle is refused.
     let patch = json!({"spec": {"conversion": {"webhook": {"clientConfig": client_config}}}});
     let refused = client.patch(&path, "merge", &patch).await?;
     assert_eq!(refused.status, 422, "{}", refused.text());

@@ -248,8 +248,8 @@ async fn a_kind_may_be_called_namespaces() -> anyhow::Result<()> {
     make(&client, "/apis/ex.io/v1/namespaces", &object).await?;
     let read = client.get("/apis/ex.io/v1/namespaces/default").await?;
     assert_eq!(read.json()["kind"], "Namespace", "{}", read.text());
-    // An object named `content` does not delay the namespace's deletion, and deleting it touches
-    // nothing in the namespace.
+    // The custom object has no content to wait for, and deleting it touches nothing in the
+    // namespace `default`.
     let map = json!({"metadata": {"name": "m"}});
     make(&client, "/api/v1/namespaces/default/configmaps", &map).await?;
     assert_eq!(

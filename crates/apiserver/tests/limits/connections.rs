@@ -163,7 +163,7 @@ async fn an_idle_connection_ends_but_not_one_with_a_watch() -> anyhow::Result<()
     let farewell = wire.find(|frame| frame.kind == GOAWAY).await?.unwrap();
     assert_eq!(farewell.code(), 0);
     assert!(wire.find(|_| false).await?.is_none());
-    // Reading took as long as the watch has been idle.
+    // The watch has been idle for as long by now.
     let map = json!({"metadata": {"name": "a"}});
     assert_eq!(client.post(MAPS, &map).await?.status, 201);
     loop {
@@ -252,7 +252,7 @@ async fn one_stream_too_many_is_refused_and_the_others_go_on() -> anyhow::Result
     let server = start(connections(|limits| limits.streams = 2)).await?;
     server.tenant("t1").await?;
     let mut wire = Wire::open(&server, &[]).await?;
-    // With this many requests, some arrive while two watches are open.
+    // Two watches use up the stream limit.
     for _ in 0..2 {
         wire.get(&format!("{MAPS}?watch=true")).await?;
         assert!(wire.find(|frame| frame.kind == HEADERS).await?.is_some());
