@@ -15,7 +15,7 @@ const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 /// The deadline of every wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 async fn audited() -> anyhow::Result<(TestServer, AuditLog)> {
     let log = AuditLog::default();
@@ -24,7 +24,7 @@ async fn audited() -> anyhow::Result<(TestServer, AuditLog)> {
 }
 
 /// The line without the values that differ in every run.
-fn timeless(line: &str) -> String {
+fn without_timestamps(line: &str) -> String {
     let mut text = line.to_owned();
     for name in ["requestReceivedTimestamp", "stageTimestamp"] {
         let before = format!("\"{name}\":\"");
@@ -49,7 +49,7 @@ fn expected(id: &str, middle: &str, status: &str, annotations: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_event_says_who_did_what_to_what_and_with_which_result() -> anyhow::Result<()> {
+async fn events_record_user_object_and_outcome() -> anyhow::Result<()> {
     let (server, log) = audited().await?;
     let tenant = server.tenant("t1").await?;
     let stranger = server.client("").await?;
@@ -127,7 +127,7 @@ async fn an_event_says_who_did_what_to_what_and_with_which_result() -> anyhow::R
         }
         let answer = client.send(method, &path, &headers, body).await?;
         assert_eq!(answer.header("audit-id"), id);
-        assert_eq!(timeless(&log.event(id).await?), wanted);
+        assert_eq!(without_timestamps(&log.event(id).await?), wanted);
     }
     Ok(())
 }
@@ -203,7 +203,7 @@ fn outcomes() -> Vec<(Method, String, String, &'static str, u16)> {
 }
 
 #[tokio::test]
-async fn every_request_has_one_event_whatever_becomes_of_it() -> anyhow::Result<()> {
+async fn every_request_has_exactly_one_event() -> anyhow::Result<()> {
     let (mut server, log) = audited().await?;
     let tenant = server.tenant("t1").await?;
     let mut ids = BTreeSet::new();
@@ -260,7 +260,7 @@ async fn every_request_has_one_event_whatever_becomes_of_it() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn probes_are_not_written_down() -> anyhow::Result<()> {
+async fn health_probes_are_not_logged() -> anyhow::Result<()> {
     let (mut server, log) = audited().await?;
     for token in ["", "system"] {
         let client = server.client(token).await?;
@@ -274,7 +274,7 @@ async fn probes_are_not_written_down() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_watch_is_written_down_when_it_begins() -> anyhow::Result<()> {
+async fn watches_are_logged_when_they_start() -> anyhow::Result<()> {
     let (mut server, log) = audited().await?;
     let tenant = server.tenant("t1").await?;
     for path in [format!("{MAPS}?watch=1"), "/api/v1/watch/pods".to_owned()] {
@@ -302,8 +302,7 @@ async fn a_watch_is_written_down_when_it_begins() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_event_says_where_who_asked_belongs_and_which_space_it_was_about() -> anyhow::Result<()>
-{
+async fn events_record_the_users_space_and_the_requested_space() -> anyhow::Result<()> {
     let (server, log) = audited().await?;
     let tenant = server.tenant("t1").await?;
     let system = server.system().await?;
@@ -329,7 +328,7 @@ async fn an_event_says_where_who_asked_belongs_and_which_space_it_was_about() ->
 }
 
 #[tokio::test]
-async fn a_clients_own_id_is_honoured_if_it_is_sane() -> anyhow::Result<()> {
+async fn valid_client_audit_ids_are_kept() -> anyhow::Result<()> {
     let (server, log) = audited().await?;
     let tenant = server.tenant("t1").await?;
     let long = "x".repeat(65);
@@ -352,10 +351,10 @@ async fn a_clients_own_id_is_honoured_if_it_is_sane() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn whoever_leaves_before_the_answer_is_written_down_too() -> anyhow::Result<()> {
+async fn cancelled_requests_are_logged() -> anyhow::Result<()> {
     let (server, log) = audited().await?;
     let tenant = server.tenant("t1").await?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     for attempt in 0.. {
         anyhow::ensure!(Instant::now() < deadline, "no event in {}", log.text());
         // The request waits for a distant revision; the client gives up first.
@@ -379,7 +378,7 @@ async fn whoever_leaves_before_the_answer_is_written_down_too() -> anyhow::Resul
 }
 
 /// A request with an event of about 17 KB: the path appears three times in the event, escaped.
-async fn ask_at_length(client: &Client) -> anyhow::Result<Answer> {
+async fn send_long_request(client: &Client) -> anyhow::Result<Answer> {
     let name = "%01".repeat(1500);
     client
         .get(&format!("/api/v1/namespaces/{name}/pods/{name}"))
@@ -387,7 +386,7 @@ async fn ask_at_length(client: &Client) -> anyhow::Result<Answer> {
 }
 
 #[tokio::test]
-async fn while_the_log_hangs_requests_wait_and_no_event_is_lost() -> anyhow::Result<()> {
+async fn requests_wait_while_the_log_is_blocked_and_no_event_is_lost() -> anyhow::Result<()> {
     let (mut server, log) = audited().await?;
     let tenant = server.tenant("t1").await?;
     let before = tenant.get("/api").await?;
@@ -395,7 +394,7 @@ async fn while_the_log_hangs_requests_wait_and_no_event_is_lost() -> anyhow::Res
     log.hold();
     let mut ids = BTreeSet::new();
     let soon = Duration::from_secs(2);
-    while let Ok(answer) = tokio::time::timeout(soon, ask_at_length(&tenant)).await {
+    while let Ok(answer) = tokio::time::timeout(soon, send_long_request(&tenant)).await {
         ids.insert(answer?.header("audit-id").to_owned());
         assert!(ids.len() < 5000, "requests do not wait");
     }
@@ -405,7 +404,7 @@ async fn while_the_log_hangs_requests_wait_and_no_event_is_lost() -> anyhow::Res
     assert_eq!(tenant.get("/livez").await?.status, 200);
     let waiting = tokio::spawn({
         let tenant = tenant.clone();
-        async move { ask_at_length(&tenant).await }
+        async move { send_long_request(&tenant).await }
     });
     log.release();
     ids.insert(waiting.await??.header("audit-id").to_owned());
@@ -425,7 +424,7 @@ async fn while_the_log_hangs_requests_wait_and_no_event_is_lost() -> anyhow::Res
 }
 
 #[tokio::test]
-async fn what_waits_when_the_server_ends_is_written() -> anyhow::Result<()> {
+async fn queued_events_are_written_on_shutdown() -> anyhow::Result<()> {
     for dropped in [false, true] {
         let (mut server, log) = audited().await?;
         let tenant = server.tenant("t1").await?;
@@ -457,7 +456,7 @@ async fn what_waits_when_the_server_ends_is_written() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_log_file_is_its_owners_and_may_be_moved_away() -> anyhow::Result<()> {
+async fn log_file_is_private_and_can_be_rotated() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let (path, moved) = (folder.path().join("audit.log"), folder.path().join("a.1"));
     let mut server = TestServer::audited(Audit::File(path.clone())).await?;
@@ -465,7 +464,7 @@ async fn a_log_file_is_its_owners_and_may_be_moved_away() -> anyhow::Result<()> 
     assert_eq!(path.metadata()?.permissions().mode() & 0o777, 0o600);
     let mut ids = vec![tenant.get("/api").await?.header("audit-id").to_owned()];
     std::fs::rename(&path, &moved)?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !path.exists() {
         anyhow::ensure!(Instant::now() < deadline, "no new file");
         ids.push(tenant.get("/api").await?.header("audit-id").to_owned());
@@ -486,7 +485,7 @@ async fn a_log_file_is_its_owners_and_may_be_moved_away() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn a_disk_that_takes_nothing_is_counted_and_stops_nobody() -> anyhow::Result<()> {
+async fn write_errors_are_counted_and_do_not_block_requests() -> anyhow::Result<()> {
     if !Path::new("/dev/full").exists() {
         #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
         {
@@ -496,7 +495,7 @@ async fn a_disk_that_takes_nothing_is_counted_and_stops_nobody() -> anyhow::Resu
     }
     let server = TestServer::audited(Audit::File("/dev/full".into())).await?;
     let system = server.system().await?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let metrics = system.get("/metrics").await?.text();
         let lost = metrics

@@ -15,10 +15,10 @@ const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const CANARY: &str = "c4nary";
 
 /// The secret in base64, after zero, one or two other bytes.
-const CODED: [&str; 3] = ["YzRuYXJ5", "M0bmFye", "jNG5hcn"];
+const CANARY_BASE64: [&str; 3] = ["YzRuYXJ5", "M0bmFye", "jNG5hcn"];
 
 /// Method, path, content type and body.
-type Sent = (Method, &'static str, &'static str, String);
+type Request = (Method, &'static str, &'static str, String);
 
 /// A Secret with these further fields.
 fn secret(name: &str, more: Value) -> String {
@@ -29,12 +29,12 @@ fn secret(name: &str, more: Value) -> String {
     secret.to_string()
 }
 
-fn creations() -> Vec<Sent> {
+fn creations() -> Vec<Request> {
     let sent = [
-        secret("a", json!({"data": {"k": CODED[0]}})),
+        secret("a", json!({"data": {"k": CANARY_BASE64[0]}})),
         // A Secret of this name already exists.
-        secret("a", json!({"data": {"k": CODED[0]}})),
-        secret("A_", json!({"data": {"k": CODED[0]}})),
+        secret("a", json!({"data": {"k": CANARY_BASE64[0]}})),
+        secret("A_", json!({"data": {"k": CANARY_BASE64[0]}})),
         secret("b", json!({"data": {"k": CANARY}})),
         secret("b", json!({"data": CANARY})),
         secret("b", json!({"data": {CANARY: 1}})),
@@ -59,14 +59,14 @@ fn creations() -> Vec<Sent> {
     ];
     let sent = sent.map(|body| (Method::POST, SECRETS, "application/json", body));
     let yaml = format!("data: {{k: [{CANARY}");
-    let others = [
+    let other_requests = [
         (Method::POST, SECRETS, "application/yaml", yaml),
         (Method::POST, SECRETS, "text/plain", CANARY.to_owned()),
     ];
-    sent.into_iter().chain(others).collect()
+    sent.into_iter().chain(other_requests).collect()
 }
 
-fn changes() -> Vec<Sent> {
+fn changes() -> Vec<Request> {
     let put = [
         secret("a", json!({"stringData": {"k": CANARY}})),
         secret("a", json!({"type": CANARY})),
@@ -92,7 +92,7 @@ fn changes() -> Vec<Sent> {
     put.into_iter().chain(merge).chain(operations).collect()
 }
 
-fn others() -> Vec<Sent> {
+fn other_requests() -> Vec<Request> {
     let bound = json!({"kind": "Secret", "apiVersion": "v1", "name": "a", "uid": CANARY});
     let sent = [
         (
@@ -134,12 +134,12 @@ fn others() -> Vec<Sent> {
 }
 
 #[tokio::test]
-async fn no_secret_is_ever_written_down() -> anyhow::Result<()> {
+async fn no_secret_is_ever_logged() -> anyhow::Result<()> {
     let log = AuditLog::default();
     let mut server = TestServer::audited(Audit::Memory(log.clone())).await?;
     let tenant = server.tenant("t1").await?;
     let (mut codes, mut issued) = (BTreeSet::new(), Vec::new());
-    let requests = [creations(), changes(), others()].concat();
+    let requests = [creations(), changes(), other_requests()].concat();
     for (method, path, media, body) in requests {
         let headers = [
             ("content-type", media),
@@ -161,7 +161,10 @@ async fn no_secret_is_ever_written_down() -> anyhow::Result<()> {
     assert_eq!(issued.len(), 1);
     let signature = issued[0].rsplit('.').next().unwrap_or_default();
     let text = log.text();
-    for secret in [CANARY, "C4NARY", signature, "Bearer"].iter().chain(&CODED) {
+    for secret in [CANARY, "C4NARY", signature, "Bearer"]
+        .iter()
+        .chain(&CANARY_BASE64)
+    {
         let found = text.lines().find(|line| line.contains(secret));
         assert_eq!(found, None, "{secret} is in the log");
     }

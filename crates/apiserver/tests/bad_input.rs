@@ -55,7 +55,7 @@ fn nested(open: &str, middle: &str, close: &str, depth: usize) -> String {
 }
 
 /// Nine levels of ten aliases each: a billion elements when expanded.
-fn bomb() -> String {
+fn alias_bomb() -> String {
     let mut text = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
     for level in 1..9 {
         let inner = format!("*a{}", level - 1);
@@ -66,7 +66,7 @@ fn bomb() -> String {
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_object_is_refused_quickly() -> anyhow::Result<()> {
+async fn malformed_bodies_are_refused_quickly() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let long = "x".repeat(2 << 20);
     let bodies: Vec<(&str, Vec<u8>)> = vec![
@@ -126,7 +126,7 @@ async fn a_body_that_is_no_object_is_refused_quickly() -> anyhow::Result<()> {
         ),
         (JSON, format!("{{\"{long}").into()),
         (JSON, b"k8s\0\x0a\x02v1".to_vec()),
-        (YAML, bomb().into()),
+        (YAML, alias_bomb().into()),
         (YAML, "[".repeat(100_000).into()),
         (YAML, "- ".repeat(100_000).into()),
         (YAML, "{a: ".repeat(100_000).into()),
@@ -164,7 +164,7 @@ async fn a_body_that_is_no_object_is_refused_quickly() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_empty_object_or_null_has_no_name() -> anyhow::Result<()> {
+async fn empty_and_null_bodies_lack_a_name() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     for body in ["{}", "null", r#"{"metadata":null}"#, " {} \n"] {
         let answer = send(&client, Method::POST, MAPS, JSON, body).await?;
@@ -175,7 +175,7 @@ async fn an_empty_object_or_null_has_no_name() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_last_byte_that_is_too_much_is_refused_on_every_verb() -> anyhow::Result<()> {
+async fn body_size_limit_is_exact_on_every_verb() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let item = format!("{MAPS}/a");
     let body = Bytes::from(vec![b' '; (3 << 20) + 1]);
@@ -200,7 +200,7 @@ async fn the_last_byte_that_is_too_much_is_refused_on_every_verb() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn a_patch_that_is_no_patch_is_refused_quickly() -> anyhow::Result<()> {
+async fn malformed_patches_are_refused_quickly() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let item = format!("{MAPS}/a");
     let map = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
@@ -257,7 +257,7 @@ async fn a_patch_that_is_no_patch_is_refused_quickly() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn more_headers_than_anybody_needs_end_in_a_refusal_not_in_a_stop() -> anyhow::Result<()> {
+async fn too_many_headers_are_refused_without_stopping_the_server() -> anyhow::Result<()> {
     let (server, client) = tenant().await?;
     let names: Vec<String> = (0..2000)
         .map(|number| format!("x-flood-{number}"))
@@ -343,18 +343,18 @@ fn odd_values() -> Vec<Value> {
 }
 
 /// JSON pointers to all values in a tree.
-fn places(value: &Value, at: &str, found: &mut Vec<String>) {
+fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     found.push(at.to_owned());
     match value {
         Value::Object(members) => {
             for (name, member) in members {
                 let name = name.replace('~', "~0").replace('/', "~1");
-                places(member, &format!("{at}/{name}"), found);
+                pointers(member, &format!("{at}/{name}"), found);
             }
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                places(item, &format!("{at}/{index}"), found);
+                pointers(item, &format!("{at}/{index}"), found);
             }
         }
         _ => {}
@@ -392,7 +392,7 @@ fn mutated(mutation: &Mutation) -> (&'static str, Vec<u8>) {
     let odd = odd_values();
     for (place, value) in &mutation.values {
         let mut found = Vec::new();
-        places(&object, "", &mut found);
+        pointers(&object, "", &mut found);
         if let Some(slot) = object.pointer_mut(&found[place % found.len()]) {
             *slot = odd[value % odd.len()].clone();
         }
@@ -409,13 +409,13 @@ fn mutated(mutation: &Mutation) -> (&'static str, Vec<u8>) {
 }
 
 /// Messages that Kubernetes also answers with 500.
-const KNOWN: [&str; 2] = [
+const KNOWN_INTERNAL_ERRORS: [&str; 2] = [
     "resourceVersion should not be set on objects to be created",
     "strconv.ParseUint: parsing",
 ];
 
 #[test]
-fn no_mutation_of_a_valid_body_makes_the_server_fail() -> anyhow::Result<()> {
+fn mutated_bodies_never_cause_internal_errors() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -440,7 +440,9 @@ fn no_mutation_of_a_valid_body_makes_the_server_fail() -> anyhow::Result<()> {
         };
         let answer = runtime.block_on(send(&client, method, path, media, body.clone()));
         let answer = answer.map_err(|error| TestCaseError::fail(error.to_string()))?;
-        let known = KNOWN.iter().any(|text| answer.message().contains(text))
+        let known = KNOWN_INTERNAL_ERRORS
+            .iter()
+            .any(|text| answer.message().contains(text))
             || media.contains("strategic") && answer.json()["reason"] == Value::Null;
         prop_assert!(
             answer.status < 500 || known,

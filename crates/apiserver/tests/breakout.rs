@@ -11,7 +11,7 @@ use crate::samples::{api, sample};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-fn called(name: &str) -> Value {
+fn named(name: &str) -> Value {
     json!({"metadata": {"name": name}})
 }
 
@@ -30,7 +30,7 @@ fn collection(kind: &Kind) -> String {
 }
 
 /// Every entry in the store outside the attacker's space.
-async fn others(server: &TestServer) -> anyhow::Result<Vec<insula_store::Entry>> {
+async fn entries_of_other_spaces(server: &TestServer) -> anyhow::Result<Vec<insula_store::Entry>> {
     let all = insula_store::KeyRange::all();
     let store = server.registry().store();
     let page = store.range(&all, insula_store::At::Latest, None).await?;
@@ -50,14 +50,14 @@ async fn start() -> anyhow::Result<(TestServer, Client, Client, Client)> {
         server.tenant("t2").await?,
     );
     for client in [&system, &other] {
-        let made = client.post(MAPS, &called("canary")).await?;
+        let made = client.post(MAPS, &named("canary")).await?;
         anyhow::ensure!(made.status == 201, "{}", made.text());
     }
     Ok((server, system, one, other))
 }
 
 #[tokio::test]
-async fn no_name_of_any_kind_leads_out_of_its_place() -> anyhow::Result<()> {
+async fn object_names_cannot_escape_their_path() -> anyhow::Result<()> {
     let (server, _, one, _) = start().await?;
     let before = server.keys().await?;
     let tricks = [
@@ -112,7 +112,7 @@ async fn no_name_of_any_kind_leads_out_of_its_place() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn no_namespace_in_a_path_leads_elsewhere() -> anyhow::Result<()> {
+async fn namespace_names_cannot_escape_their_path() -> anyhow::Result<()> {
     let (server, _, one, _) = start().await?;
     let before = server.keys().await?;
     for namespace in [
@@ -138,7 +138,7 @@ async fn no_namespace_in_a_path_leads_elsewhere() -> anyhow::Result<()> {
             404,
             "{namespace}"
         );
-        let refused = one.post(&path, &called("x")).await?;
+        let refused = one.post(&path, &named("x")).await?;
         assert_eq!(refused.status, 404, "{namespace}: {}", refused.text());
         assert!(
             refused.message().starts_with("namespaces "),
@@ -170,7 +170,7 @@ async fn no_namespace_in_a_path_leads_elsewhere() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_namespace_called_like_a_tenant_is_just_a_namespace() -> anyhow::Result<()> {
+async fn namespace_named_like_a_tenant_stays_a_namespace() -> anyhow::Result<()> {
     let (server, system, one, other) = start().await?;
     for name in [
         "t2",
@@ -182,10 +182,10 @@ async fn a_namespace_called_like_a_tenant_is_just_a_namespace() -> anyhow::Resul
         "configmaps",
         "registry",
     ] {
-        let made = one.post("/api/v1/namespaces", &called(name)).await?;
+        let made = one.post("/api/v1/namespaces", &named(name)).await?;
         assert_eq!(made.status, 201, "{name}: {}", made.text());
         let path = format!("/api/v1/namespaces/{name}/configmaps");
-        assert_eq!(one.post(&path, &called("canary")).await?.status, 201);
+        assert_eq!(one.post(&path, &named("canary")).await?.status, 201);
         let key = format!("/registry/configmaps/t1/{name}/canary");
         assert!(server.keys().await?.contains(&key), "{key}");
         assert_eq!(names(&other.get(&path).await?.json()).len(), 0, "{name}");
@@ -198,13 +198,13 @@ async fn a_namespace_called_like_a_tenant_is_just_a_namespace() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn a_list_from_the_store_itself_is_of_one_space_too() -> anyhow::Result<()> {
+async fn historic_lists_cover_one_space() -> anyhow::Result<()> {
     let (server, system, one, _) = start().await?;
-    one.post(MAPS, &called("mine")).await?;
+    one.post(MAPS, &named("mine")).await?;
     let revision = server.registry().store().revision().await?;
     // Further writes, so that the cache has moved past that revision.
     for client in [&system, &one] {
-        assert_eq!(client.post(MAPS, &called("later")).await?.status, 201);
+        assert_eq!(client.post(MAPS, &named("later")).await?.status, 201);
         let role = json!({"metadata": {"name": "later"}, "rules": []});
         let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
         assert_eq!(client.post(roles, &role).await?.status, 201);
@@ -248,11 +248,11 @@ async fn a_list_from_the_store_itself_is_of_one_space_too() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn a_continue_token_goes_on_where_it_was_made_and_as_it_was_made() -> anyhow::Result<()> {
+async fn continue_tokens_are_bound_to_their_list() -> anyhow::Result<()> {
     let (_server, system, one, other) = start().await?;
     for client in [&one, &other] {
         for name in ["a", "b", "c"] {
-            client.post(MAPS, &called(name)).await?;
+            client.post(MAPS, &named(name)).await?;
         }
     }
     let token = async |client: &Client, path: &str| -> anyhow::Result<String> {
@@ -323,11 +323,11 @@ async fn a_continue_token_goes_on_where_it_was_made_and_as_it_was_made() -> anyh
 }
 
 #[tokio::test]
-async fn what_a_body_says_about_its_place_is_checked() -> anyhow::Result<()> {
+async fn namespace_and_tenant_of_a_body_must_match_the_path() -> anyhow::Result<()> {
     let (server, _, one, _) = start().await?;
-    one.post("/api/v1/namespaces", &called("mine")).await?;
-    one.post(MAPS, &called("own")).await?;
-    let before = others(&server).await?;
+    one.post("/api/v1/namespaces", &named("mine")).await?;
+    one.post(MAPS, &named("own")).await?;
+    let before = entries_of_other_spaces(&server).await?;
     for (member, value) in [
         ("namespace", "mine"),
         ("namespace", "../t2/default"),
@@ -339,7 +339,7 @@ async fn what_a_body_says_about_its_place_is_checked() -> anyhow::Result<()> {
         ),
         ("selfLink", "/api/v1/namespaces/default/configmaps/own"),
     ] {
-        let mut object = called("own");
+        let mut object = named("own");
         object["metadata"][member] = value.into();
         let path = format!("{MAPS}/own");
         let mut patch = json!({"metadata": {}});
@@ -359,23 +359,23 @@ async fn what_a_body_says_about_its_place_is_checked() -> anyhow::Result<()> {
     let link = "/api/v1/tenants/t1/namespaces/default/configmaps/own";
     assert_eq!(shown["metadata"]["selfLink"], link);
     // A client cannot choose an object's UID either.
-    let mut object = called("uid");
+    let mut object = named("uid");
     object["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000".into();
     let made = one.post(MAPS, &object).await?.json();
     assert_ne!(made["metadata"]["uid"], object["metadata"]["uid"]);
-    assert_eq!(others(&server).await?, before);
+    assert_eq!(entries_of_other_spaces(&server).await?, before);
     Ok(())
 }
 
 #[tokio::test]
-async fn what_acts_on_pods_and_accounts_acts_in_its_own_space() -> anyhow::Result<()> {
+async fn pod_and_service_account_subresources_stay_in_their_space() -> anyhow::Result<()> {
     let (server, _, one, other) = start().await?;
     let pod = json!({
         "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]},
     });
     let pods = "/api/v1/namespaces/default/pods";
     assert_eq!(other.post(pods, &pod).await?.status, 201);
-    let before = others(&server).await?;
+    let before = entries_of_other_spaces(&server).await?;
     for name in ["p", "../../t2/default/p", "../t2/default/p", "t2/default/p"] {
         for (tenant, namespace) in [("", ""), ("t2", ""), ("t2", "default"), ("", "t2")] {
             let metadata = json!({"name": name, "namespace": namespace, "tenant": tenant});
@@ -395,15 +395,15 @@ async fn what_acts_on_pods_and_accounts_acts_in_its_own_space() -> anyhow::Resul
     }
     let token = "/api/v1/namespaces/default/serviceaccounts/nobody/token";
     assert_eq!(one.post(token, &json!({"spec": {}})).await?.status, 404);
-    assert_eq!(others(&server).await?, before);
+    assert_eq!(entries_of_other_spaces(&server).await?, before);
     Ok(())
 }
 
 #[tokio::test]
-async fn selectors_choose_among_what_is_there_already() -> anyhow::Result<()> {
+async fn selectors_only_filter_the_addressed_collection() -> anyhow::Result<()> {
     let (server, system, one, _) = start().await?;
-    one.post("/api/v1/namespaces", &called("mine")).await?;
-    one.post("/api/v1/namespaces/mine/configmaps", &called("own"))
+    one.post("/api/v1/namespaces", &named("mine")).await?;
+    one.post("/api/v1/namespaces/mine/configmaps", &named("own"))
         .await?;
     for selector in [
         "metadata.namespace=default",
@@ -428,11 +428,11 @@ async fn selectors_choose_among_what_is_there_already() -> anyhow::Result<()> {
         }
     }
     // Delete-collection affects the caller's own objects only, for the system as for a tenant.
-    let before = others(&server).await?;
+    let before = entries_of_other_spaces(&server).await?;
     let everything = "/api/v1/namespaces/default/configmaps?fieldSelector=metadata.name%3Dcanary";
     assert_eq!(names(&one.delete(everything).await?.json()).len(), 0);
     assert_eq!(one.delete(MAPS).await?.status, 200);
-    assert_eq!(others(&server).await?, before);
+    assert_eq!(entries_of_other_spaces(&server).await?, before);
     let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
     assert_eq!(system.delete(roles).await?.status, 200);
     assert_eq!(system.delete(MAPS).await?.status, 200);
@@ -444,7 +444,7 @@ async fn selectors_choose_among_what_is_there_already() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_connection_outlives_any_number_of_refusals() -> anyhow::Result<()> {
+async fn refusals_do_not_close_the_connection() -> anyhow::Result<()> {
     let (_server, _, one, _) = start().await?;
     let mut watch = one.watch(&format!("{MAPS}?watch=true")).await?;
     let headers = [("content-type", "application/json")];
@@ -454,7 +454,7 @@ async fn a_connection_outlives_any_number_of_refusals() -> anyhow::Result<()> {
         let refused = one.send(Method::POST, foreign, &headers, "{").await?;
         assert_eq!(refused.status, 403, "{number}");
     }
-    one.post(MAPS, &called("own")).await?;
+    one.post(MAPS, &named("own")).await?;
     let event = watch.next().await?.unwrap_or_default();
     assert_eq!(event["object"]["metadata"]["name"], "own");
     Ok(())

@@ -25,7 +25,7 @@ const KINDS: [(RbacKind, &str); 4] = [
 ];
 
 /// The role and binding that a new tenant stores in addition.
-const ADMIN: [&str; 2] = ["admin-role", "admin-role-binding"];
+const TENANT_ADMIN: [&str; 2] = ["admin-role", "admin-role-binding"];
 
 async fn items(client: &Client, path: &str) -> anyhow::Result<Vec<Value>> {
     let answer = client.get(path).await?;
@@ -65,8 +65,8 @@ fn expected(kind: RbacKind, tenant: bool) -> Vec<String> {
     let mut keys: Vec<_> = table.map(|one| one.key().to_owned()).collect();
     if tenant {
         match kind {
-            RbacKind::ClusterRole => keys.push(ADMIN[0].to_owned()),
-            RbacKind::ClusterRoleBinding => keys.push(ADMIN[1].to_owned()),
+            RbacKind::ClusterRole => keys.push(TENANT_ADMIN[0].to_owned()),
+            RbacKind::ClusterRoleBinding => keys.push(TENANT_ADMIN[1].to_owned()),
             RbacKind::Role | RbacKind::RoleBinding => {}
         }
     }
@@ -82,12 +82,12 @@ async fn stored(server: &TestServer) -> anyhow::Result<Vec<String>> {
         .collect())
 }
 
-fn note(key: &str, value: &str) -> Value {
+fn annotation_patch(key: &str, value: &str) -> Value {
     json!({"metadata": {"annotations": {key: value}}})
 }
 
 #[tokio::test]
-async fn every_space_shows_them_as_its_own_and_stores_none() -> anyhow::Result<()> {
+async fn every_space_shows_default_roles_without_storing_them() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let system = server.system().await?;
     let clients = [
@@ -131,9 +131,12 @@ async fn every_space_shows_them_as_its_own_and_stores_none() -> anyhow::Result<(
     let wanted: Vec<_> = ["t1", "t2"]
         .iter()
         .flat_map(|tenant| {
-            KINDS[..2].iter().zip(ADMIN).map(move |((_, of), name)| {
-                format!("/registry/rbac.authorization.k8s.io/{of}/{tenant}/{name}")
-            })
+            KINDS[..2]
+                .iter()
+                .zip(TENANT_ADMIN)
+                .map(move |((_, of), name)| {
+                    format!("/registry/rbac.authorization.k8s.io/{of}/{tenant}/{name}")
+                })
         })
         .collect::<BTreeSet<_>>()
         .into_iter()
@@ -143,7 +146,7 @@ async fn every_space_shows_them_as_its_own_and_stores_none() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn those_of_a_namespace_are_in_it() -> anyhow::Result<()> {
+async fn namespaced_defaults_are_in_their_namespace() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let tenant = server.tenant("t1").await?;
     let mut all = 0;
@@ -166,7 +169,9 @@ async fn those_of_a_namespace_are_in_it() -> anyhow::Result<()> {
         "{}/extension-apiserver-authentication-reader",
         roles("kube-system")
     );
-    let changed = tenant.patch(&path, "merge", &note("a", "b")).await?;
+    let changed = tenant
+        .patch(&path, "merge", &annotation_patch("a", "b"))
+        .await?;
     assert_eq!(changed.status, 200, "{}", changed.text());
     assert_eq!(items(&tenant, &roles("kube-system")).await?.len(), 6);
     let wrong = path.replace("kube-system", "kube-public");
@@ -176,7 +181,7 @@ async fn those_of_a_namespace_are_in_it() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn they_are_the_same_after_a_restart() -> anyhow::Result<()> {
+async fn defaults_are_unchanged_after_a_restart() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let mut server = TestServer::over(Arc::clone(&store), Setup::default()).await?;
     server.tenant("t1").await?;
@@ -189,7 +194,9 @@ async fn they_are_the_same_after_a_restart() -> anyhow::Result<()> {
     assert_eq!(changed.status, 200, "{}", changed.text());
     let shadow = format!("{CLUSTER_ROLES}/view");
     let tenant = server.tenant("t1").await?;
-    let changed = tenant.patch(&shadow, "merge", &note("a", "b")).await?;
+    let changed = tenant
+        .patch(&shadow, "merge", &annotation_patch("a", "b"))
+        .await?;
     assert_eq!(changed.status, 200);
     let mut before = Vec::new();
     for token in ["t1", "system"] {
@@ -215,8 +222,7 @@ async fn they_are_the_same_after_a_restart() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_tenant_takes_its_own_with_it_and_the_next_of_the_name_has_others() -> anyhow::Result<()>
-{
+async fn recreated_tenant_gets_new_defaults() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
     let view = format!("{CLUSTER_ROLES}/view");
@@ -226,7 +232,9 @@ async fn a_tenant_takes_its_own_with_it_and_the_next_of_the_name_has_others() ->
     );
     let mut before = BTreeMap::new();
     for path in [&view, &reader] {
-        let changed = tenant.patch(path, "merge", &note("a", "b")).await?;
+        let changed = tenant
+            .patch(path, "merge", &annotation_patch("a", "b"))
+            .await?;
         assert_eq!(changed.status, 200, "{}", changed.text());
         before.insert(path.clone(), changed.json());
     }
@@ -253,7 +261,7 @@ async fn a_tenant_takes_its_own_with_it_and_the_next_of_the_name_has_others() ->
 }
 
 #[tokio::test]
-async fn they_are_chosen_like_any_others() -> anyhow::Result<()> {
+async fn selectors_apply_to_defaults() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let tenant = server.tenant("t1").await?;
     let all = expected(RbacKind::ClusterRole, true);
@@ -262,13 +270,13 @@ async fn they_are_chosen_like_any_others() -> anyhow::Result<()> {
         (
             "labelSelector=kubernetes.io/bootstrapping%3Drbac-defaults".to_owned(),
             all.iter()
-                .filter(|name| *name != ADMIN[0])
+                .filter(|name| *name != TENANT_ADMIN[0])
                 .cloned()
                 .collect(),
         ),
         (
             "labelSelector=!kubernetes.io/bootstrapping".to_owned(),
-            vec![ADMIN[0].to_owned()],
+            vec![TENANT_ADMIN[0].to_owned()],
         ),
         (
             format!("labelSelector={}", edit.replace('=', "%3D")),
@@ -303,7 +311,7 @@ async fn they_are_chosen_like_any_others() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn they_are_shown_in_every_form() -> anyhow::Result<()> {
+async fn defaults_are_served_in_every_format() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let tenant = server.tenant("t1").await?;
     let all = expected(RbacKind::ClusterRole, true);
@@ -379,7 +387,7 @@ async fn paged(
 }
 
 #[tokio::test]
-async fn pages_show_each_once_and_all_of_one_moment() -> anyhow::Result<()> {
+async fn paged_lists_show_each_default_once_at_one_revision() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let tenant = server.tenant("t1").await?;
     for (kind, resource) in KINDS {
@@ -402,7 +410,9 @@ async fn pages_show_each_once_and_all_of_one_moment() -> anyhow::Result<()> {
             let own = json!({"metadata": {"name": format!("b-own{round}")}, "rules": []});
             assert_eq!(tenant.post(CLUSTER_ROLES, &own).await?.status, 201);
             let path = format!("{CLUSTER_ROLES}/{name}");
-            let changed = tenant.patch(&path, "merge", &note("a", name)).await?;
+            let changed = tenant
+                .patch(&path, "merge", &annotation_patch("a", name))
+                .await?;
             assert_eq!(changed.status, 200);
             Ok(())
         })
@@ -418,7 +428,7 @@ async fn pages_show_each_once_and_all_of_one_moment() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_list_of_the_past_has_them_as_they_were() -> anyhow::Result<()> {
+async fn historic_lists_show_past_defaults() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let tenant = server.tenant("t1").await?;
     let view = format!("{CLUSTER_ROLES}/view");
@@ -430,7 +440,11 @@ async fn a_list_of_the_past_has_them_as_they_were() -> anyhow::Result<()> {
         }
         past.push(list);
         let changed = tenant
-            .patch(&view, "merge", &note("round", &round.to_string()))
+            .patch(
+                &view,
+                "merge",
+                &annotation_patch("round", &round.to_string()),
+            )
             .await?;
         assert_eq!(changed.status, 200);
     }
@@ -445,7 +459,7 @@ async fn a_list_of_the_past_has_them_as_they_were() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_first_change_stores_it_and_it_stays_the_same_object() -> anyhow::Result<()> {
+async fn first_change_stores_the_object_and_keeps_its_uid() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (tenant, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let system = server.system().await?;
@@ -457,7 +471,7 @@ async fn the_first_change_stores_it_and_it_stays_the_same_object() -> anyhow::Re
         // The first and the last of each kind, by patch and by update.
         for (object, replaces) in [(all.last(), false), (all.first(), true)] {
             let object = object.cloned().unwrap_or_default();
-            if ADMIN.contains(&key(&object).as_str()) {
+            if TENANT_ADMIN.contains(&key(&object).as_str()) {
                 continue;
             }
             let link = object["metadata"]["selfLink"]
@@ -465,7 +479,11 @@ async fn the_first_change_stores_it_and_it_stays_the_same_object() -> anyhow::Re
                 .unwrap_or("")
                 .to_owned();
             let answer = match replaces {
-                false => tenant.patch(&link, "merge", &note("a", "b")).await?,
+                false => {
+                    tenant
+                        .patch(&link, "merge", &annotation_patch("a", "b"))
+                        .await?
+                }
                 true => {
                     let mut new = object.clone();
                     new["metadata"]["annotations"]["a"] = "b".into();
@@ -505,7 +523,7 @@ async fn the_first_change_stores_it_and_it_stays_the_same_object() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn a_change_of_what_was_never_stored_can_be_lost_to_nobody() -> anyhow::Result<()> {
+async fn concurrent_first_changes_are_not_lost() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let tenant = server.tenant("t1").await?;
     let path = format!("{CLUSTER_ROLES}/edit");
@@ -533,7 +551,9 @@ async fn a_change_of_what_was_never_stored_can_be_lost_to_nobody() -> anyhow::Re
         let (tenant, path) = (tenant.clone(), path.clone());
         async move {
             let name = format!("n{n}");
-            tenant.patch(&path, "merge", &note(&name, "x")).await
+            tenant
+                .patch(&path, "merge", &annotation_patch(&name, "x"))
+                .await
         }
     });
     for answer in futures_util::future::join_all(patches).await {
@@ -552,14 +572,16 @@ async fn a_change_of_what_was_never_stored_can_be_lost_to_nobody() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn what_is_only_tried_or_changes_nothing_stores_nothing() -> anyhow::Result<()> {
+async fn dry_runs_and_no_op_updates_store_nothing() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let tenant = server.tenant("t1").await?;
     let before = server.keys().await?;
     let path = format!("{CLUSTER_ROLES}/view");
     let original = item(&tenant, &path).await?;
     let dry = format!("{path}?dryRun=All");
-    let tried = tenant.patch(&dry, "merge", &note("a", "b")).await?;
+    let tried = tenant
+        .patch(&dry, "merge", &annotation_patch("a", "b"))
+        .await?;
     assert_eq!(tried.status, 200, "{}", tried.text());
     assert_eq!(tried.json()["metadata"]["annotations"]["a"], "b");
     assert_eq!(tried.json()["metadata"]["uid"], original["metadata"]["uid"]);
@@ -574,14 +596,14 @@ async fn what_is_only_tried_or_changes_nothing_stores_nothing() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn they_can_be_neither_made_nor_deleted() -> anyhow::Result<()> {
+async fn defaults_cannot_be_created_or_deleted() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
     for (client, below) in [(&tenant, ""), (&system, ""), (&system, "tenants/t1/")] {
         for (_, resource) in KINDS {
             let path = format!("{GROUP}/{below}{resource}");
             let object = items(client, &path).await?;
-            let built_in = |one: &&Value| !ADMIN.contains(&key(one).as_str());
+            let built_in = |one: &&Value| !TENANT_ADMIN.contains(&key(one).as_str());
             let object = object.iter().find(built_in).cloned().unwrap_or_default();
             let name = object["metadata"]["name"].as_str().unwrap_or("");
             let link = object["metadata"]["selfLink"].as_str().unwrap_or("");
@@ -596,7 +618,9 @@ async fn they_can_be_neither_made_nor_deleted() -> anyhow::Result<()> {
             assert_eq!(said["message"], told);
             for stored in [false, true] {
                 if stored {
-                    let changed = client.patch(link, "merge", &note("a", "b")).await?;
+                    let changed = client
+                        .patch(link, "merge", &annotation_patch("a", "b"))
+                        .await?;
                     assert_eq!(changed.status, 200, "{}", changed.text());
                 }
                 let deleted = client.delete(link).await?;
@@ -614,7 +638,7 @@ async fn they_can_be_neither_made_nor_deleted() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn who_deletes_all_means_the_others() -> anyhow::Result<()> {
+async fn delete_collection_skips_defaults() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
     tenant
@@ -622,7 +646,10 @@ async fn who_deletes_all_means_the_others() -> anyhow::Result<()> {
         .await?;
     let view = format!("{CLUSTER_ROLES}/view");
     assert_eq!(
-        tenant.patch(&view, "merge", &note("a", "b")).await?.status,
+        tenant
+            .patch(&view, "merge", &annotation_patch("a", "b"))
+            .await?
+            .status,
         200
     );
     for (kind, resource) in &KINDS[..2] {
@@ -645,7 +672,7 @@ async fn who_deletes_all_means_the_others() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_watch_begins_with_them_and_tells_their_first_change_as_a_change() -> anyhow::Result<()> {
+async fn watch_delivers_the_first_change_as_modified() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let tenant = server.tenant("t1").await?;
     let all = items(&tenant, CLUSTER_ROLES).await?;
@@ -722,7 +749,7 @@ async fn a_watch_begins_with_them_and_tells_their_first_change_as_a_change() -> 
 }
 
 #[tokio::test]
-async fn a_watch_of_all_spaces_tells_the_first_change_as_something_new() -> anyhow::Result<()> {
+async fn watch_over_all_spaces_delivers_the_first_change_as_added() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
     let everywhere = CLUSTER_ROLES.replace("/v1/", "/v1/tenants/all/");
@@ -740,7 +767,9 @@ async fn a_watch_of_all_spaces_tells_the_first_change_as_something_new() -> anyh
         .await?;
     let view = format!("{CLUSTER_ROLES}/view");
     for change in ["ADDED", "MODIFIED"] {
-        let changed = tenant.patch(&view, "merge", &note("a", change)).await?;
+        let changed = tenant
+            .patch(&view, "merge", &annotation_patch("a", change))
+            .await?;
         assert_eq!(changed.status, 200);
         for watch in [&mut watch, &mut labelled] {
             let event = watch.next().await?.unwrap_or_default();
@@ -753,7 +782,7 @@ async fn a_watch_of_all_spaces_tells_the_first_change_as_something_new() -> anyh
 
 /// A default role changed in one space is unchanged in the others.
 #[tokio::test]
-async fn what_a_space_changes_is_changed_in_that_space() -> anyhow::Result<()> {
+async fn changes_affect_one_space_only() -> anyhow::Result<()> {
     let people = "a1,alice,1,\"tenant:t1\"\na2,alice,1,\"tenant:t2\"\n\
                   a0,alice,1,\"tenant:system\"\n";
     let server = TestServer::with_tokens(people).await?;
@@ -795,13 +824,16 @@ async fn what_a_space_changes_is_changed_in_that_space() -> anyhow::Result<()> {
 
 /// The first change needs the same permissions as any other.
 #[tokio::test]
-async fn the_first_change_needs_the_rights_of_any_other() -> anyhow::Result<()> {
+async fn first_change_needs_the_usual_permissions() -> anyhow::Result<()> {
     let server = TestServer::with_tokens("alice,alice,7,\"dev,tenant:t1\"\n").await?;
     let (admin, alice) = (server.tenant("t1").await?, server.client("alice").await?);
     let view = format!("{CLUSTER_ROLES}/view");
     assert_eq!(alice.get(&view).await?.status, 403);
     assert_eq!(
-        alice.patch(&view, "merge", &note("a", "b")).await?.status,
+        alice
+            .patch(&view, "merge", &annotation_patch("a", "b"))
+            .await?
+            .status,
         403
     );
     let writes = rule(
@@ -824,7 +856,10 @@ async fn the_first_change_needs_the_rights_of_any_other() -> anyhow::Result<()> 
         assert_eq!(answer.status, 403, "{path}: {}", answer.text());
     }
     assert_eq!(
-        alice.patch(&view, "merge", &note("a", "b")).await?.status,
+        alice
+            .patch(&view, "merge", &annotation_patch("a", "b"))
+            .await?
+            .status,
         200
     );
     let headers = [("content-type", "application/json")];

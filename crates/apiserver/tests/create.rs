@@ -31,7 +31,7 @@ async fn names(client: &Client, path: &str) -> anyhow::Result<Vec<String>> {
 }
 
 #[tokio::test]
-async fn the_server_writes_its_part_of_the_metadata_over_the_clients() -> anyhow::Result<()> {
+async fn server_owned_metadata_overrides_the_clients_values() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let sent = json!({"metadata": {
         "name": "a", "uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z",
@@ -67,7 +67,7 @@ async fn the_server_writes_its_part_of_the_metadata_over_the_clients() -> anyhow
 }
 
 #[tokio::test]
-async fn a_kind_that_counts_its_generations_begins_with_one() -> anyhow::Result<()> {
+async fn generation_starts_at_one() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let pod = json!({"metadata": {"name": "p", "generation": 9},
         "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -78,7 +78,7 @@ async fn a_kind_that_counts_its_generations_begins_with_one() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn an_object_of_another_namespace_tenant_or_path_is_refused() -> anyhow::Result<()> {
+async fn object_must_match_the_namespace_and_tenant_of_the_path() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     for (member, value, message) in [
         (
@@ -117,7 +117,7 @@ async fn an_object_of_another_namespace_tenant_or_path_is_refused() -> anyhow::R
 }
 
 #[tokio::test]
-async fn a_resource_version_on_a_new_object_is_an_error_without_a_reason() -> anyhow::Result<()> {
+async fn resource_version_on_create_is_an_error_without_a_reason() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let answer = client
         .post(
@@ -141,8 +141,7 @@ async fn a_resource_version_on_a_new_object_is_an_error_without_a_reason() -> an
 }
 
 #[tokio::test]
-async fn a_generated_name_is_the_prefix_and_five_letters_and_the_prefix_is_kept()
--> anyhow::Result<()> {
+async fn generated_name_is_the_prefix_and_five_characters() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let long = "x".repeat(70);
     for (prefix, kept) in [("web-", "web-"), (long.as_str(), &long[..58])] {
@@ -169,7 +168,7 @@ async fn a_generated_name_is_the_prefix_and_five_letters_and_the_prefix_is_kept(
 }
 
 #[tokio::test]
-async fn a_missing_or_wrong_name_is_told_by_field() -> anyhow::Result<()> {
+async fn missing_and_invalid_names_are_field_errors() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let answer = client.post(MAPS, &json!({"metadata": {}})).await?;
     refused(
@@ -211,7 +210,7 @@ async fn a_missing_or_wrong_name_is_told_by_field() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn names_follow_the_rule_of_their_kind() -> anyhow::Result<()> {
+async fn names_are_validated_by_kind() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
     let dotted = json!({"metadata": {"name": "a.b"}, "spec": {"ports": [{"port": 1}]}});
@@ -261,7 +260,7 @@ async fn names_follow_the_rule_of_their_kind() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_dry_run_answers_without_a_resource_version_and_stores_nothing() -> anyhow::Result<()> {
+async fn dry_run_returns_no_resource_version_and_stores_nothing() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let sent = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
     let dry = format!("{MAPS}?dryRun=All");
@@ -292,7 +291,7 @@ async fn a_dry_run_answers_without_a_resource_version_and_stores_nothing() -> an
 }
 
 #[tokio::test]
-async fn an_object_that_needs_no_namespace_loses_the_one_it_was_given() -> anyhow::Result<()> {
+async fn namespace_of_a_cluster_scoped_object_is_cleared() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let sent = json!({"metadata": {"name": "n1", "namespace": "default"}});
     let made = client.post("/api/v1/namespaces", &sent).await?;
@@ -302,7 +301,7 @@ async fn an_object_that_needs_no_namespace_loses_the_one_it_was_given() -> anyho
 }
 
 #[tokio::test]
-async fn a_name_that_is_taken_and_a_namespace_that_is_missing_are_told() -> anyhow::Result<()> {
+async fn existing_names_and_missing_namespaces_are_reported() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let sent = json!({"metadata": {"name": "a"}});
     assert_eq!(client.post(MAPS, &sent).await?.status, 201);
@@ -335,8 +334,7 @@ async fn a_name_that_is_taken_and_a_namespace_that_is_missing_are_told() -> anyh
 }
 
 #[tokio::test]
-async fn labels_annotations_finalizers_and_owners_are_checked_for_every_kind() -> anyhow::Result<()>
-{
+async fn object_metadata_is_validated_for_every_kind() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let mut long = json!({"metadata": {"name": "a", "annotations": {"a": ""}}});
     long["metadata"]["annotations"]["a"] = "x".repeat(262_144).into();
@@ -378,7 +376,7 @@ async fn labels_annotations_finalizers_and_owners_are_checked_for_every_kind() -
 }
 
 #[tokio::test]
-async fn too_much_is_refused_by_object_by_store_and_by_request() -> anyhow::Result<()> {
+async fn size_limits_of_object_store_and_request_are_enforced() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let text = |size: usize| "x".repeat(size);
     let large = json!({"metadata": {"name": "a"}, "data": {"k": text((1 << 20) + 1)}});
@@ -409,7 +407,7 @@ async fn too_much_is_refused_by_object_by_store_and_by_request() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn the_text_of_a_secret_is_stored_as_the_bytes_that_it_is() -> anyhow::Result<()> {
+async fn string_data_of_a_secret_is_stored_as_data() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let secret = json!({"metadata": {"name": "s"}, "data": {"a": "MQ==", "b": "Mg=="},
         "stringData": {"b": "zwei"}});
@@ -425,7 +423,7 @@ async fn the_text_of_a_secret_is_stored_as_the_bytes_that_it_is() -> anyhow::Res
 }
 
 #[tokio::test]
-async fn options_are_checked_before_anything_else() -> anyhow::Result<()> {
+async fn create_options_are_validated_first() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let sent = json!({"metadata": {"name": "a"}});
     for (query, message) in [

@@ -25,7 +25,7 @@ async fn start(default: &str) -> anyhow::Result<TestServer> {
 }
 
 /// The groups and the space that the server reports for the client.
-async fn who(client: &Client) -> anyhow::Result<(Value, Value)> {
+async fn groups_and_space(client: &Client) -> anyhow::Result<(Value, Value)> {
     let answer = client.post(WHO, &json!({})).await?;
     anyhow::ensure!(answer.status == 201, "{}", answer.text());
     let user = answer.json()["status"]["userInfo"].clone();
@@ -36,7 +36,7 @@ async fn who(client: &Client) -> anyhow::Result<(Value, Value)> {
 }
 
 #[tokio::test]
-async fn it_is_created_whole_when_it_is_absent() -> anyhow::Result<()> {
+async fn missing_default_tenant_is_created() -> anyhow::Result<()> {
     let server = start("xxx").await?;
     let system = server.system().await?;
     let found = system.get("/api/v1/tenants/xxx").await?;
@@ -50,7 +50,7 @@ async fn it_is_created_whole_when_it_is_absent() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn it_stays_as_it_is_when_it_is_there() -> anyhow::Result<()> {
+async fn existing_default_tenant_is_unchanged() -> anyhow::Result<()> {
     let mut server = start("xxx").await?;
     let system = server.system().await?;
     let label = json!({"metadata": {"labels": {"a": "b"}}});
@@ -66,7 +66,7 @@ async fn it_stays_as_it_is_when_it_is_there() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn who_names_no_tenant_belongs_to_it_and_nobody_else_does() -> anyhow::Result<()> {
+async fn credentials_without_a_tenant_belong_to_the_default_tenant() -> anyhow::Result<()> {
     let server = start("xxx").await?;
     let stray = server.client("stray").await?;
     let refused = stray
@@ -96,7 +96,7 @@ async fn who_names_no_tenant_belongs_to_it_and_nobody_else_does() -> anyhow::Res
         assert_eq!(stray.get(path).await?.status, 403, "{path}");
     }
     // `system:masters` has no effect in a tenant.
-    let (groups, space) = who(&server.client("masters").await?).await?;
+    let (groups, space) = groups_and_space(&server.client("masters").await?).await?;
     assert_eq!(
         (groups, space),
         (json!(["system:authenticated"]), json!("xxx"))
@@ -113,17 +113,17 @@ async fn who_names_no_tenant_belongs_to_it_and_nobody_else_does() -> anyhow::Res
         tenant_uid: None,
     };
     let certified = server.certified(&subject, "").await?;
-    let (groups, space) = who(&certified).await?;
+    let (groups, space) = groups_and_space(&certified).await?;
     assert_eq!(groups, json!(["dev", "system:authenticated"]));
     assert_eq!(space, "xxx");
     Ok(())
 }
 
 #[tokio::test]
-async fn it_may_be_the_system_and_plain_credentials_administer_it() -> anyhow::Result<()> {
+async fn default_tenant_may_be_the_system_space() -> anyhow::Result<()> {
     let server = start("system").await?;
     let masters = server.client("masters").await?;
-    let (groups, space) = who(&masters).await?;
+    let (groups, space) = groups_and_space(&masters).await?;
     assert_eq!(groups, json!(["system:masters", "system:authenticated"]));
     assert_eq!(space, "system");
     let made = masters
@@ -142,7 +142,7 @@ async fn it_may_be_the_system_and_plain_credentials_administer_it() -> anyhow::R
 }
 
 #[tokio::test]
-async fn it_cannot_have_the_name_of_a_system_namespace() -> anyhow::Result<()> {
+async fn default_tenant_cannot_be_named_like_a_system_namespace() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let name = TenantName::parse("kube-public")?;
     let refused = ensure(server.registry(), &name).await;

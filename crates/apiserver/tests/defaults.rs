@@ -10,10 +10,10 @@ use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
 
 /// Ignored fields: Kubernetes does not have them, or their values are random.
-const OURS: [&str; 3] = ["selfLink", "tenant", "uid"];
+const NOT_RECORDED: [&str; 3] = ["selfLink", "tenant", "uid"];
 
 #[tokio::test]
-async fn a_dry_run_answers_what_a_real_server_answered() {
+async fn dry_run_matches_the_recorded_kube_apiserver() {
     let server = TestServer::start().await.unwrap();
     let client = server.system().await.unwrap();
     let mut seen = 0;
@@ -61,7 +61,7 @@ fn normalize(found: &mut Value, wanted: &mut Value) {
     for object in [&mut *found, &mut *wanted] {
         let namespace = object["metadata"]["namespace"].clone();
         let metadata = object["metadata"].as_object_mut().unwrap();
-        for ours in OURS {
+        for ours in NOT_RECORDED {
             metadata.remove(ours);
         }
         metadata.remove("managedFields");
@@ -69,23 +69,23 @@ fn normalize(found: &mut Value, wanted: &mut Value) {
         if namespace.is_string() {
             metadata.insert("namespace".to_owned(), json!("default"));
         }
-        dates(object);
+        replace_timestamps(object);
         normalize_kind(object);
     }
 }
 
 /// Replaces timestamps by those of the recording.
-fn dates(value: &mut Value) {
+fn replace_timestamps(value: &mut Value) {
     match value {
         Value::Object(members) => {
             for (name, member) in members.iter_mut() {
                 if ["lastTransitionTime", "lastPhaseTransitionTime"].contains(&name.as_str()) {
                     *member = json!("<time>");
                 }
-                dates(member);
+                replace_timestamps(member);
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(dates),
+        Value::Array(items) => items.iter_mut().for_each(replace_timestamps),
         _ => {}
     }
 }

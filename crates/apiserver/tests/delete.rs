@@ -44,7 +44,7 @@ fn pod(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_gone_is_answered_with_a_status_or_with_itself_by_kind() -> anyhow::Result<()> {
+async fn deleted_objects_are_answered_with_status_or_object_by_kind() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let object = made(&client, MAPS, map("a")).await?;
     let answer = client.delete(MAP).await?;
@@ -73,7 +73,7 @@ async fn what_is_gone_is_answered_with_a_status_or_with_itself_by_kind() -> anyh
 }
 
 #[tokio::test]
-async fn a_precondition_that_does_not_hold_keeps_the_object() -> anyhow::Result<()> {
+async fn failed_preconditions_keep_the_object() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let object = made(&client, MAPS, map("a")).await?;
     let metadata = &object["metadata"];
@@ -115,7 +115,7 @@ async fn a_precondition_that_does_not_hold_keeps_the_object() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn options_in_a_body_win_over_those_in_the_query() -> anyhow::Result<()> {
+async fn body_options_take_precedence_over_query_options() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     made(&client, MAPS, map("a")).await?;
     let dry = format!("{MAP}?dryRun=All");
@@ -131,7 +131,7 @@ async fn options_in_a_body_win_over_those_in_the_query() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn options_are_of_any_group_and_format() -> anyhow::Result<()> {
+async fn delete_options_are_accepted_in_every_group_and_format() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     for (content_type, body) in [
         (
@@ -152,7 +152,7 @@ async fn options_are_of_any_group_and_format() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn wrong_options_are_refused_in_kubernetes_words() -> anyhow::Result<()> {
+async fn invalid_options_are_refused_with_kubernetes_messages() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     made(&client, MAPS, map("a")).await?;
     for (options, message) in [
@@ -198,7 +198,7 @@ async fn wrong_options_are_refused_in_kubernetes_words() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_object_with_finalizers_is_marked_and_stays() -> anyhow::Result<()> {
+async fn object_with_finalizers_gets_a_deletion_timestamp() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let sent = json!({"metadata": {"name": "a", "finalizers": ["x.io/y"], "generation": 7}});
     made(&client, MAPS, sent).await?;
@@ -220,7 +220,7 @@ async fn an_object_with_finalizers_is_marked_and_stays() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_pod_that_runs_has_its_time_to_end() -> anyhow::Result<()> {
+async fn running_pods_get_a_grace_period() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let path = format!("{PODS}/p");
     made(&client, PODS, pod("p")).await?;
@@ -251,7 +251,7 @@ async fn a_pod_that_runs_has_its_time_to_end() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn any_number_of_seconds_is_a_time_to_end() -> anyhow::Result<()> {
+async fn any_grace_period_is_accepted() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     for (name, seconds, kept) in [
         ("negative", -1, 1),
@@ -270,7 +270,7 @@ async fn any_number_of_seconds_is_a_time_to_end() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_pod_that_does_not_run_goes_at_once() -> anyhow::Result<()> {
+async fn pods_that_do_not_run_are_deleted_at_once() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let mut waiting = pod("waiting");
     waiting["spec"]["nodeName"] = Value::Null;
@@ -288,7 +288,7 @@ async fn a_pod_that_does_not_run_goes_at_once() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_namespaces_that_every_space_has_cannot_be_deleted() -> anyhow::Result<()> {
+async fn built_in_namespaces_cannot_be_deleted() -> anyhow::Result<()> {
     let (server, client) = tenant().await?;
     for client in [client, server.system().await?] {
         for name in ["default", "kube-system", "kube-public"] {
@@ -306,7 +306,7 @@ async fn the_namespaces_that_every_space_has_cannot_be_deleted() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn a_namespace_waits_for_its_content_and_takes_no_more() -> anyhow::Result<()> {
+async fn terminating_namespaces_refuse_new_objects() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     made(&client, "/api/v1/namespaces", map("n")).await?;
     let mut marked = client.delete("/api/v1/namespaces/n").await?.json();
@@ -341,7 +341,7 @@ async fn a_namespace_waits_for_its_content_and_takes_no_more() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn a_collection_goes_as_far_as_it_is_selected() -> anyhow::Result<()> {
+async fn delete_collection_honours_selectors() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let mut objects = Vec::new();
     for (name, color) in [("a", "red"), ("b", "blue"), ("c", "red")] {
@@ -377,7 +377,7 @@ async fn a_collection_goes_as_far_as_it_is_selected() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_object_that_comes_back_has_another_uid() -> anyhow::Result<()> {
+async fn recreated_object_has_a_new_uid() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let before = made(&client, MAPS, map("a")).await?;
     assert_eq!(client.delete(MAP).await?.status, 200);
@@ -388,7 +388,7 @@ async fn an_object_that_comes_back_has_another_uid() -> anyhow::Result<()> {
 
 /// No garbage collector runs on this server, so objects that wait for one stay.
 #[tokio::test]
-async fn what_becomes_of_dependents_stands_in_the_finalizers() -> anyhow::Result<()> {
+async fn propagation_policy_is_recorded_as_finalizers() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let (foreground, orphan) = (json!(["foregroundDeletion"]), json!(["orphan"]));
     let (nothing, held) = (json!([]), json!(["x.io/y"]));
@@ -445,7 +445,7 @@ async fn what_becomes_of_dependents_stands_in_the_finalizers() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn another_deletion_may_change_what_becomes_of_dependents() -> anyhow::Result<()> {
+async fn second_deletion_can_change_the_propagation_policy() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let sent = json!({"metadata": {"name": "a", "finalizers": ["x.io/y"], "generation": 1}});
     made(&client, MAPS, sent).await?;
@@ -473,7 +473,7 @@ async fn another_deletion_may_change_what_becomes_of_dependents() -> anyhow::Res
 }
 
 #[tokio::test]
-async fn kinds_have_ways_of_their_own_with_dependents() -> anyhow::Result<()> {
+async fn default_propagation_policy_depends_on_the_kind() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "Always",
         "containers": [{"name": "c", "image": "i"}]}});
@@ -524,7 +524,7 @@ async fn kinds_have_ways_of_their_own_with_dependents() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn all_of_a_collection_go_as_was_asked() -> anyhow::Result<()> {
+async fn delete_collection_applies_the_propagation_policy() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     for name in ["a", "b"] {
         made(&client, MAPS, map(name)).await?;
@@ -542,7 +542,7 @@ async fn all_of_a_collection_go_as_was_asked() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_namespace_that_is_going_is_told_nothing_new_about_dependents() -> anyhow::Result<()> {
+async fn terminating_namespaces_keep_their_propagation_policy() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     made(&client, "/api/v1/namespaces", map("n")).await?;
     let path = "/api/v1/namespaces/n";
@@ -561,7 +561,7 @@ async fn a_namespace_that_is_going_is_told_nothing_new_about_dependents() -> any
 }
 
 #[tokio::test]
-async fn a_pod_that_is_ending_is_told_nothing_new_but_to_hurry() -> anyhow::Result<()> {
+async fn terminating_pods_accept_shorter_grace_periods_only() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let path = format!("{PODS}/p");
     made(&client, PODS, pod("p")).await?;

@@ -25,7 +25,7 @@ fn resources<'a>(document: &'a Value, group: &str, version: &str) -> Vec<&'a str
 }
 
 #[tokio::test]
-async fn aggregated_discovery_is_that_of_a_real_server_and_tenants() -> anyhow::Result<()> {
+async fn aggregated_discovery_is_that_of_kubernetes_plus_tenants() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.system().await?;
     let recorded: Value = serde_json::from_str(RECORDED)?;
@@ -53,7 +53,7 @@ async fn aggregated_discovery_is_that_of_a_real_server_and_tenants() -> anyhow::
 }
 
 #[tokio::test]
-async fn a_tenant_discovers_only_what_is_served_to_it() -> anyhow::Result<()> {
+async fn tenants_discover_only_their_own_resources() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
     let found = tenant.accept("/api", V2).await?.json();
@@ -96,7 +96,7 @@ async fn a_tenant_discovers_only_what_is_served_to_it() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_unchanged_document_is_not_sent_again() -> anyhow::Result<()> {
+async fn unchanged_documents_are_answered_with_304() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
     for path in ["/api", "/apis"] {
@@ -121,7 +121,7 @@ async fn an_unchanged_document_is_not_sent_again() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_first_form_that_is_served_is_chosen() -> anyhow::Result<()> {
+async fn first_supported_media_type_is_chosen() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let beta = V2.replace("v=v2", "v=v2beta1");
@@ -140,9 +140,9 @@ async fn the_first_form_that_is_served_is_chosen() -> anyhow::Result<()> {
         "only the following media types are accepted: application/json, application/yaml, \
          application/vnd.kubernetes.protobuf"
     );
-    let sealed = V2.replace("application/json", "application/vnd.kubernetes.protobuf");
-    let answer = client.accept("/apis", &sealed).await?;
-    assert_eq!(answer.header("content-type"), sealed);
+    let protobuf = V2.replace("application/json", "application/vnd.kubernetes.protobuf");
+    let answer = client.accept("/apis", &protobuf).await?;
+    assert_eq!(answer.header("content-type"), protobuf);
     let envelope = protobuf::open(&answer.body)?;
     assert_eq!(
         (envelope.api_version, envelope.kind),
@@ -154,7 +154,7 @@ async fn the_first_form_that_is_served_is_chosen() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_older_documents_are_there_too() -> anyhow::Result<()> {
+async fn unaggregated_discovery_is_served() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let address = server.url().replace("https://", "");
@@ -202,10 +202,10 @@ async fn the_older_documents_are_there_too() -> anyhow::Result<()> {
         of(&core, "configmaps")["storageVersionHash"],
         "qFsyl6wFWjQ="
     );
-    let sealed = client
+    let protobuf = client
         .accept("/apis/apps/v1", "application/vnd.kubernetes.protobuf")
         .await?;
-    let envelope = protobuf::open(&sealed.body)?;
+    let envelope = protobuf::open(&protobuf.body)?;
     assert_eq!(envelope.kind, "APIResourceList");
     let of_list = types().find("apimachinery.pkg.apis.meta.v1.APIResourceList");
     let tree = of_list
@@ -231,7 +231,7 @@ async fn the_older_documents_are_there_too() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn version_and_health_need_no_credential() -> anyhow::Result<()> {
+async fn version_and_health_are_public() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let nobody = server.client("").await?;
     let version = nobody.get("/version").await?;
@@ -282,7 +282,7 @@ async fn version_and_health_need_no_credential() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn metrics_are_the_systems() -> anyhow::Result<()> {
+async fn metrics_are_served_to_the_system_only() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
     tenant.get("/api/v1/pods").await?;

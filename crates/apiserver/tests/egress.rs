@@ -13,9 +13,9 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 /// A space with a single service.
-struct One(Backend);
+struct SingleService(Backend);
 
-impl Services for One {
+impl Services for SingleService {
     fn resolve(&self, _: &Space, _: &str, name: &str, _: u16) -> Result<Backend, String> {
         match name {
             "svc" => Ok(self.0.clone()),
@@ -24,25 +24,28 @@ impl Services for One {
     }
 }
 
-fn services(at: SocketAddr) -> One {
-    One(Backend::Host(at.ip().to_string(), at.port()))
+fn services(client_for: SocketAddr) -> SingleService {
+    SingleService(Backend::Host(
+        client_for.ip().to_string(),
+        client_for.port(),
+    ))
 }
 
-const OWN: &str = "127.0.0.1:1";
+const SERVER_ADDRESS: &str = "127.0.0.1:1";
 
 fn egress(allow: &[&str]) -> Egress {
     let settings = Settings {
         allow: allow.iter().map(|block| block.parse().unwrap()).collect(),
         ..Settings::default()
     };
-    Egress::new(settings, OWN.parse().unwrap())
+    Egress::new(settings, SERVER_ADDRESS.parse().unwrap())
 }
 
 fn tenant(name: &str) -> Space {
     Space::parse(name).unwrap()
 }
 
-fn at(url: &str, ca: Option<&str>) -> Client {
+fn client_for(url: &str, ca: Option<&str>) -> Client {
     Client {
         endpoint: Endpoint::Url(url.to_owned()),
         ca_bundle: ca.map(str::to_owned),
@@ -72,16 +75,16 @@ fn call<'a>(space: &'a Space, client: &'a Client) -> Call<'a> {
 }
 
 async fn post(egress: &Egress, space: &Space, client: &Client) -> Result<Bytes, CallError> {
-    let services = services(OWN.parse().unwrap());
+    let services = services(SERVER_ADDRESS.parse().unwrap());
     egress.post(&services, call(space, client)).await
 }
 
 #[tokio::test]
-async fn a_webhook_is_posted_json_and_no_credentials() {
+async fn webhooks_receive_json_without_credentials() {
     let webhook = FakeWebhook::start(Reply::Json(json!({"b": 2})))
         .await
         .unwrap();
-    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    let client = client_for(&webhook.url("/x"), Some(webhook.ca_pem()));
     let answer = post(&egress(&["127.0.0.1"]), &tenant("t1"), &client).await;
     assert_eq!(answer.unwrap(), r#"{"b":2}"#);
     let heard = webhook.heard().remove(0);
@@ -105,7 +108,7 @@ async fn a_webhook_is_posted_json_and_no_credentials() {
 }
 
 #[tokio::test]
-async fn a_service_is_called_by_its_name_and_must_prove_it() {
+async fn services_are_verified_by_their_dns_name() {
     let webhook = FakeWebhook::named(&["svc.ns.svc"], Reply::Json(json!({}))).await;
     let webhook = webhook.unwrap();
     let (egress, space) = (egress(&["127.0.0.1"]), tenant("t1"));
@@ -129,10 +132,10 @@ async fn a_service_is_called_by_its_name_and_must_prove_it() {
 }
 
 #[tokio::test]
-async fn connections_are_kept_for_the_same_space_and_trust_only() {
+async fn connections_are_reused_per_space_and_ca_only() {
     let webhook = FakeWebhook::start(Reply::Json(json!({}))).await.unwrap();
     let egress = egress(&["127.0.0.1"]);
-    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    let client = client_for(&webhook.url("/x"), Some(webhook.ca_pem()));
     for _ in 0..3 {
         post(&egress, &tenant("t1"), &client).await.unwrap();
     }
@@ -140,7 +143,7 @@ async fn connections_are_kept_for_the_same_space_and_trust_only() {
     post(&egress, &tenant("t2"), &client).await.unwrap();
     assert_eq!((webhook.calls(), webhook.connections()), (4, 2));
     let other = FakeWebhook::start(Reply::Allow).await.unwrap();
-    let client = at(&webhook.url("/x"), Some(other.ca_pem()));
+    let client = client_for(&webhook.url("/x"), Some(other.ca_pem()));
     let refused = post(&egress, &tenant("t1"), &client).await.unwrap_err();
     let url = webhook.url("/x?timeout=10s");
     let why = format!(
@@ -151,10 +154,10 @@ async fn connections_are_kept_for_the_same_space_and_trust_only() {
 }
 
 #[tokio::test]
-async fn a_kept_connection_that_was_hung_up_is_not_missed() {
+async fn closed_idle_connections_are_replaced() {
     let webhook = FakeWebhook::start(Reply::HangUp).await.unwrap();
     let (egress, space) = (egress(&["127.0.0.1"]), tenant("t1"));
-    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    let client = client_for(&webhook.url("/x"), Some(webhook.ca_pem()));
     let refused = post(&egress, &space, &client).await.unwrap_err();
     let url = webhook.url("/x?timeout=10s");
     assert_eq!(refused.why(), format!("Post \"{url}\": EOF"));
@@ -169,13 +172,13 @@ async fn a_kept_connection_that_was_hung_up_is_not_missed() {
 }
 
 #[tokio::test]
-async fn what_surrounds_the_server_is_refused_to_tenants_by_address_and_by_name() {
+async fn tenants_cannot_reach_the_servers_network_by_address_or_name() {
     let webhook = FakeWebhook::start(Reply::Json(json!({}))).await.unwrap();
     let port = webhook.address().port();
     let closed = egress(&[]);
     for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"] {
         let url = format!("https://{host}:{port}/x");
-        let client = at(&url, Some(webhook.ca_pem()));
+        let client = client_for(&url, Some(webhook.ca_pem()));
         let refused = post(&closed, &tenant("t1"), &client).await.unwrap_err();
         let host = host.trim_matches(['[', ']']);
         let why =
@@ -193,13 +196,13 @@ async fn what_surrounds_the_server_is_refused_to_tenants_by_address_and_by_name(
             .ends_with("address is not allowed")
     );
     assert_eq!(webhook.connections(), 0);
-    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    let client = client_for(&webhook.url("/x"), Some(webhook.ca_pem()));
     post(&closed, &Space::System, &client).await.unwrap();
     assert_eq!(webhook.calls(), 1);
 }
 
 #[tokio::test]
-async fn the_server_itself_is_refused_even_if_its_surroundings_are_allowed() {
+async fn server_address_is_refused_even_in_an_allowed_network() {
     let webhook = FakeWebhook::start(Reply::Json(json!({}))).await.unwrap();
     let settings = Settings {
         allow: vec!["0.0.0.0/0".parse().unwrap()],
@@ -208,7 +211,7 @@ async fn the_server_itself_is_refused_even_if_its_surroundings_are_allowed() {
     // A server that listens on all addresses does not know them.
     let own = SocketAddr::from(([0, 0, 0, 0], webhook.address().port()));
     let egress = Egress::new(settings, own);
-    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    let client = client_for(&webhook.url("/x"), Some(webhook.ca_pem()));
     let refused = post(&egress, &tenant("t1"), &client).await.unwrap_err();
     assert!(
         refused.why().ends_with("address is not allowed"),
@@ -218,11 +221,11 @@ async fn the_server_itself_is_refused_even_if_its_surroundings_are_allowed() {
 }
 
 #[tokio::test]
-async fn no_answer_sends_us_elsewhere() {
+async fn redirects_are_not_followed() {
     let elsewhere = FakeWebhook::start(Reply::Json(json!({}))).await.unwrap();
     let webhook = FakeWebhook::start(Reply::Redirect(elsewhere.url("/y"))).await;
     let webhook = webhook.unwrap();
-    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    let client = client_for(&webhook.url("/x"), Some(webhook.ca_pem()));
     let refused = post(&egress(&["127.0.0.1"]), &tenant("t1"), &client).await;
     let why = "failed to call webhook: the server responded with the status code 307 but did not return more information";
     assert_eq!(refused.unwrap_err().to_string(), why);
@@ -230,10 +233,10 @@ async fn no_answer_sends_us_elsewhere() {
 }
 
 #[tokio::test]
-async fn codes_are_told_in_the_words_of_kubernetes_client() {
+async fn http_errors_use_client_go_messages() {
     let webhook = FakeWebhook::start(Reply::Code(500)).await.unwrap();
     let (egress, space) = (egress(&["127.0.0.1"]), tenant("t1"));
-    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    let client = client_for(&webhook.url("/x"), Some(webhook.ca_pem()));
     let refused = post(&egress, &space, &client).await.unwrap_err();
     let why = "failed to call webhook: an error on the server (\"unknown\") has prevented the request from succeeding";
     assert_eq!(refused.to_string(), why);
@@ -244,11 +247,11 @@ async fn codes_are_told_in_the_words_of_kubernetes_client() {
 }
 
 #[tokio::test]
-async fn an_answer_has_no_more_bytes_than_agreed() {
+async fn response_size_is_limited() {
     let webhook = FakeWebhook::start(Reply::Text(200, "x".repeat(ANSWER + 1))).await;
     let webhook = webhook.unwrap();
     let (egress, space) = (egress(&["127.0.0.1"]), tenant("t1"));
-    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    let client = client_for(&webhook.url("/x"), Some(webhook.ca_pem()));
     let refused = post(&egress, &space, &client).await.unwrap_err();
     let url = webhook.url("/x?timeout=10s");
     let why = format!("Post \"{url}\": the answer is longer than 1048576 bytes");
@@ -259,11 +262,11 @@ async fn an_answer_has_no_more_bytes_than_agreed() {
 }
 
 #[tokio::test]
-async fn who_does_not_answer_in_time_is_not_waited_for() {
+async fn calls_time_out() {
     let webhook = FakeWebhook::start(Reply::Silence).await.unwrap();
     let (egress, space) = (egress(&["127.0.0.1"]), tenant("t1"));
-    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
-    let services = services(OWN.parse().unwrap());
+    let client = client_for(&webhook.url("/x"), Some(webhook.ca_pem()));
+    let services = services(SERVER_ADDRESS.parse().unwrap());
     let mut call = call(&space, &client);
     call.patience = Duration::from_millis(300);
     let refused = egress.post(&services, call).await.unwrap_err();
@@ -273,37 +276,37 @@ async fn who_does_not_answer_in_time_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn who_is_not_there_or_is_no_tls_is_told_apart() {
+async fn connection_and_tls_errors_are_distinguished() {
     let (egress, space) = (egress(&["127.0.0.1"]), tenant("t1"));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let client = at(&format!("https://{address}/x"), None);
+    let client = client_for(&format!("https://{address}/x"), None);
     let refused = post(&egress, &space, &client).await.unwrap_err();
     let why = format!(
         "failed to call webhook: Post \"https://{address}/x?timeout=10s\": dial tcp {address}: connect: connection refused"
     );
     assert_eq!(refused.to_string(), why);
-    let client = at("https://nowhere.invalid/x", None);
+    let client = client_for("https://nowhere.invalid/x", None);
     let refused = post(&egress, &space, &client).await.unwrap_err();
     let why = "Post \"https://nowhere.invalid/x?timeout=10s\": dial tcp: lookup nowhere.invalid: no such host";
     assert_eq!(refused.why(), why);
-    let client = at("https://127.0.0.1:9/x", Some("no PEM"));
+    let client = client_for("https://127.0.0.1:9/x", Some("no PEM"));
     let refused = post(&egress, &space, &client).await.unwrap_err();
     let why = "could not get REST client: unable to load root certificates: unable to parse bytes as PEM block";
     assert_eq!(refused.to_string(), why);
 }
 
 #[tokio::test]
-async fn a_space_has_so_many_calls_under_way_and_no_more() {
+async fn concurrent_calls_per_space_are_limited() {
     let webhook = FakeWebhook::start(Reply::Silence).await.unwrap();
     let settings = Settings {
         allow: vec!["127.0.0.1".parse().unwrap()],
         each: 2,
         ..Settings::default()
     };
-    let egress = Egress::new(settings, OWN.parse().unwrap());
-    let client = at(&webhook.url("/x"), Some(webhook.ca_pem()));
+    let egress = Egress::new(settings, SERVER_ADDRESS.parse().unwrap());
+    let client = client_for(&webhook.url("/x"), Some(webhook.ca_pem()));
     let (one, other) = (tenant("t1"), tenant("t2"));
     let calls = async {
         tokio::join!(

@@ -23,7 +23,7 @@ async fn post(client: &Client, path: &str, media: &str, body: &str) -> anyhow::R
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_object_of_the_kind_is_told_as_go_tells_it() -> anyhow::Result<()> {
+async fn decode_errors_match_go() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let map = "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: ";
     let unrecognized = "the object provided is unrecognized (must be of type ConfigMap): couldn't \
@@ -117,7 +117,7 @@ async fn a_body_that_is_no_object_of_the_kind_is_told_as_go_tells_it() -> anyhow
 }
 
 #[tokio::test]
-async fn null_members_are_absent_and_null_values_of_maps_are_empty() -> anyhow::Result<()> {
+async fn null_fields_are_absent_and_null_map_values_are_empty() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let body = r#"{"metadata":{"name":"a","labels":null},"data":{"k":null},"binaryData":null}"#;
     let answer = post(&client, MAPS, "", body).await?;
@@ -128,7 +128,7 @@ async fn null_members_are_absent_and_null_values_of_maps_are_empty() -> anyhow::
 }
 
 #[tokio::test]
-async fn a_body_of_an_unknown_format_is_refused() -> anyhow::Result<()> {
+async fn unknown_content_types_are_refused() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     for media in ["text/plain", "application/xml", "application/cbor"] {
         let answer = post(&client, MAPS, media, "{}").await?;
@@ -143,13 +143,14 @@ async fn a_body_of_an_unknown_format_is_refused() -> anyhow::Result<()> {
     Ok(())
 }
 
-const ODD: &str = r#"{"metadata":{"name":"a","bogus":1},"data":{"a":"1","a":"2"},"spec":{}}"#;
+const DUPLICATE_AND_UNKNOWN: &str =
+    r#"{"metadata":{"name":"a","bogus":1},"data":{"a":"1","a":"2"},"spec":{}}"#;
 
 #[tokio::test]
-async fn strict_refuses_with_all_problems_in_the_order_of_the_document() -> anyhow::Result<()> {
+async fn strict_field_validation_reports_all_problems_in_document_order() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let strict = format!("{MAPS}?fieldValidation=Strict");
-    let answer = post(&client, &strict, "application/json", ODD).await?;
+    let answer = post(&client, &strict, "application/json", DUPLICATE_AND_UNKNOWN).await?;
     assert_eq!(answer.status, 400);
     assert_eq!(
         answer.message(),
@@ -172,7 +173,7 @@ async fn strict_refuses_with_all_problems_in_the_order_of_the_document() -> anyh
 }
 
 #[tokio::test]
-async fn warn_is_the_default_and_has_a_header_for_each_problem() -> anyhow::Result<()> {
+async fn warn_is_the_default_with_one_header_per_problem() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let wanted = [
         r#"299 - "unknown field \"metadata.bogus\"""#,
@@ -180,7 +181,7 @@ async fn warn_is_the_default_and_has_a_header_for_each_problem() -> anyhow::Resu
         r#"299 - "unknown field \"spec\"""#,
     ];
     for path in [format!("{MAPS}?fieldValidation=Warn"), MAPS.to_owned()] {
-        let answer = post(&client, &path, "application/json", ODD).await?;
+        let answer = post(&client, &path, "application/json", DUPLICATE_AND_UNKNOWN).await?;
         assert_eq!(answer.status, 201, "{}", answer.text());
         let found: Vec<_> = answer.headers.get_all("warning").iter().collect();
         assert_eq!(found, wanted);
@@ -189,13 +190,13 @@ async fn warn_is_the_default_and_has_a_header_for_each_problem() -> anyhow::Resu
         client.delete(&format!("{MAPS}/a")).await?;
     }
     let ignore = format!("{MAPS}?fieldValidation=Ignore");
-    let answer = post(&client, &ignore, "application/json", ODD).await?;
+    let answer = post(&client, &ignore, "application/json", DUPLICATE_AND_UNKNOWN).await?;
     assert_eq!((answer.status, answer.header("warning")), (201, ""));
     Ok(())
 }
 
 #[tokio::test]
-async fn warnings_fit_into_headers_whatever_they_are_about() -> anyhow::Result<()> {
+async fn warnings_are_escaped_and_truncated_for_headers() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let mut object = json!({"metadata": {"name": "a"}});
     for number in 0..90 {
@@ -211,7 +212,7 @@ async fn warnings_fit_into_headers_whatever_they_are_about() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn yaml_is_read_and_its_problems_are_told_by_line() -> anyhow::Result<()> {
+async fn yaml_errors_name_the_line() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let yaml = "application/yaml";
     let body =
@@ -240,7 +241,7 @@ async fn yaml_is_read_and_its_problems_are_told_by_line() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn a_refusal_comes_in_the_format_that_was_asked_for() -> anyhow::Result<()> {
+async fn errors_are_sent_in_the_accepted_format() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let path = format!("{MAPS}/none");
     let answer = client.accept(&path, "application/yaml").await?;
@@ -262,7 +263,7 @@ async fn a_refusal_comes_in_the_format_that_was_asked_for() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn several_faults_are_all_told_and_each_is_a_cause() -> anyhow::Result<()> {
+async fn every_validation_error_is_a_cause() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let answer = client
         .post(DEPLOYMENTS, &json!({"metadata": {"name": "k"}}))

@@ -14,7 +14,7 @@ const PEOPLE: &str = "alice,alice,7,\"dev,qa,tenant:t1\"\n\
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Permission to write roles and bindings, and none that a role could grant.
-fn writing() -> Value {
+fn rbac_writer_rules() -> Value {
     rule(
         "get,list,create,update,patch",
         RBAC,
@@ -27,7 +27,7 @@ fn writing() -> Value {
 async fn alice_with(rules: &[Value]) -> anyhow::Result<(TestServer, Client, Client)> {
     let server = TestServer::with_tokens(PEOPLE).await?;
     let admin = server.tenant("t1").await?;
-    let mut all = vec![writing()];
+    let mut all = vec![rbac_writer_rules()];
     all.extend_from_slice(rules);
     admin.grant("hers", "User:alice", &all).await?;
     let alice = server.client("alice").await?;
@@ -49,21 +49,21 @@ fn named(verbs: &str, groups: &str, resources: &str, names: &[&str]) -> Value {
     rule
 }
 
-fn paths(urls: &[&str]) -> Value {
+fn non_resource_rule(urls: &[&str]) -> Value {
     json!({"verbs": ["get"], "nonResourceURLs": urls})
 }
 
-const LACKING: &str = "user \"alice\" (groups=[\"dev\" \"qa\" \"system:authenticated\"]) is \
+const MISSING_PERMISSIONS: &str = "user \"alice\" (groups=[\"dev\" \"qa\" \"system:authenticated\"]) is \
                        attempting to grant RBAC permissions not currently held:\n";
 
 #[tokio::test]
-async fn a_role_is_made_by_who_has_everything_in_it() -> anyhow::Result<()> {
+async fn creating_a_role_needs_all_its_permissions() -> anyhow::Result<()> {
     let hers = [
         rule("get,list", "", "pods,configmaps"),
         rule("*", "apps", "*/scale"),
         rule("delete", "*", "*"),
         named("get", "", "secrets", &["mine"]),
-        paths(&["/foo/*", "/logs"]),
+        non_resource_rule(&["/foo/*", "/logs"]),
     ];
     let (_server, _admin, alice) = alice_with(&hers).await?;
     for (rules, lacking) in [
@@ -77,7 +77,7 @@ async fn a_role_is_made_by_who_has_everything_in_it() -> anyhow::Result<()> {
         (vec![rule("get", "apps", "deployments/scale")], ""),
         (vec![named("get", "", "secrets", &["mine"])], ""),
         (vec![named("get", "", "pods", &["any", "other"])], ""),
-        (vec![paths(&["/foo/x", "/foo/*", "/logs"])], ""),
+        (vec![non_resource_rule(&["/foo/x", "/foo/*", "/logs"])], ""),
         (
             vec![rule("get,watch", "", "pods")],
             r#"{APIGroups:[""], Resources:["pods"], Verbs:["watch"]}"#,
@@ -103,7 +103,7 @@ async fn a_role_is_made_by_who_has_everything_in_it() -> anyhow::Result<()> {
             r#"{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}"#,
         ),
         (
-            vec![paths(&["/bar", "/foo"])],
+            vec![non_resource_rule(&["/bar", "/foo"])],
             "{NonResourceURLs:[\"/bar\"], Verbs:[\"get\"]}\n\
              {NonResourceURLs:[\"/foo\"], Verbs:[\"get\"]}",
         ),
@@ -135,7 +135,7 @@ async fn a_role_is_made_by_who_has_everything_in_it() -> anyhow::Result<()> {
             let said = made.json();
             assert_eq!(
                 said["message"],
-                format!("{resource}.{RBAC} \"r\" is forbidden: {LACKING}{lacking}")
+                format!("{resource}.{RBAC} \"r\" is forbidden: {MISSING_PERMISSIONS}{lacking}")
             );
             assert_eq!(
                 said["details"],
@@ -148,7 +148,7 @@ async fn a_role_is_made_by_who_has_everything_in_it() -> anyhow::Result<()> {
 
 /// Covers every verb that can change a role.
 #[tokio::test]
-async fn no_way_of_writing_a_role_adds_what_the_writer_lacks() -> anyhow::Result<()> {
+async fn no_verb_adds_permissions_that_the_caller_lacks() -> anyhow::Result<()> {
     let (_server, admin, alice) = alice_with(&[rule("get", "", "pods")]).await?;
     for path in [CLUSTER_ROLES.to_owned(), roles("default")] {
         let own = role("own", &[rule("get", "", "pods")]);
@@ -193,7 +193,7 @@ async fn no_way_of_writing_a_role_adds_what_the_writer_lacks() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn what_leaves_the_rules_alone_needs_none_of_them() -> anyhow::Result<()> {
+async fn changes_outside_the_rules_need_no_permissions() -> anyhow::Result<()> {
     let (_server, admin, alice) = alice_with(&[]).await?;
     for (path, bound) in [
         (CLUSTER_ROLES.to_owned(), CLUSTER_BINDINGS.to_owned()),
@@ -228,7 +228,7 @@ async fn what_leaves_the_rules_alone_needs_none_of_them() -> anyhow::Result<()> 
 
 /// Aggregation selects roles by label, so setting a label grants permissions like a rule.
 #[tokio::test]
-async fn a_label_adds_no_rights_to_a_role_that_gathers() -> anyhow::Result<()> {
+async fn labels_cannot_add_permissions_to_an_aggregated_role() -> anyhow::Result<()> {
     let (_server, admin, alice) = alice_with(&[rule("get", "", "configmaps")]).await?;
     // Alice has the permissions of `view` and tries to gain all others.
     admin.bind("sees", "User:alice", "view").await?;
@@ -280,7 +280,7 @@ async fn a_label_adds_no_rights_to_a_role_that_gathers() -> anyhow::Result<()> {
 
 /// An aggregated role grants the aggregated rules, whatever its own `rules` field says.
 #[tokio::test]
-async fn a_label_on_a_role_that_gathers_gives_what_it_has_gathered() -> anyhow::Result<()> {
+async fn labelling_an_aggregated_role_needs_its_aggregated_permissions() -> anyhow::Result<()> {
     let (_server, admin, alice) = alice_with(&[]).await?;
     admin.bind("sees", "User:alice", "view").await?;
     let mut part = role("part", &[rule("*", "*", "*")]);
@@ -302,7 +302,7 @@ async fn a_label_on_a_role_that_gathers_gives_what_it_has_gathered() -> anyhow::
 }
 
 #[tokio::test]
-async fn a_role_that_gathers_others_is_for_who_has_everything() -> anyhow::Result<()> {
+async fn creating_an_aggregated_role_needs_all_permissions() -> anyhow::Result<()> {
     let (_server, admin, alice) = alice_with(&[rule("get", "*", "*")]).await?;
     let gathers = json!({"clusterRoleSelectors": [{"matchLabels": {"x": "y"}}]});
     let mut wanted = role("agg", &[]);
@@ -331,7 +331,7 @@ async fn a_role_that_gathers_others_is_for_who_has_everything() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn who_may_escalate_writes_any_role_that_is_named() -> anyhow::Result<()> {
+async fn escalate_permission_allows_writing_any_named_role() -> anyhow::Result<()> {
     let hers = [
         named("escalate", RBAC, "clusterroles", &["free"]),
         named("escalate", RBAC, "roles", &["free"]),
@@ -354,7 +354,7 @@ async fn who_may_escalate_writes_any_role_that_is_named() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn a_binding_is_made_by_who_has_the_role_or_may_bind_it() -> anyhow::Result<()> {
+async fn creating_a_binding_needs_the_roles_permissions_or_bind() -> anyhow::Result<()> {
     let hers = [
         rule("get", "", "pods"),
         named("bind", RBAC, "clusterroles", &["admin", "lost"]),
@@ -370,7 +370,8 @@ async fn a_binding_is_made_by_who_has_the_role_or_may_bind_it() -> anyhow::Resul
     ] {
         assert_eq!(admin.post(&path, &role(name, &[rules])).await?.status, 201);
     }
-    let lacking = format!("{LACKING}{{APIGroups:[\"*\"], Resources:[\"*\"], Verbs:[\"*\"]}}");
+    let lacking =
+        format!("{MISSING_PERMISSIONS}{{APIGroups:[\"*\"], Resources:[\"*\"], Verbs:[\"*\"]}}");
     let forbidden = |of: &str| format!("{of}.{RBAC} \"b\" is forbidden: {lacking}");
     let missing = |of: &str, name: &str| format!("{of}.{RBAC} \"{name}\" not found");
     for (cluster, kind, name, code, message) in [
@@ -447,11 +448,13 @@ async fn a_binding_is_made_by_who_has_the_role_or_may_bind_it() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn rights_in_one_namespace_are_given_away_there_only() -> anyhow::Result<()> {
+async fn namespaced_permissions_can_be_granted_in_that_namespace_only() -> anyhow::Result<()> {
     let server = TestServer::with_tokens(PEOPLE).await?;
     let admin = server.tenant("t1").await?;
     let alice = server.client("alice").await?;
-    admin.grant("writes", "User:alice", &[writing()]).await?;
+    admin
+        .grant("writes", "User:alice", &[rbac_writer_rules()])
+        .await?;
     admin
         .grant_in("default", "pods", "User:alice", &[rule("get", "", "pods")])
         .await?;
@@ -481,12 +484,11 @@ async fn rights_in_one_namespace_are_given_away_there_only() -> anyhow::Result<(
 
 /// A system user with few permissions has as few in every tenant.
 #[tokio::test]
-async fn the_systems_people_give_away_in_a_tenant_what_the_system_gave_them() -> anyhow::Result<()>
-{
+async fn system_users_can_grant_in_a_tenant_only_their_own_permissions() -> anyhow::Result<()> {
     let server = TestServer::with_tokens(PEOPLE).await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let root = server.client("root").await?;
-    let rights = [writing(), rule("get", "", "pods")];
+    let rights = [rbac_writer_rules(), rule("get", "", "pods")];
     system.grant("support", "Group:ops", &rights).await?;
     // Bindings of the tenant to a user of that name do not apply to the system user.
     tenant.bind("root", "User:root", "cluster-admin").await?;
@@ -533,7 +535,7 @@ async fn the_systems_people_give_away_in_a_tenant_what_the_system_gave_them() ->
 }
 
 #[tokio::test]
-async fn an_owner_is_named_by_who_could_delete_and_hold() -> anyhow::Result<()> {
+async fn setting_owners_needs_delete_and_finalizer_permissions() -> anyhow::Result<()> {
     let hers = [rule("get,create,update,patch", "", "configmaps,pods")];
     let (_server, admin, alice) = alice_with(&hers).await?;
     let maps = "/api/v1/namespaces/default/configmaps";
@@ -628,7 +630,7 @@ fn of(user: &str, groups: &[&str]) -> Subject {
 }
 
 #[tokio::test]
-async fn who_answers_for_a_signer_approves_and_signs() -> anyhow::Result<()> {
+async fn approve_and_sign_permissions_are_per_signer() -> anyhow::Result<()> {
     let requests = "certificatesigningrequests/approval,certificatesigningrequests/status";
     let group = "certificates.k8s.io";
     let hers = [rule("get,update,patch", group, requests)];
@@ -694,7 +696,7 @@ async fn who_answers_for_a_signer_approves_and_signs() -> anyhow::Result<()> {
 
 /// Applies to every caller: no certificate grants `system:masters`.
 #[tokio::test]
-async fn no_request_for_a_certificate_of_masters_is_taken() -> anyhow::Result<()> {
+async fn certificate_requests_for_system_masters_are_refused() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let clients = [server.system().await?, server.tenant("t1").await?];
     let signer = "kubernetes.io/kube-apiserver-client";

@@ -43,7 +43,7 @@ fn with(mut object: Value, member: &str, value: Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_one_group_calls_so_the_other_calls_otherwise() {
+async fn field_names_differ_between_core_and_events_group() {
     let (_server, client) = client().await;
     let mut sent = core("a");
     for (member, value) in [
@@ -75,7 +75,7 @@ async fn what_one_group_calls_so_the_other_calls_otherwise() {
 }
 
 #[tokio::test]
-async fn an_event_of_the_core_is_where_its_object_is() {
+async fn core_events_are_in_the_namespace_of_their_object() {
     let (_server, client) = client().await;
     let of = |namespace: &str| json!({"kind": "Pod", "name": "p", "namespace": namespace});
     for (namespace, regarding, refused) in [
@@ -108,7 +108,7 @@ async fn an_event_of_the_core_is_where_its_object_is() {
 }
 
 #[tokio::test]
-async fn a_new_event_says_when_who_and_what() {
+async fn new_events_need_time_reporter_and_action() {
     let (_server, client) = client().await;
     let long = |length: usize| json!("x".repeat(length));
     for (member, value, why) in [
@@ -192,7 +192,7 @@ async fn a_new_event_says_when_who_and_what() {
 }
 
 #[tokio::test]
-async fn of_a_new_event_only_the_series_and_the_metadata_change() {
+async fn only_series_and_metadata_of_new_events_are_mutable() {
     let (_server, client) = client().await;
     assert_eq!(client.post(GROUP, &new("e")).await.unwrap().status, 201);
     let path = format!("{GROUP}/e");
@@ -237,7 +237,7 @@ async fn of_a_new_event_only_the_series_and_the_metadata_change() {
 }
 
 #[tokio::test]
-async fn events_are_selected_by_what_they_are_about() {
+async fn events_can_be_selected_by_their_object() {
     let (_server, client) = client().await;
     assert_eq!(client.post(GROUP, &new("new")).await.unwrap().status, 201);
     let mut old = core("old");
@@ -294,7 +294,7 @@ fn lease(spec: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_lease_lasts_and_its_times_are_exact_to_the_microsecond() {
+async fn lease_times_keep_microseconds() {
     let (_server, client) = client().await;
     for (spec, why) in [
         (
@@ -349,7 +349,7 @@ async fn a_lease_lasts_and_its_times_are_exact_to_the_microsecond() {
 }
 
 #[tokio::test]
-async fn who_puts_a_lease_that_is_not_there_makes_it() {
+async fn put_creates_a_missing_lease() {
     let (_server, client) = client().await;
     let path = format!("{LEASES}/l");
     let sent = lease(json!({"holderIdentity": "me", "leaseDurationSeconds": 15}));
@@ -377,7 +377,7 @@ async fn who_puts_a_lease_that_is_not_there_makes_it() {
 }
 
 #[tokio::test]
-async fn only_some_kinds_come_about_by_being_put() {
+async fn only_some_kinds_can_be_created_by_put() {
     let (_server, client) = client().await;
     let rbac = "rbac.authorization.k8s.io/v1";
     let core = "/api/v1/namespaces/default";

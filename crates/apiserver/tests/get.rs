@@ -21,7 +21,7 @@ fn revision(object: &Value) -> u64 {
 }
 
 #[tokio::test]
-async fn an_object_is_read_as_it_was_created() -> anyhow::Result<()> {
+async fn objects_are_read_as_created() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let made = map(&client, "a").await?;
@@ -45,7 +45,7 @@ async fn an_object_is_read_as_it_was_created() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_revision_that_has_not_happened_is_waited_for_and_then_refused() -> anyhow::Result<()> {
+async fn future_resource_versions_time_out() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let now = revision(&map(&client, "a").await?);
@@ -78,7 +78,7 @@ async fn a_revision_that_has_not_happened_is_waited_for_and_then_refused() -> an
 }
 
 #[tokio::test]
-async fn a_reader_of_the_near_future_is_answered_when_it_comes() -> anyhow::Result<()> {
+async fn future_resource_versions_are_served_once_reached() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let next = revision(&map(&client, "a").await?) + 1;
@@ -96,7 +96,7 @@ async fn a_reader_of_the_near_future_is_answered_when_it_comes() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn a_revision_that_is_no_number_is_an_error_without_a_reason() -> anyhow::Result<()> {
+async fn invalid_resource_versions_are_errors_without_a_reason() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     for (text, shown, why) in [
@@ -125,7 +125,7 @@ async fn a_revision_that_is_no_number_is_an_error_without_a_reason() -> anyhow::
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found() -> anyhow::Result<()> {
+async fn missing_objects_are_not_found() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let status = |message: &str, details: Value| {
@@ -193,7 +193,7 @@ async fn head_and_options_are_not_allowed_on_objects() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_was_written_is_read_at_once() -> anyhow::Result<()> {
+async fn reads_see_preceding_writes() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let writer = server.tenant("t1").await?;
     let reader = server.client("t1").await?;
@@ -212,7 +212,7 @@ async fn what_was_written_is_read_at_once() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn waiting_for_the_future_does_not_keep_the_server_busy() -> anyhow::Result<()> {
+async fn waiting_for_a_revision_does_not_block_other_requests() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let cache = server.registry().cache();
@@ -233,7 +233,7 @@ async fn waiting_for_the_future_does_not_keep_the_server_busy() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn who_has_less_time_is_answered_sooner() -> anyhow::Result<()> {
+async fn request_timeout_shortens_the_wait() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let begun = Instant::now();
@@ -248,7 +248,7 @@ async fn who_has_less_time_is_answered_sooner() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn every_version_of_a_kind_shows_the_same_object() -> anyhow::Result<()> {
+async fn all_versions_of_a_kind_show_the_same_object() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let path = |version: &str| {

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const WHOAMI: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
-const PEOPLE: &str = "alice,alice,7,\"dev,tenant:t1\"\n\
+const USERS: &str = "alice,alice,7,\"dev,tenant:t1\"\n\
                       root,root,9,\"ops,tenant:system\"\n";
 
 /// A server, the administrator of its tenant, and alice.
-async fn people() -> anyhow::Result<(TestServer, Client, Client)> {
-    let server = TestServer::with_tokens(PEOPLE).await?;
+async fn start() -> anyhow::Result<(TestServer, Client, Client)> {
+    let server = TestServer::with_tokens(USERS).await?;
     let admin = server.tenant("t1").await?;
     let alice = server.client("alice").await?;
     Ok((server, admin, alice))
@@ -43,8 +43,8 @@ fn impersonate(group: &str, resources: &str, names: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn each_part_of_an_identity_needs_a_right_of_its_own() -> anyhow::Result<()> {
-    let (_server, admin, alice) = people().await?;
+async fn each_part_of_an_identity_needs_its_own_permission() -> anyhow::Result<()> {
+    let (_server, admin, alice) = start().await?;
     let user = ("impersonate-user", "x");
     let refused = |of: &str, name: &str, resource: &str, group: &str, scope: &str| {
         format!(
@@ -144,8 +144,8 @@ async fn each_part_of_an_identity_needs_a_right_of_its_own() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn a_service_account_is_acted_for_by_who_may_in_its_namespace() -> anyhow::Result<()> {
-    let (_server, admin, alice) = people().await?;
+async fn service_account_impersonation_is_authorized_in_its_namespace() -> anyhow::Result<()> {
+    let (_server, admin, alice) = start().await?;
     let rules = [impersonate("", "serviceaccounts", &[])];
     admin
         .grant_in("default", "acts", "User:alice", &rules)
@@ -185,8 +185,8 @@ async fn a_service_account_is_acted_for_by_who_may_in_its_namespace() -> anyhow:
 }
 
 #[tokio::test]
-async fn whoever_acts_for_somebody_has_their_rights_and_no_others() -> anyhow::Result<()> {
-    let (_server, admin, alice) = people().await?;
+async fn impersonated_requests_have_only_the_impersonated_permissions() -> anyhow::Result<()> {
+    let (_server, admin, alice) = start().await?;
     let bob = ("impersonate-user", "bob");
     admin
         .grant(
@@ -246,8 +246,8 @@ async fn whoever_acts_for_somebody_has_their_rights_and_no_others() -> anyhow::R
 }
 
 #[tokio::test]
-async fn headers_that_say_two_things_or_half_of_one_are_refused() -> anyhow::Result<()> {
-    let (_server, admin, _alice) = people().await?;
+async fn ambiguous_or_incomplete_headers_are_refused() -> anyhow::Result<()> {
+    let (_server, admin, _alice) = start().await?;
     for (headers, code) in [
         (
             vec![("impersonate-user", "bob"), ("impersonate-user", "carol")],
@@ -300,8 +300,8 @@ async fn headers_that_say_two_things_or_half_of_one_are_refused() -> anyhow::Res
 
 /// A header listed in `Connection` is not dropped: the request never runs as the caller itself.
 #[tokio::test]
-async fn a_header_that_belongs_to_the_connection_counts_all_the_same() -> anyhow::Result<()> {
-    let (server, _admin, _alice) = people().await?;
+async fn hop_by_hop_impersonation_headers_still_count() -> anyhow::Result<()> {
+    let (server, _admin, _alice) = start().await?;
     for headers in [
         "Connection: close\r\nImpersonate-User: bob\r\n",
         "Connection: close, Impersonate-User\r\nImpersonate-User: bob\r\n",
@@ -334,8 +334,8 @@ async fn a_header_that_belongs_to_the_connection_counts_all_the_same() -> anyhow
 }
 
 #[tokio::test]
-async fn the_key_of_an_extra_is_decoded_and_asked_about_as_it_is() -> anyhow::Result<()> {
-    let (_server, admin, alice) = people().await?;
+async fn extra_keys_are_decoded_before_authorization() -> anyhow::Result<()> {
+    let (_server, admin, alice) = start().await?;
     let key = "impersonate-extra-Example.com%2fScopes";
     let headers = [("impersonate-user", "x"), (key, "view")];
     admin
@@ -374,8 +374,8 @@ async fn the_key_of_an_extra_is_decoded_and_asked_about_as_it_is() -> anyhow::Re
 
 /// Refused by the prefix of the name, not by a list, since new groups appear over time.
 #[tokio::test]
-async fn no_tenant_takes_on_what_the_server_gives() -> anyhow::Result<()> {
-    let (server, admin, _alice) = people().await?;
+async fn tenants_cannot_impersonate_server_assigned_identities() -> anyhow::Result<()> {
+    let (server, admin, _alice) = start().await?;
     server.tenant("t2").await?;
     for user in [
         "system:admin",
@@ -436,8 +436,8 @@ async fn no_tenant_takes_on_what_the_server_gives() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_systems_people_act_for_a_tenants_by_naming_it() -> anyhow::Result<()> {
-    let (server, admin, _alice) = people().await?;
+async fn system_users_impersonate_tenant_users_by_naming_the_tenant() -> anyhow::Result<()> {
+    let (server, admin, _alice) = start().await?;
     let other = server.tenant("t2").await?;
     let system = server.system().await?;
     let inside = [
@@ -523,8 +523,8 @@ async fn the_systems_people_act_for_a_tenants_by_naming_it() -> anyhow::Result<(
 
 /// Permission to impersonate users of one tenant does not cover another tenant.
 #[tokio::test]
-async fn support_for_one_tenant_is_a_rule_that_names_its_group() -> anyhow::Result<()> {
-    let (server, _admin, _alice) = people().await?;
+async fn impersonation_can_be_limited_to_one_tenant() -> anyhow::Result<()> {
+    let (server, _admin, _alice) = start().await?;
     server.tenant("t2").await?;
     let (system, root) = (server.system().await?, server.client("root").await?);
     let rules = [
@@ -566,8 +566,8 @@ fn constrained(mode: &str, resources: &str, names: &[&str]) -> Value {
 
 /// Constrained impersonation needs two permissions: for the user and for the action.
 #[tokio::test]
-async fn who_may_act_in_some_things_only_acts_in_these() -> anyhow::Result<()> {
-    let (_server, admin, alice) = people().await?;
+async fn constrained_impersonation_is_limited_to_its_actions() -> anyhow::Result<()> {
+    let (_server, admin, alice) = start().await?;
     for user in ["User:bob", "ServiceAccount:default/robot"] {
         let name = user.replace([':', '/'], "-").to_lowercase();
         let rules = [
@@ -669,8 +669,8 @@ async fn who_may_act_in_some_things_only_acts_in_these() -> anyhow::Result<()> {
 
 /// System users can be allowed to read one resource in a tenant as one of its users.
 #[tokio::test]
-async fn support_may_look_at_one_thing_as_somebody_of_a_tenant() -> anyhow::Result<()> {
-    let (server, _admin, _alice) = people().await?;
+async fn constrained_impersonation_into_a_tenant_is_limited_to_its_actions() -> anyhow::Result<()> {
+    let (server, _admin, _alice) = start().await?;
     server.tenant("t2").await?;
     let (system, root) = (server.system().await?, server.client("root").await?);
     let rules = [
@@ -697,8 +697,8 @@ async fn support_may_look_at_one_thing_as_somebody_of_a_tenant() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn a_watch_for_somebody_ends_with_their_right() -> anyhow::Result<()> {
-    let (_server, admin, _alice) = people().await?;
+async fn impersonated_watch_ends_when_the_permission_is_revoked() -> anyhow::Result<()> {
+    let (_server, admin, _alice) = start().await?;
     admin
         .grant(
             "bob",
@@ -725,7 +725,7 @@ async fn a_watch_for_somebody_ends_with_their_right() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_log_names_who_acted_and_for_whom() -> anyhow::Result<()> {
+async fn audit_log_names_both_users() -> anyhow::Result<()> {
     let log = AuditLog::default();
     let server = TestServer::audited(Audit::Memory(log.clone())).await?;
     let admin = server.tenant("t1").await?;

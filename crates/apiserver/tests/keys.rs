@@ -73,7 +73,7 @@ async fn create_all(
 }
 
 #[tokio::test]
-async fn every_stored_kind_is_under_the_key_that_the_document_says() -> anyhow::Result<()> {
+async fn every_kind_is_stored_under_its_documented_key() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (system, tenant) = (server.system().await?, server.tenant("tenant-a").await?);
     let of_tenant = create_all(&server, &tenant, Some("tenant-a")).await?;
@@ -83,7 +83,7 @@ async fn every_stored_kind_is_under_the_key_that_the_document_says() -> anyhow::
 }
 
 #[tokio::test]
-async fn the_keys_of_the_document_hold_those_objects() -> anyhow::Result<()> {
+async fn documented_keys_hold_the_objects() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (system, tenant) = (server.system().await?, server.tenant("tenant-a").await?);
     let service = json!({
@@ -133,7 +133,7 @@ async fn the_keys_of_the_document_hold_those_objects() -> anyhow::Result<()> {
 }
 
 /// Reads everything below `/registry/` with etcdctl, bypassing Insula.
-fn ask_etcd(endpoint: &str) -> anyhow::Result<String> {
+fn read_with_etcdctl(endpoint: &str) -> anyhow::Result<String> {
     let address = endpoint.trim_start_matches("http://");
     let (start, end) = (STANDARD.encode("/registry/"), STANDARD.encode("/registry0"));
     let body = json!({"key": start, "range_end": end, "keys_only": true}).to_string();
@@ -149,7 +149,7 @@ fn ask_etcd(endpoint: &str) -> anyhow::Result<String> {
 }
 
 #[tokio::test]
-async fn etcd_itself_shows_the_keys_of_the_document() -> anyhow::Result<()> {
+async fn etcd_contains_the_documented_keys() -> anyhow::Result<()> {
     let Some(server) = TestServer::start_on(Engine::Etcd, Setup::default()).await? else {
         return Ok(());
     };
@@ -161,7 +161,7 @@ async fn etcd_itself_shows_the_keys_of_the_document() -> anyhow::Result<()> {
     expected.push("/registry/serviceaccounts/tenant-a/kube-system/default".to_owned());
     expected.push("/registry/serviceaccounts/kube-system/default".to_owned());
     let endpoint = server.etcd().context("it is on etcd")?.endpoint();
-    let answer = tokio::task::spawn_blocking(move || ask_etcd(&endpoint)).await??;
+    let answer = tokio::task::spawn_blocking(move || read_with_etcdctl(&endpoint)).await??;
     for key in expected {
         let found = answer.contains(&format!("\"key\":\"{}\"", STANDARD.encode(&key)));
         assert!(found, "{key}");

@@ -26,7 +26,7 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 /// A server with three ConfigMaps, created at the returned revisions.
-async fn three() -> anyhow::Result<(TestServer, Client, [u64; 3])> {
+async fn three_maps() -> anyhow::Result<(TestServer, Client, [u64; 3])> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let made = [
@@ -47,7 +47,7 @@ fn refused(answer: &Answer, code: u16, reason: &str, message: &str) {
 }
 
 #[tokio::test]
-async fn a_list_has_a_head_and_items_without_kinds_in_key_order() -> anyhow::Result<()> {
+async fn items_are_in_key_order_without_kinds() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     for name in ["b", "a.b", "a", "a-b", "c"] {
@@ -73,7 +73,7 @@ async fn a_list_has_a_head_and_items_without_kinds_in_key_order() -> anyhow::Res
 }
 
 #[tokio::test]
-async fn items_of_all_namespaces_come_in_the_order_of_their_keys() -> anyhow::Result<()> {
+async fn items_of_all_namespaces_are_in_key_order() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     for namespace in ["n", "n-1", "n1"] {
@@ -92,8 +92,7 @@ async fn items_of_all_namespaces_come_in_the_order_of_their_keys() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn an_empty_list_and_one_of_a_namespace_that_is_not_there_are_the_same() -> anyhow::Result<()>
-{
+async fn missing_namespaces_list_as_empty() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     for path in [MAPS, "/api/v1/namespaces/nons/configmaps"] {
@@ -110,8 +109,8 @@ async fn an_empty_list_and_one_of_a_namespace_that_is_not_there_are_the_same() -
 }
 
 #[tokio::test]
-async fn the_revision_that_is_asked_for_decides_what_is_shown() -> anyhow::Result<()> {
-    let (_server, client, [a, b, c]) = three().await?;
+async fn resource_version_selects_the_listed_state() -> anyhow::Result<()> {
+    let (_server, client, [a, b, c]) = three_maps().await?;
     client.delete(&format!("{MAPS}/a")).await?;
     let get = async |query: String| {
         let answer = client.get(&format!("{MAPS}?{query}")).await?;
@@ -162,8 +161,8 @@ async fn the_revision_that_is_asked_for_decides_what_is_shown() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn parameters_that_contradict_each_other_are_refused() -> anyhow::Result<()> {
-    let (_server, client, [a, ..]) = three().await?;
+async fn contradictory_parameters_are_refused() -> anyhow::Result<()> {
+    let (_server, client, [a, ..]) = three_maps().await?;
     let page = client.get(&format!("{MAPS}?limit=1")).await?.json();
     let token = page["metadata"]["continue"].as_str().unwrap_or("none");
     let invalid = |what: &str| format!("ListOptions.meta.k8s.io \"\" is invalid: {what}");
@@ -246,8 +245,8 @@ async fn parameters_that_contradict_each_other_are_refused() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn a_list_of_the_future_is_waited_for_and_then_refused() -> anyhow::Result<()> {
-    let (_server, client, [.., now]) = three().await?;
+async fn future_resource_versions_time_out() -> anyhow::Result<()> {
+    let (_server, client, [.., now]) = three_maps().await?;
     let asked = now + 100;
     let message = format!("Timeout: Too large resource version: {asked}, current: {now}");
     let path = format!("{MAPS}?resourceVersion={asked}");
@@ -265,7 +264,7 @@ async fn a_list_of_the_future_is_waited_for_and_then_refused() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn a_revision_that_was_compacted_is_gone() -> anyhow::Result<()> {
+async fn compacted_revisions_are_answered_with_410() -> anyhow::Result<()> {
     for engine in [Engine::Memory, Engine::Embedded, Engine::Etcd] {
         let Some(server) = TestServer::start_on(engine, Setup::default()).await? else {
             // The test kit has printed that the engine is skipped.
@@ -297,12 +296,12 @@ async fn a_revision_that_was_compacted_is_gone() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_tenant_never_sees_the_past_of_another_with_its_name() -> anyhow::Result<()> {
+async fn recreated_tenant_cannot_read_its_predecessors_history() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let of_the_first = map(&client, "secret").await?;
     let mut watch = client.watch(&format!("{MAPS}?watch=1")).await?;
-    remove_all_of(&server, "t1").await?;
+    remove_tenant(&server, "t1").await?;
     // A watch on the first tenant ends with its deletion and sees nothing of the second.
     let kinds: Vec<_> = watch
         .rest()
@@ -332,7 +331,7 @@ async fn a_tenant_never_sees_the_past_of_another_with_its_name() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn a_list_of_all_tenants_is_one_list() -> anyhow::Result<()> {
+async fn list_over_all_tenants_is_one_list() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let system = server.system().await?;
     let mut last = 0;
@@ -397,7 +396,7 @@ async fn a_list_of_all_tenants_is_one_list() -> anyhow::Result<()> {
 }
 
 /// Removes a tenant and everything in its space from the store in one transaction.
-async fn remove_all_of(server: &TestServer, tenant: &str) -> anyhow::Result<()> {
+async fn remove_tenant(server: &TestServer, tenant: &str) -> anyhow::Result<()> {
     let store = server.registry().store();
     let everything = store.range(&KeyRange::all(), At::Latest, None).await?;
     let own = format!("/registry/tenants/{tenant}");

@@ -9,7 +9,7 @@ use tokio::sync::Barrier;
 const TENANTS: &str = "/api/v1/tenants";
 const NAMESPACES: &str = "/api/v1/namespaces";
 
-fn called(name: &str) -> Value {
+fn named(name: &str) -> Value {
     json!({"metadata": {"name": name}})
 }
 
@@ -60,7 +60,7 @@ async fn remove_tenant(server: &TestServer, name: &str) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn two_tenants_and_the_system_use_the_same_names() -> anyhow::Result<()> {
+async fn tenants_and_the_system_can_use_the_same_names() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let clients = [
         server.system().await?,
@@ -80,10 +80,10 @@ async fn two_tenants_and_the_system_use_the_same_names() -> anyhow::Result<()> {
     });
     let role = json!({"metadata": {"name": "same"}, "rules": []});
     let objects = [
-        ("/api/v1/namespaces", called("same")),
+        ("/api/v1/namespaces", named("same")),
         ("/api/v1/namespaces/same/pods", pod),
-        ("/api/v1/namespaces/same/configmaps", called("same")),
-        ("/api/v1/namespaces/same/secrets", called("same")),
+        ("/api/v1/namespaces/same/configmaps", named("same")),
+        ("/api/v1/namespaces/same/secrets", named("same")),
         ("/api/v1/persistentvolumes", volume),
         ("/apis/rbac.authorization.k8s.io/v1/clusterroles", role),
         (
@@ -121,7 +121,7 @@ async fn two_tenants_and_the_system_use_the_same_names() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn names_that_begin_alike_are_different_spaces() -> anyhow::Result<()> {
+async fn spaces_with_a_common_prefix_are_separate() -> anyhow::Result<()> {
     let tokens = "a,admin,1,\"tenant:a\"\na-b,admin,1,\"tenant:a-b\"\nab,admin,1,\"tenant:ab\"\n";
     let setup = Setup {
         tokens: tokens.to_owned(),
@@ -132,7 +132,7 @@ async fn names_that_begin_alike_are_different_spaces() -> anyhow::Result<()> {
     let path = "/api/v1/namespaces/default/configmaps";
     for name in ["a", "a-b", "ab"] {
         let client = server.tenant(name).await?;
-        let made = client.post(path, &called(&format!("of-{name}"))).await?;
+        let made = client.post(path, &named(&format!("of-{name}"))).await?;
         assert_eq!(made.status, 201, "{}", made.text());
     }
     for name in ["a", "a-b", "ab"] {
@@ -157,45 +157,42 @@ async fn names_that_begin_alike_are_different_spaces() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_tenant_and_a_system_namespace_never_have_one_name() -> anyhow::Result<()> {
+async fn tenants_and_system_namespaces_cannot_share_a_name() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (system, user) = (server.system().await?, server.tenant("t1").await?);
-    assert_eq!(system.post(NAMESPACES, &called("x")).await?.status, 201);
-    let taken = system.post(TENANTS, &called("x")).await?;
+    assert_eq!(system.post(NAMESPACES, &named("x")).await?.status, 201);
+    let taken = system.post(TENANTS, &named("x")).await?;
     let why = "Operation cannot be fulfilled on tenants \"x\": a namespace of the system space \
                has this name already, and tenants share their names with it; choose another name";
     assert_eq!((taken.status, taken.message().as_str()), (409, why));
-    let taken = system.post(NAMESPACES, &called("t1")).await?;
+    let taken = system.post(NAMESPACES, &named("t1")).await?;
     let why = "Operation cannot be fulfilled on namespaces \"t1\": a tenant has this name \
                already, and system namespaces share their names with it; choose another name";
     assert_eq!((taken.status, taken.message().as_str()), (409, why));
     for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
-        assert_eq!(system.post(TENANTS, &called(name)).await?.status, 409);
+        assert_eq!(system.post(TENANTS, &named(name)).await?.status, 409);
     }
-    assert_eq!(
-        system.post(NAMESPACES, &called("system")).await?.status,
-        409
-    );
+    assert_eq!(system.post(NAMESPACES, &named("system")).await?.status, 409);
     // Inside a tenant's space these names are free.
     for name in ["t1", "t2", "x", "system", "all"] {
-        let made = user.post(NAMESPACES, &called(name)).await?;
+        let made = user.post(NAMESPACES, &named(name)).await?;
         assert_eq!(made.status, 201, "{name}: {}", made.text());
     }
-    assert_eq!(system.post(TENANTS, &called("t2")).await?.status, 201);
+    assert_eq!(system.post(TENANTS, &named("t2")).await?.status, 201);
     // Once the winner is deleted, the name is free again.
     remove(&system, "/api/v1/namespaces/x").await?;
-    assert_eq!(system.post(TENANTS, &called("x")).await?.status, 201);
+    assert_eq!(system.post(TENANTS, &named("x")).await?.status, 201);
     remove_tenant(&server, "x").await?;
-    assert_eq!(system.post(NAMESPACES, &called("x")).await?.status, 201);
+    assert_eq!(system.post(NAMESPACES, &named("x")).await?.status, 201);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_restart_brings_no_namespace_back_whose_name_a_tenant_took() -> anyhow::Result<()> {
+async fn restart_does_not_recreate_a_namespace_named_like_a_tenant() -> anyhow::Result<()> {
     let mut server = TestServer::start().await?;
     let system = server.system().await?;
     remove(&system, "/api/v1/namespaces/kube-node-lease").await?;
-    let taken = system.post(TENANTS, &called("kube-node-lease")).await?;
+    let taken = system.post(TENANTS, &named("kube-node-lease")).await?;
     assert_eq!(taken.status, 201, "{}", taken.text());
     let store = Arc::clone(server.registry().store());
     server.stop().await;
@@ -217,7 +214,7 @@ async fn race(engine: Engine) -> anyhow::Result<()> {
         let (client, start) = (client.clone(), Arc::clone(&start));
         tokio::spawn(async move {
             start.wait().await;
-            let made = client.post(path, &called(&format!("n{number}"))).await?;
+            let made = client.post(path, &named(&format!("n{number}"))).await?;
             anyhow::Ok(made.status)
         })
     };
@@ -260,27 +257,27 @@ async fn race(engine: Engine) -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_two_who_race_for_a_name_one_wins_in_memory() -> anyhow::Result<()> {
+async fn concurrent_claims_of_a_name_have_one_winner_in_memory() -> anyhow::Result<()> {
     race(Engine::Memory).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_two_who_race_for_a_name_one_wins_in_the_embedded_store() -> anyhow::Result<()> {
+async fn concurrent_claims_of_a_name_have_one_winner_in_the_embedded_store() -> anyhow::Result<()> {
     race(Engine::Embedded).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_two_who_race_for_a_name_one_wins_in_etcd() -> anyhow::Result<()> {
+async fn concurrent_claims_of_a_name_have_one_winner_in_etcd() -> anyhow::Result<()> {
     race(Engine::Etcd).await
 }
 
 #[tokio::test]
-async fn nothing_of_a_deleted_tenant_is_left_to_the_next_of_its_name() -> anyhow::Result<()> {
+async fn recreated_tenant_inherits_nothing() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let user = server.tenant("t1").await?;
     let path = "/api/v1/namespaces/default/configmaps";
     for name in ["secret-a", "secret-b"] {
-        assert_eq!(user.post(path, &called(name)).await?.status, 201);
+        assert_eq!(user.post(path, &named(name)).await?.status, 201);
     }
     let page = user.get(&format!("{path}?limit=1")).await?.json();
     let token = page["metadata"]["continue"]
@@ -308,7 +305,7 @@ async fn nothing_of_a_deleted_tenant_is_left_to_the_next_of_its_name() -> anyhow
         .await?
         .json();
     assert_ne!(uid["metadata"]["uid"], now["metadata"]["uid"]);
-    assert_eq!(user.post(path, &called("mine")).await?.status, 201);
+    assert_eq!(user.post(path, &named("mine")).await?.status, 201);
     for query in [
         String::new(),
         format!("?resourceVersion={old}&resourceVersionMatch=Exact"),

@@ -26,7 +26,7 @@ async fn clients(server: &TestServer) -> [Client; 2] {
 }
 
 #[tokio::test]
-async fn a_new_namespace_is_active_and_held_whatever_it_says() {
+async fn new_namespaces_are_active_with_the_kubernetes_finalizer() {
     let server = TestServer::start().await.unwrap();
     for client in clients(&server).await {
         let sent = json!({
@@ -58,7 +58,7 @@ async fn a_new_namespace_is_active_and_held_whatever_it_says() {
 }
 
 #[tokio::test]
-async fn a_namespace_has_a_name_without_dots() {
+async fn namespace_names_have_no_dots() {
     let server = TestServer::start().await.unwrap();
     for client in clients(&server).await {
         let refused = client.post(NAMESPACES, &named("a.b")).await.unwrap();
@@ -72,7 +72,7 @@ async fn a_namespace_has_a_name_without_dots() {
 }
 
 #[tokio::test]
-async fn the_label_with_its_name_stays_whoever_changes_the_namespace() {
+async fn metadata_name_label_cannot_be_removed() {
     let server = TestServer::start().await.unwrap();
     for client in clients(&server).await {
         let mut namespace = made(&client, named("n1")).await;
@@ -120,7 +120,7 @@ async fn the_label_with_its_name_stays_whoever_changes_the_namespace() {
 }
 
 #[tokio::test]
-async fn only_finalize_changes_what_holds_a_namespace() {
+async fn only_finalize_changes_spec_finalizers() {
     let server = TestServer::start().await.unwrap();
     for client in clients(&server).await {
         let mut namespace = made(&client, named("n1")).await;
@@ -160,7 +160,7 @@ async fn only_finalize_changes_what_holds_a_namespace() {
 }
 
 #[tokio::test]
-async fn a_namespace_goes_with_what_holds_it() {
+async fn namespace_is_removed_with_its_last_spec_finalizer() {
     let server = TestServer::start().await.unwrap();
     for client in clients(&server).await {
         made(&client, named("n1")).await;
@@ -200,7 +200,7 @@ async fn a_namespace_goes_with_what_holds_it() {
 }
 
 #[tokio::test]
-async fn a_finalizer_in_the_metadata_holds_a_namespace_too() {
+async fn metadata_finalizers_also_delay_removal() {
     let server = TestServer::start().await.unwrap();
     for client in clients(&server).await {
         made(
@@ -230,7 +230,7 @@ async fn a_finalizer_in_the_metadata_holds_a_namespace_too() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_nothing_holds_goes_at_once() {
+async fn namespace_without_finalizers_is_removed_at_once() {
     let server = TestServer::start().await.unwrap();
     for client in clients(&server).await {
         made(&client, named("n1")).await;
@@ -253,7 +253,7 @@ async fn a_namespace_that_nothing_holds_goes_at_once() {
 }
 
 #[tokio::test]
-async fn a_dry_run_marks_nothing() {
+async fn dry_run_delete_changes_nothing() {
     let server = TestServer::start().await.unwrap();
     for client in clients(&server).await {
         made(&client, named("n1")).await;
@@ -272,7 +272,7 @@ async fn a_dry_run_marks_nothing() {
 }
 
 #[tokio::test]
-async fn namespaces_are_not_deleted_all_at_once() {
+async fn namespaces_have_no_delete_collection() {
     let server = TestServer::start().await.unwrap();
     for client in clients(&server).await {
         let refused = client.delete(NAMESPACES).await.unwrap();
@@ -285,7 +285,7 @@ async fn namespaces_are_not_deleted_all_at_once() {
 }
 
 #[tokio::test]
-async fn a_phase_says_whether_the_namespace_is_being_deleted() {
+async fn phase_follows_the_deletion_timestamp() {
     let server = TestServer::start().await.unwrap();
     for client in clients(&server).await {
         made(&client, named("n1")).await;

@@ -25,7 +25,7 @@ async fn start() -> anyhow::Result<(TestServer, Client, Value)> {
 }
 
 /// Decodes a protobuf envelope into apiVersion, kind and object.
-fn opened(body: &[u8]) -> anyhow::Result<(String, String, Object)> {
+fn decode_envelope(body: &[u8]) -> anyhow::Result<(String, String, Object)> {
     let envelope = protobuf::open(body)?;
     let of = match envelope.kind {
         "Status" | "PartialObjectMetadata" | "PartialObjectMetadataList" => {
@@ -47,7 +47,7 @@ fn opened(body: &[u8]) -> anyhow::Result<(String, String, Object)> {
 }
 
 /// The object without apiVersion and kind.
-fn bare(object: &Value) -> Value {
+fn without_type_meta(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(members) = object.as_object_mut() {
         members.remove("kind");
@@ -56,12 +56,12 @@ fn bare(object: &Value) -> Value {
     object
 }
 
-fn media(answer: &Answer) -> &str {
+fn content_type(answer: &Answer) -> &str {
     answer.header("content-type")
 }
 
 #[tokio::test]
-async fn the_most_wanted_form_that_can_be_served_is_sent() -> anyhow::Result<()> {
+async fn most_preferred_supported_media_type_is_sent() -> anyhow::Result<()> {
     let (_server, client, _) = start().await?;
     let (json, yaml) = ("application/json", "application/yaml");
     for (accept, wanted) in [
@@ -88,7 +88,7 @@ async fn the_most_wanted_form_that_can_be_served_is_sent() -> anyhow::Result<()>
         for path in [format!("{MAPS}/a"), MAPS.to_owned()] {
             let answer = client.accept(&path, accept).await?;
             assert_eq!(
-                (answer.status, media(&answer)),
+                (answer.status, content_type(&answer)),
                 (200, wanted),
                 "{accept} {path}"
             );
@@ -98,7 +98,7 @@ async fn the_most_wanted_form_that_can_be_served_is_sent() -> anyhow::Result<()>
 }
 
 #[tokio::test]
-async fn what_cannot_be_served_is_refused_in_two_ways() -> anyhow::Result<()> {
+async fn unsupported_accept_headers_and_forms_are_refused() -> anyhow::Result<()> {
     let (_server, client, _) = start().await?;
     let router = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -134,7 +134,7 @@ async fn what_cannot_be_served_is_refused_in_two_ways() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn yaml_is_the_same_object_in_another_script() -> anyhow::Result<()> {
+async fn yaml_and_json_are_equivalent() -> anyhow::Result<()> {
     let (_server, client, made) = start().await?;
     let answer = client
         .accept(&format!("{MAPS}/a"), "application/yaml")
@@ -152,7 +152,10 @@ async fn yaml_is_the_same_object_in_another_script() -> anyhow::Result<()> {
     let missing = client
         .accept(&format!("{MAPS}/b"), "application/yaml")
         .await?;
-    assert_eq!((missing.status, media(&missing)), (404, "application/yaml"));
+    assert_eq!(
+        (missing.status, content_type(&missing)),
+        (404, "application/yaml")
+    );
     assert!(
         missing
             .text()
@@ -176,21 +179,21 @@ async fn yaml_is_the_same_object_in_another_script() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn protobuf_is_the_same_object_in_another_encoding() -> anyhow::Result<()> {
+async fn protobuf_and_json_are_equivalent() -> anyhow::Result<()> {
     let (_server, client, made) = start().await?;
     let answer = client.accept(&format!("{MAPS}/a"), PROTOBUF).await?;
-    assert_eq!(media(&answer), PROTOBUF);
-    let (version, kind, tree) = opened(&answer.body)?;
+    assert_eq!(content_type(&answer), PROTOBUF);
+    let (version, kind, tree) = decode_envelope(&answer.body)?;
     assert_eq!((version.as_str(), kind.as_str()), ("v1", "ConfigMap"));
-    assert_eq!(Value::Object(tree), bare(&made));
+    assert_eq!(Value::Object(tree), without_type_meta(&made));
     let answer = client.accept(&format!("{MAPS}?limit=1"), PROTOBUF).await?;
     let list = client.get(&format!("{MAPS}?limit=1")).await?.json();
-    let (version, kind, tree) = opened(&answer.body)?;
+    let (version, kind, tree) = decode_envelope(&answer.body)?;
     assert_eq!((version.as_str(), kind.as_str()), ("v1", "ConfigMapList"));
-    assert_eq!(Value::Object(tree), bare(&list));
+    assert_eq!(Value::Object(tree), without_type_meta(&list));
     let missing = client.accept(&format!("{MAPS}/b"), PROTOBUF).await?;
-    assert_eq!((missing.status, media(&missing)), (404, PROTOBUF));
-    let (_, kind, status) = opened(&missing.body)?;
+    assert_eq!((missing.status, content_type(&missing)), (404, PROTOBUF));
+    let (_, kind, status) = decode_envelope(&missing.body)?;
     assert_eq!(kind, "Status");
     assert_eq!(status["message"], "configmaps \"b\" not found");
     Ok(())
@@ -228,7 +231,7 @@ fn event(frame: &[u8]) -> anyhow::Result<(String, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn protobuf_watches_are_frames_with_their_length() -> anyhow::Result<()> {
+async fn protobuf_watches_are_length_delimited() -> anyhow::Result<()> {
     let (_server, client, made) = start().await?;
     let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
                  &allowWatchBookmarks=true";
@@ -239,10 +242,13 @@ async fn protobuf_watches_are_frames_with_their_length() -> anyhow::Result<()> {
         assert_eq!(watch.headers["content-type"], of);
         let (kind, object) = event(&watch.frame().await?.unwrap_or_default())?;
         assert_eq!(kind, "ADDED");
-        assert_eq!(Value::Object(opened(&object)?.2), bare(&made));
+        assert_eq!(
+            Value::Object(decode_envelope(&object)?.2),
+            without_type_meta(&made)
+        );
         let (kind, object) = event(&watch.frame().await?.unwrap_or_default())?;
         assert_eq!(kind, "BOOKMARK");
-        let (_, _, tree) = opened(&object)?;
+        let (_, _, tree) = decode_envelope(&object)?;
         assert_eq!(
             tree["metadata"]["annotations"]["k8s.io/initial-events-end"],
             "true"
@@ -253,13 +259,13 @@ async fn protobuf_watches_are_frames_with_their_length() -> anyhow::Result<()> {
         .await?;
     let (kind, object) = event(&watch.frame().await?.unwrap_or_default())?;
     assert_eq!(kind, "ERROR");
-    assert_eq!(opened(&object)?.2["code"], 410);
+    assert_eq!(decode_envelope(&object)?.2["code"], 410);
     assert_eq!(watch.frame().await?, None);
     Ok(())
 }
 
 #[tokio::test]
-async fn metadata_alone_can_be_read_listed_and_watched() -> anyhow::Result<()> {
+async fn partial_object_metadata_can_be_read_listed_and_watched() -> anyhow::Result<()> {
     let (_server, client, made) = start().await?;
     let wanted = json!({
         "kind": "PartialObjectMetadata",
@@ -268,7 +274,7 @@ async fn metadata_alone_can_be_read_listed_and_watched() -> anyhow::Result<()> {
     });
     let answer = client.accept(&format!("{MAPS}/a"), META).await?;
     assert_eq!(
-        (media(&answer), answer.json()),
+        (content_type(&answer), answer.json()),
         ("application/json", wanted.clone())
     );
     let older = META.replace("v=v1", "v=v1beta1");
@@ -283,19 +289,19 @@ async fn metadata_alone_can_be_read_listed_and_watched() -> anyhow::Result<()> {
         "items": [wanted],
     });
     assert_eq!(list, whole);
-    let sealed = META_LIST.replace("application/json", PROTOBUF);
-    let answer = client.accept(MAPS, &sealed).await?;
-    let (_, kind, tree) = opened(&answer.body)?;
+    let protobuf = META_LIST.replace("application/json", PROTOBUF);
+    let answer = client.accept(MAPS, &protobuf).await?;
+    let (_, kind, tree) = decode_envelope(&answer.body)?;
     assert_eq!(kind, "PartialObjectMetadataList");
     assert_eq!(tree["items"][0]["metadata"], made["metadata"]);
-    let sealed = META.replace("application/json", PROTOBUF);
-    let answer = client.accept(&format!("{MAPS}/a"), &sealed).await?;
-    let (version, kind, tree) = opened(&answer.body)?;
+    let protobuf = META.replace("application/json", PROTOBUF);
+    let answer = client.accept(&format!("{MAPS}/a"), &protobuf).await?;
+    let (version, kind, tree) = decode_envelope(&answer.body)?;
     assert_eq!(
         (version.as_str(), kind.as_str()),
         ("meta.k8s.io/v1", "PartialObjectMetadata")
     );
-    assert_eq!(Value::Object(tree), bare(&wanted));
+    assert_eq!(Value::Object(tree), without_type_meta(&wanted));
     let mut watch = client.watch_as(&format!("{MAPS}?watch=1"), META).await?;
     let event = watch.next().await?;
     assert_eq!(event, Some(json!({"type": "ADDED", "object": wanted})));
@@ -303,7 +309,7 @@ async fn metadata_alone_can_be_read_listed_and_watched() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_list_is_no_object_and_an_object_is_no_list() -> anyhow::Result<()> {
+async fn object_and_list_forms_are_not_interchangeable() -> anyhow::Result<()> {
     let (_server, client, _) = start().await?;
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     for (path, accept, message) in [
@@ -340,7 +346,7 @@ async fn a_list_is_no_object_and_an_object_is_no_list() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn pretty_is_for_those_who_ask_and_for_browsers() -> anyhow::Result<()> {
+async fn pretty_printing_is_for_browsers_and_on_request() -> anyhow::Result<()> {
     let (_server, client, made) = start().await?;
     let compact = client.get(&format!("{MAPS}/a")).await?;
     assert!(compact.text().starts_with(
@@ -379,7 +385,7 @@ async fn pretty_is_for_those_who_ask_and_for_browsers() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn only_what_is_large_is_compressed() -> anyhow::Result<()> {
+async fn only_large_responses_are_compressed() -> anyhow::Result<()> {
     let (_server, client, _) = start().await?;
     let large = json!({"metadata": {"name": "l"}, "data": {"k": "x".repeat(140_000)}});
     assert_eq!(client.post(MAPS, &large).await?.status, 201);
@@ -420,7 +426,7 @@ async fn only_what_is_large_is_compressed() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn every_answer_has_an_audit_id_and_is_not_to_be_cached() -> anyhow::Result<()> {
+async fn every_response_has_an_audit_id_and_no_cache_header() -> anyhow::Result<()> {
     let (_server, client, _) = start().await?;
     for path in [
         MAPS.to_owned(),

@@ -18,31 +18,31 @@ use tokio::task::JoinHandle;
 const NOW: i64 = 1_700_000_000;
 
 /// The deadline of every wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Nothing is fetched in the background.
-const CALM: Pace = Pace {
+const SLOW_PACE: Pace = Pace {
     every: Duration::from_secs(3600),
     retry: Duration::from_secs(3600),
     apart: Duration::ZERO,
-    patience: PATIENCE,
+    patience: TIMEOUT,
 };
 
 /// All intervals are short.
-const HASTY: Pace = Pace {
+const FAST_PACE: Pace = Pace {
     every: Duration::from_millis(50),
     retry: Duration::from_millis(50),
     apart: Duration::from_millis(50),
-    patience: PATIENCE,
+    patience: TIMEOUT,
 };
 
 /// An authenticator that trusts a fake provider, and the task that fetches its keys.
-struct Trusting {
+struct Authenticator {
     provider: Arc<Provider>,
     task: JoinHandle<()>,
 }
 
-impl Trusting {
+impl Authenticator {
     fn start(fake: &FakeProvider, pace: Pace) -> Result<Self> {
         let trust = Trust::Authorities(fake.ca_pem().to_owned());
         let settings = Settings {
@@ -62,12 +62,12 @@ impl Trusting {
     /// Starts an authenticator and waits for the first keys.
     async fn ready(fake: &FakeProvider, pace: Pace) -> Result<Self> {
         let trusting = Self::start(fake, pace)?;
-        let ready = tokio::time::timeout(PATIENCE, trusting.provider.ready()).await;
+        let ready = tokio::time::timeout(TIMEOUT, trusting.provider.ready()).await;
         ready.context("the keys were not fetched in time")?;
         Ok(trusting)
     }
 
-    async fn ask(&self, token: &str) -> Result<String, Error> {
+    async fn authenticate(&self, token: &str) -> Result<String, Error> {
         let credential = self.provider.authenticate(token, NOW).await;
         credential.map(|credential| credential.user.clone())
     }
@@ -75,16 +75,16 @@ impl Trusting {
     /// Waits until a token is accepted.
     async fn until_accepted(&self, token: &str) -> Result<()> {
         let accepted = async {
-            while self.ask(token).await.is_err() {
+            while self.authenticate(token).await.is_err() {
                 tokio::task::yield_now().await;
             }
         };
-        let accepted = tokio::time::timeout(PATIENCE, accepted).await;
+        let accepted = tokio::time::timeout(TIMEOUT, accepted).await;
         accepted.context("the token was not accepted in time")
     }
 }
 
-impl Drop for Trusting {
+impl Drop for Authenticator {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -98,13 +98,17 @@ fn unknown_key() -> Result<String, Error> {
     refused(jwt::Error::UnknownKey)
 }
 
-fn stranger() -> Result<Signer> {
+fn untrusted_signer() -> Result<Signer> {
     let key = rcgen::KeyPair::generate()?;
     Ok(Signer::new(key.serialized_der())?)
 }
 
 /// A token with this header and signature.
-fn forged(fake: &FakeProvider, header: &Value, sign: impl Fn(&str) -> Vec<u8>) -> Result<String> {
+fn forged_token(
+    fake: &FakeProvider,
+    header: &Value,
+    sign: impl Fn(&str) -> Vec<u8>,
+) -> Result<String> {
     let good = fake.token(NOW, &json!({}))?;
     let claims = good.split('.').nth(1).context("it has claims")?;
     let message = format!("{}.{claims}", URL_SAFE_NO_PAD.encode(header.to_string()));
@@ -113,9 +117,9 @@ fn forged(fake: &FakeProvider, header: &Value, sign: impl Fn(&str) -> Vec<u8>) -
 }
 
 #[tokio::test]
-async fn a_good_token_makes_its_holder_and_is_verified_once() -> Result<()> {
+async fn valid_tokens_are_verified_once() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
-    let trusting = Trusting::ready(&fake, CALM).await?;
+    let trusting = Authenticator::ready(&fake, SLOW_PACE).await?;
     let said = json!({"groups": ["dev", "tenant:t1"], "jti": "J1"});
     let token = fake.token(NOW, &said)?;
     let credential = trusting.provider.authenticate(&token, NOW).await?;
@@ -138,9 +142,9 @@ async fn a_good_token_makes_its_holder_and_is_verified_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_provider_is_shown_nothing() -> Result<()> {
+async fn provider_requests_carry_no_token() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
-    let _trusting = Trusting::ready(&fake, CALM).await?;
+    let _trusting = Authenticator::ready(&fake, SLOW_PACE).await?;
     let headers = fake.headers();
     let mut names: Vec<&str> = headers.keys().map(http::HeaderName::as_str).collect();
     names.sort_unstable();
@@ -150,10 +154,9 @@ async fn the_provider_is_shown_nothing() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_the_providers_or_not_for_us_is_refused_without_a_fetch() -> Result<()>
-{
+async fn tokens_of_other_issuers_or_audiences_are_refused_without_a_fetch() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
-    let trusting = Trusting::ready(&fake, CALM).await?;
+    let trusting = Authenticator::ready(&fake, SLOW_PACE).await?;
     let audience = oidc::Error::Audience {
         expected: "insula".to_owned(),
         found: vec!["other".to_owned()],
@@ -186,15 +189,17 @@ async fn a_token_that_is_not_the_providers_or_not_for_us_is_refused_without_a_fe
             insula_access::TenantError::Name(insula_core::NotATenantName).into(),
         ),
     ] {
-        let found = trusting.ask(&fake.token(NOW, &said)?).await;
+        let found = trusting.authenticate(&fake.token(NOW, &said)?).await;
         assert_eq!(found, Err(Error::Refused(expected)), "{said}");
     }
     // The issuer is checked before the signature.
-    let token = stranger()?.sign(&json!({"iss": "https://other.test"}))?;
+    let token = untrusted_signer()?.sign(&json!({"iss": "https://other.test"}))?;
     let foreign = Err(Error::Refused(oidc::Error::Issuer));
-    assert_eq!(trusting.ask(&token).await, foreign);
+    assert_eq!(trusting.authenticate(&token).await, foreign);
     for (said, edge) in [("exp", NOW - 60), ("nbf", NOW + 60), ("iat", NOW + 60)] {
-        let found = trusting.ask(&fake.token(NOW, &json!({said: edge}))?).await;
+        let found = trusting
+            .authenticate(&fake.token(NOW, &json!({said: edge}))?)
+            .await;
         assert_eq!(found, Ok(format!("{}#alice", fake.url())), "{said}");
     }
     assert_eq!(fake.hits().keys, 1);
@@ -202,9 +207,9 @@ async fn a_token_that_is_not_the_providers_or_not_for_us_is_refused_without_a_fe
 }
 
 #[tokio::test]
-async fn a_forged_token_is_refused() -> Result<()> {
+async fn forged_tokens_are_refused() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
-    let trusting = Trusting::ready(&fake, CALM).await?;
+    let trusting = Authenticator::ready(&fake, SLOW_PACE).await?;
     let signer = fake.signer();
     let kid = signer.public().id().context("it has an id")?;
     let jwk = json!(signer.public().to_jwk());
@@ -221,93 +226,97 @@ async fn a_forged_token_is_refused() -> Result<()> {
     );
     for (token, expected) in [
         (
-            forged(&fake, &with("none", kid), nothing)?,
+            forged_token(&fake, &with("none", kid), nothing)?,
             jwt::Error::Algorithm,
         ),
         (
-            forged(&fake, &with("HS256", kid), secret)?,
+            forged_token(&fake, &with("HS256", kid), secret)?,
             jwt::Error::Algorithm,
         ),
         (
-            forged(&fake, &with("ES256", kid), nothing)?,
+            forged_token(&fake, &with("ES256", kid), nothing)?,
             jwt::Error::Signature,
         ),
         (
-            forged(&fake, &with("ES256", kid), |_| vec![0; 64])?,
+            forged_token(&fake, &with("ES256", kid), |_| vec![0; 64])?,
             jwt::Error::Signature,
         ),
         (
-            forged(&fake, &with("RS256", kid), |_| vec![1; 256])?,
+            forged_token(&fake, &with("RS256", kid), |_| vec![1; 256])?,
             jwt::Error::Mismatch,
         ),
         (
-            forged(&fake, &with("ES256", "../../etc/passwd"), nothing)?,
+            forged_token(&fake, &with("ES256", "../../etc/passwd"), nothing)?,
             jwt::Error::KeyId,
         ),
         (
-            forged(&fake, &with("ES256", "https://evil.test"), nothing)?,
+            forged_token(&fake, &with("ES256", "https://evil.test"), nothing)?,
             jwt::Error::KeyId,
         ),
         ("alice".to_owned(), jwt::Error::Parts),
         (String::new(), jwt::Error::Parts),
     ] {
-        assert_eq!(trusting.ask(&token).await, refused(expected), "{token}");
+        assert_eq!(
+            trusting.authenticate(&token).await,
+            refused(expected),
+            "{token}"
+        );
     }
     assert_eq!(fake.hits().keys, 1, "none of them was worth a question");
     // Signed by another key that claims the provider's key ID.
     let claims = json!({
         "iss": fake.url(), "aud": "insula", "sub": "root", "iat": NOW, "exp": NOW + 60,
     });
-    let token = stranger()?.sign(&claims)?;
-    assert_eq!(trusting.ask(&token).await, unknown_key());
+    let token = untrusted_signer()?.sign(&claims)?;
+    assert_eq!(trusting.authenticate(&token).await, unknown_key());
     assert_eq!(fake.hits().keys, 2, "it could have been a newer key");
     Ok(())
 }
 
 #[tokio::test]
-async fn an_algorithm_that_was_not_agreed_on_is_refused() -> Result<()> {
+async fn unconfigured_algorithms_are_refused() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
     let trust = Trust::Authorities(fake.ca_pem().to_owned());
     let settings = Settings {
         algorithms: vec![Algorithm::Rs256, Algorithm::Es384],
         ..Settings::new(fake.url(), "insula")
     };
-    let trusting = Trusting::start_with(settings, CALM, &trust)?;
-    let found = trusting.ask(&fake.token(NOW, &json!({}))?).await;
+    let trusting = Authenticator::start_with(settings, SLOW_PACE, &trust)?;
+    let found = trusting.authenticate(&fake.token(NOW, &json!({}))?).await;
     let expected = oidc::Error::Algorithm(Algorithm::Es256);
     assert_eq!(found, Err(Error::Refused(expected)));
     Ok(())
 }
 
 #[tokio::test]
-async fn a_new_key_is_fetched_when_it_is_first_seen_and_the_old_one_ends() -> Result<()> {
+async fn unknown_key_ids_trigger_a_fetch_and_withdrawn_keys_are_dropped() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
-    let trusting = Trusting::ready(&fake, CALM).await?;
+    let trusting = Authenticator::ready(&fake, SLOW_PACE).await?;
     let old = fake.token(NOW, &json!({"sub": "old"}))?;
     let alice = |name: &str| Ok(format!("{}#{name}", fake.url()));
-    assert_eq!(trusting.ask(&old).await, alice("old"));
+    assert_eq!(trusting.authenticate(&old).await, alice("old"));
     for round in 1..=3 {
         fake.rotate()?;
         let new = fake.token(NOW, &json!({"sub": "new"}))?;
-        assert_eq!(trusting.ask(&new).await, alice("new"));
+        assert_eq!(trusting.authenticate(&new).await, alice("new"));
         assert_eq!(fake.hits().keys, 1 + round);
     }
     // The token was accepted before the key was withdrawn.
-    assert_eq!(trusting.ask(&old).await, unknown_key());
+    assert_eq!(trusting.authenticate(&old).await, unknown_key());
     Ok(())
 }
 
 #[tokio::test]
-async fn requests_at_the_same_time_share_a_fetch() -> Result<()> {
+async fn concurrent_requests_share_a_fetch() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
-    let trusting = Trusting::ready(&fake, CALM).await?;
+    let trusting = Authenticator::ready(&fake, SLOW_PACE).await?;
     fake.rotate()?;
     let said = |number| json!({"sub": format!("user-{number}")});
     let tokens: Result<Vec<_>> = (0..50)
         .map(|number| fake.token(NOW, &said(number)))
         .collect();
     let tokens = tokens?;
-    let found = join_all(tokens.iter().map(|token| trusting.ask(token))).await;
+    let found = join_all(tokens.iter().map(|token| trusting.authenticate(token))).await;
     for (number, found) in found.into_iter().enumerate() {
         assert_eq!(found, Ok(format!("{}#user-{number}", fake.url())));
     }
@@ -316,21 +325,21 @@ async fn requests_at_the_same_time_share_a_fetch() -> Result<()> {
 }
 
 #[tokio::test]
-async fn unknown_keys_cannot_make_more_fetches_than_the_pace_allows() -> Result<()> {
+async fn fetches_for_unknown_keys_are_rate_limited() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
     let pace = Pace {
         apart: Duration::from_secs(3600),
-        ..CALM
+        ..SLOW_PACE
     };
-    let trusting = Trusting::ready(&fake, pace).await?;
+    let trusting = Authenticator::ready(&fake, pace).await?;
     for number in 0..500 {
         let header = json!({"alg": "ES256", "kid": format!("forged-{number}")});
-        let token = forged(&fake, &header, |_| vec![1; 64])?;
-        assert_eq!(trusting.ask(&token).await, unknown_key());
+        let token = forged_token(&fake, &header, |_| vec![1; 64])?;
+        assert_eq!(trusting.authenticate(&token).await, unknown_key());
     }
     // No further fetch happens within a whole fetch interval.
     let other = FakeProvider::start(Manner::Good).await?;
-    Trusting::ready(&other, CALM).await?;
+    Authenticator::ready(&other, SLOW_PACE).await?;
     let asked = Hits {
         connections: 2,
         discovery: 1,
@@ -339,22 +348,25 @@ async fn unknown_keys_cannot_make_more_fetches_than_the_pace_allows() -> Result<
     assert_eq!(fake.hits(), asked);
     // Valid tokens are unaffected.
     let good = fake.token(NOW, &json!({"sub": "bob"}))?;
-    assert_eq!(trusting.ask(&good).await, Ok(format!("{}#bob", fake.url())));
+    assert_eq!(
+        trusting.authenticate(&good).await,
+        Ok(format!("{}#bob", fake.url()))
+    );
     Ok(())
 }
 
 #[tokio::test]
-async fn a_new_key_that_came_too_early_is_fetched_as_soon_as_it_may_be() -> Result<()> {
+async fn rate_limited_fetches_happen_after_the_interval() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
     let pace = Pace {
         apart: Duration::from_millis(300),
-        ..CALM
+        ..SLOW_PACE
     };
-    let trusting = Trusting::ready(&fake, pace).await?;
+    let trusting = Authenticator::ready(&fake, pace).await?;
     fake.rotate()?;
     let token = fake.token(NOW, &json!({}))?;
     // A single request, even a refused one, is enough to trigger the fetch.
-    trusting.ask(&token).await.ok();
+    trusting.authenticate(&token).await.ok();
     fake.asked(|hits| hits.keys == 2).await?;
     trusting.until_accepted(&token).await?;
     assert_eq!(fake.hits().keys, 2);
@@ -362,13 +374,13 @@ async fn a_new_key_that_came_too_early_is_fetched_as_soon_as_it_may_be() -> Resu
 }
 
 #[tokio::test]
-async fn requests_that_are_given_up_do_not_interrupt_a_fetch() -> Result<()> {
+async fn cancelled_requests_do_not_interrupt_a_fetch() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
-    let trusting = Trusting::ready(&fake, CALM).await?;
+    let trusting = Authenticator::ready(&fake, SLOW_PACE).await?;
     fake.rotate()?;
     let token = fake.token(NOW, &json!({}))?;
     {
-        let mut asking = std::pin::pin!(trusting.ask(&token));
+        let mut asking = std::pin::pin!(trusting.authenticate(&token));
         let once = asking.as_mut().now_or_never();
         assert_eq!(once, None);
     }
@@ -379,8 +391,7 @@ async fn requests_that_are_given_up_do_not_interrupt_a_fetch() -> Result<()> {
 }
 
 #[tokio::test]
-async fn before_the_first_keys_every_token_is_refused_and_after_them_none_that_is_good()
--> Result<()> {
+async fn tokens_are_refused_until_the_first_keys_arrive() -> Result<()> {
     for manner in [
         Manner::Down,
         Manner::Failing,
@@ -392,12 +403,12 @@ async fn before_the_first_keys_every_token_is_refused_and_after_them_none_that_i
         Manner::Html,
     ] {
         let fake = FakeProvider::start(manner).await?;
-        let trusting = Trusting::start(&fake, HASTY)?;
+        let trusting = Authenticator::start(&fake, FAST_PACE)?;
         let token = fake.token(NOW, &json!({}))?;
         let not_ready = Error::NotReady(fake.url().to_owned());
         // An attempt makes at most two connections: two attempts have failed.
         fake.asked(|hits| hits.connections > 4).await?;
-        let found = trusting.ask(&token).await;
+        let found = trusting.authenticate(&token).await;
         assert_eq!(found, Err(not_ready), "{manner:?}");
         fake.behave(Manner::Good);
         let accepted = trusting.until_accepted(&token).await;
@@ -407,9 +418,9 @@ async fn before_the_first_keys_every_token_is_refused_and_after_them_none_that_i
 }
 
 #[tokio::test]
-async fn the_last_keys_work_on_while_the_provider_is_away_or_out_of_its_mind() -> Result<()> {
+async fn last_keys_stay_valid_while_the_provider_fails() -> Result<()> {
     let mut fake = FakeProvider::start(Manner::Good).await?;
-    let trusting = Trusting::ready(&fake, HASTY).await?;
+    let trusting = Authenticator::ready(&fake, FAST_PACE).await?;
     let user = |name: &str| Ok(format!("{}#{name}", fake.url()));
     for manner in [
         Manner::Down,
@@ -424,86 +435,89 @@ async fn the_last_keys_work_on_while_the_provider_is_away_or_out_of_its_mind() -
         fake.asked(|hits| hits.connections > before + 4).await?;
         let name = format!("{manner:?}");
         let token = fake.token(NOW, &json!({"sub": name}))?;
-        assert_eq!(trusting.ask(&token).await, user(&name));
+        assert_eq!(trusting.authenticate(&token).await, user(&name));
     }
     let token = fake.token(NOW, &json!({"sub": "late"}))?;
     let expected = user("late");
-    let stranger = stranger()?.sign(&json!({"iss": fake.url()}))?;
+    let untrusted_signer = untrusted_signer()?.sign(&json!({"iss": fake.url()}))?;
     fake.stop().await;
-    assert_eq!(trusting.ask(&token).await, expected);
-    assert_eq!(trusting.ask(&stranger).await, unknown_key());
+    assert_eq!(trusting.authenticate(&token).await, expected);
+    assert_eq!(
+        trusting.authenticate(&untrusted_signer).await,
+        unknown_key()
+    );
     Ok(())
 }
 
 #[tokio::test]
-async fn keys_that_the_provider_takes_back_are_forgotten_in_time() -> Result<()> {
+async fn withdrawn_keys_are_dropped_by_the_periodic_fetch() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
-    let trusting = Trusting::ready(&fake, HASTY).await?;
+    let trusting = Authenticator::ready(&fake, FAST_PACE).await?;
     let token = fake.token(NOW, &json!({}))?;
     fake.behave(Manner::Keyless);
     let forgotten = async {
-        while trusting.ask(&token).await != unknown_key() {
+        while trusting.authenticate(&token).await != unknown_key() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, forgotten).await?;
+    tokio::time::timeout(TIMEOUT, forgotten).await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn a_provider_that_does_not_answer_is_given_up_and_asked_again() -> Result<()> {
+async fn hanging_provider_requests_time_out_and_are_retried() -> Result<()> {
     let fake = FakeProvider::start(Manner::Silent).await?;
     let pace = Pace {
         patience: Duration::from_millis(200),
-        ..HASTY
+        ..FAST_PACE
     };
-    let trusting = Trusting::start(&fake, pace)?;
+    let trusting = Authenticator::start(&fake, pace)?;
     fake.asked(|hits| hits.discovery > 1).await?;
     let token = fake.token(NOW, &json!({}))?;
     let not_ready = Error::NotReady(fake.url().to_owned());
-    assert_eq!(trusting.ask(&token).await, Err(not_ready));
+    assert_eq!(trusting.authenticate(&token).await, Err(not_ready));
     fake.behave(Manner::Good);
     trusting.until_accepted(&token).await
 }
 
 #[tokio::test]
-async fn who_waits_for_keys_is_answered_when_they_do_not_come() -> Result<()> {
+async fn waiting_for_keys_times_out() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
     let pace = Pace {
         patience: Duration::from_millis(500),
-        ..CALM
+        ..SLOW_PACE
     };
-    let trusting = Trusting::ready(&fake, pace).await?;
+    let trusting = Authenticator::ready(&fake, pace).await?;
     fake.behave(Manner::Silent);
-    let token = stranger()?.sign(&json!({"iss": fake.url()}))?;
-    let found = tokio::time::timeout(PATIENCE, trusting.ask(&token)).await?;
+    let token = untrusted_signer()?.sign(&json!({"iss": fake.url()}))?;
+    let found = tokio::time::timeout(TIMEOUT, trusting.authenticate(&token)).await?;
     assert_eq!(found, unknown_key());
     // Also when the fetch task has stopped because the server shuts down.
     trusting.task.abort();
-    let found = tokio::time::timeout(PATIENCE, trusting.ask(&token)).await?;
+    let found = tokio::time::timeout(TIMEOUT, trusting.authenticate(&token)).await?;
     assert_eq!(found, unknown_key());
     Ok(())
 }
 
 #[tokio::test]
-async fn only_the_given_ca_vouches_for_the_provider() -> Result<()> {
+async fn only_the_configured_ca_is_trusted() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
     let other = FakeProvider::start(Manner::Good).await?;
     let token = fake.token(NOW, &json!({}))?;
     for trust in [Trust::Authorities(other.ca_pem().to_owned()), Trust::System] {
         let settings = Settings::new(fake.url(), "insula");
-        let trusting = Trusting::start_with(settings, HASTY, &trust)?;
+        let trusting = Authenticator::start_with(settings, FAST_PACE, &trust)?;
         let before = fake.hits().connections;
         fake.asked(|hits| hits.connections > before + 1).await?;
         let not_ready = Error::NotReady(fake.url().to_owned());
-        assert_eq!(trusting.ask(&token).await, Err(not_ready));
+        assert_eq!(trusting.authenticate(&token).await, Err(not_ready));
     }
     assert_eq!(fake.hits().discovery, 0, "no request was sent");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_provider_that_cannot_be_trusted_is_not_started_with() {
+async fn invalid_provider_settings_are_refused() {
     for (url, trust, expected) in [
         (
             "http://issuer.test",

@@ -21,31 +21,31 @@ const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// The deadline of every wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Keys are fetched at startup and when an unknown key ID appears.
-const CALM: Pace = Pace {
+const SLOW_PACE: Pace = Pace {
     every: Duration::from_secs(3600),
     retry: Duration::from_millis(50),
     apart: Duration::ZERO,
-    patience: PATIENCE,
+    patience: TIMEOUT,
 };
 
 /// A fake provider and a server that trusts it.
-struct Stage {
+struct Fixture {
     fake: FakeProvider,
     server: TestServer,
     provider: Arc<Provider>,
 }
 
-impl Stage {
+impl Fixture {
     async fn start() -> Result<Self> {
         Self::start_with(Setup::default()).await
     }
 
     async fn start_with(setup: Setup) -> Result<Self> {
         let stage = Self::start_on(Manner::Good, setup).await?;
-        let ready = tokio::time::timeout(PATIENCE, stage.provider.ready()).await;
+        let ready = tokio::time::timeout(TIMEOUT, stage.provider.ready()).await;
         ready.context("the keys were not fetched in time")?;
         Ok(stage)
     }
@@ -59,7 +59,7 @@ impl Stage {
             ..Settings::new(fake.url(), "insula")
         };
         let trust = Trust::Authorities(fake.ca_pem().to_owned());
-        let provider = Provider::with_pace(settings, &trust, CALM)?;
+        let provider = Provider::with_pace(settings, &trust, SLOW_PACE)?;
         let setup = Setup {
             provider: Some(Arc::clone(&provider)),
             ..setup
@@ -73,17 +73,17 @@ impl Stage {
     }
 
     /// A token that is valid from now on.
-    fn token(&self, said: &Value) -> Result<String> {
+    fn token(&self, extra: &Value) -> Result<String> {
         let mut claims = json!({"iat": now()});
-        for (name, value) in said.as_object().into_iter().flatten() {
+        for (name, value) in extra.as_object().into_iter().flatten() {
             claims[name] = value.clone();
         }
         self.fake.token(now(), &claims)
     }
 
     /// A client with such a token.
-    async fn holder(&self, said: &Value) -> Result<Client> {
-        self.server.client(&self.token(said)?).await
+    async fn client_with(&self, claims: &Value) -> Result<Client> {
+        self.server.client(&self.token(claims)?).await
     }
 
     /// The result of a token review in the space of this client.
@@ -100,7 +100,7 @@ fn now() -> i64 {
 }
 
 /// The user, groups and tenant that the server reports.
-async fn who(client: &Client) -> Result<Value> {
+async fn whoami(client: &Client) -> Result<Value> {
     let answer = client.post(WHO, &json!({})).await?;
     anyhow::ensure!(answer.status == 201, "{}", answer.text());
     let user = &answer.json()["status"]["userInfo"];
@@ -117,7 +117,7 @@ async fn bind(by: &Client, name: &str, role: &str, subject: Value) -> Result<()>
     Ok(())
 }
 
-fn refusal(answer: &Answer) -> (u16, String) {
+fn status_and_message(answer: &Answer) -> (u16, String) {
     (answer.status, answer.message())
 }
 
@@ -126,11 +126,11 @@ fn unauthorized() -> (u16, String) {
 }
 
 #[tokio::test]
-async fn a_token_says_where_its_holder_belongs() -> Result<()> {
-    let stage = Stage::start().await?;
+async fn tenant_claim_determines_the_space() -> Result<()> {
+    let stage = Fixture::start().await?;
     stage.server.tenant("t1").await?;
     let everybody = "system:authenticated";
-    for (said, groups, home) in [
+    for (claims, groups, home) in [
         (json!({"org": "t1"}), json!([everybody]), "t1"),
         (json!({"org": "tenant:t1"}), json!([everybody]), "t1"),
         (
@@ -156,15 +156,15 @@ async fn a_token_says_where_its_holder_belongs() -> Result<()> {
             "system",
         ),
     ] {
-        let found = who(&stage.holder(&said).await?).await?;
-        assert_eq!(found, json!(["alice", groups, home]), "{said}");
+        let found = whoami(&stage.client_with(&claims).await?).await?;
+        assert_eq!(found, json!(["alice", groups, home]), "{claims}");
     }
-    let stray = stage.holder(&json!({"groups": ["dev"]})).await?;
+    let stray = stage.client_with(&json!({"groups": ["dev"]})).await?;
     let refused = stray.post(WHO, &json!({})).await?;
     assert_eq!(refused.status, 403);
     let why = "the credential names no tenant";
     assert!(refused.message().contains(why), "{}", refused.text());
-    for said in [
+    for claims in [
         json!({"org": "t1", "groups": ["tenant:t2"]}),
         json!({"groups": ["tenant:t1", "tenant:t2"]}),
         json!({"org": "T1"}),
@@ -172,14 +172,14 @@ async fn a_token_says_where_its_holder_belongs() -> Result<()> {
         json!({"org": ""}),
         json!({"org": "all"}),
     ] {
-        let nobody = stage.holder(&said).await?.get("/api").await?;
-        assert_eq!(refusal(&nobody), unauthorized(), "{said}");
+        let nobody = stage.client_with(&claims).await?.get("/api").await?;
+        assert_eq!(status_and_message(&nobody), unauthorized(), "{claims}");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn who_names_no_tenant_belongs_to_the_default_tenant() -> Result<()> {
+async fn tokens_without_a_tenant_belong_to_the_default_tenant() -> Result<()> {
     for (default, groups) in [
         ("home", json!(["dev", "system:authenticated"])),
         (
@@ -191,20 +191,20 @@ async fn who_names_no_tenant_belongs_to_the_default_tenant() -> Result<()> {
             default_tenant: Some(Space::parse(default)?),
             ..Setup::default()
         };
-        let stage = Stage::start_with(setup).await?;
-        let said = json!({"groups": ["dev", "system:masters"]});
-        let found = who(&stage.holder(&said).await?).await?;
+        let stage = Fixture::start_with(setup).await?;
+        let claims = json!({"groups": ["dev", "system:masters"]});
+        let found = whoami(&stage.client_with(&claims).await?).await?;
         assert_eq!(found, json!(["alice", groups, default]));
         stage.server.tenant("t1").await?;
-        let found = who(&stage.holder(&json!({"org": "t1"})).await?).await?;
+        let found = whoami(&stage.client_with(&json!({"org": "t1"})).await?).await?;
         assert_eq!(found, json!(["alice", ["system:authenticated"], "t1"]));
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn rights_follow_bindings_to_the_user_and_to_its_groups_in_its_tenant() -> Result<()> {
-    let stage = Stage::start().await?;
+async fn bindings_apply_to_the_users_name_and_groups_in_its_tenant() -> Result<()> {
+    let stage = Fixture::start().await?;
     let (one, _) = (
         stage.server.tenant("t1").await?,
         stage.server.tenant("t2").await?,
@@ -219,7 +219,7 @@ async fn rights_follow_bindings_to_the_user_and_to_its_groups_in_its_tenant() ->
     )
     .await?;
     let note = json!({"metadata": {"name": "note"}});
-    for (said, reads, writes) in [
+    for (claims, reads, writes) in [
         (json!({"org": "t1", "groups": ["dev"]}), 200, 403),
         (json!({"org": "t1", "groups": "dev"}), 200, 403),
         (json!({"org": "t1", "sub": "bob"}), 200, 201),
@@ -229,21 +229,25 @@ async fn rights_follow_bindings_to_the_user_and_to_its_groups_in_its_tenant() ->
         (json!({"org": "t2", "groups": ["dev"]}), 403, 403),
         (json!({"org": "t2", "sub": "bob"}), 403, 403),
     ] {
-        let holder = stage.holder(&said).await?;
-        assert_eq!(holder.get(MAPS).await?.status, reads, "{said}");
-        assert_eq!(holder.post(MAPS, &note).await?.status, writes, "{said}");
+        let client_with = stage.client_with(&claims).await?;
+        assert_eq!(client_with.get(MAPS).await?.status, reads, "{claims}");
+        assert_eq!(
+            client_with.post(MAPS, &note).await?.status,
+            writes,
+            "{claims}"
+        );
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_token_of_one_tenant_is_stopped_at_the_wall_of_every_other_space() -> Result<()> {
-    let stage = Stage::start().await?;
+async fn tokens_are_refused_in_every_other_space() -> Result<()> {
+    let stage = Fixture::start().await?;
     let one = stage.server.tenant("t1").await?;
     stage.server.tenant("t2").await?;
     let user = json!({"kind": "User", "name": "alice"});
     bind(&one, "alice", "cluster-admin", user).await?;
-    let alice = stage.holder(&json!({"org": "t1"})).await?;
+    let alice = stage.client_with(&json!({"org": "t1"})).await?;
     assert_eq!(alice.get(MAPS).await?.status, 200);
     for (path, place) in [
         ("/api/v1/tenants/t2/pods", "in the tenant \"t2\""),
@@ -256,18 +260,22 @@ async fn a_token_of_one_tenant_is_stopped_at_the_wall_of_every_other_space() -> 
             "pods is forbidden: User \"alice\" cannot list resource \"pods\" in API group \"\" \
              {place}"
         );
-        assert_eq!(refusal(&alice.get(path).await?), (403, why), "{path}");
+        assert_eq!(
+            status_and_message(&alice.get(path).await?),
+            (403, why),
+            "{path}"
+        );
     }
     // A tenant that does not exist is refused like any other.
-    let ghost = stage.holder(&json!({"org": "nowhere"})).await?;
+    let ghost = stage.client_with(&json!({"org": "nowhere"})).await?;
     assert_eq!(ghost.get("/api").await?.status, 403);
     assert_eq!(ghost.get("/api/v1/pods").await?.status, 403);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_token_from_before_its_tenant_is_not_the_tenants() -> Result<()> {
-    let stage = Stage::start_with(Setup::with_controllers()).await?;
+async fn tokens_issued_before_the_tenant_was_created_are_refused() -> Result<()> {
+    let stage = Fixture::start_with(Setup::with_controllers()).await?;
     let one = stage.server.tenant("t1").await?;
     let masters = json!({"kind": "User", "name": "alice"});
     bind(&one, "alice", "cluster-admin", masters.clone()).await?;
@@ -275,9 +283,9 @@ async fn a_token_from_before_its_tenant_is_not_the_tenants() -> Result<()> {
     let good = stage.token(&json!({"org": "t1"}))?;
     let issued = now();
     for (token, code) in [(&early, 403), (&good, 200)] {
-        let holder = stage.server.client(token).await?;
-        assert_eq!(holder.get(MAPS).await?.status, code);
-        assert_eq!(holder.get("/api").await?.status, code);
+        let client_with = stage.server.client(token).await?;
+        assert_eq!(client_with.get(MAPS).await?.status, code);
+        assert_eq!(client_with.get("/api").await?.status, code);
     }
     let invalid = json!({"user": {}, "error": "invalid bearer token"});
     assert_eq!(stage.review(&one, &early, &[]).await?, invalid);
@@ -286,7 +294,7 @@ async fn a_token_from_before_its_tenant_is_not_the_tenants() -> Result<()> {
     // Another tenant of the name is created, at least a second after the token was issued.
     let system = stage.server.system().await?;
     system.delete("/api/v1/tenants/t1").await?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while system.get("/api/v1/tenants/t1").await?.status != 404 || now() <= issued {
         anyhow::ensure!(Instant::now() < deadline, "the tenant is not gone in time");
         tokio::task::yield_now().await;
@@ -298,14 +306,14 @@ async fn a_token_from_before_its_tenant_is_not_the_tenants() -> Result<()> {
         assert_eq!(old.get(path).await?.status, 403, "{path}");
     }
     assert_eq!(stage.review(&one, &good, &[]).await?, invalid);
-    let fresh = stage.holder(&json!({"org": "t1"})).await?;
+    let fresh = stage.client_with(&json!({"org": "t1"})).await?;
     assert_eq!(fresh.get(MAPS).await?.status, 200);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_token_is_reviewed_in_its_own_space_and_for_this_server_only() -> Result<()> {
-    let stage = Stage::start().await?;
+async fn token_reviews_succeed_in_the_tokens_own_space_only() -> Result<()> {
+    let stage = Fixture::start().await?;
     let (one, other) = (
         stage.server.tenant("t1").await?,
         stage.server.tenant("t2").await?,
@@ -344,8 +352,8 @@ async fn a_token_is_reviewed_in_its_own_space_and_for_this_server_only() -> Resu
 }
 
 #[tokio::test]
-async fn what_the_provider_has_not_signed_for_us_is_nobodys() -> Result<()> {
-    let stage = Stage::start().await?;
+async fn tokens_not_issued_for_this_server_are_refused() -> Result<()> {
+    let stage = Fixture::start().await?;
     stage.server.tenant("t1").await?;
     let key = rcgen::KeyPair::generate()?;
     let stranger = Signer::new(key.serialized_der())?;
@@ -371,7 +379,7 @@ async fn what_the_provider_has_not_signed_for_us_is_nobodys() -> Result<()> {
         "alice".to_owned(),
     ] {
         let answer = stage.server.client(&token).await?.get("/api").await?;
-        assert_eq!(refusal(&answer), unauthorized(), "{token}");
+        assert_eq!(status_and_message(&answer), unauthorized(), "{token}");
     }
     let answer = stage.server.client(&good).await?.get("/api").await?;
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -379,8 +387,8 @@ async fn what_the_provider_has_not_signed_for_us_is_nobodys() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_bad_certificate_is_in_no_tokens_way_and_a_good_one_counts_first() -> Result<()> {
-    let stage = Stage::start().await?;
+async fn valid_certificates_take_precedence_and_invalid_ones_are_ignored() -> Result<()> {
+    let stage = Fixture::start().await?;
     stage.server.tenant("t1").await?;
     let good = stage.token(&json!({"org": "t1"}))?;
     let subject = Subject {
@@ -391,7 +399,7 @@ async fn a_bad_certificate_is_in_no_tokens_way_and_a_good_one_counts_first() -> 
     };
     let everybody = json!(["system:authenticated"]);
     let both = stage.server.certified(&subject, &good).await?;
-    assert_eq!(who(&both).await?, json!(["carol", everybody, "t1"]));
+    assert_eq!(whoami(&both).await?, json!(["carol", everybody, "t1"]));
     // A certificate of an untrusted CA.
     let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
     let authority = Authority::make("insula test", validity)?;
@@ -407,47 +415,56 @@ async fn a_bad_certificate_is_in_no_tokens_way_and_a_good_one_counts_first() -> 
         let address = stage.server.address();
         let client = Client::connect_as(address, &ca, Some(identity), token).await?;
         match expected {
-            Some(user) => assert_eq!(who(&client).await?, json!([user, everybody, "t1"])),
-            None => assert_eq!(refusal(&client.get("/api").await?), unauthorized()),
+            Some(user) => assert_eq!(whoami(&client).await?, json!([user, everybody, "t1"])),
+            None => assert_eq!(
+                status_and_message(&client.get("/api").await?),
+                unauthorized()
+            ),
         }
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn keys_change_while_the_server_serves() -> Result<()> {
-    let stage = Stage::start().await?;
+async fn keys_can_be_rotated_while_serving() -> Result<()> {
+    let stage = Fixture::start().await?;
     stage.server.tenant("t1").await?;
     let mut before = stage.token(&json!({"org": "t1", "sub": "s0"}))?;
     for round in 1..=3 {
         // On a connection that stays open: authentication happens per request.
-        let holder = stage.server.client(&before).await?;
-        assert_eq!(holder.get("/api").await?.status, 200);
+        let client_with = stage.server.client(&before).await?;
+        assert_eq!(client_with.get("/api").await?.status, 200);
         stage.fake.rotate()?;
         let user = format!("s{round}");
         let next = stage.token(&json!({"org": "t1", "sub": user}))?;
-        let found = who(&stage.server.client(&next).await?).await?;
+        let found = whoami(&stage.server.client(&next).await?).await?;
         assert_eq!(found, json!([user, ["system:authenticated"], "t1"]));
-        assert_eq!(refusal(&holder.get("/api").await?), unauthorized());
+        assert_eq!(
+            status_and_message(&client_with.get("/api").await?),
+            unauthorized()
+        );
         before = next;
     }
     // The last keys stay valid while the provider is down.
     stage.fake.behave(Manner::Down);
-    let holder = stage.server.client(&before).await?;
-    assert_eq!(holder.get("/api").await?.status, 200);
+    let client_with = stage.server.client(&before).await?;
+    assert_eq!(client_with.get("/api").await?.status, 200);
     Ok(())
 }
 
 #[tokio::test]
-async fn without_keys_the_provider_proves_nothing_and_nobody_else_is_held_up() -> Result<()> {
-    let stage = Stage::start_on(Manner::Down, Setup::default()).await?;
+async fn missing_keys_do_not_affect_other_authenticators() -> Result<()> {
+    let stage = Fixture::start_on(Manner::Down, Setup::default()).await?;
     let one = stage.server.tenant("t1").await?;
-    let holder = stage.holder(&json!({"org": "t1"})).await?;
-    assert_eq!(refusal(&holder.get("/api").await?), unauthorized());
+    let client_with = stage.client_with(&json!({"org": "t1"})).await?;
+    assert_eq!(
+        status_and_message(&client_with.get("/api").await?),
+        unauthorized()
+    );
     assert_eq!(one.get(MAPS).await?.status, 200);
     stage.fake.behave(Manner::Good);
-    let ready = tokio::time::timeout(PATIENCE, stage.provider.ready()).await;
+    let ready = tokio::time::timeout(TIMEOUT, stage.provider.ready()).await;
     ready.context("the keys were not fetched in time")?;
-    assert_eq!(holder.get("/api").await?.status, 200);
+    assert_eq!(client_with.get("/api").await?.status, 200);
     Ok(())
 }

@@ -22,7 +22,7 @@ fn url<'a>(index: &'a Value, path: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn each_part_is_found_by_its_hash_and_may_be_kept_for_ever() -> anyhow::Result<()> {
+async fn documents_are_addressed_by_hash_and_cacheable() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let answer = client.get("/openapi/v3").await?;
@@ -70,7 +70,7 @@ async fn each_part_is_found_by_its_hash_and_may_be_kept_for_ever() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn every_part_that_the_index_names_is_there() -> anyhow::Result<()> {
+async fn every_indexed_document_is_served() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.system().await?;
     let index = index(&client).await?;
@@ -86,7 +86,7 @@ async fn every_part_that_the_index_names_is_there() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_the_systems_is_in_no_tenants_schema() -> anyhow::Result<()> {
+async fn system_only_kinds_are_absent_from_tenant_schemas() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
     for (client, there) in [(&tenant, false), (&system, true)] {
@@ -107,7 +107,7 @@ async fn what_is_the_systems_is_in_no_tenants_schema() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_second_version_comes_as_json_or_protobuf() -> anyhow::Result<()> {
+async fn openapi_v2_is_served_as_json_or_protobuf() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.system().await?;
     for accept in [
@@ -144,7 +144,7 @@ async fn the_second_version_comes_as_json_or_protobuf() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn schemas_are_compressed_and_not_sent_twice() -> anyhow::Result<()> {
+async fn documents_are_compressed_and_have_etags() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     for path in ["/openapi/v2", "/openapi/v3/api/v1"] {
@@ -164,7 +164,7 @@ async fn schemas_are_compressed_and_not_sent_twice() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn schemas_can_be_made_for_many_at_once() -> anyhow::Result<()> {
+async fn documents_can_be_built_concurrently() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     server.tenant("t1").await?;
     let mut readers = tokio::task::JoinSet::new();

@@ -30,11 +30,14 @@ fn token(list: &Value) -> Option<&str> {
     list["metadata"]["continue"].as_str()
 }
 
-fn left(list: &Value) -> Option<u64> {
+fn remaining_item_count(list: &Value) -> Option<u64> {
     list["metadata"].get("remainingItemCount")?.as_u64()
 }
 
-async fn with(engine: Engine, count: usize) -> anyhow::Result<Option<(TestServer, Client)>> {
+async fn server_with_maps(
+    engine: Engine,
+    count: usize,
+) -> anyhow::Result<Option<(TestServer, Client)>> {
     let Some(server) = TestServer::start_on(engine, Setup::default()).await? else {
         return Ok(None);
     };
@@ -46,8 +49,8 @@ async fn with(engine: Engine, count: usize) -> anyhow::Result<Option<(TestServer
 }
 
 /// Lists in pages of three while the collection changes in between.
-async fn a_list_in_pages_is_the_list_as_it_was(engine: Engine) -> anyhow::Result<()> {
-    let Some((_server, client)) = with(engine, 10).await? else {
+async fn check_consistent_pages(engine: Engine) -> anyhow::Result<()> {
+    let Some((_server, client)) = server_with_maps(engine, 10).await? else {
         // The test kit has printed that the engine is skipped.
         return Ok(());
     };
@@ -60,7 +63,7 @@ async fn a_list_in_pages_is_the_list_as_it_was(engine: Engine) -> anyhow::Result
         items.extend(list["items"].as_array().cloned().unwrap_or_default());
         let next = token(&list).map(str::to_owned);
         let wanted = next.is_some().then(|| 10 - items.len() as u64);
-        assert_eq!(left(&list), wanted, "{engine:?}");
+        assert_eq!(remaining_item_count(&list), wanted, "{engine:?}");
         // Before, within and after the pages to come.
         map(&client, &format!("a{pages}")).await?;
         map(&client, &format!("m05x{pages}")).await?;
@@ -80,24 +83,23 @@ async fn a_list_in_pages_is_the_list_as_it_was(engine: Engine) -> anyhow::Result
 }
 
 #[tokio::test]
-async fn in_memory_a_list_in_pages_is_the_list_as_it_was() -> anyhow::Result<()> {
-    a_list_in_pages_is_the_list_as_it_was(Engine::Memory).await
+async fn pages_show_one_revision_in_memory() -> anyhow::Result<()> {
+    check_consistent_pages(Engine::Memory).await
 }
 
 #[tokio::test]
-async fn on_disk_a_list_in_pages_is_the_list_as_it_was() -> anyhow::Result<()> {
-    a_list_in_pages_is_the_list_as_it_was(Engine::Embedded).await
+async fn pages_show_one_revision_on_disk() -> anyhow::Result<()> {
+    check_consistent_pages(Engine::Embedded).await
 }
 
 #[tokio::test]
-async fn in_etcd_a_list_in_pages_is_the_list_as_it_was() -> anyhow::Result<()> {
-    a_list_in_pages_is_the_list_as_it_was(Engine::Etcd).await
+async fn pages_show_one_revision_in_etcd() -> anyhow::Result<()> {
+    check_consistent_pages(Engine::Etcd).await
 }
 
 #[tokio::test]
-async fn how_much_is_left_is_said_only_if_there_is_more_and_nothing_is_selected()
--> anyhow::Result<()> {
-    let Some((_server, client)) = with(Engine::Memory, 5).await? else {
+async fn remaining_item_count_is_set_without_selectors_only() -> anyhow::Result<()> {
+    let Some((_server, client)) = server_with_maps(Engine::Memory, 5).await? else {
         return Ok(());
     };
     for (query, wanted) in [
@@ -109,7 +111,7 @@ async fn how_much_is_left_is_said_only_if_there_is_more_and_nothing_is_selected(
         ("limit=2&fieldSelector=metadata.name!%3Dx", None),
     ] {
         let list = page(&client, query).await?;
-        assert_eq!(left(&list), wanted, "{query}");
+        assert_eq!(remaining_item_count(&list), wanted, "{query}");
         let more = !matches!(query, "limit=5" | "limit=6");
         assert_eq!(token(&list).is_some(), more, "{query}");
     }
@@ -117,8 +119,8 @@ async fn how_much_is_left_is_said_only_if_there_is_more_and_nothing_is_selected(
 }
 
 #[tokio::test]
-async fn selected_objects_are_paged_too() -> anyhow::Result<()> {
-    let Some((_server, client)) = with(Engine::Memory, 6).await? else {
+async fn selected_lists_can_be_paged() -> anyhow::Result<()> {
+    let Some((_server, client)) = server_with_maps(Engine::Memory, 6).await? else {
         return Ok(());
     };
     for name in ["m00x", "m02x", "m04x"] {
@@ -139,8 +141,8 @@ async fn selected_objects_are_paged_too() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn without_a_limit_or_at_revision_zero_the_rest_comes_whole() -> anyhow::Result<()> {
-    let Some((_server, client)) = with(Engine::Memory, 5).await? else {
+async fn continuation_without_a_limit_returns_the_rest() -> anyhow::Result<()> {
+    let Some((_server, client)) = server_with_maps(Engine::Memory, 5).await? else {
         return Ok(());
     };
     let first = page(&client, "limit=2").await?;
@@ -149,7 +151,11 @@ async fn without_a_limit_or_at_revision_zero_the_rest_comes_whole() -> anyhow::R
     for query in ["", "&limit=1&resourceVersion=0", "&limit=3"] {
         let rest = page(&client, &format!("continue={next}{query}")).await?;
         assert_eq!(names(&rest), ["m02", "m03", "m04"], "{query}");
-        assert_eq!((token(&rest), left(&rest)), (None, None), "{query}");
+        assert_eq!(
+            (token(&rest), remaining_item_count(&rest)),
+            (None, None),
+            "{query}"
+        );
         assert_eq!(
             rest["metadata"]["resourceVersion"],
             first["metadata"]["resourceVersion"]
@@ -159,8 +165,8 @@ async fn without_a_limit_or_at_revision_zero_the_rest_comes_whole() -> anyhow::R
 }
 
 #[tokio::test]
-async fn a_token_that_is_none_is_refused() -> anyhow::Result<()> {
-    let Some((server, client)) = with(Engine::Memory, 3).await? else {
+async fn invalid_continue_tokens_are_refused() -> anyhow::Result<()> {
+    let Some((server, client)) = server_with_maps(Engine::Memory, 3).await? else {
         return Ok(());
     };
     let first = page(&client, "limit=2").await?;
@@ -196,8 +202,8 @@ async fn a_token_that_is_none_is_refused() -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn an_old_token_is_answered_with_one_that_works(engine: Engine) -> anyhow::Result<()> {
-    let Some((server, client)) = with(engine, 6).await? else {
+async fn check_expired_token(engine: Engine) -> anyhow::Result<()> {
+    let Some((server, client)) = server_with_maps(engine, 6).await? else {
         // The test kit has printed that the engine is skipped.
         return Ok(());
     };
@@ -225,7 +231,7 @@ async fn an_old_token_is_answered_with_one_that_works(engine: Engine) -> anyhow:
     let inconsistent = token(&gone).unwrap_or_default();
     let list = page(&client, &format!("limit=2&continue={inconsistent}")).await?;
     assert_eq!(names(&list), ["m02", "m02x"], "{engine:?}");
-    assert_eq!(left(&list), Some(2));
+    assert_eq!(remaining_item_count(&list), Some(2));
     assert_eq!(list["metadata"]["resourceVersion"], now.to_string());
     let next = token(&list).unwrap_or_default();
     let list = page(&client, &format!("limit=2&continue={next}")).await?;
@@ -235,16 +241,16 @@ async fn an_old_token_is_answered_with_one_that_works(engine: Engine) -> anyhow:
 }
 
 #[tokio::test]
-async fn in_memory_an_old_token_is_answered_with_one_that_works() -> anyhow::Result<()> {
-    an_old_token_is_answered_with_one_that_works(Engine::Memory).await
+async fn expired_tokens_come_with_an_inconsistent_continuation_in_memory() -> anyhow::Result<()> {
+    check_expired_token(Engine::Memory).await
 }
 
 #[tokio::test]
-async fn on_disk_an_old_token_is_answered_with_one_that_works() -> anyhow::Result<()> {
-    an_old_token_is_answered_with_one_that_works(Engine::Embedded).await
+async fn expired_tokens_come_with_an_inconsistent_continuation_on_disk() -> anyhow::Result<()> {
+    check_expired_token(Engine::Embedded).await
 }
 
 #[tokio::test]
-async fn in_etcd_an_old_token_is_answered_with_one_that_works() -> anyhow::Result<()> {
-    an_old_token_is_answered_with_one_that_works(Engine::Etcd).await
+async fn expired_tokens_come_with_an_inconsistent_continuation_in_etcd() -> anyhow::Result<()> {
+    check_expired_token(Engine::Etcd).await
 }

@@ -35,7 +35,7 @@ async fn send(client: &Client, path: &str, format: &str, body: &str) -> anyhow::
 }
 
 #[tokio::test]
-async fn each_format_changes_a_part_of_the_object() -> anyhow::Result<()> {
+async fn each_format_patches_the_object() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     for (format, patch, data) in [
         (
@@ -65,7 +65,7 @@ async fn each_format_changes_a_part_of_the_object() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_patch_that_changes_nothing_keeps_the_version() -> anyhow::Result<()> {
+async fn no_op_patch_keeps_the_resource_version() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let before = client.get(MAP).await?.json();
     for (format, body) in [
@@ -81,7 +81,7 @@ async fn a_patch_that_changes_nothing_keeps_the_version() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn a_patch_that_is_none_is_refused_in_the_words_of_its_format() -> anyhow::Result<()> {
+async fn malformed_patches_are_refused_with_kubernetes_messages() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     for (format, body, message) in [
         (
@@ -141,7 +141,7 @@ async fn a_patch_that_is_none_is_refused_in_the_words_of_its_format() -> anyhow:
 }
 
 #[tokio::test]
-async fn formats_and_options_that_are_not_served_are_told() -> anyhow::Result<()> {
+async fn unsupported_formats_and_options_are_refused() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     for content_type in ["application/json", "application/apply-patch+cbor", ""] {
         let headers = [("content-type", content_type)];
@@ -173,7 +173,7 @@ async fn formats_and_options_that_are_not_served_are_told() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn what_a_patch_makes_must_still_be_of_its_type() -> anyhow::Result<()> {
+async fn patch_result_must_decode() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let answer = client
         .patch(MAP, "merge", &json!({"data": {"k": 5}}))
@@ -194,7 +194,7 @@ async fn what_a_patch_makes_must_still_be_of_its_type() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn unknown_fields_are_refused_warned_about_or_dropped() -> anyhow::Result<()> {
+async fn field_validation_applies_to_patches() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let patch = json!({"bogus": 1, "data": {"x": "1"}});
     let strict = format!("{MAP}?fieldValidation=Strict");
@@ -232,7 +232,7 @@ async fn unknown_fields_are_refused_warned_about_or_dropped() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn a_patch_that_names_a_version_is_for_that_version_only() -> anyhow::Result<()> {
+async fn patch_with_a_resource_version_is_conditional() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let object = client.get(MAP).await?.json();
     let version = &object["metadata"]["resourceVersion"];
@@ -251,7 +251,7 @@ async fn a_patch_that_names_a_version_is_for_that_version_only() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn patches_of_different_keys_never_meet() -> anyhow::Result<()> {
+async fn concurrent_patches_of_different_keys_do_not_conflict() -> anyhow::Result<()> {
     let (server, client) = tenant().await?;
     let mut tasks = tokio::task::JoinSet::new();
     for who in ["one", "other"] {
@@ -274,7 +274,7 @@ async fn patches_of_different_keys_never_meet() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn ten_thousand_operations_are_the_most() -> anyhow::Result<()> {
+async fn json_patch_is_limited_to_ten_thousand_operations() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let operation = r#"{"op":"test","path":"/data/k","value":"v"}"#;
     let patch = |count: usize| format!("[{}]", vec![operation; count].join(","));
@@ -293,7 +293,7 @@ async fn ten_thousand_operations_are_the_most() -> anyhow::Result<()> {
 
 /// Each operation copies the object into its own deepest field.
 #[tokio::test]
-async fn copies_can_make_an_object_neither_deep_nor_huge() -> anyhow::Result<()> {
+async fn copy_operations_are_limited_in_depth_and_size() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let mut deep = vec![json!({"op": "add", "path": "/data", "value": {"a": {}}})];
     let mut wide = vec![json!({"op": "add", "path": "/data", "value": {"a": "x".repeat(1000)}})];
@@ -322,7 +322,7 @@ fn deployment() -> Value {
 }
 
 #[tokio::test]
-async fn a_strategic_patch_merges_lists_by_their_keys() -> anyhow::Result<()> {
+async fn strategic_merge_patch_merges_lists_by_key() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     assert_eq!(client.post(DEPLOYMENTS, &deployment()).await?.status, 201);
     // As `kubectl apply` sends it: the image changes, a variable is added and a container removed.
@@ -364,7 +364,8 @@ async fn a_strategic_patch_merges_lists_by_their_keys() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_strategic_patch_that_makes_no_sense_is_told_as_kubernetes_does() -> anyhow::Result<()> {
+async fn invalid_strategic_merge_patches_are_refused_with_kubernetes_messages() -> anyhow::Result<()>
+{
     let (_server, client) = tenant().await?;
     assert_eq!(client.post(DEPLOYMENTS, &deployment()).await?.status, 201);
     let containers = |items: Value| json!({"spec": {"template": {"spec": {"containers": items}}}});
@@ -398,7 +399,7 @@ async fn a_strategic_patch_that_makes_no_sense_is_told_as_kubernetes_does() -> a
 }
 
 #[tokio::test]
-async fn a_patch_of_the_status_leaves_the_rest_alone() -> anyhow::Result<()> {
+async fn status_patch_changes_the_status_only() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     assert_eq!(client.post(DEPLOYMENTS, &deployment()).await?.status, 201);
     let patch = json!({"status": {"replicas": 4}, "spec": {"replicas": 9}});
@@ -415,7 +416,7 @@ async fn a_patch_of_the_status_leaves_the_rest_alone() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_patch_can_remove_the_last_finalizer() -> anyhow::Result<()> {
+async fn removing_the_last_finalizer_by_patch_deletes_the_object() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let finalizers = json!({"metadata": {"finalizers": ["x.io/y"]}});
     assert_eq!(client.patch(MAP, "merge", &finalizers).await?.status, 200);

@@ -8,7 +8,7 @@ use serde_json::json;
 
 /// Describes a route as `verb space namespace resource name subresource`, with `-` for absent
 /// parts; or the document; or the error code, with `text` if the body is no `Status`.
-fn read(method: &str, path: &str, watch: bool) -> String {
+fn describe_route(method: &str, path: &str, watch: bool) -> String {
     let method: Method = method.parse().expect("a method");
     let route = match route(&method, path, watch) {
         Ok(route) => route,
@@ -51,12 +51,12 @@ fn check(table: &str) {
     for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let (request, expected) = line.split_once(" => ").expect("an arrow");
         let (method, path) = request.split_once(' ').expect("a method and a path");
-        assert_eq!(read(method, path, false), expected, "{request}");
+        assert_eq!(describe_route(method, path, false), expected, "{request}");
     }
 }
 
 #[test]
-fn every_path_of_the_document_parses() {
+fn every_documented_path_is_routed() {
     check(
         r#"
         GET /api/v1/tenants/t1/namespaces/default/pods/pod1 => get t1 default pods pod1 -
@@ -80,7 +80,7 @@ fn every_path_of_the_document_parses() {
 }
 
 #[test]
-fn short_paths_are_those_of_kubernetes() {
+fn paths_without_a_space_are_those_of_kubernetes() {
     check(
         r#"
         GET /api/v1/namespaces => list - - namespaces - -
@@ -126,17 +126,20 @@ fn short_paths_are_those_of_kubernetes() {
         GET /api/v1/nothing => 404
         "#,
     );
-    assert_eq!(read("GET", "/api/v1/pods", true), "watch - - pods - -");
-    let one = "/api/v1/namespaces/n/pods/p";
-    assert_eq!(read("GET", one, true), "get - n pods p -");
     assert_eq!(
-        read("POST", "/api/v1/namespaces/n/pods", true),
+        describe_route("GET", "/api/v1/pods", true),
+        "watch - - pods - -"
+    );
+    let one = "/api/v1/namespaces/n/pods/p";
+    assert_eq!(describe_route("GET", one, true), "get - n pods p -");
+    assert_eq!(
+        describe_route("POST", "/api/v1/namespaces/n/pods", true),
         "create - n pods - -"
     );
 }
 
 #[test]
-fn a_full_path_names_its_space() {
+fn full_paths_name_the_space() {
     check(
         r#"
         GET /api/v1/tenants/t1/namespaces => list t1 - namespaces - -
@@ -163,7 +166,7 @@ fn a_full_path_names_its_space() {
 }
 
 #[test]
-fn all_spaces_are_listed_and_watched_and_nothing_else() {
+fn all_spaces_support_list_and_watch_only() {
     check(
         r#"
         GET /api/v1/tenants/all/pods => list ALL - pods - -
@@ -188,7 +191,7 @@ fn all_spaces_are_listed_and_watched_and_nothing_else() {
 }
 
 #[test]
-fn the_tenant_object_is_of_the_system_space() {
+fn tenant_objects_belong_to_the_system_space() {
     check(
         r#"
         GET /api/v1/tenants => list - - tenants - -
@@ -213,7 +216,7 @@ fn the_tenant_object_is_of_the_system_space() {
 }
 
 #[test]
-fn a_server_prefix_is_the_space_of_everything_below() {
+fn tenant_prefix_applies_to_every_path_below() {
     check(
         r#"
         GET /tenants/t1 => Index t1
@@ -245,7 +248,7 @@ fn a_server_prefix_is_the_space_of_everything_below() {
 }
 
 #[test]
-fn a_group_that_is_not_served_is_nobodys_path() {
+fn unserved_groups_are_not_found() {
     check(
         r#"
         GET /apis/submariner.io/v1alpha1/namespaces/axon-operator/tenants/x => 404 text
@@ -259,7 +262,7 @@ fn a_group_that_is_not_served_is_nobodys_path() {
 }
 
 #[test]
-fn no_spelling_of_a_path_leads_elsewhere() {
+fn no_path_spelling_changes_the_target() {
     check(
         r#"
         GET /api/v1/tenants/t1%2Fnamespaces => 404
@@ -298,7 +301,7 @@ fn no_spelling_of_a_path_leads_elsewhere() {
 }
 
 #[tokio::test]
-async fn every_path_of_an_object_shows_the_same_bytes() -> anyhow::Result<()> {
+async fn all_paths_of_an_object_return_the_same_bytes() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     for (group, within, object) in [
@@ -352,7 +355,7 @@ async fn every_path_of_an_object_shows_the_same_bytes() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_system_space_is_reached_by_its_name_too() -> anyhow::Result<()> {
+async fn system_space_can_be_addressed_by_name() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let system = server.system().await?;
     let short = "/api/v1/namespaces/default/configmaps";
@@ -374,7 +377,7 @@ async fn the_system_space_is_reached_by_its_name_too() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_watch_by_the_old_path_of_one_object_is_of_that_object() -> anyhow::Result<()> {
+async fn deprecated_watch_path_of_one_object_watches_that_object() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let tenant = server.tenant("t1").await?;
     let path = "/api/v1/namespaces/default/configmaps";

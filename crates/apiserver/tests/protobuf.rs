@@ -20,7 +20,7 @@ fn kind(group: &str, version: &str, resource: &str) -> &'static Kind {
     kinds().get(id.expect("it is in the table"))
 }
 
-fn sealed(kind: &Kind, object: Value) -> Bytes {
+fn encode_envelope(kind: &Kind, object: Value) -> Bytes {
     let Value::Object(object) = object else {
         return Bytes::new();
     };
@@ -29,7 +29,7 @@ fn sealed(kind: &Kind, object: Value) -> Bytes {
     protobuf::seal(kind.api_version(), &kind.kind, &raw).into()
 }
 
-fn opened(kind: &Kind, answer: &Answer) -> anyhow::Result<Object> {
+fn decode_envelope(kind: &Kind, answer: &Answer) -> anyhow::Result<Object> {
     assert_eq!(answer.header("content-type"), MEDIA, "{}", answer.text());
     let envelope = protobuf::open(&answer.body)?;
     assert_eq!(envelope.api_version, kind.api_version());
@@ -44,13 +44,13 @@ async fn send(client: &Client, method: Method, path: &str, body: Bytes) -> anyho
 }
 
 #[tokio::test]
-async fn an_object_is_created_updated_and_deleted_in_protobuf() -> anyhow::Result<()> {
+async fn objects_can_be_created_updated_and_deleted_in_protobuf() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let maps = kind("", "v1", "configmaps");
     let sent = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
-    let answer = send(&client, Method::POST, MAPS, sealed(maps, sent)).await?;
+    let answer = send(&client, Method::POST, MAPS, encode_envelope(maps, sent)).await?;
     assert_eq!(answer.status, 201);
-    let mut object = opened(maps, &answer)?;
+    let mut object = decode_envelope(maps, &answer)?;
     let item = format!("{MAPS}/a");
     let read = client.get(&item).await?.json();
     assert_eq!(read["data"], json!({"k": "v"}));
@@ -62,10 +62,10 @@ async fn an_object_is_created_updated_and_deleted_in_protobuf() -> anyhow::Resul
     assert_eq!(object["metadata"]["tenant"], "t1");
     assert_eq!(object["metadata"]["selfLink"], read["metadata"]["selfLink"]);
     object.insert("data".to_owned(), json!({"k": "w"}));
-    let body = sealed(maps, Value::Object(object));
+    let body = encode_envelope(maps, Value::Object(object));
     let answer = send(&client, Method::PUT, &item, body.clone()).await?;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!(opened(maps, &answer)?["data"], json!({"k": "w"}));
+    assert_eq!(decode_envelope(maps, &answer)?["data"], json!({"k": "w"}));
     let stale = send(&client, Method::PUT, &item, body).await?;
     assert_eq!(stale.status, 409);
     let envelope = protobuf::open(&stale.body)?;
@@ -77,7 +77,7 @@ async fn an_object_is_created_updated_and_deleted_in_protobuf() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn what_is_created_in_protobuf_is_what_is_created_in_json() -> anyhow::Result<()> {
+async fn protobuf_and_json_creates_are_equivalent() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let deployments = kind("apps", "v1", "deployments");
     let path = "/apis/apps/v1/namespaces/default/deployments?dryRun=All";
@@ -87,19 +87,19 @@ async fn what_is_created_in_protobuf_is_what_is_created_in_json() -> anyhow::Res
             {"name": "c", "image": "i:1", "ports": [{"containerPort": 80}],
              "resources": {"limits": {"memory": "1.5Gi"}}}]}}}});
     let json = client.post(path, &sent).await?.json();
-    let body = sealed(deployments, sent);
+    let body = encode_envelope(deployments, sent);
     let answer = send(&client, Method::POST, path, body).await?;
     assert_eq!(answer.status, 201, "{}", answer.text());
-    let made = Value::Object(opened(deployments, &answer)?);
+    let made = Value::Object(decode_envelope(deployments, &answer)?);
     assert_eq!(made["spec"], json["spec"]);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_protobuf_body_of_another_kind_is_refused() -> anyhow::Result<()> {
+async fn protobuf_bodies_of_another_kind_are_refused() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let secrets = kind("", "v1", "secrets");
-    let body = sealed(secrets, json!({"metadata": {"name": "a"}}));
+    let body = encode_envelope(secrets, json!({"metadata": {"name": "a"}}));
     let headers = [("content-type", MEDIA)];
     let answer = client.send(Method::POST, MAPS, &headers, body).await?;
     assert_eq!(answer.status, 400);
@@ -119,7 +119,7 @@ async fn a_protobuf_body_of_another_kind_is_refused() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn options_of_a_deletion_are_read_from_protobuf() -> anyhow::Result<()> {
+async fn delete_options_can_be_protobuf() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     client
         .post(MAPS, &json!({"metadata": {"name": "a"}}))

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// Users of the tenant `t1` without permissions, and one of the system.
-const PEOPLE: &str = "alice,alice,7,\"dev,tenant:t1\"\n\
+const USERS: &str = "alice,alice,7,\"dev,tenant:t1\"\n\
                       bob,bob,8,\"qa,tenant:t1\"\n\
                       root,root,9,\"ops,tenant:system\"\n";
 
 /// A server, the administrator of its tenant, and alice.
-async fn people() -> anyhow::Result<(TestServer, Client, Client)> {
-    let server = TestServer::with_tokens(PEOPLE).await?;
+async fn start() -> anyhow::Result<(TestServer, Client, Client)> {
+    let server = TestServer::with_tokens(USERS).await?;
     let admin = server.tenant("t1").await?;
     let alice = server.client("alice").await?;
     Ok((server, admin, alice))
@@ -59,8 +59,8 @@ async fn expect(client: &Client, rows: &[(&str, u16)]) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn who_has_no_binding_may_ask_about_themselves_and_discover() -> anyhow::Result<()> {
-    let (_server, _admin, alice) = people().await?;
+async fn users_without_bindings_can_discover_and_review_themselves() -> anyhow::Result<()> {
+    let (_server, _admin, alice) = start().await?;
     for path in [
         "/version",
         "/healthz",
@@ -111,8 +111,8 @@ async fn who_has_no_binding_may_ask_about_themselves_and_discover() -> anyhow::R
 }
 
 #[tokio::test]
-async fn a_refusal_says_who_may_not_do_what_where() -> anyhow::Result<()> {
-    let (server, admin, alice) = people().await?;
+async fn refusals_name_user_verb_resource_and_scope() -> anyhow::Result<()> {
+    let (server, admin, alice) = start().await?;
     let forbidden = |message: &str, details: Value| {
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": message, "reason": "Forbidden", "details": details, "code": 403})
@@ -195,8 +195,8 @@ async fn a_refusal_says_who_may_not_do_what_where() -> anyhow::Result<()> {
 
 /// Only authorized callers learn that a resource is not served.
 #[tokio::test]
-async fn what_is_not_served_is_refused_first_and_then_not_found() -> anyhow::Result<()> {
-    let (server, admin, alice) = people().await?;
+async fn unserved_resources_are_forbidden_before_not_found() -> anyhow::Result<()> {
+    let (server, admin, alice) = start().await?;
     let root = server.client("root").await?;
     for (row, message, found) in [
         (
@@ -277,8 +277,8 @@ async fn what_is_not_served_is_refused_first_and_then_not_found() -> anyhow::Res
 }
 
 #[tokio::test]
-async fn a_binding_counts_from_the_next_request_and_until_it_is_gone() -> anyhow::Result<()> {
-    let (server, admin, alice) = people().await?;
+async fn bindings_take_effect_on_the_next_request() -> anyhow::Result<()> {
+    let (server, admin, alice) = start().await?;
     let bob = server.client("bob").await?;
     for round in 0..20 {
         assert_eq!(alice.get(MAPS).await?.status, 403, "{round}");
@@ -320,8 +320,8 @@ async fn a_binding_counts_from_the_next_request_and_until_it_is_gone() -> anyhow
 }
 
 #[tokio::test]
-async fn a_role_reaches_as_far_as_its_binding() -> anyhow::Result<()> {
-    let (_server, admin, alice) = people().await?;
+async fn permissions_are_limited_to_the_bindings_scope() -> anyhow::Result<()> {
+    let (_server, admin, alice) = start().await?;
     for name in ["one", "other"] {
         let namespace = json!({"metadata": {"name": name}});
         assert_eq!(
@@ -382,8 +382,8 @@ async fn a_role_reaches_as_far_as_its_binding() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_service_account_has_what_its_name_and_its_groups_have() -> anyhow::Result<()> {
-    let (server, admin, _alice) = people().await?;
+async fn service_accounts_have_permissions_of_their_name_and_groups() -> anyhow::Result<()> {
+    let (server, admin, _alice) = start().await?;
     let account = json!({"metadata": {"name": "robot"}});
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     assert_eq!(admin.post(accounts, &account).await?.status, 201);
@@ -432,8 +432,8 @@ async fn a_service_account_has_what_its_name_and_its_groups_have() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn a_rule_that_names_objects_allows_these_and_no_lists() -> anyhow::Result<()> {
-    let (_server, admin, alice) = people().await?;
+async fn resource_names_allow_named_objects_only() -> anyhow::Result<()> {
+    let (_server, admin, alice) = start().await?;
     for name in ["mine", "theirs"] {
         assert_eq!(admin.post(MAPS, &map(name)).await?.status, 201);
     }
@@ -483,8 +483,8 @@ async fn a_rule_that_names_objects_allows_these_and_no_lists() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn two_names_are_no_way_around_a_rule_that_names_one() -> anyhow::Result<()> {
-    let (_server, admin, alice) = people().await?;
+async fn conflicting_names_cannot_bypass_resource_names() -> anyhow::Result<()> {
+    let (_server, admin, alice) = start().await?;
     for name in ["mine", "theirs"] {
         assert_eq!(admin.post(MAPS, &map(name)).await?.status, 201);
     }
@@ -514,8 +514,8 @@ async fn two_names_are_no_way_around_a_rule_that_names_one() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn a_watch_of_one_name_is_allowed_by_it_and_goes_on() -> anyhow::Result<()> {
-    let (_server, admin, alice) = people().await?;
+async fn watch_of_one_name_is_allowed_by_resource_names() -> anyhow::Result<()> {
+    let (_server, admin, alice) = start().await?;
     let mut named = rule("watch", "", "configmaps");
     named["resourceNames"] = json!(["mine"]);
     admin
@@ -566,8 +566,8 @@ async fn a_watch_of_one_name_is_allowed_by_it_and_goes_on() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn a_subresource_is_a_resource_of_its_own() -> anyhow::Result<()> {
-    let (_server, admin, alice) = people().await?;
+async fn subresources_need_their_own_rules() -> anyhow::Result<()> {
+    let (_server, admin, alice) = start().await?;
     let pods = "/api/v1/namespaces/default/pods";
     let pod = json!({"metadata": {"name": "p"},
         "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -670,8 +670,8 @@ async fn a_subresource_is_a_resource_of_its_own() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_path_is_allowed_as_it_stands_or_by_its_beginning() -> anyhow::Result<()> {
-    let (server, admin, alice) = people().await?;
+async fn non_resource_paths_match_exactly_or_by_prefix() -> anyhow::Result<()> {
+    let (server, admin, alice) = start().await?;
     // Metrics are served to system users only; a tenant gets 404.
     let root = server.client("root").await?;
     assert_eq!(root.get("/metrics").await?.status, 403);
@@ -737,8 +737,8 @@ async fn a_path_is_allowed_as_it_stands_or_by_its_beginning() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn who_replaces_what_is_not_there_needs_the_right_to_create() -> anyhow::Result<()> {
-    let (_server, admin, alice) = people().await?;
+async fn creating_by_put_needs_create_permission() -> anyhow::Result<()> {
+    let (_server, admin, alice) = start().await?;
     let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     let lease = json!({"metadata": {"name": "l"}, "spec": {}});
     admin
@@ -771,8 +771,8 @@ async fn who_replaces_what_is_not_there_needs_the_right_to_create() -> anyhow::R
 }
 
 #[tokio::test]
-async fn a_role_that_is_not_there_is_named_in_the_refusal() -> anyhow::Result<()> {
-    let (server, admin, alice) = people().await?;
+async fn refusals_name_missing_roles() -> anyhow::Result<()> {
+    let (server, admin, alice) = start().await?;
     // The binding is created by a user who may bind missing roles.
     let system = server.system().await?;
     let to = |kind: &str, role: &str| {
@@ -822,10 +822,10 @@ async fn a_role_that_is_not_there_is_named_in_the_refusal() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn the_bindings_of_a_space_say_nothing_about_others_of_the_name() -> anyhow::Result<()> {
-    let people = "a1,alice,1,\"dev,tenant:t1\"\na2,alice,2,\"dev,tenant:t2\"\n\
+async fn bindings_do_not_apply_to_equal_names_in_other_spaces() -> anyhow::Result<()> {
+    let start = "a1,alice,1,\"dev,tenant:t1\"\na2,alice,2,\"dev,tenant:t2\"\n\
                   a0,alice,3,\"dev,tenant:system\"\n";
-    let server = TestServer::with_tokens(people).await?;
+    let server = TestServer::with_tokens(start).await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let system = server.system().await?;
     let everything = [rule("*", "*", "*")];

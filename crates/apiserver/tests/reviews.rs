@@ -6,18 +6,18 @@ use serde_json::{Value, json};
 const AUTHENTICATION: &str = "/apis/authentication.k8s.io/v1";
 const AUTHORIZATION: &str = "/apis/authorization.k8s.io/v1";
 
-async fn ask(client: &Client, path: &str, question: Value) -> anyhow::Result<Value> {
+async fn post_review(client: &Client, path: &str, question: Value) -> anyhow::Result<Value> {
     let answer = client.post(path, &question).await?;
     anyhow::ensure!(answer.status == 201, "{}", answer.text());
     Ok(answer.json())
 }
 
 #[tokio::test]
-async fn whoami_says_user_groups_and_tenant() -> anyhow::Result<()> {
+async fn self_subject_review_reports_user_groups_and_tenant() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let path = format!("{AUTHENTICATION}/selfsubjectreviews");
     let tenant = server.tenant("t1").await?;
-    let review = ask(&tenant, &path, json!({})).await?;
+    let review = post_review(&tenant, &path, json!({})).await?;
     assert_eq!(review["kind"], "SelfSubjectReview");
     assert!(review["metadata"]["creationTimestamp"].is_string());
     assert_eq!(
@@ -27,7 +27,7 @@ async fn whoami_says_user_groups_and_tenant() -> anyhow::Result<()> {
             "extra": {"insula.dev/tenant": ["t1"]}})
     );
     let system = server.system().await?;
-    let review = ask(&system, &path, json!({})).await?;
+    let review = post_review(&system, &path, json!({})).await?;
     let info = &review["status"]["userInfo"];
     assert_eq!(info["username"], "admin");
     assert_eq!(info["extra"], json!({"insula.dev/tenant": ["system"]}));
@@ -35,12 +35,12 @@ async fn whoami_says_user_groups_and_tenant() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_a_caller_may_do_is_answered() -> anyhow::Result<()> {
+async fn self_subject_access_review_reports_permissions() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let tenant = server.tenant("t1").await?;
     let path = format!("{AUTHORIZATION}/selfsubjectaccessreviews");
     let may = |resource: &str| json!({"spec": {"resourceAttributes": {"verb": "get", "resource": resource}}});
-    let review = ask(&tenant, &path, may("pods")).await?;
+    let review = post_review(&tenant, &path, may("pods")).await?;
     assert_eq!(
         review,
         json!({"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1",
@@ -48,9 +48,9 @@ async fn what_a_caller_may_do_is_answered() -> anyhow::Result<()> {
             "status": {"allowed": true, "reason": "RBAC: allowed by ClusterRoleBinding \
                 \"admin-role-binding\" of ClusterRole \"admin-role\" to User \"admin\""}})
     );
-    let review = ask(&tenant, &path, may("tenants")).await?;
+    let review = post_review(&tenant, &path, may("tenants")).await?;
     assert_eq!(review["status"]["allowed"], false);
-    let review = ask(&server.system().await?, &path, may("tenants")).await?;
+    let review = review(&server.system().await?, &path, may("tenants")).await?;
     assert_eq!(review["status"]["allowed"], true);
     let answer = tenant.post(&path, &json!({"spec": {}})).await?;
     assert_eq!(answer.status, 422, "{}", answer.text());
@@ -64,17 +64,17 @@ async fn what_a_caller_may_do_is_answered() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_token_is_known_in_its_own_space_only() -> anyhow::Result<()> {
+async fn token_review_knows_tokens_of_its_own_space_only() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let path = format!("{AUTHENTICATION}/tokenreviews");
     let review = |token: &str| json!({"spec": {"token": token}});
-    let known = ask(&one, &path, review("t1")).await?;
+    let known = post_review(&one, &path, review("t1")).await?;
     assert_eq!(known["status"]["authenticated"], true);
     assert_eq!(known["status"]["user"]["username"], "admin");
     assert_eq!(known["spec"]["token"], "t1");
     for (client, token) in [(&other, "t1"), (&one, "system"), (&one, "nonsense")] {
-        let unknown = ask(client, &path, review(token)).await?;
+        let unknown = post_review(client, &path, review(token)).await?;
         assert_eq!(
             unknown["status"],
             json!({"user": {}, "error": "invalid bearer token"}),
@@ -91,11 +91,11 @@ async fn a_token_is_known_in_its_own_space_only() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_rules_of_a_caller_are_those_of_its_space() -> anyhow::Result<()> {
+async fn rules_review_reports_the_rules_of_the_callers_space() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let tenant = server.tenant("t1").await?;
     let path = format!("{AUTHORIZATION}/selfsubjectrulesreviews");
-    let review = ask(&tenant, &path, json!({"spec": {"namespace": "default"}})).await?;
+    let review = post_review(&tenant, &path, json!({"spec": {"namespace": "default"}})).await?;
     assert_eq!(review["status"]["incomplete"], false);
     assert_eq!(
         review["status"]["resourceRules"],
@@ -112,7 +112,7 @@ async fn the_rules_of_a_caller_are_those_of_its_space() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_review_is_not_kept_and_cannot_be_read() -> anyhow::Result<()> {
+async fn reviews_are_not_stored() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let tenant = server.tenant("t1").await?;
     for path in [
@@ -124,7 +124,7 @@ async fn a_review_is_not_kept_and_cannot_be_read() -> anyhow::Result<()> {
     let local = format!("{AUTHORIZATION}/namespaces/default/localsubjectaccessreviews");
     let question = json!({"metadata": {"namespace": "default"}, "spec": {"user": "bob",
         "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "default"}}});
-    let review = ask(&tenant, &local, question).await?;
+    let review = post_review(&tenant, &local, question).await?;
     assert_eq!(review["status"]["allowed"], false);
     // The client leaves the namespace to the path.
     let question = json!({"spec": {"user": "bob",
@@ -137,7 +137,7 @@ async fn a_review_is_not_kept_and_cannot_be_read() -> anyhow::Result<()> {
     Ok(())
 }
 
-const PEOPLE: &str = "alice,alice,7,\"dev,tenant:t1\"\n\
+const USERS: &str = "alice,alice,7,\"dev,tenant:t1\"\n\
                       root,root,9,\"ops,tenant:system\"\n";
 
 fn inside(path: &str, tenant: &str) -> String {
@@ -149,8 +149,8 @@ fn allowed_by(binding: &str, role: &str, subject: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_question_about_somebody_is_answered_by_what_it_says_of_them() -> anyhow::Result<()> {
-    let server = TestServer::with_tokens(PEOPLE).await?;
+async fn subject_access_review_uses_the_stated_identity_only() -> anyhow::Result<()> {
+    let server = TestServer::with_tokens(USERS).await?;
     let admin = server.tenant("t1").await?;
     admin
         .grant("pods", "User:alice", &[rule("get,list", "", "pods")])
@@ -234,7 +234,7 @@ async fn a_question_about_somebody_is_answered_by_what_it_says_of_them() -> anyh
     ] {
         let mut spec = who.clone();
         spec[what] = attributes.clone();
-        let review = ask(&admin, &path, json!({"spec": spec})).await?;
+        let review = post_review(&admin, &path, json!({"spec": spec})).await?;
         assert_eq!(review["status"], *status, "{spec}");
         assert_eq!(review["spec"], spec);
     }
@@ -243,16 +243,16 @@ async fn a_question_about_somebody_is_answered_by_what_it_says_of_them() -> anyh
     let question = json!({"spec": {"user": "alice", "resourceAttributes": pods}});
     assert_eq!(alice.post(&path, &question).await?.status, 403);
     let own = format!("{AUTHORIZATION}/selfsubjectaccessreviews");
-    let review = ask(&alice, &own, json!({"spec": {"resourceAttributes": pods}})).await?;
+    let review = post_review(&alice, &own, json!({"spec": {"resourceAttributes": pods}})).await?;
     assert_eq!(review["status"], by_user);
-    let review = ask(&alice, &own, json!({"spec": {"resourceAttributes": scale}})).await?;
+    let review = post_review(&alice, &own, json!({"spec": {"resourceAttributes": scale}})).await?;
     assert_eq!(review["status"], by_group);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_dangling_binding_is_the_reason_of_a_no() -> anyhow::Result<()> {
-    let server = TestServer::with_tokens(PEOPLE).await?;
+async fn denials_name_dangling_bindings() -> anyhow::Result<()> {
+    let server = TestServer::with_tokens(USERS).await?;
     let admin = server.tenant("t1").await?;
     let binding = json!({"metadata": {"name": "b"}, "roleRef": {"kind": "ClusterRole",
         "name": "gone"}, "subjects": [{"kind": "User", "name": "alice"}]});
@@ -264,21 +264,20 @@ async fn a_dangling_binding_is_the_reason_of_a_no() -> anyhow::Result<()> {
     let path = format!("{AUTHORIZATION}/subjectaccessreviews");
     let question = json!({"spec": {"user": "alice",
         "resourceAttributes": {"verb": "get", "resource": "pods"}}});
-    let review = ask(&admin, &path, question).await?;
+    let review = post_review(&admin, &path, question).await?;
     let why = "clusterrole.rbac.authorization.k8s.io \"gone\" not found";
     assert_eq!(review["status"]["allowed"], false);
     assert_eq!(review["status"]["reason"], format!("RBAC: {why}"));
     let path = format!("{AUTHORIZATION}/selfsubjectrulesreviews");
     let alice = server.client("alice").await?;
-    let review = ask(&alice, &path, json!({"spec": {"namespace": "default"}})).await?;
+    let review = post_review(&alice, &path, json!({"spec": {"namespace": "default"}})).await?;
     assert_eq!(review["status"]["evaluationError"], why);
     assert_eq!(review["status"]["incomplete"], false);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_question_that_makes_no_sense_is_refused_in_the_words_of_kubernetes() -> anyhow::Result<()>
-{
+async fn invalid_reviews_are_refused_with_kubernetes_messages() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let admin = server.tenant("t1").await?;
     let pods = json!({"verb": "get", "resource": "pods"});
@@ -353,22 +352,22 @@ async fn a_question_that_makes_no_sense_is_refused_in_the_words_of_kubernetes() 
     let spec = json!({"resourceAttributes": {"verb": "list", "resource": "pods",
         "version": "v7", "labelSelector": {"rawSelector": "a in (b)"}}});
     let path = format!("{AUTHORIZATION}/selfsubjectaccessreviews");
-    let review = ask(&admin, &path, json!({"spec": spec})).await?;
+    let review = post_review(&admin, &path, json!({"spec": spec})).await?;
     assert_eq!(review["spec"], spec);
     assert_eq!(review["status"]["allowed"], true);
     Ok(())
 }
 
 #[tokio::test]
-async fn the_rules_of_masters_and_of_little_people_are_told_as_they_are() -> anyhow::Result<()> {
-    let server = TestServer::with_tokens(PEOPLE).await?;
+async fn rules_review_is_complete_for_masters_and_ordinary_users() -> anyhow::Result<()> {
+    let server = TestServer::with_tokens(USERS).await?;
     let (admin, alice) = (server.tenant("t1").await?, server.client("alice").await?);
     let path = format!("{AUTHORIZATION}/selfsubjectrulesreviews");
     let everything = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]});
     let every_path = json!({"verbs": ["*"], "nonResourceURLs": ["*"]});
     let system = server.system().await?;
     for at in [path.clone(), inside(&path, "t1")] {
-        let review = ask(&system, &at, json!({"spec": {"namespace": "default"}})).await?;
+        let review = post_review(&system, &at, json!({"spec": {"namespace": "default"}})).await?;
         assert_eq!(review["status"]["resourceRules"][0], everything, "{at}");
         assert_eq!(review["status"]["nonResourceRules"][0], every_path, "{at}");
     }
@@ -382,7 +381,7 @@ async fn the_rules_of_masters_and_of_little_people_are_told_as_they_are() -> any
         .await?;
     let rules = async |namespace: &str| -> anyhow::Result<Vec<Value>> {
         let question = json!({"spec": {"namespace": namespace}});
-        let review = ask(&alice, &path, question).await?;
+        let review = post_review(&alice, &path, question).await?;
         let rules = review["status"]["resourceRules"].as_array().cloned();
         // The rules of all users come first, ordered by the names of their bindings.
         Ok(rules.unwrap_or_default().into_iter().skip(2).collect())
@@ -396,8 +395,8 @@ async fn the_rules_of_masters_and_of_little_people_are_told_as_they_are() -> any
 /// In a tenant's path, a subject review is about the tenant's users, and a self review about the
 /// caller.
 #[tokio::test]
-async fn the_systems_people_ask_inside_a_tenant_about_its_people() -> anyhow::Result<()> {
-    let server = TestServer::with_tokens(PEOPLE).await?;
+async fn system_users_can_review_tenant_users() -> anyhow::Result<()> {
+    let server = TestServer::with_tokens(USERS).await?;
     let (system, admin) = (server.system().await?, server.tenant("t1").await?);
     admin
         .grant("pods", "User:alice", &[rule("get", "", "pods")])
@@ -436,7 +435,7 @@ async fn the_systems_people_ask_inside_a_tenant_about_its_people() -> anyhow::Re
         ("t1", "x", json!(["system:masters"]), "pods", false),
     ] {
         let path = inside(&others, tenant);
-        let review = ask(&root, &path, of(user, groups, resource)).await?;
+        let review = post_review(&root, &path, of(user, groups, resource)).await?;
         assert_eq!(
             review["status"]["allowed"], allowed,
             "{tenant} {user} {resource}"
@@ -453,7 +452,7 @@ async fn the_systems_people_ask_inside_a_tenant_about_its_people() -> anyhow::Re
     ] {
         let question = json!({"spec": {"resourceAttributes":
             {"verb": "get", "resource": resource, "namespace": "default"}}});
-        let review = ask(&root, &inside(&own, tenant), question).await?;
+        let review = post_review(&root, &inside(&own, tenant), question).await?;
         assert_eq!(review["status"]["allowed"], allowed, "{tenant} {resource}");
     }
     Ok(())
@@ -461,8 +460,8 @@ async fn the_systems_people_ask_inside_a_tenant_about_its_people() -> anyhow::Re
 
 /// A tenant's reviews have the same result whether or not the objects exist in another space.
 #[tokio::test]
-async fn no_review_tells_anything_of_another_space() -> anyhow::Result<()> {
-    let server = TestServer::with_tokens(PEOPLE).await?;
+async fn reviews_reveal_nothing_of_other_spaces() -> anyhow::Result<()> {
+    let server = TestServer::with_tokens(USERS).await?;
     let (one, other) = (server.tenant("t2").await?, server.tenant("t1").await?);
     let system = server.system().await?;
     let everything = [rule("*", "*", "*")];
@@ -488,12 +487,12 @@ async fn no_review_tells_anything_of_another_space() -> anyhow::Result<()> {
     let answers = async || -> anyhow::Result<Vec<Value>> {
         let mut answers = Vec::new();
         for question in &questions {
-            let review = ask(&one, &path, question.clone()).await?;
+            let review = post_review(&one, &path, question.clone()).await?;
             assert_eq!(review["status"]["allowed"], false, "{question}");
             answers.push(review["status"].clone());
             let mut question = question.clone();
             question["spec"]["resourceAttributes"]["namespace"] = "default".into();
-            answers.push(ask(&one, &local, question).await?["status"].clone());
+            answers.push(post_review(&one, &local, question).await?["status"].clone());
         }
         Ok(answers)
     };
@@ -524,8 +523,8 @@ async fn no_review_tells_anything_of_another_space() -> anyhow::Result<()> {
 
 /// A token of another space is reported like an unknown one, in every state.
 #[tokio::test]
-async fn the_token_of_another_space_is_nobodys_whatever_became_of_it() -> anyhow::Result<()> {
-    let server = TestServer::with_tokens(PEOPLE).await?;
+async fn tokens_of_another_space_are_unknown_in_every_state() -> anyhow::Result<()> {
+    let server = TestServer::with_tokens(USERS).await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     let account = json!({"metadata": {"name": "robot"}});
@@ -540,7 +539,7 @@ async fn the_token_of_another_space_is_nobodys_whatever_became_of_it() -> anyhow
     let path = format!("{AUTHENTICATION}/tokenreviews");
     let reviewed = async |client: &Client, token: &str, audiences: &[&str]| {
         let question = json!({"spec": {"token": token, "audiences": audiences}});
-        anyhow::Ok(ask(client, &path, question).await?["status"].clone())
+        anyhow::Ok(post_review(client, &path, question).await?["status"].clone())
     };
     let nobody = json!({"user": {}, "error": "invalid bearer token"});
     let known = reviewed(&one, &token, &[]).await?;

@@ -36,7 +36,7 @@ async fn names(client: &Client, path: &str, query: &str) -> anyhow::Result<Vec<S
 }
 
 #[tokio::test]
-async fn every_field_that_is_recorded_can_be_selected_by_and_no_other() -> anyhow::Result<()> {
+async fn supported_field_selectors_match_the_recording() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.system().await?;
     let recorded: Map<String, Value> = serde_json::from_str(FIELDS)?;
@@ -76,8 +76,7 @@ async fn every_field_that_is_recorded_can_be_selected_by_and_no_other() -> anyho
 }
 
 #[tokio::test]
-async fn field_selectors_that_make_no_sense_are_refused_in_kubernetes_words() -> anyhow::Result<()>
-{
+async fn invalid_field_selectors_are_refused_with_kubernetes_messages() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.system().await?;
     for row in rows(FIELD_ERRORS) {
@@ -167,7 +166,7 @@ async fn fields_are_compared_as_text() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_name_selects_one_object_and_not_those_that_begin_like_it() -> anyhow::Result<()> {
+async fn name_selector_matches_exactly() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     for name in ["a", "aa", "a-b", "b"] {
@@ -187,7 +186,7 @@ async fn a_name_selects_one_object_and_not_those_that_begin_like_it() -> anyhow:
 }
 
 #[tokio::test]
-async fn label_selectors_choose_as_kubernetes_does() -> anyhow::Result<()> {
+async fn label_selectors_match_as_in_kubernetes() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let mut made = std::collections::BTreeMap::new();
@@ -217,8 +216,7 @@ async fn label_selectors_choose_as_kubernetes_does() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn label_selectors_that_make_no_sense_are_refused_in_kubernetes_words() -> anyhow::Result<()>
-{
+async fn invalid_label_selectors_are_refused_with_kubernetes_messages() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let mut count = 0;
@@ -240,7 +238,7 @@ async fn label_selectors_that_make_no_sense_are_refused_in_kubernetes_words() ->
 }
 
 #[tokio::test]
-async fn selectors_of_both_sorts_must_both_choose() -> anyhow::Result<()> {
+async fn label_and_field_selectors_are_combined() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     for (name, app) in [("a", "x"), ("b", "x"), ("c", "y")] {

@@ -4,8 +4,7 @@ use insula_testkit::server::TestServer;
 use serde_json::json;
 
 #[tokio::test]
-async fn an_object_is_created_read_and_watched_in_two_spaces_under_one_name() -> anyhow::Result<()>
-{
+async fn objects_of_equal_name_are_created_read_and_watched_in_two_spaces() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let path = "/api/v1/namespaces/default/configmaps";

@@ -24,7 +24,7 @@ fn map(name: &str, tenant: Option<&str>) -> Value {
 }
 
 #[tokio::test]
-async fn a_missing_tenant_is_filled_in_and_an_equal_one_accepted() -> anyhow::Result<()> {
+async fn missing_tenant_is_filled_in_and_an_equal_one_accepted() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let user = server.tenant("t1").await?;
     for (name, tenant) in [("a", None), ("b", Some("t1")), ("c", Some(""))] {
@@ -52,7 +52,7 @@ async fn a_missing_tenant_is_filled_in_and_an_equal_one_accepted() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn a_different_tenant_is_refused_however_it_is_written() -> anyhow::Result<()> {
+async fn different_tenant_is_refused_on_every_verb() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (system, user) = (server.system().await?, server.tenant("t1").await?);
     server.tenant("t2").await?;
@@ -101,7 +101,7 @@ async fn objects_of_the_system_space_have_no_tenant() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_body_of_protobuf_needs_no_tenant_and_an_answer_has_one() -> anyhow::Result<()> {
+async fn protobuf_responses_carry_the_tenant() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let user = server.tenant("t1").await?;
     let kind = kinds()
@@ -125,7 +125,7 @@ async fn a_body_of_protobuf_needs_no_tenant_and_an_answer_has_one() -> anyhow::R
 }
 
 #[tokio::test]
-async fn objects_are_selected_by_their_tenant() -> anyhow::Result<()> {
+async fn objects_can_be_selected_by_tenant() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let system = server.system().await?;
     for tenant in ["t1", "t2"] {
@@ -164,7 +164,7 @@ async fn objects_are_selected_by_their_tenant() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_url_names_the_space_or_else_the_credential_does() -> anyhow::Result<()> {
+async fn url_takes_precedence_over_the_credentials_space() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let system = server.system().await?;
     for tenant in ["t1", "t2"] {
@@ -222,7 +222,7 @@ async fn the_url_names_the_space_or_else_the_credential_does() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn a_credential_without_a_tenant_is_told_so() -> anyhow::Result<()> {
+async fn credentials_without_a_tenant_are_refused() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let why = "forbidden: the credential names no tenant, and this server has no default tenant";
     let stray = server.client("stray").await?;
@@ -251,7 +251,7 @@ async fn a_credential_without_a_tenant_is_told_so() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_certificate_says_who_and_where() -> anyhow::Result<()> {
+async fn certificate_determines_user_and_tenant() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     server.tenant("t1").await?;
     let everybody = "system:authenticated";
@@ -294,7 +294,7 @@ async fn a_certificate_says_who_and_where() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn nobody_is_let_in_without_a_credential_that_is_known() -> anyhow::Result<()> {
+async fn unknown_credentials_are_unauthorized() -> anyhow::Result<()> {
     let setup = Setup {
         default_tenant: Some(Space::System),
         ..Setup::default()
@@ -344,7 +344,7 @@ async fn nobody_is_let_in_without_a_credential_that_is_known() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn no_header_makes_anybody_somebody_else() -> anyhow::Result<()> {
+async fn no_request_header_changes_the_user() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let user = server.tenant("t1").await?;
     for name in [

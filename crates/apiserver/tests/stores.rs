@@ -20,23 +20,23 @@ use tokio::time::Instant;
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// The delay of watch events.
-const LAG: Duration = Duration::from_millis(100);
+const WATCH_DELAY: Duration = Duration::from_millis(100);
 
 /// A store with delayed watches, in which every name containing `crowd-` is taken.
-struct Odd {
+struct LaggingStore {
     inner: Memory,
     lag: Duration,
     asked: Arc<Mutex<HashSet<Key>>>,
 }
 
-struct Behind {
+struct LaggingWatch {
     inner: Box<dyn Watch>,
     lag: Duration,
     held: Option<(Instant, WatchItem)>,
 }
 
 #[async_trait]
-impl Store for Odd {
+impl Store for LaggingStore {
     async fn revision(&self) -> Result<Revision> {
         self.inner.revision().await
     }
@@ -66,7 +66,7 @@ impl Store for Odd {
     }
 
     async fn watch(&self, range: KeyRange, after: Revision) -> Result<Box<dyn Watch>> {
-        Ok(Box::new(Behind {
+        Ok(Box::new(LaggingWatch {
             inner: self.inner.watch(range, after).await?,
             lag: self.lag,
             held: None,
@@ -79,7 +79,7 @@ impl Store for Odd {
 }
 
 #[async_trait]
-impl Watch for Behind {
+impl Watch for LaggingWatch {
     async fn next(&mut self) -> Result<WatchItem> {
         if self.held.is_none() {
             let item = self.inner.next().await?;
@@ -103,10 +103,10 @@ impl Watch for Behind {
     }
 }
 
-async fn behind() -> anyhow::Result<(TestServer, Client)> {
-    let store = Odd {
+async fn lagging_server() -> anyhow::Result<(TestServer, Client)> {
+    let store = LaggingStore {
         inner: Memory::new(),
-        lag: LAG,
+        lag: WATCH_DELAY,
         asked: Arc::default(),
     };
     let setup = Setup {
@@ -119,7 +119,11 @@ async fn behind() -> anyhow::Result<(TestServer, Client)> {
 }
 
 /// Creates an object and waits until the cache has it.
-async fn known(client: &Client, path: &str, object: &Value) -> anyhow::Result<Value> {
+async fn create_and_await_cached(
+    client: &Client,
+    path: &str,
+    object: &Value,
+) -> anyhow::Result<Value> {
     let answer = client.post(path, object).await?;
     anyhow::ensure!(answer.status == 201, "{}", answer.text());
     client.get(path).await?;
@@ -127,10 +131,10 @@ async fn known(client: &Client, path: &str, object: &Value) -> anyhow::Result<Va
 }
 
 #[tokio::test]
-async fn a_change_back_is_not_taken_for_no_change() -> anyhow::Result<()> {
-    let (_server, client) = behind().await?;
+async fn reverting_update_is_not_dropped_as_a_no_op() -> anyhow::Result<()> {
+    let (_server, client) = lagging_server().await?;
     let object = |value: &str| json!({"metadata": {"name": "a"}, "data": {"k": value}});
-    known(&client, MAPS, &object("1")).await?;
+    create_and_await_cached(&client, MAPS, &object("1")).await?;
     let path = format!("{MAPS}/a");
     for value in ["2", "1"] {
         assert_eq!(client.put(&path, &object(value)).await?.status, 200);
@@ -145,9 +149,10 @@ async fn a_change_back_is_not_taken_for_no_change() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_version_that_the_cache_has_not_seen_is_no_conflict() -> anyhow::Result<()> {
-    let (_server, client) = behind().await?;
-    let mut object = known(&client, MAPS, &json!({"metadata": {"name": "a"}})).await?;
+async fn update_of_an_uncached_version_does_not_conflict() -> anyhow::Result<()> {
+    let (_server, client) = lagging_server().await?;
+    let mut object =
+        create_and_await_cached(&client, MAPS, &json!({"metadata": {"name": "a"}})).await?;
     let path = format!("{MAPS}/a");
     for value in ["1", "2", "3"] {
         object["data"] = json!({"k": value});
@@ -167,10 +172,10 @@ async fn a_version_that_the_cache_has_not_seen_is_no_conflict() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn an_object_that_was_replaced_is_deleted_and_not_its_predecessor() -> anyhow::Result<()> {
-    let (_server, client) = behind().await?;
+async fn delete_applies_to_the_current_object() -> anyhow::Result<()> {
+    let (_server, client) = lagging_server().await?;
     let object = json!({"metadata": {"name": "a", "finalizers": ["x.io/y"]}});
-    known(&client, MAPS, &object).await?;
+    create_and_await_cached(&client, MAPS, &object).await?;
     let path = format!("{MAPS}/a");
     client.delete(&path).await?;
     client.get(&path).await?;
@@ -186,10 +191,10 @@ async fn an_object_that_was_replaced_is_deleted_and_not_its_predecessor() -> any
 }
 
 #[tokio::test]
-async fn a_namespace_that_came_back_takes_objects_at_once() -> anyhow::Result<()> {
-    let (_server, client) = behind().await?;
+async fn recreated_namespace_accepts_objects_at_once() -> anyhow::Result<()> {
+    let (_server, client) = lagging_server().await?;
     let namespace = json!({"metadata": {"name": "n"}});
-    known(&client, "/api/v1/namespaces", &namespace).await?;
+    create_and_await_cached(&client, "/api/v1/namespaces", &namespace).await?;
     let path = "/api/v1/namespaces/n";
     let mut marked = client.delete(path).await?.json();
     client.get(path).await?;
@@ -207,9 +212,9 @@ async fn a_namespace_that_came_back_takes_objects_at_once() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn a_dry_run_is_about_what_is_there_now() -> anyhow::Result<()> {
-    let (_server, client) = behind().await?;
-    known(&client, MAPS, &json!({"metadata": {"name": "a"}})).await?;
+async fn dry_run_uses_current_state() -> anyhow::Result<()> {
+    let (_server, client) = lagging_server().await?;
+    create_and_await_cached(&client, MAPS, &json!({"metadata": {"name": "a"}})).await?;
     let path = format!("{MAPS}/a");
     let patch = json!({"data": {"x": "1"}});
     assert_eq!(client.patch(&path, "merge", &patch).await?.status, 200);
@@ -223,9 +228,9 @@ async fn a_dry_run_is_about_what_is_there_now() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn eight_names_are_tried_and_then_it_is_said_that_none_is_free() -> anyhow::Result<()> {
+async fn generate_name_gives_up_after_eight_collisions() -> anyhow::Result<()> {
     let asked = Arc::new(Mutex::new(HashSet::new()));
-    let store = Odd {
+    let store = LaggingStore {
         inner: Memory::new(),
         lag: Duration::ZERO,
         asked: Arc::clone(&asked),
@@ -255,8 +260,8 @@ async fn eight_names_are_tried_and_then_it_is_said_that_none_is_free() -> anyhow
 
 /// Even if the request accepts an old list, the permission check uses current roles.
 #[tokio::test]
-async fn a_right_that_is_gone_is_not_granted_by_a_cache_that_is_behind() -> anyhow::Result<()> {
-    let (server, admin) = behind().await?;
+async fn revoked_permission_is_not_granted_by_a_lagging_cache() -> anyhow::Result<()> {
+    let (server, admin) = lagging_server().await?;
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let (api, view) = ("rbac.authorization.k8s.io", "view");
     let binding = json!({
@@ -268,7 +273,7 @@ async fn a_right_that_is_gone_is_not_granted_by_a_cache_that_is_behind() -> anyh
         ],
     });
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
-    known(&admin, accounts, &json!({"metadata": {"name": "robot"}})).await?;
+    create_and_await_cached(&admin, accounts, &json!({"metadata": {"name": "robot"}})).await?;
     let path = format!("{accounts}/robot/token");
     let token = admin.post(&path, &json!({"spec": {}})).await?.json();
     let token = token["status"]["token"].as_str().unwrap_or("").to_owned();

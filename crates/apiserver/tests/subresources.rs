@@ -45,7 +45,7 @@ fn pod(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_scale_is_read_replaced_and_patched() -> anyhow::Result<()> {
+async fn scale_can_be_read_replaced_and_patched() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let object = made(&client, DEPLOYMENTS, deployment()).await?;
     let metadata = &object["metadata"];
@@ -82,7 +82,7 @@ async fn a_scale_is_read_replaced_and_patched() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_scale_that_makes_no_sense_is_refused() -> anyhow::Result<()> {
+async fn invalid_scales_are_refused() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     made(&client, DEPLOYMENTS, deployment()).await?;
     let scale = |metadata: Value, replicas: i64| json!({"metadata": metadata, "spec": {"replicas": replicas}});
@@ -126,7 +126,7 @@ async fn a_scale_that_makes_no_sense_is_refused() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_namespace_cannot_say_that_it_terminates() -> anyhow::Result<()> {
+async fn namespace_status_cannot_be_set_to_terminating() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let path = "/api/v1/namespaces/default/status";
     let patch = json!({"status": {"phase": "Terminating"}});
@@ -147,7 +147,7 @@ fn binding(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_pod_is_bound_once() -> anyhow::Result<()> {
+async fn pods_can_be_bound_once() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     made(&client, PODS, pod("p")).await?;
     let path = format!("{POD}/binding");
@@ -201,7 +201,7 @@ async fn a_pod_is_bound_once() -> anyhow::Result<()> {
 }
 
 /// Creates running pods `p0`, `p1`, ... and a budget that allows `allowed` disruptions.
-async fn running(client: &Client, count: u32, allowed: u32) -> anyhow::Result<()> {
+async fn create_running_pods(client: &Client, count: u32, allowed: u32) -> anyhow::Result<()> {
     for number in 0..count {
         let name = format!("p{number}");
         let mut pod = pod(&name);
@@ -234,9 +234,9 @@ async fn evict(client: &Client, name: &str) -> anyhow::Result<Answer> {
 }
 
 #[tokio::test]
-async fn an_eviction_spends_the_budget_and_ends_with_it() -> anyhow::Result<()> {
+async fn evictions_are_limited_by_the_disruption_budget() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
-    running(&client, 2, 1).await?;
+    create_running_pods(&client, 2, 1).await?;
     let path = format!("{PODS}/p0/eviction");
     let dry = json!({"metadata": {"name": "p0"}, "deleteOptions": {"gracePeriodSeconds": 1}});
     let answer = client.post(&format!("{path}?dryRun=All"), &dry).await?;
@@ -282,9 +282,9 @@ async fn an_eviction_spends_the_budget_and_ends_with_it() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn evictions_at_the_same_moment_do_not_share_what_is_left() -> anyhow::Result<()> {
+async fn concurrent_evictions_do_not_exceed_the_budget() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
-    running(&client, 8, 3).await?;
+    create_running_pods(&client, 8, 3).await?;
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..8 {
         let client = client.clone();
@@ -301,9 +301,9 @@ async fn evictions_at_the_same_moment_do_not_share_what_is_left() -> anyhow::Res
 }
 
 #[tokio::test]
-async fn a_budget_that_nobody_keeps_or_that_is_not_alone_allows_nothing() -> anyhow::Result<()> {
+async fn stale_or_overlapping_budgets_allow_no_eviction() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
-    running(&client, 1, 1).await?;
+    create_running_pods(&client, 1, 1).await?;
     let spec = json!({"spec": {"minAvailable": 2}});
     client
         .patch(&format!("{BUDGETS}/b"), "merge", &spec)
@@ -328,13 +328,13 @@ async fn a_budget_that_nobody_keeps_or_that_is_not_alone_allows_nothing() -> any
     Ok(())
 }
 
-fn part(token: &str, index: usize) -> anyhow::Result<Vec<u8>> {
-    let part = token.split('.').nth(index).unwrap_or("");
-    Ok(URL_SAFE_NO_PAD.decode(part)?)
+fn decode_jwt_part(token: &str, index: usize) -> anyhow::Result<Vec<u8>> {
+    let decode_jwt_part = token.split('.').nth(index).unwrap_or("");
+    Ok(URL_SAFE_NO_PAD.decode(decode_jwt_part)?)
 }
 
 #[tokio::test]
-async fn a_token_says_whose_it_is_and_is_signed() -> anyhow::Result<()> {
+async fn token_request_returns_a_signed_token() -> anyhow::Result<()> {
     let (server, client) = tenant().await?;
     let account = client
         .get("/api/v1/namespaces/default/serviceaccounts/default")
@@ -354,9 +354,9 @@ async fn a_token_says_whose_it_is_and_is_signed() -> anyhow::Result<()> {
     assert_eq!(request["spec"]["audiences"], json!(["https://insula.test"]));
     assert!(answer.text().contains("\"boundObjectRef\":null"));
     let token = request["status"]["token"].as_str().unwrap_or("");
-    let header: Value = serde_json::from_slice(&part(token, 0)?)?;
+    let header: Value = serde_json::from_slice(&decode_jwt_part(token, 0)?)?;
     assert_eq!(header["alg"], "ES256");
-    let claims: Value = serde_json::from_slice(&part(token, 1)?)?;
+    let claims: Value = serde_json::from_slice(&decode_jwt_part(token, 1)?)?;
     assert_eq!(claims["sub"], "system:serviceaccount:default:default");
     assert_eq!(claims["iss"], "https://insula.test");
     assert_eq!(claims["aud"], json!(["https://insula.test"]));
@@ -371,17 +371,20 @@ async fn a_token_says_whose_it_is_and_is_signed() -> anyhow::Result<()> {
     );
     let (signed, _) = token.rsplit_once('.').unwrap_or_default();
     let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, server.token_key());
-    assert_eq!(key.verify(signed.as_bytes(), &part(token, 2)?), Ok(()));
+    assert_eq!(
+        key.verify(signed.as_bytes(), &decode_jwt_part(token, 2)?),
+        Ok(())
+    );
     Ok(())
 }
 
 #[tokio::test]
-async fn a_token_is_for_whom_and_as_long_as_was_asked() -> anyhow::Result<()> {
+async fn token_request_honours_audience_and_expiry() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let asked = json!({"spec": {"audiences": ["a", "b"], "expirationSeconds": 600}});
     let request = client.post(TOKEN, &asked).await?.json();
     let token = request["status"]["token"].as_str().unwrap_or("");
-    let claims: Value = serde_json::from_slice(&part(token, 1)?)?;
+    let claims: Value = serde_json::from_slice(&decode_jwt_part(token, 1)?)?;
     assert_eq!(claims["aud"], json!(["a", "b"]));
     let short = json!({"spec": {"expirationSeconds": 10}});
     let answer = client.post(TOKEN, &short).await?;
@@ -397,7 +400,7 @@ async fn a_token_is_for_whom_and_as_long_as_was_asked() -> anyhow::Result<()> {
     let long = json!({"spec": {"expirationSeconds": i64::MAX}});
     assert_eq!(client.post(TOKEN, &long).await?.status, 422);
     let missing = TOKEN.replace("/default/token", "/missing/token");
-    let answer = client.post(&nobody, &json!({})).await?;
+    let answer = client.post(&missing, &json!({})).await?;
     refused(
         &answer,
         404,
@@ -412,7 +415,7 @@ async fn a_token_is_for_whom_and_as_long_as_was_asked() -> anyhow::Result<()> {
     let uid = &pod["metadata"]["uid"];
     let request = client.post(TOKEN, &bound(uid)).await?.json();
     let token = request["status"]["token"].as_str().unwrap_or("");
-    let claims: Value = serde_json::from_slice(&part(token, 1)?)?;
+    let claims: Value = serde_json::from_slice(&decode_jwt_part(token, 1)?)?;
     assert_eq!(
         claims["kubernetes.io"]["pod"],
         json!({"name": "p", "uid": uid})
@@ -427,7 +430,7 @@ async fn a_token_is_for_whom_and_as_long_as_was_asked() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_needs_a_node_says_that_nothing_runs_here() -> anyhow::Result<()> {
+async fn node_subresources_report_that_no_node_exists() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     made(&client, PODS, pod("p")).await?;
     for name in ["log", "exec", "attach", "portforward", "proxy"] {

@@ -29,7 +29,11 @@ fn kind_of(object: &Value) -> Option<&'static Kind> {
 }
 
 /// Writes a recorded object directly into the store, since it may not pass validation.
-async fn keep(server: &TestServer, kind: &'static Kind, object: &Value) -> anyhow::Result<String> {
+async fn store_object(
+    server: &TestServer,
+    kind: &'static Kind,
+    object: &Value,
+) -> anyhow::Result<String> {
     let mut object = object.as_object().cloned().unwrap_or_default();
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let address = Address {
@@ -53,7 +57,7 @@ async fn keep(server: &TestServer, kind: &'static Kind, object: &Value) -> anyho
 }
 
 #[tokio::test]
-async fn every_resource_has_the_columns_that_were_recorded() -> anyhow::Result<()> {
+async fn columns_match_the_recording() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.system().await?;
     let recorded: Map<String, Value> = serde_json::from_str(COLUMNS)?;
@@ -86,7 +90,7 @@ async fn every_resource_has_the_columns_that_were_recorded() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn the_recorded_objects_have_the_recorded_rows() -> anyhow::Result<()> {
+async fn rows_match_the_recording() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.system().await?;
     let objects: Map<String, Value> = serde_json::from_str(OBJECTS)?;
@@ -99,7 +103,7 @@ async fn the_recorded_objects_have_the_recorded_rows() -> anyhow::Result<()> {
             // Stored in another version, which has its own sample.
             continue;
         }
-        let path = keep(&server, kind, object).await?;
+        let path = store_object(&server, kind, object).await?;
         let table = client.accept(&path, TABLE).await?.json();
         let columns = table["columnDefinitions"].as_array().into_iter().flatten();
         let cells = table["rows"][0]["cells"].as_array().into_iter().flatten();
@@ -117,7 +121,7 @@ async fn the_recorded_objects_have_the_recorded_rows() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_row_carries_what_was_asked_for_of_its_object() -> anyhow::Result<()> {
+async fn include_object_selects_the_object_in_a_row() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let made = map(&client, "a").await?;
@@ -162,7 +166,7 @@ async fn a_row_carries_what_was_asked_for_of_its_object() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn a_table_of_the_older_version_says_so() -> anyhow::Result<()> {
+async fn v1beta1_tables_are_served() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     map(&client, "a").await?;
@@ -177,7 +181,7 @@ async fn a_table_of_the_older_version_says_so() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_table_is_paged_as_a_list_is() -> anyhow::Result<()> {
+async fn tables_can_be_paged() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     for name in ["a", "b", "c"] {
@@ -205,7 +209,7 @@ async fn a_table_is_paged_as_a_list_is() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_over_has_a_condition_in_its_row() -> anyhow::Result<()> {
+async fn completed_pods_have_a_row_condition() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let pods = "/api/v1/namespaces/default/pods";
@@ -231,7 +235,7 @@ async fn a_pod_that_is_over_has_a_condition_in_its_row() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_watch_of_tables_names_the_columns_once() -> anyhow::Result<()> {
+async fn table_watch_sends_columns_once() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let a = map(&client, "a").await?;

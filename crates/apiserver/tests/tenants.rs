@@ -28,7 +28,7 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 /// The list without the objects that every space has.
-fn own(mut list: Value) -> Value {
+fn without_defaults(mut list: Value) -> Value {
     if let Some(items) = list["items"].as_array_mut() {
         let label = "kubernetes.io/bootstrapping";
         items.retain(|item| item["metadata"]["labels"][label].is_null());
@@ -58,11 +58,11 @@ async fn assert_whole(system: &Client, name: &str, revision: &str) -> anyhow::Re
     }
     let accounts = list(format!("{TENANTS}/{name}/serviceaccounts")).await?;
     assert_eq!(names(&accounts), ["default", "default", "default"]);
-    let roles = own(list(format!("{RBAC}/{name}/clusterroles")).await?);
+    let roles = without_defaults(list(format!("{RBAC}/{name}/clusterroles")).await?);
     assert_eq!(names(&roles), ["admin-role"]);
     let link = format!("{RBAC}/{name}/clusterroles/admin-role");
     assert_eq!(items(&roles)[0]["metadata"]["selfLink"], link.as_str());
-    let bindings = own(list(format!("{RBAC}/{name}/clusterrolebindings")).await?);
+    let bindings = without_defaults(list(format!("{RBAC}/{name}/clusterrolebindings")).await?);
     assert_eq!(names(&bindings), ["admin-role-binding"]);
     let group = "rbac.authorization.k8s.io";
     assert_eq!(
@@ -79,7 +79,7 @@ async fn assert_whole(system: &Client, name: &str, revision: &str) -> anyhow::Re
 }
 
 #[tokio::test]
-async fn a_created_tenant_is_whole_at_its_own_revision_on_every_engine() -> anyhow::Result<()> {
+async fn tenants_are_created_atomically_on_every_engine() -> anyhow::Result<()> {
     for engine in [Engine::Memory, Engine::Embedded, Engine::Etcd] {
         let Some(server) = TestServer::start_on(engine, Setup::default()).await? else {
             continue;
@@ -108,7 +108,7 @@ async fn a_created_tenant_is_whole_at_its_own_revision_on_every_engine() -> anyh
 }
 
 #[tokio::test]
-async fn the_system_tenant_is_there_and_stays() -> anyhow::Result<()> {
+async fn system_tenant_exists_and_cannot_be_deleted() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let system = server.system().await?;
     let found = system.get("/api/v1/tenants/system").await?;
@@ -136,7 +136,7 @@ async fn the_system_tenant_is_there_and_stays() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_name_that_no_tenant_can_have_is_refused_in_kubernetes_words() -> anyhow::Result<()> {
+async fn invalid_tenant_names_are_refused_with_kubernetes_messages() -> anyhow::Result<()> {
     const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric \
         characters or '-', and must start and end with an alphanumeric character (e.g. \
         'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
@@ -184,7 +184,7 @@ async fn a_name_that_no_tenant_can_have_is_refused_in_kubernetes_words() -> anyh
 }
 
 #[tokio::test]
-async fn a_generated_name_gets_a_space_of_its_own() -> anyhow::Result<()> {
+async fn generated_tenant_names_get_their_own_space() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let system = server.system().await?;
     let body = json!({"metadata": {"generateName": "team-"}});
@@ -196,7 +196,7 @@ async fn a_generated_name_gets_a_space_of_its_own() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn only_finalize_takes_finalizers_and_only_status_writes_status() -> anyhow::Result<()> {
+async fn finalize_and_status_are_separate_subresources() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let system = server.system().await?;
     let made = system.post(TENANTS, &tenant("t1")).await?.json();
@@ -246,7 +246,7 @@ async fn only_finalize_takes_finalizers_and_only_status_writes_status() -> anyho
 }
 
 #[tokio::test]
-async fn a_dry_run_makes_nothing_and_refuses_what_would_be_refused() -> anyhow::Result<()> {
+async fn dry_run_creates_nothing_and_validates() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let system = server.system().await?;
     let before = server.keys().await?;
@@ -270,7 +270,7 @@ async fn a_dry_run_makes_nothing_and_refuses_what_would_be_refused() -> anyhow::
 }
 
 #[tokio::test]
-async fn the_samples_of_the_document_work_as_written() -> anyhow::Result<()> {
+async fn documented_examples_work() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (system, user) = (
         server.system().await?,
@@ -309,7 +309,7 @@ async fn the_samples_of_the_document_work_as_written() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_missing_tenant_is_not_found_by_the_system() -> anyhow::Result<()> {
+async fn missing_tenants_are_not_found() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let system = server.system().await?;
     let pod = json!({"metadata": {"name": "p"}});

@@ -28,13 +28,13 @@ const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// The deadline of every wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The certificate that a client presents.
 #[derive(Clone, Debug)]
-struct Shown(Arc<CertifiedKey>);
+struct Presented(Arc<CertifiedKey>);
 
-impl ResolvesClientCert for Shown {
+impl ResolvesClientCert for Presented {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0))
     }
@@ -44,7 +44,7 @@ impl ResolvesClientCert for Shown {
     }
 }
 
-impl Shown {
+impl Presented {
     /// A chain and a key, which may not match the leaf.
     fn new(chain: Vec<CertificateDer<'static>>, key: &KeyPair) -> anyhow::Result<Self> {
         let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(anyhow::Error::msg)?;
@@ -93,7 +93,7 @@ fn with(change: impl FnOnce(&mut CertificateParams)) -> CertificateParams {
 fn config(
     server: &TestServer,
     versions: &[&'static SupportedProtocolVersion],
-    shown: Option<Shown>,
+    shown: Option<Presented>,
 ) -> anyhow::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let ca = server.authority().certificate_pem();
@@ -110,12 +110,12 @@ fn config(
     Ok(config)
 }
 
-async fn client(server: &TestServer, shown: &Shown, token: &str) -> anyhow::Result<Client> {
+async fn client(server: &TestServer, shown: &Presented, token: &str) -> anyhow::Result<Client> {
     let config = config(server, &[&TLS13], Some(shown.clone()))?;
     Client::connect_with(server.address(), Arc::new(config), token).await
 }
 
-async fn shake(
+async fn handshake(
     server: &TestServer,
     config: Arc<ClientConfig>,
 ) -> anyhow::Result<TlsStream<TcpStream>> {
@@ -125,15 +125,14 @@ async fn shake(
 }
 
 /// The status and the user name, if there is one.
-async fn who(client: &Client) -> anyhow::Result<(u16, String)> {
+async fn status_and_user(client: &Client) -> anyhow::Result<(u16, String)> {
     let answer = client.post(WHO, &json!({})).await?;
     let user = answer.json()["status"]["userInfo"]["username"].clone();
     Ok((answer.status, user.as_str().unwrap_or("").to_owned()))
 }
 
 #[tokio::test]
-async fn a_certificate_that_proves_nothing_is_in_no_tokens_way_and_lets_nobody_in()
--> anyhow::Result<()> {
+async fn invalid_certificates_are_ignored_and_authenticate_no_user() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let own = issuer(&server)?;
     let foreign = Issuer::new(CertificateParams::default(), KeyPair::generate()?);
@@ -153,39 +152,39 @@ async fn a_certificate_that_proves_nothing_is_in_no_tokens_way_and_lets_nobody_i
         name.push(DnType::OrganizationName, "tenant:t1");
     });
     for (what, shown) in [
-        ("foreign", Shown::signed(&admin(), &foreign)?),
-        ("foreign, named", Shown::signed(&admin(), &named)?),
-        ("self-signed", Shown::new(vec![alone], &key)?),
+        ("foreign", Presented::signed(&admin(), &foreign)?),
+        ("foreign, named", Presented::signed(&admin(), &named)?),
+        ("self-signed", Presented::new(vec![alone], &key)?),
         (
             "expired",
-            Shown::signed(&with(|of| of.not_after = (now - DAY / 2).into()), &own)?,
+            Presented::signed(&with(|of| of.not_after = (now - DAY / 2).into()), &own)?,
         ),
         (
             "not yet valid",
-            Shown::signed(&with(|of| of.not_before = (now + DAY / 2).into()), &own)?,
+            Presented::signed(&with(|of| of.not_before = (now + DAY / 2).into()), &own)?,
         ),
         (
             "for servers",
-            Shown::signed(
+            Presented::signed(
                 &with(|of| of.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]),
                 &own,
             )?,
         ),
         (
             "a CA",
-            Shown::signed(
+            Presented::signed(
                 &with(|of| of.is_ca = IsCa::Ca(BasicConstraints::Unconstrained)),
                 &own,
             )?,
         ),
-        ("two tenants", Shown::signed(&two_tenants, &own)?),
+        ("two tenants", Presented::signed(&two_tenants, &own)?),
         (
             "two ties",
-            Shown::signed(&with(|of| of.subject_alt_names = ties), &own)?,
+            Presented::signed(&with(|of| of.subject_alt_names = ties), &own)?,
         ),
         (
             "nameless",
-            Shown::signed(
+            Presented::signed(
                 &with(|of| of.distinguished_name = DistinguishedName::new()),
                 &own,
             )?,
@@ -200,23 +199,23 @@ async fn a_certificate_that_proves_nothing_is_in_no_tokens_way_and_lets_nobody_i
             ] {
                 let config = Arc::clone(&config);
                 let client = Client::connect_with(server.address(), config, token).await?;
-                let found = who(&client).await?;
+                let found = status_and_user(&client).await?;
                 assert_eq!((found.0, found.1.as_str()), expected, "{what} {token}");
                 assert_eq!(client.get("/healthz").await?.status, 200);
             }
         }
     }
     // A valid certificate, to show that the others were refused for their own faults.
-    let good = Shown::signed(&admin(), &own)?;
+    let good = Presented::signed(&admin(), &own)?;
     for token in ["", "nonsense", "t1"] {
         let client = client(&server, &good, token).await?;
-        assert_eq!(who(&client).await?, (201, "root".to_owned()));
+        assert_eq!(status_and_user(&client).await?, (201, "root".to_owned()));
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn what_a_client_shows_along_leads_to_the_ca() -> anyhow::Result<()> {
+async fn intermediate_certificates_are_used() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let between = with(|of| of.is_ca = IsCa::Ca(BasicConstraints::Constrained(0)));
     let between_key = KeyPair::generate()?;
@@ -225,30 +224,30 @@ async fn what_a_client_shows_along_leads_to_the_ca() -> anyhow::Result<()> {
     let key = KeyPair::generate()?;
     let leaf = admin().signed_by(&key, &between)?;
     let (leaf, between) = (leaf.der().clone(), between_der.der().clone());
-    let alone = Shown::new(vec![leaf.clone()], &key)?;
+    let alone = Presented::new(vec![leaf.clone()], &key)?;
     let client = client(&server, &alone, "").await?;
-    assert_eq!(who(&client).await?.0, 401);
-    let whole = Shown::new(vec![leaf, between], &key)?;
+    assert_eq!(status_and_user(&client).await?.0, 401);
+    let whole = Presented::new(vec![leaf, between], &key)?;
     let client = self::client(&server, &whole, "").await?;
-    assert_eq!(who(&client).await?, (201, "root".to_owned()));
+    assert_eq!(status_and_user(&client).await?, (201, "root".to_owned()));
     Ok(())
 }
 
 #[tokio::test]
-async fn a_certificate_without_its_key_ends_the_handshake() -> anyhow::Result<()> {
+async fn certificate_without_its_key_fails_the_handshake() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
-    let good = Shown::signed(&admin(), &issuer(&server)?)?;
-    let stolen = Shown::new(good.0.cert.clone(), &KeyPair::generate()?)?;
+    let good = Presented::signed(&admin(), &issuer(&server)?)?;
+    let stolen = Presented::new(good.0.cert.clone(), &KeyPair::generate()?)?;
     for version in [&TLS12, &TLS13] {
         let config = Arc::new(config(&server, &[version], Some(stolen.clone()))?);
         // With TLS 1.3 the client's handshake completes before the server has verified the
         // certificate.
         let refused = async {
-            let mut stream = shake(&server, Arc::clone(&config)).await?;
+            let mut stream = handshake(&server, Arc::clone(&config)).await?;
             let read = stream.read_u8().await?;
             anyhow::Ok(read)
         };
-        let refused = tokio::time::timeout(PATIENCE, refused).await?;
+        let refused = tokio::time::timeout(TIMEOUT, refused).await?;
         let said = format!("{:#}", refused.unwrap_err());
         assert!(said.contains("DecryptError"), "{said}");
     }
@@ -256,58 +255,58 @@ async fn a_certificate_without_its_key_ends_the_handshake() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn a_certificate_that_ends_does_so_on_the_connection_that_it_opened() -> anyhow::Result<()> {
+async fn certificates_expire_on_open_connections() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let ending = with(|of| of.not_after = (SystemTime::now() + Duration::from_secs(5)).into());
-    let shown = Shown::signed(&ending, &issuer(&server)?)?;
+    let shown = Presented::signed(&ending, &issuer(&server)?)?;
     let client = client(&server, &shown, "").await?;
     let helped = self::client(&server, &shown, "system").await?;
     for client in [&client, &helped] {
-        assert_eq!(who(client).await?, (201, "root".to_owned()));
+        assert_eq!(status_and_user(client).await?, (201, "root".to_owned()));
     }
     let begun = Instant::now();
     let last = loop {
-        let found = who(&client).await?;
+        let found = status_and_user(&client).await?;
         if found.0 != 201 {
             break found;
         }
-        anyhow::ensure!(begun.elapsed() < PATIENCE, "the certificate never expired");
+        anyhow::ensure!(begun.elapsed() < TIMEOUT, "the certificate never expired");
         tokio::task::yield_now().await;
     };
     assert_eq!(last, (401, String::new()));
     // From now on it is treated like an invalid certificate.
-    assert_eq!(who(&helped).await?, (201, "admin".to_owned()));
+    assert_eq!(status_and_user(&helped).await?, (201, "admin".to_owned()));
     Ok(())
 }
 
 #[tokio::test]
-async fn a_session_that_is_resumed_proves_nothing_that_has_ended() -> anyhow::Result<()> {
+async fn resumed_sessions_check_certificate_expiry() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let until = SystemTime::now() + Duration::from_secs(5);
     let ending = with(|of| of.not_after = until.into());
-    let shown = Shown::signed(&ending, &issuer(&server)?)?;
+    let shown = Presented::signed(&ending, &issuer(&server)?)?;
     for version in [&TLS12, &TLS13] {
         let config = Arc::new(config(&server, &[version], Some(shown.clone()))?);
         let begun = Instant::now();
         loop {
-            let stream = shake(&server, Arc::clone(&config)).await?;
+            let stream = handshake(&server, Arc::clone(&config)).await?;
             let resumed = stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
             // The session ticket arrives with the first response.
             let client = Client::over(stream, "").await?;
-            let found = who(&client).await?;
+            let found = status_and_user(&client).await?;
             if resumed && found.0 == 401 {
                 break;
             }
             let ended = SystemTime::now() > until + Duration::from_secs(1);
             anyhow::ensure!(found.0 == 401 || !ended, "{found:?}, resumed: {resumed}");
-            anyhow::ensure!(begun.elapsed() < PATIENCE, "it was never resumed");
+            anyhow::ensure!(begun.elapsed() < TIMEOUT, "it was never resumed");
         }
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_new_certificate_is_shown_to_those_who_come_and_others_stay() -> anyhow::Result<()> {
+async fn rotated_server_certificate_is_used_for_new_connections() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let leaf = |stream: &TlsStream<TcpStream>| {
         let chain = stream.get_ref().1.peer_certificates();
@@ -317,10 +316,10 @@ async fn a_new_certificate_is_shown_to_those_who_come_and_others_stay() -> anyho
             .context("no certificate")
     };
     let fresh = || anyhow::Ok(Arc::new(config(&server, &[&TLS13], None)?));
-    let old = shake(&server, fresh()?).await?;
+    let old = handshake(&server, fresh()?).await?;
     let first = leaf(&old)?;
     let old = Client::over(old, "system").await?;
-    assert_eq!(who(&old).await?.0, 201);
+    assert_eq!(status_and_user(&old).await?.0, 201);
 
     let key = KeyPair::generate()?;
     let mut parameters = CertificateParams::new(vec!["127.0.0.1".to_owned()])?;
@@ -332,26 +331,26 @@ async fn a_new_certificate_is_shown_to_those_who_come_and_others_stay() -> anyho
         .certificates()
         .replace(vec![first.clone()], key.clone_key());
     assert!(wrong.unwrap_err().to_string().contains("KeyMismatch"));
-    assert_eq!(leaf(&shake(&server, fresh()?).await?)?, first);
+    assert_eq!(leaf(&handshake(&server, fresh()?).await?)?, first);
     server.certificates().replace(vec![second.clone()], key)?;
 
-    let new = shake(&server, fresh()?).await?;
+    let new = handshake(&server, fresh()?).await?;
     assert_eq!(leaf(&new)?, second);
     let new = Client::over(new, "system").await?;
     for client in [&old, &new] {
-        assert_eq!(who(client).await?, (201, "admin".to_owned()));
+        assert_eq!(status_and_user(client).await?, (201, "admin".to_owned()));
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn tls_1_2_and_1_3_are_spoken_with_both_versions_of_http() -> anyhow::Result<()> {
+async fn tls_1_2_and_1_3_work_with_http_1_and_2() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     for version in [&TLS12, &TLS13] {
         for protocol in ["h2", "http/1.1"] {
             let mut config = config(&server, &[version], None)?;
             config.alpn_protocols = vec![protocol.into()];
-            let stream = shake(&server, Arc::new(config)).await?;
+            let stream = handshake(&server, Arc::new(config)).await?;
             let connection = stream.get_ref().1;
             assert_eq!(connection.protocol_version(), Some(version.version));
             assert_eq!(connection.alpn_protocol(), Some(protocol.as_bytes()));
@@ -361,22 +360,22 @@ async fn tls_1_2_and_1_3_are_spoken_with_both_versions_of_http() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn older_versions_of_tls_are_refused_by_name() -> anyhow::Result<()> {
+async fn older_tls_versions_are_refused_with_protocol_version() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     // A fatal protocol_version alert for TLS 1.0 and 1.1. The same ClientHello for TLS 1.2 gets a
     // ServerHello, so nothing else is wrong with it.
     for (minor, expected) in [(1, (21, [2, 70])), (2, (21, [2, 70])), (3, (22, [2, 0]))] {
         let mut stream = TcpStream::connect(server.address()).await?;
-        stream.write_all(&hello(minor)).await?;
+        stream.write_all(&client_hello(minor)).await?;
         let mut said = [0; 7];
-        tokio::time::timeout(PATIENCE, stream.read_exact(&mut said)).await??;
+        tokio::time::timeout(TIMEOUT, stream.read_exact(&mut said)).await??;
         assert_eq!((said[0], [said[5], said[6]]), expected, "3.{minor}");
     }
     Ok(())
 }
 
 /// The ClientHello of a client that knows nothing newer than TLS 3.`minor`.
-fn hello(minor: u8) -> Vec<u8> {
+fn client_hello(minor: u8) -> Vec<u8> {
     let mut body = vec![3, minor];
     body.extend([7; 32]);
     // No session, one cipher suite, no compression.

@@ -26,7 +26,7 @@ async fn made(client: &Client, path: &str, object: Value) -> anyhow::Result<Valu
 }
 
 #[tokio::test]
-async fn the_name_of_the_object_is_the_name_on_the_url() -> anyhow::Result<()> {
+async fn object_name_must_match_the_url() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     for (metadata, message) in [
         (
@@ -59,7 +59,7 @@ async fn the_name_of_the_object_is_the_name_on_the_url() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_the_server_owns_is_filled_in_where_it_is_missing() -> anyhow::Result<()> {
+async fn missing_server_owned_metadata_is_filled_in() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let before = made(&client, MAPS, json!({"metadata": {"name": "a"}})).await?;
     let answer = client
@@ -85,7 +85,7 @@ async fn what_the_server_owns_is_filled_in_where_it_is_missing() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn an_update_of_an_older_version_or_another_object_is_a_conflict() -> anyhow::Result<()> {
+async fn outdated_resource_version_or_uid_conflicts() -> anyhow::Result<()> {
     let (server, client) = tenant().await?;
     let mut object = made(&client, MAPS, json!({"metadata": {"name": "a"}})).await?;
     let uid = object["metadata"]["uid"].as_str().unwrap_or("").to_owned();
@@ -133,7 +133,7 @@ async fn an_update_of_an_older_version_or_another_object_is_a_conflict() -> anyh
 }
 
 #[tokio::test]
-async fn some_kinds_come_about_by_an_update() -> anyhow::Result<()> {
+async fn some_kinds_can_be_created_by_update() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
     let lease = json!({"metadata": {"name": "l", "resourceVersion": "77"},
@@ -179,7 +179,7 @@ async fn some_kinds_come_about_by_an_update() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_update_that_changes_nothing_keeps_the_version() -> anyhow::Result<()> {
+async fn no_op_update_keeps_the_resource_version() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let object = made(
         &client,
@@ -202,7 +202,7 @@ async fn an_update_that_changes_nothing_keeps_the_version() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn a_dry_run_shows_what_would_be_and_leaves_what_is() -> anyhow::Result<()> {
+async fn dry_run_returns_the_result_without_storing_it() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let object = made(&client, MAPS, json!({"metadata": {"name": "a"}})).await?;
     let sent = json!({"metadata": {"name": "a"}, "data": {"k": "1"}});
@@ -221,7 +221,7 @@ fn deployment() -> Value {
 }
 
 #[tokio::test]
-async fn the_generation_counts_changes_of_the_specification_only() -> anyhow::Result<()> {
+async fn generation_counts_spec_changes_only() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let path = "/apis/apps/v1/namespaces/default/deployments";
     let mut object = made(&client, path, deployment()).await?;
@@ -264,7 +264,7 @@ fn set(object: &mut Value, pointer: &str, value: Value) {
 }
 
 #[tokio::test]
-async fn metadata_that_identifies_cannot_be_changed() -> anyhow::Result<()> {
+async fn identifying_metadata_is_immutable() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let object = made(&client, MAPS, json!({"metadata": {"name": "a"}})).await?;
     let mut changed = object.clone();
@@ -289,7 +289,7 @@ async fn metadata_that_identifies_cannot_be_changed() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_last_finalizer_takes_the_object_with_it() -> anyhow::Result<()> {
+async fn removing_the_last_finalizer_deletes_the_object() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let sent = json!({"metadata": {"name": "a", "finalizers": ["x.io/one", "x.io/two"]}});
     made(&client, MAPS, sent).await?;
@@ -337,7 +337,7 @@ async fn the_last_finalizer_takes_the_object_with_it() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_address_of_a_service_stays_when_an_update_leaves_it_out() -> anyhow::Result<()> {
+async fn omitted_cluster_ip_of_a_service_is_kept() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let path = "/api/v1/namespaces/default/services";
     let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
@@ -359,25 +359,25 @@ async fn an_address_of_a_service_stays_when_an_update_leaves_it_out() -> anyhow:
 }
 
 #[tokio::test]
-async fn no_increment_is_lost_among_sixteen_in_memory() -> anyhow::Result<()> {
-    count_together(Engine::Memory).await
+async fn concurrent_increments_are_not_lost_in_memory() -> anyhow::Result<()> {
+    check_concurrent_increments(Engine::Memory).await
 }
 
 #[tokio::test]
-async fn no_increment_is_lost_among_sixteen_in_the_embedded_store() -> anyhow::Result<()> {
-    count_together(Engine::Embedded).await
+async fn concurrent_increments_are_not_lost_in_the_embedded_store() -> anyhow::Result<()> {
+    check_concurrent_increments(Engine::Embedded).await
 }
 
 #[tokio::test]
-async fn no_increment_is_lost_among_sixteen_in_etcd() -> anyhow::Result<()> {
-    count_together(Engine::Etcd).await
+async fn concurrent_increments_are_not_lost_in_etcd() -> anyhow::Result<()> {
+    check_concurrent_increments(Engine::Etcd).await
 }
 
 const TASKS: u32 = 16;
-const TURNS: u32 = 5;
+const INCREMENTS: u32 = 5;
 
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
-async fn count_together(engine: Engine) -> anyhow::Result<()> {
+async fn check_concurrent_increments(engine: Engine) -> anyhow::Result<()> {
     let Some(server) = TestServer::start_on(engine, Setup::default()).await? else {
         eprintln!("SKIPPED: no_increment_is_lost_among_sixteen: {engine:?} is not installed");
         return Ok(());
@@ -389,7 +389,7 @@ async fn count_together(engine: Engine) -> anyhow::Result<()> {
     for _ in 0..TASKS {
         let client = server.client("t1").await?;
         tasks.spawn(async move {
-            for _ in 0..TURNS {
+            for _ in 0..INCREMENTS {
                 increment(&client).await?;
             }
             anyhow::Ok(())
@@ -399,7 +399,7 @@ async fn count_together(engine: Engine) -> anyhow::Result<()> {
         ended??;
     }
     let count = client.get(MAP).await?.json()["data"]["count"].clone();
-    assert_eq!(count, (TASKS * TURNS).to_string());
+    assert_eq!(count, (TASKS * INCREMENTS).to_string());
     Ok(())
 }
 

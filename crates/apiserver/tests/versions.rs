@@ -19,7 +19,7 @@ const V1: &str = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscale
 const V2: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 
 #[tokio::test]
-async fn an_autoscaler_of_one_version_is_there_in_the_other() -> anyhow::Result<()> {
+async fn autoscalers_are_served_in_both_versions() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let mut watch = client.watch(&format!("{V2}?watch=true")).await?;
     let old = made(
@@ -79,7 +79,7 @@ const CORE: &str = "/api/v1/namespaces/default/events";
 const GROUP: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 
 #[tokio::test]
-async fn an_event_of_one_group_is_there_in_the_other() -> anyhow::Result<()> {
+async fn events_are_served_in_both_groups() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let mut watch = client.watch(&format!("{CORE}?watch=true")).await?;
     let new = made(
@@ -132,7 +132,7 @@ const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 const REQUEST: &str = include_str!("data/writes/request.pem");
 
 #[tokio::test]
-async fn a_request_for_a_certificate_says_who_asks_and_not_who_it_says() -> anyhow::Result<()> {
+async fn signing_requests_record_the_caller() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let encoded = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, REQUEST);
     let sent = json!({"metadata": {"name": "c"}, "spec": {"request": encoded,

@@ -28,7 +28,7 @@ fn revision(object: &Value) -> u64 {
 }
 
 /// Formats an event as `TYPE name revision`.
-fn told(event: &Value) -> String {
+fn summary(event: &Value) -> String {
     let (kind, object) = (event["type"].as_str(), &event["object"]);
     let name = object["metadata"]["name"].as_str().unwrap_or("-");
     format!("{} {name} {}", kind.unwrap_or("-"), revision(object))
@@ -44,11 +44,11 @@ async fn start() -> anyhow::Result<(TestServer, Client)> {
 async fn all(client: &Client, query: &str) -> anyhow::Result<Vec<String>> {
     let mut watch = client.watch(&format!("{MAPS}?watch=1&{query}")).await?;
     anyhow::ensure!(watch.status == 200, "{:?}", watch.next().await);
-    Ok(watch.rest().await?.iter().map(told).collect())
+    Ok(watch.rest().await?.iter().map(summary).collect())
 }
 
 #[tokio::test]
-async fn the_revision_says_where_a_watch_begins() -> anyhow::Result<()> {
+async fn resource_version_selects_the_start() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let b = map(&client, "b").await?;
     let a = map(&client, "a").await?;
@@ -75,8 +75,8 @@ async fn the_revision_says_where_a_watch_begins() -> anyhow::Result<()> {
     ] {
         let (client, wanted) = (client.clone(), wanted.to_vec());
         watches.spawn(async move {
-            let told = all(&client, &format!("timeoutSeconds=1&{query}")).await?;
-            anyhow::ensure!(told == wanted, "{query}: {told:?}");
+            let summary = all(&client, &format!("timeoutSeconds=1&{query}")).await?;
+            anyhow::ensure!(summary == wanted, "{query}: {summary:?}");
             Ok(())
         });
     }
@@ -87,7 +87,7 @@ async fn the_revision_says_where_a_watch_begins() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn each_change_is_told_with_the_object_as_it_became() -> anyhow::Result<()> {
+async fn events_carry_the_object_after_the_change() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let mut watch = client.watch(&format!("{MAPS}?watch=true")).await?;
     assert_eq!(watch.status, 200);
@@ -115,7 +115,7 @@ async fn each_change_is_told_with_the_object_as_it_became() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn an_object_that_waited_for_a_finalizer_goes_as_it_last_was() -> anyhow::Result<()> {
+async fn deletion_after_a_finalizer_carries_the_last_state() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let object = json!({"metadata": {"name": "a", "finalizers": ["x.io/f"]}});
     assert_eq!(client.post(MAPS, &object).await?.status, 201);
@@ -136,7 +136,7 @@ async fn an_object_that_waited_for_a_finalizer_goes_as_it_last_was() -> anyhow::
 }
 
 #[tokio::test]
-async fn a_watch_is_of_its_namespace_and_of_its_tenant() -> anyhow::Result<()> {
+async fn watches_are_limited_to_their_namespace_and_tenant() -> anyhow::Result<()> {
     let (server, client) = start().await?;
     let other = server.tenant("t2").await?;
     let system = server.system().await?;
@@ -179,8 +179,7 @@ async fn a_watch_is_of_its_namespace_and_of_its_tenant() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn who_enters_a_selection_is_added_and_who_leaves_is_deleted_as_it_was() -> anyhow::Result<()>
-{
+async fn selector_changes_are_delivered_as_added_and_deleted() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let query = "watch=1&labelSelector=app%3Dy";
     let mut watch = client.watch(&format!("{MAPS}?{query}")).await?;
@@ -194,19 +193,19 @@ async fn who_enters_a_selection_is_added_and_who_leaves_is_deleted_as_it_was() -
     let again = label(&client, "a", "y").await?;
     client.delete(&path).await?;
     let mut next = async || anyhow::Ok(watch.next().await?.unwrap_or_default());
-    assert_eq!(told(&next().await?), format!("ADDED a {entered}"));
-    assert_eq!(told(&next().await?), format!("MODIFIED a {changed}"));
+    assert_eq!(summary(&next().await?), format!("ADDED a {entered}"));
+    assert_eq!(summary(&next().await?), format!("MODIFIED a {changed}"));
     let gone = next().await?;
-    assert_eq!(told(&gone), format!("DELETED a {left}"));
+    assert_eq!(summary(&gone), format!("DELETED a {left}"));
     assert_eq!(gone["object"]["metadata"]["labels"]["app"], "y");
     assert_eq!(gone["object"]["data"]["k"], "1");
-    assert_eq!(told(&next().await?), format!("ADDED a {again}"));
-    assert_eq!(told(&next().await?), format!("DELETED a {}", again + 1));
+    assert_eq!(summary(&next().await?), format!("ADDED a {again}"));
+    assert_eq!(summary(&next().await?), format!("DELETED a {}", again + 1));
     Ok(())
 }
 
 #[tokio::test]
-async fn fields_select_events_too() -> anyhow::Result<()> {
+async fn field_selectors_apply_to_events() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let query = "watch=1&fieldSelector=metadata.name%3Da";
     let mut watch = client.watch(&format!("{MAPS}?{query}")).await?;
@@ -214,7 +213,7 @@ async fn fields_select_events_too() -> anyhow::Result<()> {
     map(&client, "b").await?;
     let a = map(&client, "a").await?;
     let first = watch.next().await?.unwrap_or_default();
-    assert_eq!(told(&first), format!("ADDED a {a}"));
+    assert_eq!(summary(&first), format!("ADDED a {a}"));
     // The deprecated watch path of one object is equivalent.
     for path in [
         "/api/v1/watch/namespaces/default/configmaps/a",
@@ -222,16 +221,16 @@ async fn fields_select_events_too() -> anyhow::Result<()> {
         "/api/v1/watch/configmaps",
     ] {
         let mut watch = client.watch(&format!("{path}?timeoutSeconds=1")).await?;
-        let told: Vec<_> = watch.rest().await?.iter().map(told).collect();
+        let summary: Vec<_> = watch.rest().await?.iter().map(summary).collect();
         let wanted = if path.ends_with("/a") { 1 } else { 3 };
-        assert_eq!(told.len(), wanted, "{path} {told:?}");
-        assert_eq!(told[0], format!("ADDED a {a}"), "{path}");
+        assert_eq!(summary.len(), wanted, "{path} {summary:?}");
+        assert_eq!(summary[0], format!("ADDED a {a}"), "{path}");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_future_revision_is_silence() -> anyhow::Result<()> {
+async fn future_resource_version_delivers_nothing() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let now = map(&client, "a").await?;
     let query = format!(
@@ -246,7 +245,7 @@ async fn a_future_revision_is_silence() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_watch_ends_when_its_time_is_over() -> anyhow::Result<()> {
+async fn watch_ends_after_its_timeout() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let begun = Instant::now();
     assert_eq!(all(&client, "timeoutSeconds=1").await?, [""; 0]);
@@ -262,7 +261,7 @@ async fn a_watch_ends_when_its_time_is_over() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_bookmark_comes_before_the_end_if_something_was_seen() -> anyhow::Result<()> {
+async fn final_bookmark_is_sent_after_progress() -> anyhow::Result<()> {
     let (server, client) = start().await?;
     let now = map(&client, "a").await?;
     let query = format!("timeoutSeconds=3&allowWatchBookmarks=true&resourceVersion={now}");
@@ -275,7 +274,7 @@ async fn a_bookmark_comes_before_the_end_if_something_was_seen() -> anyhow::Resu
     let other = server.tenant("t2").await?;
     let last = map(&other, "c").await?;
     let first = watch.next().await?.unwrap_or_default();
-    assert_eq!(told(&first), format!("ADDED b {b}"));
+    assert_eq!(summary(&first), format!("ADDED b {b}"));
     let wanted = json!({
         "type": "BOOKMARK",
         "object": {
@@ -297,7 +296,7 @@ async fn a_bookmark_comes_before_the_end_if_something_was_seen() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn initial_events_end_with_a_mark() -> anyhow::Result<()> {
+async fn initial_events_end_with_a_bookmark() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let a = map(&client, "a").await?;
     let query = "timeoutSeconds=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=true";
@@ -306,7 +305,7 @@ async fn initial_events_end_with_a_mark() -> anyhow::Result<()> {
         .watch(&format!("{path}&allowWatchBookmarks=true"))
         .await?;
     let first = watch.next().await?.unwrap_or_default();
-    assert_eq!(told(&first), format!("ADDED a {a}"));
+    assert_eq!(summary(&first), format!("ADDED a {a}"));
     let mark = |revision: u64| {
         json!({
             "type": "BOOKMARK",
@@ -323,7 +322,7 @@ async fn initial_events_end_with_a_mark() -> anyhow::Result<()> {
     assert_eq!(watch.next().await?, Some(mark(a)));
     let b = map(&client, "b").await?;
     let next = watch.next().await?.unwrap_or_default();
-    assert_eq!(told(&next), format!("ADDED b {b}"));
+    assert_eq!(summary(&next), format!("ADDED b {b}"));
     // An empty collection has only the bookmark; a pod's has what every pod has.
     let path = path.replace("configmaps", "pods");
     let mut watch = client
@@ -340,7 +339,7 @@ async fn initial_events_end_with_a_mark() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn initial_events_of_the_future_are_an_error_in_the_stream() -> anyhow::Result<()> {
+async fn initial_events_of_a_future_revision_are_a_stream_error() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let now = map(&client, "a").await?;
     let asked = now + 50;
@@ -360,7 +359,7 @@ async fn initial_events_of_the_future_are_an_error_in_the_stream() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn parameters_that_contradict_each_other_are_refused() -> anyhow::Result<()> {
+async fn contradictory_parameters_are_refused() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let needs = "resourceVersionMatch: Forbidden: sendInitialEvents requires setting \
                  resourceVersionMatch to NotOlderThan";
@@ -398,7 +397,7 @@ async fn parameters_that_contradict_each_other_are_refused() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn a_watch_ends_when_the_server_stops() -> anyhow::Result<()> {
+async fn watch_ends_on_shutdown() -> anyhow::Result<()> {
     let (mut server, client) = start().await?;
     let mut watch = client.watch(&format!("{MAPS}?watch=1")).await?;
     let mut all = server

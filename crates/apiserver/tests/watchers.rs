@@ -51,7 +51,7 @@ impl Seen {
     }
 
     /// Applies an event, if it is a valid successor.
-    fn take(&mut self, event: &Value) -> anyhow::Result<()> {
+    fn apply(&mut self, event: &Value) -> anyhow::Result<()> {
         let mut object = event["object"].clone();
         if let Some(members) = object.as_object_mut() {
             members.remove("kind");
@@ -82,7 +82,7 @@ async fn follow(mut seen: Seen, mut watch: Lines, ends: usize) -> anyhow::Result
         let event = event.ok_or_else(|| anyhow::anyhow!("the watch ended early"))?;
         // Bookmarks come on a slow machine after a minute and carry no change.
         if event["type"] != "BOOKMARK" {
-            seen.take(&event)?;
+            seen.apply(&event)?;
         }
     }
 }
@@ -146,7 +146,7 @@ async fn write(client: Client, writer: usize, rounds: usize) -> anyhow::Result<(
 }
 
 /// Runs four writers in these tenants, with watchers that start before and during the writes.
-async fn nothing_is_missed(engine: Engine, tenants: &[&str], path: &str) -> anyhow::Result<()> {
+async fn check_no_event_missed(engine: Engine, tenants: &[&str], path: &str) -> anyhow::Result<()> {
     let Some(server) = TestServer::start_on(engine, Setup::default()).await? else {
         // The test kit has printed that the engine is skipped.
         return Ok(());
@@ -195,28 +195,28 @@ async fn nothing_is_missed(engine: Engine, tenants: &[&str], path: &str) -> anyh
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_memory_nothing_is_missed_and_nothing_comes_twice() -> anyhow::Result<()> {
-    nothing_is_missed(Engine::Memory, &["t1"], SECRETS).await
+async fn no_event_is_missed_or_duplicated_in_memory() -> anyhow::Result<()> {
+    check_no_event_missed(Engine::Memory, &["t1"], SECRETS).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_disk_nothing_is_missed_and_nothing_comes_twice() -> anyhow::Result<()> {
-    nothing_is_missed(Engine::Embedded, &["t1"], SECRETS).await
+async fn no_event_is_missed_or_duplicated_on_disk() -> anyhow::Result<()> {
+    check_no_event_missed(Engine::Embedded, &["t1"], SECRETS).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_etcd_nothing_is_missed_and_nothing_comes_twice() -> anyhow::Result<()> {
-    nothing_is_missed(Engine::Etcd, &["t1"], SECRETS).await
+async fn no_event_is_missed_or_duplicated_in_etcd() -> anyhow::Result<()> {
+    check_no_event_missed(Engine::Etcd, &["t1"], SECRETS).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_all_tenants_nothing_is_missed_and_nothing_comes_twice() -> anyhow::Result<()> {
+async fn no_event_is_missed_or_duplicated_over_all_tenants() -> anyhow::Result<()> {
     let path = "/api/v1/tenants/all/secrets";
-    nothing_is_missed(Engine::Memory, &["t1", "t2", "t3"], path).await
+    check_no_event_missed(Engine::Memory, &["t1", "t2", "t3"], path).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_comes_about_with_a_tenant_is_seen_at_once() -> anyhow::Result<()> {
+async fn watch_over_all_spaces_sees_the_objects_of_a_new_tenant() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let system = server.system().await?;
     let creator = server.system().await?;
@@ -244,7 +244,7 @@ async fn what_comes_about_with_a_tenant_is_seen_at_once() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn a_revision_that_the_log_has_passed_is_too_old() -> anyhow::Result<()> {
+async fn revisions_older_than_the_event_log_are_expired() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (client, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let quiet = other

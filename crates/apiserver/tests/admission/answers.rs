@@ -3,12 +3,12 @@
 use insula_testkit::webhook::{FakeWebhook, Reply};
 use serde_json::{Value, json};
 
-use super::{MAPS, audited, configure, hook, hooked, map, refused};
+use super::{MAPS, audited, configure, hook, map, refused, tenant_with_webhook};
 
 #[tokio::test]
-async fn a_denial_is_told_in_the_words_of_the_webhook() -> anyhow::Result<()> {
+async fn denials_carry_the_webhooks_message() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
-    let (_server, client) = hooked("validating", &webhook, json!({})).await?;
+    let (_server, client) = tenant_with_webhook("validating", &webhook, json!({})).await?;
     for (status, code, reason, message) in [
         (
             json!({"message": "nope because", "reason": "Gone", "code": 418}),
@@ -43,7 +43,7 @@ async fn a_denial_is_told_in_the_words_of_the_webhook() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_failure_to_ask_refuses_the_request_or_is_ignored() -> anyhow::Result<()> {
+async fn failure_policy_refuses_or_ignores() -> anyhow::Result<()> {
     let mut webhook = FakeWebhook::start(Reply::Code(500)).await?;
     let (server, log) = audited().await?;
     let client = server.tenant("t1").await?;
@@ -88,8 +88,7 @@ async fn a_failure_to_ask_refuses_the_request_or_is_ignored() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn warnings_and_annotations_go_where_they_belong_even_if_the_request_is_refused()
--> anyhow::Result<()> {
+async fn warnings_and_audit_annotations_are_kept_on_denial() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
     let (server, log) = audited().await?;
     let client = server.tenant("t1").await?;
@@ -110,7 +109,7 @@ async fn warnings_and_annotations_go_where_they_belong_even_if_the_request_is_re
 }
 
 #[tokio::test]
-async fn those_who_judge_are_all_asked_at_once() -> anyhow::Result<()> {
+async fn validating_webhooks_are_called_in_parallel() -> anyhow::Result<()> {
     let (one, other) = (
         FakeWebhook::start(Reply::Silence).await?,
         FakeWebhook::start(Reply::Deny(json!({"message": "second"}))).await?,
@@ -130,9 +129,9 @@ async fn those_who_judge_are_all_asked_at_once() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_namespace_that_is_not_there_is_nobody_elses_to_judge() -> anyhow::Result<()> {
+async fn missing_namespaces_are_reported_before_webhooks_are_called() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
-    let (_server, client) = hooked("mutating", &webhook, json!({})).await?;
+    let (_server, client) = tenant_with_webhook("mutating", &webhook, json!({})).await?;
     let answer = client
         .post("/api/v1/namespaces/absent/configmaps", &map("m"))
         .await?;

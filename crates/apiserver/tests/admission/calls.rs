@@ -3,12 +3,12 @@
 use insula_testkit::webhook::{FakeWebhook, Reply};
 use serde_json::{Value, json};
 
-use super::{MAPS, configure, hook, hooked, map, tenant};
+use super::{MAPS, configure, hook, map, tenant, tenant_with_webhook};
 
 #[tokio::test]
-async fn a_creation_is_shown_as_it_will_be() -> anyhow::Result<()> {
+async fn create_reviews_carry_the_defaulted_object() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
-    let (_server, client) = hooked("validating", &webhook, json!({})).await?;
+    let (_server, client) = tenant_with_webhook("validating", &webhook, json!({})).await?;
     let path = format!("{MAPS}?fieldManager=me&fieldValidation=Strict");
     let made = client.post(&path, &map("m")).await?.json();
     let asked = webhook.heard().remove(0);
@@ -67,7 +67,7 @@ async fn a_creation_is_shown_as_it_will_be() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn updates_patches_and_deletions_show_what_was() -> anyhow::Result<()> {
+async fn update_patch_and_delete_reviews_carry_the_old_object() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
     let (_server, client) = tenant().await?;
     let made = client.post(MAPS, &map("m")).await?.json();
@@ -99,7 +99,7 @@ async fn updates_patches_and_deletions_show_what_was() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_collection_is_deleted_one_by_one_and_without_names() -> anyhow::Result<()> {
+async fn delete_collection_is_reviewed_per_object_without_names() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
     let (_server, client) = tenant().await?;
     for name in ["m", "n"] {
@@ -129,7 +129,7 @@ async fn a_collection_is_deleted_one_by_one_and_without_names() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn a_name_that_is_generated_is_shown_to_those_who_only_judge() -> anyhow::Result<()> {
+async fn generated_names_are_shown_to_validating_webhooks() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
     let (_server, client) = tenant().await?;
     let hooks = [hook(&webhook, "w1.ex.io", json!({}))];
@@ -156,7 +156,7 @@ async fn a_name_that_is_generated_is_shown_to_those_who_only_judge() -> anyhow::
 }
 
 #[tokio::test]
-async fn a_subresource_is_asked_about_by_who_wants_it() -> anyhow::Result<()> {
+async fn subresources_are_matched_by_rules() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
     let rules = |resource: &str| {
         json!({"rules": [{
@@ -188,13 +188,13 @@ async fn a_subresource_is_asked_about_by_who_wants_it() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn another_version_is_shown_as_the_rule_wants_it() -> anyhow::Result<()> {
+async fn objects_are_converted_to_the_version_of_the_rule() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
     let rules = json!({"rules": [{
         "apiGroups": ["autoscaling"], "apiVersions": ["v2"],
         "resources": ["horizontalpodautoscalers"], "operations": ["CREATE"],
     }]});
-    let (_server, client) = hooked("validating", &webhook, rules).await?;
+    let (_server, client) = tenant_with_webhook("validating", &webhook, rules).await?;
     let path = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
     let scaler = json!({"metadata": {"name": "h"}, "spec": {
         "maxReplicas": 3, "targetCPUUtilizationPercentage": 50,
@@ -212,9 +212,9 @@ async fn another_version_is_shown_as_the_rule_wants_it() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_dry_run_is_said_to_be_one_and_kept_from_who_would_do_something() -> anyhow::Result<()> {
+async fn dry_runs_skip_webhooks_with_side_effects() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
-    let (_server, client) = hooked("mutating", &webhook, json!({})).await?;
+    let (_server, client) = tenant_with_webhook("mutating", &webhook, json!({})).await?;
     let path = format!("{MAPS}?dryRun=All");
     assert_eq!(client.post(&path, &map("m")).await?.status, 201);
     let request = &webhook.heard()[0].body["request"];
@@ -225,12 +225,12 @@ async fn a_dry_run_is_said_to_be_one_and_kept_from_who_would_do_something() -> a
 }
 
 #[tokio::test]
-async fn nobody_is_asked_about_configurations_of_admission() -> anyhow::Result<()> {
+async fn webhooks_are_not_called_for_webhook_configurations() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Deny(json!({"message": "no"}))).await?;
     let all = json!({"rules": [{
         "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"], "operations": ["*"],
     }]});
-    let (_server, client) = hooked("validating", &webhook, all).await?;
+    let (_server, client) = tenant_with_webhook("validating", &webhook, all).await?;
     let path = format!("{}/validatingwebhookconfigurations/c1", super::HOOKS);
     assert_eq!(client.get(&path).await?.status, 200);
     assert_eq!(client.post(MAPS, &map("m")).await?.status, 400);
@@ -241,7 +241,7 @@ async fn nobody_is_asked_about_configurations_of_admission() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn a_service_of_the_space_is_called() -> anyhow::Result<()> {
+async fn webhook_services_are_resolved_in_the_space() -> anyhow::Result<()> {
     let names = ["hook.default.svc"];
     let webhook = FakeWebhook::named(&names, Reply::Allow).await?;
     let mut config = webhook.client_config("/");
@@ -249,7 +249,8 @@ async fn a_service_of_the_space_is_called() -> anyhow::Result<()> {
     let port = webhook.address().port();
     let service = json!({"namespace": "default", "name": "hook", "path": "/p", "port": port});
     config["service"] = service;
-    let (_server, client) = hooked("validating", &webhook, json!({"clientConfig": config})).await?;
+    let (_server, client) =
+        tenant_with_webhook("validating", &webhook, json!({"clientConfig": config})).await?;
     let refused = client.post(MAPS, &map("m")).await?;
     let why = format!(
         "Internal error occurred: failed calling webhook \"w1.ex.io\": failed to call webhook: Post \"https://hook.default.svc:{port}/p?timeout=10s\": service \"hook\" not found"
@@ -267,13 +268,13 @@ async fn a_service_of_the_space_is_called() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_written_below_an_object_is_shown_as_what_it_is() -> anyhow::Result<()> {
+async fn subresource_reviews_carry_the_subresources_kind() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
     let all = json!({"rules": [{
         "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"],
         "resources": ["deployments/scale", "pods/eviction", "pods/binding", "serviceaccounts/token"],
     }]});
-    let (_server, client) = hooked("mutating", &webhook, all).await?;
+    let (_server, client) = tenant_with_webhook("mutating", &webhook, all).await?;
     let spec = json!({
         "replicas": 1, "selector": {"matchLabels": {"a": "b"}},
         "template": {

@@ -73,7 +73,7 @@ async fn configure(client: &Client, sort: &str, name: &str, hooks: &[Value]) -> 
 }
 
 /// A tenant with one webhook for ConfigMaps.
-async fn hooked(
+async fn tenant_with_webhook(
     sort: &str,
     webhook: &FakeWebhook,
     changes: Value,

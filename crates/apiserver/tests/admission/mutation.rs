@@ -3,16 +3,16 @@
 use insula_testkit::webhook::{FakeWebhook, Heard, Reply};
 use serde_json::{Value, json};
 
-use super::{MAPS, audited, configure, hook, hooked, map, refused, tenant};
+use super::{MAPS, audited, configure, hook, map, refused, tenant, tenant_with_webhook};
 
 fn add(path: &str, value: Value) -> Reply {
     Reply::Patch(json!([{"op": "add", "path": path, "value": value}]))
 }
 
 #[tokio::test]
-async fn a_patch_changes_what_is_created_and_what_is_changed() -> anyhow::Result<()> {
+async fn patches_apply_to_creates_and_updates() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(add("/data/w", json!("1"))).await?;
-    let (_server, client) = hooked("mutating", &webhook, json!({})).await?;
+    let (_server, client) = tenant_with_webhook("mutating", &webhook, json!({})).await?;
     let made = client.post(MAPS, &map("m")).await?.json();
     assert_eq!(made["data"], json!({"a": "b", "w": "1"}));
     webhook.answer(add("/data/w", json!("2")));
@@ -28,10 +28,9 @@ async fn a_patch_changes_what_is_created_and_what_is_changed() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn what_a_patch_makes_is_read_defaulted_and_judged_like_anything_else() -> anyhow::Result<()>
-{
+async fn patched_objects_are_decoded_defaulted_and_validated() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(add("/unknown", json!(1))).await?;
-    let (_server, client) = hooked("mutating", &webhook, json!({})).await?;
+    let (_server, client) = tenant_with_webhook("mutating", &webhook, json!({})).await?;
     let made = client.post(MAPS, &map("m1")).await?.json();
     assert_eq!(made["unknown"], Value::Null);
     webhook.answer(add("/data", json!(7)));
@@ -70,11 +69,11 @@ async fn what_a_patch_makes_is_read_defaulted_and_judged_like_anything_else() ->
 }
 
 #[tokio::test]
-async fn a_patch_that_does_not_apply_is_refused_whatever_is_ignored() -> anyhow::Result<()> {
+async fn invalid_patches_are_refused_despite_ignore() -> anyhow::Result<()> {
     let webhook =
         FakeWebhook::start(Reply::Patch(json!([{"op": "remove", "path": "/nope"}]))).await?;
     let ignore = json!({"failurePolicy": "Ignore"});
-    let (_server, client) = hooked("mutating", &webhook, ignore).await?;
+    let (_server, client) = tenant_with_webhook("mutating", &webhook, ignore).await?;
     let answer = client.post(MAPS, &map("m")).await?;
     let why = "Internal error occurred: error in remove for path: '/nope': Unable to remove nonexistent key: nope: missing value";
     refused(&answer, 500, "InternalError", why);
@@ -94,7 +93,7 @@ async fn a_patch_that_does_not_apply_is_refused_whatever_is_ignored() -> anyhow:
 }
 
 #[tokio::test]
-async fn configurations_go_by_name_and_each_sees_what_those_before_it_did() -> anyhow::Result<()> {
+async fn configurations_run_in_name_order_on_the_mutated_object() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
     webhook.script(|heard: &Heard| {
         let who = heard.path.split('?').next().unwrap_or_default();
@@ -125,7 +124,7 @@ async fn configurations_go_by_name_and_each_sees_what_those_before_it_did() -> a
 }
 
 #[tokio::test]
-async fn who_wants_to_is_asked_again_after_others_changed_something() -> anyhow::Result<()> {
+async fn reinvocation_policy_is_honoured() -> anyhow::Result<()> {
     let (first, second) = (
         FakeWebhook::start(Reply::Allow).await?,
         FakeWebhook::start(add("/data/w", json!("1"))).await?,

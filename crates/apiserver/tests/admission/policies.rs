@@ -4,7 +4,7 @@ use insula_testkit::server::{Client, TestServer, rule};
 use insula_testkit::webhook::{FakeWebhook, Reply};
 use serde_json::{Value, json};
 
-use super::{HOOKS, MAPS, audited, hooked, map, refused, tenant};
+use super::{HOOKS, MAPS, audited, map, refused, tenant, tenant_with_webhook};
 
 /// Creates a policy for ConfigMaps and binds it.
 async fn bind(client: &Client, name: &str, spec: Value, binding: Value) -> anyhow::Result<()> {
@@ -33,7 +33,7 @@ fn valid(expression: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_policy_refuses_what_is_not_as_it_should_be() -> anyhow::Result<()> {
+async fn policies_refuse_invalid_objects() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     assert_eq!(client.post(MAPS, &map("before")).await?.status, 201);
     let expression = "request.operation == 'DELETE' || object.data.a == 'c'";
@@ -56,7 +56,7 @@ async fn a_policy_refuses_what_is_not_as_it_should_be() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_was_is_seen_when_something_is_changed_or_deleted() -> anyhow::Result<()> {
+async fn old_object_is_available_on_update_and_delete() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     assert_eq!(client.post(MAPS, &map("m")).await?.status, 201);
     bind(
@@ -73,7 +73,7 @@ async fn what_was_is_seen_when_something_is_changed_or_deleted() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn parameters_come_from_the_space_that_binds_them() -> anyhow::Result<()> {
+async fn parameters_are_read_from_the_bindings_space() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let spec = json!({
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
@@ -112,7 +112,7 @@ async fn parameters_come_from_the_space_that_binds_them() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn warnings_and_notes_go_where_they_belong() -> anyhow::Result<()> {
+async fn warn_and_audit_actions_are_honoured() -> anyhow::Result<()> {
     let (server, log) = audited().await?;
     let client = server.tenant("t1").await?;
     let spec = json!({
@@ -138,7 +138,7 @@ async fn warnings_and_notes_go_where_they_belong() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_authorizer_answers_for_the_space_of_the_request() -> anyhow::Result<()> {
+async fn authorizer_checks_permissions_in_the_requests_space() -> anyhow::Result<()> {
     let (server, client) = tenant().await?;
     let expression =
         "authorizer.group('').resource('secrets').namespace('default').check('delete').allowed()";
@@ -168,7 +168,7 @@ async fn the_authorizer_answers_for_the_space_of_the_request() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn policies_of_one_tenant_are_nothing_to_another() -> anyhow::Result<()> {
+async fn policies_apply_to_their_own_tenant_only() -> anyhow::Result<()> {
     let (server, client) = tenant().await?;
     let (other, system) = (server.tenant("t2").await?, server.system().await?);
     bind(&client, "p1", valid("false"), json!({})).await?;
@@ -189,10 +189,10 @@ async fn policies_of_one_tenant_are_nothing_to_another() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn policies_come_before_webhooks_and_after_changes() -> anyhow::Result<()> {
+async fn policies_run_between_mutating_and_validating_webhooks() -> anyhow::Result<()> {
     let patch = json!([{"op": "add", "path": "/data/a", "value": "patched"}]);
     let webhook = FakeWebhook::start(Reply::Patch(patch)).await?;
-    let (_server, client) = hooked("mutating", &webhook, json!({})).await?;
+    let (_server, client) = tenant_with_webhook("mutating", &webhook, json!({})).await?;
     let judge = FakeWebhook::start(Reply::Allow).await?;
     let hook = super::hook(&judge, "j.ex.io", json!({}));
     super::configure(&client, "validating", "j", &[hook]).await?;
@@ -209,12 +209,12 @@ async fn policies_come_before_webhooks_and_after_changes() -> anyhow::Result<()>
 }
 
 #[tokio::test]
-async fn a_webhooks_conditions_are_asked_before_it_is() -> anyhow::Result<()> {
+async fn match_conditions_are_evaluated_before_the_call() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Deny(json!({"message": "no"}))).await?;
     let conditions = json!({"matchConditions": [
         {"name": "c", "expression": "object.metadata.name.startsWith('x')"},
     ]});
-    let (_server, client) = hooked("validating", &webhook, conditions).await?;
+    let (_server, client) = tenant_with_webhook("validating", &webhook, conditions).await?;
     assert_eq!(client.post(MAPS, &map("m")).await?.status, 201);
     assert_eq!(client.post(MAPS, &map("x")).await?.status, 400);
     assert_eq!(webhook.calls(), 1);
@@ -226,7 +226,7 @@ async fn a_webhooks_conditions_are_asked_before_it_is() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn who_cannot_read_parameters_has_no_policy_read_them() -> anyhow::Result<()> {
+async fn policy_parameters_need_read_permission() -> anyhow::Result<()> {
     let server = TestServer::with_tokens("dora,dora,d,\"tenant:t1\"\n").await?;
     let admin = server.tenant("t1").await?;
     let rules = [

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{refused, tenant};
 
 #[tokio::test]
-async fn a_pod_gets_the_priority_of_its_class_or_of_the_default_class() -> anyhow::Result<()> {
+async fn pod_priority_comes_from_its_class() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let pods = "/api/v1/namespaces/default/pods";
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
@@ -51,7 +51,7 @@ async fn a_pod_gets_the_priority_of_its_class_or_of_the_default_class() -> anyho
 }
 
 #[tokio::test]
-async fn ports_of_one_service_are_different_and_free() -> anyhow::Result<()> {
+async fn node_ports_are_unique() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let ports: Vec<Value> = (1..=300)
         .map(|port| json!({"name": format!("p{port}"), "port": port}))
@@ -78,7 +78,7 @@ async fn ports_of_one_service_are_different_and_free() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn limits_without_a_name_are_named_by_the_server() -> anyhow::Result<()> {
+async fn limit_ranges_without_a_name_get_a_generated_one() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let path = "/api/v1/namespaces/default/limitranges";
     let sent = json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}});
@@ -97,7 +97,7 @@ async fn limits_without_a_name_are_named_by_the_server() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_pod_has_the_account_of_its_namespace_and_waits() -> anyhow::Result<()> {
+async fn pods_get_the_default_service_account_and_start_pending() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let pod = json!({"metadata": {"name": "p"}, "status": {"phase": "Running"},
         "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -115,7 +115,7 @@ async fn a_pod_has_the_account_of_its_namespace_and_waits() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn a_namespace_comes_with_its_label_its_finalizer_and_an_account() -> anyhow::Result<()> {
+async fn namespaces_get_a_label_a_finalizer_and_a_service_account() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let sent = json!({"metadata": {"name": "n",
         "labels": {"kubernetes.io/metadata.name": "other"}}, "status": {"phase": "Terminating"}});

@@ -34,7 +34,7 @@ async fn publish(
 }
 
 #[tokio::test]
-async fn a_tenants_webhook_sees_that_tenants_objects_only() -> anyhow::Result<()> {
+async fn tenant_webhooks_see_their_own_objects_only() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Deny(json!({"message": "no"}))).await?;
     let server = super::server().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
@@ -54,7 +54,7 @@ async fn a_tenants_webhook_sees_that_tenants_objects_only() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn a_webhook_of_the_system_sees_tenants_if_it_says_so() -> anyhow::Result<()> {
+async fn system_webhooks_see_tenants_objects_only_if_annotated() -> anyhow::Result<()> {
     let server = super::server().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let (silent, own) = (
@@ -91,7 +91,7 @@ async fn a_webhook_of_the_system_sees_tenants_if_it_says_so() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn the_annotation_means_nothing_in_a_tenants_space() -> anyhow::Result<()> {
+async fn admit_tenants_annotation_has_no_effect_in_a_tenant() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Deny(json!({"message": "no"}))).await?;
     let server = super::server().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
@@ -112,7 +112,7 @@ async fn the_annotation_means_nothing_in_a_tenants_space() -> anyhow::Result<()>
 }
 
 #[tokio::test]
-async fn no_webhook_of_a_tenant_holds_up_its_deletion() -> anyhow::Result<()> {
+async fn tenant_webhooks_cannot_block_tenant_deletion() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Deny(json!({"message": "never"}))).await?;
     let setup = Setup {
         controllers: true,
@@ -143,7 +143,7 @@ async fn no_webhook_of_a_tenant_holds_up_its_deletion() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_tenant_cannot_send_the_server_to_its_neighbours() -> anyhow::Result<()> {
+async fn tenant_webhooks_cannot_reach_other_tenants_services() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
     let server = TestServer::start().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn what_another_owns_is_not_changed_without_force() -> anyhow::Result<()> {
+async fn fields_of_other_managers_need_force() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let first = map(&json!({"k": "1", "own": "a"}));
     assert_eq!(apply(&client, MAP, "one", &first).await?.status, 201);
@@ -41,9 +41,9 @@ async fn what_another_owns_is_not_changed_without_force() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn conflicts_are_told_by_manager_with_all_fields() -> anyhow::Result<()> {
+async fn conflicts_list_all_fields_by_manager() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
-    let mut first = small();
+    let mut first = minimal_deployment();
     first["replicas"] = 1.into();
     first["template"]["spec"]["containers"][0]["ports"] =
         json!([{"containerPort": 80, "name": "http"}]);
@@ -55,7 +55,7 @@ async fn conflicts_are_told_by_manager_with_all_fields() -> anyhow::Result<()> {
     let scale = json!({"spec": {"replicas": 3}});
     let scaled = format!("{DEPLOYMENT}/scale?fieldManager=scaler");
     assert_eq!(client.patch(&scaled, "merge", &scale).await?.status, 200);
-    let mut wanted = small();
+    let mut wanted = minimal_deployment();
     wanted["replicas"] = 5.into();
     wanted["selector"]["matchLabels"] = json!({"app": "y"});
     wanted["template"]["spec"]["containers"][0]["ports"] =
@@ -80,7 +80,7 @@ async fn conflicts_are_told_by_manager_with_all_fields() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_nobody_applies_any_more_goes() -> anyhow::Result<()> {
+async fn fields_without_a_manager_are_removed() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let first = map(&json!({"mine": "1", "ours": "1"}));
     assert_eq!(apply(&client, MAP, "one", &first).await?.status, 201);
@@ -97,7 +97,7 @@ async fn what_nobody_applies_any_more_goes() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_update_takes_what_it_changes_and_nothing_else() -> anyhow::Result<()> {
+async fn updates_take_ownership_of_changed_fields_only() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let first = map(&json!({"a": "1", "b": "1"}));
     let made = apply(&client, MAP, "one", &first).await?.json();
@@ -123,7 +123,7 @@ async fn an_update_takes_what_it_changes_and_nothing_else() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn what_was_there_before_the_first_apply_is_somebodys() -> anyhow::Result<()> {
+async fn fields_before_the_first_apply_belong_to_before_first_apply() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let made = client.post(MAPS, &map(&json!({"a": "1"}))).await?.json();
     assert_eq!(made["metadata"]["managedFields"][0]["operation"], "Update");
@@ -147,7 +147,7 @@ async fn what_was_there_before_the_first_apply_is_somebodys() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn who_applied_with_kubectl_before_goes_on_without_conflicts() -> anyhow::Result<()> {
+async fn client_side_apply_migrates_without_conflicts() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let annotation = "kubectl.kubernetes.io/last-applied-configuration";
     let mut first = map(&json!({"a": "1", "b": "1"}));

@@ -21,7 +21,7 @@ fn widget(spec: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn lists_are_merged_as_the_schema_says() -> anyhow::Result<()> {
+async fn lists_are_merged_by_schema() -> anyhow::Result<()> {
     let (_server, client) = with_widgets(json!({"type": "object", "properties": {
         "map": {
             "type": "array",
@@ -68,7 +68,7 @@ async fn lists_are_merged_as_the_schema_says() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_the_schema_does_not_know_is_refused() -> anyhow::Result<()> {
+async fn unknown_fields_are_refused() -> anyhow::Result<()> {
     let (_server, client) =
         with_widgets(json!({"type": "object", "properties": {"a": {"type": "string"}}})).await?;
     let answer = apply(&client, WIDGET, "one", &widget(&json!({"b": 1}))).await?;
@@ -83,7 +83,7 @@ async fn what_the_schema_does_not_know_is_refused() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_creator_owns_all_of_it_and_the_status_has_its_own() -> anyhow::Result<()> {
+async fn creator_owns_all_fields_and_status_is_separate() -> anyhow::Result<()> {
     let (_server, client) =
         with_widgets(json!({"type": "object", "properties": {"a": {"type": "string"}}})).await?;
     let path = format!("{WIDGETS}?fieldManager=me");

@@ -3,7 +3,7 @@
 use super::*;
 
 fn with_env(names: &[&str]) -> Value {
-    let mut spec = small();
+    let mut spec = minimal_deployment();
     let env: Vec<Value> = names
         .iter()
         .map(|name| json!({"name": name, "value": "1"}))
@@ -19,7 +19,7 @@ fn env(object: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn what_is_applied_stands_in_its_own_order_among_what_was_there() -> anyhow::Result<()> {
+async fn applied_items_keep_their_order_among_existing_ones() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     for (number, (wanted, gives)) in [
         (&["a", "b", "c"][..], &["a", "b", "c"][..]),
@@ -39,7 +39,7 @@ async fn what_is_applied_stands_in_its_own_order_among_what_was_there() -> anyho
 }
 
 #[tokio::test]
-async fn an_item_goes_with_its_last_owner() -> anyhow::Result<()> {
+async fn items_are_removed_with_their_last_manager() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     apply(&client, DEPLOYMENT, "one", &with_env(&["a", "b"])).await?;
     apply(&client, DEPLOYMENT, "two", &with_env(&["b", "c"])).await?;
@@ -49,7 +49,7 @@ async fn an_item_goes_with_its_last_owner() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_set_has_each_value_once_and_each_has_its_owners() -> anyhow::Result<()> {
+async fn sets_have_unique_values_with_their_own_managers() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let with = |finalizers: &[&str]| {
         let mut object = map(&json!({"k": "v"}));
@@ -77,7 +77,7 @@ async fn a_set_has_each_value_once_and_each_has_its_owners() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn ports_are_told_apart_by_number_and_protocol() -> anyhow::Result<()> {
+async fn ports_are_keyed_by_number_and_protocol() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let services = "/api/v1/namespaces/default/services/s";
     let with = |ports: Value| {

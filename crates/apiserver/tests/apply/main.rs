@@ -39,7 +39,7 @@ fn deployment(spec: &Value) -> Value {
 }
 
 /// A minimal deployment.
-fn small() -> Value {
+fn minimal_deployment() -> Value {
     json!({
         "selector": {"matchLabels": {"app": "x"}},
         "template": {

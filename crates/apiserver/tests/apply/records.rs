@@ -3,10 +3,12 @@
 use super::*;
 
 #[tokio::test]
-async fn a_creator_owns_what_it_sent_and_what_was_filled_in() -> anyhow::Result<()> {
+async fn creator_owns_sent_and_defaulted_fields() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let path = format!("{DEPLOYMENTS}?fieldManager=me");
-    let answer = client.post(&path, &deployment(&small())).await?;
+    let answer = client
+        .post(&path, &deployment(&minimal_deployment()))
+        .await?;
     assert_eq!(answer.status, 201, "{}", answer.text());
     let entries = &answer.json()["metadata"]["managedFields"];
     let entry = &entries[0];
@@ -55,9 +57,15 @@ async fn a_creator_owns_what_it_sent_and_what_was_filled_in() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn nobody_owns_what_was_filled_in_for_an_apply() -> anyhow::Result<()> {
+async fn applied_defaults_have_no_manager() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
-    let answer = apply(&client, DEPLOYMENT, "me", &deployment(&small())).await?;
+    let answer = apply(
+        &client,
+        DEPLOYMENT,
+        "me",
+        &deployment(&minimal_deployment()),
+    )
+    .await?;
     assert_eq!(answer.status, 201, "{}", answer.text());
     assert_eq!(
         owners(&answer.json()),
@@ -77,7 +85,7 @@ async fn nobody_owns_what_was_filled_in_for_an_apply() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_program_without_a_manager_is_called_as_it_calls_itself() -> anyhow::Result<()> {
+async fn default_manager_comes_from_the_user_agent() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     for (agent, name, called) in [
         ("my-ctl/v1.2 (linux)", "a", "my-ctl"),
@@ -94,7 +102,7 @@ async fn a_program_without_a_manager_is_called_as_it_calls_itself() -> anyhow::R
 }
 
 #[tokio::test]
-async fn who_sets_nothing_owns_nothing() -> anyhow::Result<()> {
+async fn empty_writes_record_no_ownership() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let answer = client
         .post(MAPS, &json!({"metadata": {"name": "m"}}))
@@ -104,7 +112,7 @@ async fn who_sets_nothing_owns_nothing() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn there_are_never_more_than_ten_who_update() -> anyhow::Result<()> {
+async fn update_managers_are_capped_at_ten() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     client.post(MAPS, &map(&json!({"k": "v"}))).await?;
     for number in 0..30 {
@@ -124,7 +132,7 @@ async fn there_are_never_more_than_ten_who_update() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_somebody_says_of_owners_is_believed_if_it_makes_sense() -> anyhow::Result<()> {
+async fn valid_managed_fields_of_a_client_are_kept() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let made = client.post(MAPS, &map(&json!({"k": "v"}))).await?.json();
     let mut sent = made.clone();
@@ -140,7 +148,7 @@ async fn what_somebody_says_of_owners_is_believed_if_it_makes_sense() -> anyhow:
 }
 
 #[tokio::test]
-async fn two_spaces_keep_their_own_records() -> anyhow::Result<()> {
+async fn ownership_is_tracked_per_space() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (one, two) = (server.tenant("t1").await?, server.tenant("t2").await?);
     for (client, value) in [(&one, "1"), (&two, "2")] {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_manager_must_say_who_it_is() -> anyhow::Result<()> {
+async fn field_manager_is_required() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let headers = [("content-type", "application/apply-patch+yaml")];
     let body = map(&json!({"k": "v"})).to_string();
@@ -19,7 +19,7 @@ async fn a_manager_must_say_who_it_is() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_applied_must_be_of_the_kind_that_the_path_names() -> anyhow::Result<()> {
+async fn applied_object_must_match_the_path() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let other = |version: &str, kind: &str| {
         let mut object = json!({"metadata": {"name": "m"}});
@@ -53,7 +53,7 @@ async fn what_is_applied_must_be_of_the_kind_that_the_path_names() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn what_the_schema_does_not_know_is_refused() -> anyhow::Result<()> {
+async fn unknown_fields_are_refused() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let mut unknown = map(&json!({}));
     unknown["bogus"] = 1.into();
@@ -73,7 +73,7 @@ async fn what_the_schema_does_not_know_is_refused() -> anyhow::Result<()> {
         "failed to create typed patch object (/m; /v1, Kind=ConfigMap): .data.k: expected \
          string, got &value.valueUnstructured{Value:5}",
     );
-    let mut twice = small();
+    let mut twice = minimal_deployment();
     let container = twice["template"]["spec"]["containers"][0].clone();
     twice["template"]["spec"]["containers"] = json!([container.clone(), container]);
     let answer = apply(&client, DEPLOYMENT, "me", &deployment(&twice)).await?;
@@ -88,7 +88,7 @@ async fn what_the_schema_does_not_know_is_refused() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn yaml_is_read_too_and_what_is_in_it_twice_is_told() -> anyhow::Result<()> {
+async fn yaml_is_accepted_and_duplicate_keys_are_reported() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let headers = [("content-type", "application/apply-patch+yaml")];
     let text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\ndata:\n  a: one\n  a: two\n";
@@ -105,7 +105,7 @@ async fn yaml_is_read_too_and_what_is_in_it_twice_is_told() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn versions_and_uids_are_conditions() -> anyhow::Result<()> {
+async fn resource_version_and_uid_are_preconditions() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let mut sent = map(&json!({"k": "v"}));
     sent["metadata"]["uid"] = "11111111-1111-1111-1111-111111111111".into();
@@ -120,7 +120,7 @@ async fn versions_and_uids_are_conditions() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_dry_run_leaves_nothing_behind() -> anyhow::Result<()> {
+async fn dry_run_stores_nothing() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let sent = map(&json!({"k": "v"}));
     let answer = apply(&client, MAP, "me&dryRun=All", &sent).await?;
@@ -137,7 +137,7 @@ async fn a_dry_run_leaves_nothing_behind() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn whoever_may_patch_but_not_create_creates_nothing() -> anyhow::Result<()> {
+async fn creating_by_apply_needs_create_permission() -> anyhow::Result<()> {
     let server = TestServer::with_tokens("bob,bob,7,\"tenant:t1\"\n").await?;
     let (client, bob) = (server.tenant("t1").await?, server.client("bob").await?);
     let rule = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch", "get"]});

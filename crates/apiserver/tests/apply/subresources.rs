@@ -3,9 +3,9 @@
 use super::*;
 
 #[tokio::test]
-async fn the_status_is_written_where_it_is_served_and_owned_there() -> anyhow::Result<()> {
+async fn status_is_applied_and_owned_through_its_subresource() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
-    let mut wanted = deployment(&small());
+    let mut wanted = deployment(&minimal_deployment());
     wanted["status"] = json!({"replicas": 7});
     let answer = apply(&client, DEPLOYMENT, "one", &wanted).await?;
     let object = answer.json();
@@ -32,9 +32,9 @@ async fn the_status_is_written_where_it_is_served_and_owned_there() -> anyhow::R
 }
 
 #[tokio::test]
-async fn who_scales_owns_the_number_of_replicas() -> anyhow::Result<()> {
+async fn scaling_takes_ownership_of_replicas() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
-    let mut spec = small();
+    let mut spec = minimal_deployment();
     spec["replicas"] = 1.into();
     let first = deployment(&spec);
     assert_eq!(apply(&client, DEPLOYMENT, "one", &first).await?.status, 201);

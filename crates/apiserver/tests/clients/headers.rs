@@ -3,7 +3,7 @@
 use http::Method;
 use insula_testkit::server::Answer;
 
-use super::{FOOS, MAPS, PROTOBUF, named, start};
+use super::{FOOS, MAPS, PROTOBUF, envelope_type, start};
 
 /// A client's header and the expected responses: for a built-in object and list, for a custom
 /// object and list, and for an error. `j`, `y` and `p` are JSON, YAML and protobuf.
@@ -39,7 +39,7 @@ const JSON: [&str; 5] = [
 ];
 
 /// Protobuf, and JSON for resources without protobuf.
-const SEALED: [&str; 5] = [
+const PROTOBUF_OR_JSON: [&str; 5] = [
     "p ConfigMap",
     "p ConfigMapList",
     "j Foo",
@@ -63,12 +63,12 @@ const ROWS: [Row; 26] = [
     row(
         "client-go typed since 1.36, kube-controller-manager, kubelet, kubectl create",
         "application/vnd.kubernetes.protobuf,application/json",
-        SEALED,
+        PROTOBUF_OR_JSON,
     ),
     row(
         "controller-runtime for built-in kinds",
         "application/vnd.kubernetes.protobuf, */*",
-        SEALED,
+        PROTOBUF_OR_JSON,
     ),
     row(
         "client-go with protobuf only",
@@ -94,7 +94,7 @@ const ROWS: [Row; 26] = [
     row(
         "client-go typed that allows CBOR",
         "application/cbor, application/vnd.kubernetes.protobuf, application/json",
-        SEALED,
+        PROTOBUF_OR_JSON,
     ),
     row("CBOR and nothing else", "application/cbor", NONE),
     row(
@@ -217,10 +217,10 @@ const ROWS: [Row; 26] = [
     ),
 ];
 
-fn shown(answer: &Answer) -> anyhow::Result<String> {
+fn summary(answer: &Answer) -> anyhow::Result<String> {
     let (letter, kind) = match answer.header("content-type") {
         "application/json" => ("j", answer.json()["kind"].as_str().unwrap_or("").to_owned()),
-        PROTOBUF => ("p", named(&answer.body)?.1),
+        PROTOBUF => ("p", envelope_type(&answer.body)?.1),
         "application/yaml" => {
             let text = answer.text();
             let kind = text.lines().find_map(|line| line.strip_prefix("kind: "));
@@ -235,7 +235,7 @@ fn shown(answer: &Answer) -> anyhow::Result<String> {
 }
 
 #[tokio::test]
-async fn every_client_is_answered_in_what_it_asks_for() -> anyhow::Result<()> {
+async fn every_client_gets_an_accepted_format() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     for row in &ROWS {
         let none = format!("{MAPS}/none");
@@ -258,7 +258,7 @@ async fn every_client_is_answered_in_what_it_asks_for() -> anyhow::Result<()> {
                 status
             };
             assert_eq!(
-                (answer.status, shown(&answer)?.as_str()),
+                (answer.status, summary(&answer)?.as_str()),
                 (status, wanted),
                 "{}: {path}",
                 row.client
@@ -270,7 +270,7 @@ async fn every_client_is_answered_in_what_it_asks_for() -> anyhow::Result<()> {
 
 /// Content types of writes and the responses to them.
 #[tokio::test]
-async fn every_client_is_understood_or_told_what_would_be() -> anyhow::Result<()> {
+async fn content_types_are_accepted_or_the_supported_ones_listed() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let unknown = "the body of the request was in an unknown format - accepted media types \
                    include: application/json, application/yaml, \
@@ -315,7 +315,7 @@ async fn every_client_is_understood_or_told_what_would_be() -> anyhow::Result<()
 
 /// Clients that accept no served format still need a readable error.
 #[tokio::test]
-async fn who_accepts_nothing_that_is_served_is_told_so_in_indented_json() -> anyhow::Result<()> {
+async fn not_acceptable_errors_are_indented_json() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     for (accept, path, status) in [
         ("application/cbor", format!("{MAPS}/a"), 406),
@@ -346,7 +346,7 @@ const BETA: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroup
 
 /// How clients request discovery, and the content type they recognise it by.
 #[tokio::test]
-async fn every_client_discovers_in_its_own_way() -> anyhow::Result<()> {
+async fn every_client_can_discover() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let whole = ("APIGroupDiscoveryList", V2);
     let groups = ("APIGroupList", "application/json");
@@ -379,7 +379,7 @@ async fn every_client_discovers_in_its_own_way() -> anyhow::Result<()> {
         let answer = client.accept("/apis", &accept).await?;
         assert_eq!(answer.header("content-type"), content_type, "{who}");
         let found = match content_type {
-            PROTOBUF => named(&answer.body)?.1,
+            PROTOBUF => envelope_type(&answer.body)?.1,
             _ => answer.json()["kind"].as_str().unwrap_or("").to_owned(),
         };
         assert_eq!(found, kind, "{who}");

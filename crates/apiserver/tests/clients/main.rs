@@ -1,12 +1,12 @@
 //! What Kubernetes clients send and expect on the wire: their headers, protobuf in every response,
 //! and streamed lists in every format.
 
-mod frames;
 mod headers;
-mod sealed;
+mod protobuf;
 mod streams;
+mod websocket;
 
-use insula_kinds::{Kind, Object, TypeId, kinds, protobuf, types};
+use insula_kinds::{Kind, Object, TypeId, encode_envelope, kinds, types};
 use insula_testkit::server::{Client, TestServer, definition};
 use serde_json::{Value, json};
 
@@ -42,18 +42,18 @@ fn meta(name: &str) -> TypeId {
 }
 
 /// The apiVersion and kind of a protobuf envelope.
-fn named(body: &[u8]) -> anyhow::Result<(String, String)> {
+fn envelope_type(body: &[u8]) -> anyhow::Result<(String, String)> {
     let envelope = protobuf::open(body)?;
     Ok((envelope.api_version.to_owned(), envelope.kind.to_owned()))
 }
 
 /// Decodes the object in a protobuf envelope.
-fn tree(of: TypeId, body: &[u8]) -> anyhow::Result<Value> {
+fn decode_object(of: TypeId, body: &[u8]) -> anyhow::Result<Value> {
     let envelope = protobuf::open(body)?;
     Ok(Value::Object(protobuf::decode(of, envelope.raw)?))
 }
 
-fn sealed(version: &str, kind: &str, of: TypeId, object: &Value) -> Vec<u8> {
+fn encode_envelope(version: &str, kind: &str, of: TypeId, object: &Value) -> Vec<u8> {
     let none = Object::new();
     let mut raw = Vec::new();
     protobuf::encode(of, object.as_object().unwrap_or(&none), &mut raw);

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{FOOS, MAPS, PROTOBUF, event, kind, meta, named, start, tree};
+use super::{FOOS, MAPS, PROTOBUF, decode_object, envelope_type, event, kind, meta, start};
 
 /// As client-go informers (since 1.35) and `kubectl wait` send it.
 const STREAM: &str = "watch=true&allowWatchBookmarks=true&sendInitialEvents=true\
@@ -14,12 +14,12 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,\
 const META: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
                     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-fn mark(object: &Value) -> &Value {
+fn bookmark_annotations(object: &Value) -> &Value {
     &object["metadata"]["annotations"]["k8s.io/initial-events-end"]
 }
 
 #[tokio::test]
-async fn a_list_is_streamed_in_json() -> anyhow::Result<()> {
+async fn lists_are_streamed_in_json() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     for (path, of) in [(MAPS, "ConfigMap"), (FOOS, "Foo")] {
         for accept in ["application/json", "application/json;stream=watch", "*/*"] {
@@ -51,7 +51,7 @@ async fn a_list_is_streamed_in_json() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_list_is_streamed_in_protobuf() -> anyhow::Result<()> {
+async fn lists_are_streamed_in_protobuf() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let of = kind("", "v1", "configmaps").type_id();
     for accept in [
@@ -66,23 +66,23 @@ async fn a_list_is_streamed_in_protobuf() -> anyhow::Result<()> {
         );
         let (kind, object) = event(&watch.frame().await?.unwrap_or_default())?;
         assert_eq!(
-            (kind.as_str(), named(&object)?.1.as_str()),
+            (kind.as_str(), envelope_type(&object)?.1.as_str()),
             ("ADDED", "ConfigMap")
         );
-        assert_eq!(tree(of, &object)?["data"], json!({"k": "v"}));
+        assert_eq!(decode_object(of, &object)?["data"], json!({"k": "v"}));
         let (kind, object) = event(&watch.frame().await?.unwrap_or_default())?;
         assert_eq!(
-            (kind.as_str(), named(&object)?.1.as_str()),
+            (kind.as_str(), envelope_type(&object)?.1.as_str()),
             ("BOOKMARK", "ConfigMap")
         );
-        assert_eq!(mark(&tree(of, &object)?), "true");
+        assert_eq!(bookmark_annotations(&decode_object(of, &object)?), "true");
         // Later events come in the same format.
         client
             .post(MAPS, &json!({"metadata": {"generateName": "x-"}}))
             .await?;
         let (kind, object) = event(&watch.frame().await?.unwrap_or_default())?;
         assert_eq!(
-            (kind.as_str(), named(&object)?.1.as_str()),
+            (kind.as_str(), envelope_type(&object)?.1.as_str()),
             ("ADDED", "ConfigMap")
         );
         client
@@ -104,7 +104,7 @@ async fn a_list_is_streamed_in_protobuf() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_list_of_metadata_is_streamed() -> anyhow::Result<()> {
+async fn metadata_lists_are_streamed() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let of = meta("PartialObjectMetadata");
     for path in [MAPS, FOOS] {
@@ -112,15 +112,15 @@ async fn a_list_of_metadata_is_streamed() -> anyhow::Result<()> {
         for wanted in ["ADDED", "BOOKMARK"] {
             let (kind, object) = event(&watch.frame().await?.unwrap_or_default())?;
             assert_eq!(kind, wanted, "{path}");
-            let (version, named) = named(&object)?;
+            let (version, named) = envelope_type(&object)?;
             assert_eq!(
                 (version.as_str(), named.as_str()),
                 ("meta.k8s.io/v1", "PartialObjectMetadata")
             );
-            let tree = tree(of, &object)?;
+            let tree = decode_object(of, &object)?;
             match wanted {
                 "ADDED" => assert_eq!(tree["metadata"]["name"], "a", "{path}"),
-                _ => assert_eq!(mark(&tree), "true", "{path}"),
+                _ => assert_eq!(bookmark_annotations(&tree), "true", "{path}"),
             }
         }
         let json = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -130,7 +130,7 @@ async fn a_list_of_metadata_is_streamed() -> anyhow::Result<()> {
         assert_eq!(first["object"]["metadata"]["name"], "a");
         let second = watch.next().await?.unwrap_or_default();
         assert_eq!(
-            (&second["type"], mark(&second["object"])),
+            (&second["type"], bookmark_annotations(&second["object"])),
             (&json!("BOOKMARK"), &json!("true"))
         );
         assert_eq!(second["object"]["kind"], "PartialObjectMetadata");
@@ -139,7 +139,7 @@ async fn a_list_of_metadata_is_streamed() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_list_is_streamed_as_tables() -> anyhow::Result<()> {
+async fn lists_are_streamed_as_tables() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     for path in [MAPS, FOOS] {
         for (include, carries) in [("", true), ("&includeObject=None", false)] {
@@ -159,7 +159,7 @@ async fn a_list_is_streamed_as_tables() -> anyhow::Result<()> {
             assert_eq!(second["object"]["columnDefinitions"], Value::Null);
             // Without objects in the rows, the end of the initial events is still marked.
             assert_eq!(
-                mark(&second["object"]["rows"][0]["object"]),
+                bookmark_annotations(&second["object"]["rows"][0]["object"]),
                 "true",
                 "{second}"
             );
@@ -170,8 +170,7 @@ async fn a_list_is_streamed_as_tables() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_columns_are_named_by_the_first_event_also_if_that_is_a_bookmark() -> anyhow::Result<()>
-{
+async fn first_event_carries_the_columns_even_if_it_is_a_bookmark() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let path = format!("{MAPS}?{STREAM}&labelSelector=none");
     let mut watch = client.watch_as(&path, TABLE).await?;
@@ -197,7 +196,7 @@ async fn the_columns_are_named_by_the_first_event_also_if_that_is_a_bookmark() -
 }
 
 #[tokio::test]
-async fn one_object_is_waited_for_as_kubectl_does() -> anyhow::Result<()> {
+async fn one_object_can_be_awaited_like_kubectl_wait() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     for path in [MAPS, FOOS] {
         // A field selector on one name.
@@ -207,14 +206,14 @@ async fn one_object_is_waited_for_as_kubectl_does() -> anyhow::Result<()> {
         let first = watch.next().await?.unwrap_or_default();
         assert_eq!(first["object"]["metadata"]["name"], "a");
         let second = watch.next().await?.unwrap_or_default();
-        assert_eq!(mark(&second["object"]), "true");
+        assert_eq!(bookmark_annotations(&second["object"]), "true");
     }
     Ok(())
 }
 
 /// Events must arrive at once, so their frames must not be buffered by compression.
 #[tokio::test]
-async fn a_watch_is_never_compressed() -> anyhow::Result<()> {
+async fn watches_are_never_compressed() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let large = json!({"metadata": {"name": "l"}, "data": {"k": "x".repeat(200_000)}});
     assert_eq!(client.post(MAPS, &large).await?.status, 201);

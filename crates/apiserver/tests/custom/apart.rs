@@ -7,13 +7,13 @@ use insula_store::memory::Memory;
 use insula_testkit::server::{Client, Setup, TestServer};
 use serde_json::{Value, json};
 
-use super::{FOOS, foo, foos, make_foos, names, published};
+use super::{FOOS, create_foos, foo, foos, names, published};
 
 const ALL: &str = "/apis/ex.io/v1/tenants/all/foos";
 const V2: &str = "/apis/ex.io/v2/foos";
 
 /// `foos.ex.io` in another version, cluster-scoped, with another schema, kind and column.
-fn others() -> Value {
+fn cluster_scoped_foos() -> Value {
     let mut definition = foos();
     let spec = &mut definition["spec"];
     spec["scope"] = "Cluster".into();
@@ -70,15 +70,15 @@ async fn check(system: &Client, one: &Client, two: &Client) -> anyhow::Result<()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scope_version_schema_and_columns_are_each_spaces_own() -> anyhow::Result<()> {
+async fn scope_version_schema_and_columns_are_per_space() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let mut server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
     let (system, one) = (server.system().await?, server.tenant("t1").await?);
     let two = server.tenant("t2").await?;
     system.define(&published(foos())).await?;
-    two.define(&others()).await?;
-    make_foos(&system, &["s"]).await?;
-    make_foos(&one, &["a"]).await?;
+    two.define(&cluster_scoped_foos()).await?;
+    create_foos(&system, &["s"]).await?;
+    create_foos(&one, &["a"]).await?;
     // Names that look like namespaces and tenants in store keys.
     for name in ["default", "t1"] {
         let made = two.post(V2, &fool(name, json!({"weight": 1}))).await?;
@@ -88,7 +88,7 @@ async fn scope_version_schema_and_columns_are_each_spaces_own() -> anyhow::Resul
     // The same after a restart.
     let list = system.get(ALL).await?.json();
     let at = list["metadata"]["resourceVersion"].as_str().unwrap_or("");
-    make_foos(&one, &["later"]).await?;
+    create_foos(&one, &["later"]).await?;
     let past = format!("{ALL}?resourceVersion={at}&resourceVersionMatch=Exact");
     assert_eq!(names(&system.get(&past).await?.json()), ["s", "a"]);
     assert_eq!(one.delete(&format!("{FOOS}/later")).await?.status, 200);

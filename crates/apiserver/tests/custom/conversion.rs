@@ -5,7 +5,7 @@ use insula_testkit::server::{Client, DEFINITIONS, Setup, TestServer};
 use insula_testkit::webhook::{FakeWebhook, Heard, Reply};
 use serde_json::{Value, json};
 
-use super::samples::{at, make, names};
+use super::samples::{foo_path, make, names};
 use super::{FOOS, foo, foos};
 
 const V2: &str = "/apis/ex.io/v2/namespaces/default/foos";
@@ -38,10 +38,10 @@ fn definition(webhook: &FakeWebhook) -> Value {
 }
 
 /// The converted objects of a conversion review; `change` is applied to each.
-fn converted(heard: &Heard, change: impl Fn(&mut Value)) -> Vec<Value> {
+fn convert_objects(heard: &Heard, change: impl Fn(&mut Value)) -> Vec<Value> {
     let wanted = &heard.body["request"]["desiredAPIVersion"];
     let objects = heard.body["request"]["objects"].as_array();
-    let converted = objects.into_iter().flatten().map(|object| {
+    let convert_objects = objects.into_iter().flatten().map(|object| {
         let mut object = object.clone();
         let (from, to) = match wanted == "ex.io/v2" {
             true => ("color", "hue"),
@@ -56,20 +56,20 @@ fn converted(heard: &Heard, change: impl Fn(&mut Value)) -> Vec<Value> {
         change(&mut object);
         object
     });
-    converted.collect()
+    convert_objects.collect()
 }
 
 fn success(objects: &[Value]) -> Reply {
     Reply::Response(json!({"convertedObjects": objects, "result": {"status": "Success"}}))
 }
 
-fn faithful(heard: &Heard) -> Reply {
-    success(&converted(heard, |_| {}))
+fn convert_correctly(heard: &Heard) -> Reply {
+    success(&convert_objects(heard, |_| {}))
 }
 
 async fn started() -> anyhow::Result<(TestServer, FakeWebhook, Client)> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
-    webhook.script(faithful);
+    webhook.script(convert_correctly);
     let egress = egress::Settings {
         allow: vec![
             "127.0.0.0/8"
@@ -95,7 +95,7 @@ fn foo2(name: &str, spec: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn objects_go_through_the_webhook_and_back() -> anyhow::Result<()> {
+async fn objects_are_converted_by_the_webhook_in_both_directions() -> anyhow::Result<()> {
     let (server, webhook, client) = started().await?;
     let made = make(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
     assert_eq!(webhook.calls(), 0, "it is stored as it was written");
@@ -114,7 +114,7 @@ async fn objects_go_through_the_webhook_and_back() -> anyhow::Result<()> {
     let written = make(&client, V2, &foo2("b", json!({"hue": "blue"}))).await?;
     assert_eq!(written["spec"], json!({"hue": "blue", "size": 3}));
     assert_eq!(
-        client.get(&at("b")).await?.json()["spec"],
+        client.get(&foo_path("b")).await?.json()["spec"],
         json!({"color": "blue", "size": 3})
     );
     let store = server.registry().store();
@@ -139,7 +139,10 @@ async fn objects_go_through_the_webhook_and_back() -> anyhow::Result<()> {
         patched.text()
     );
     assert_eq!(patched.json()["metadata"]["generation"], 2);
-    assert_eq!(client.get(&at("a")).await?.json()["spec"]["color"], "green");
+    assert_eq!(
+        client.get(&foo_path("a")).await?.json()["spec"]["color"],
+        "green"
+    );
     let mut whole = client.get(&format!("{V2}/a")).await?.json();
     whole["spec"]["hue"] = "black".into();
     let put = client.put(&format!("{V2}/a"), &whole).await?;
@@ -161,7 +164,7 @@ async fn objects_go_through_the_webhook_and_back() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_and_watches_are_in_one_version() -> anyhow::Result<()> {
+async fn lists_and_watches_use_the_requested_version() -> anyhow::Result<()> {
     let (_server, webhook, client) = started().await?;
     for name in ["a", "b", "c"] {
         make(&client, FOOS, &foo(name, json!({"color": name}))).await?;
@@ -228,14 +231,13 @@ async fn lists_and_watches_are_in_one_version() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_changes_labels_annotations_and_nothing_else_of_the_metadata()
--> anyhow::Result<()> {
+async fn webhooks_can_change_only_labels_and_annotations_of_the_metadata() -> anyhow::Result<()> {
     let (_server, webhook, client) = started().await?;
     let mut sent = foo("a", json!({"color": "red"}));
     sent["metadata"]["finalizers"] = json!(["ex.io/hold"]);
     let made = make(&client, FOOS, &sent).await?;
     webhook.script(|heard| {
-        success(&converted(heard, |object| {
+        success(&convert_objects(heard, |object| {
             let metadata = &mut object["metadata"];
             metadata["labels"] = json!({"by": "webhook"});
             metadata["annotations"] = json!({"by": "webhook"});
@@ -263,11 +265,12 @@ async fn a_webhook_changes_labels_annotations_and_nothing_else_of_the_metadata()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_webhook_does_wrong_is_told() -> anyhow::Result<()> {
+async fn webhook_errors_are_reported() -> anyhow::Result<()> {
     let (_server, webhook, client) = started().await?;
     make(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
     let one = format!("{V2}/a");
-    let review = |change: fn(&mut Value)| move |heard: &Heard| success(&converted(heard, change));
+    let review =
+        |change: fn(&mut Value)| move |heard: &Heard| success(&convert_objects(heard, change));
     let failure =
         |result: Value| Reply::Response(json!({"convertedObjects": [], "result": result}));
     let cases: Vec<(Script, &str)> = vec![
@@ -369,14 +372,14 @@ async fn what_a_webhook_does_wrong_is_told() -> anyhow::Result<()> {
         assert_eq!(refused.status, 500, "{bad}: {}", refused.text());
     }
     // Nothing was stored.
-    webhook.script(faithful);
+    webhook.script(convert_correctly);
     let read = client.get(&one).await?.json();
     assert_eq!(read["spec"], json!({"hue": "red", "size": 3}));
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_webhook_that_is_down_stops_its_own_version_only() -> anyhow::Result<()> {
+async fn unavailable_webhook_affects_its_version_only() -> anyhow::Result<()> {
     let (server, mut webhook, client) = started().await?;
     make(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
     make(&client, FOOS, &foo("seen", json!({"color": "red"}))).await?;
@@ -404,13 +407,13 @@ async fn a_webhook_that_is_down_stops_its_own_version_only() -> anyhow::Result<(
         "{}",
         refused.text()
     );
-    assert_eq!(client.get(&at("b")).await?.status, 404);
+    assert_eq!(client.get(&foo_path("b")).await?.status, 404);
     // Cached results are still served, and the storage version needs no webhook.
     assert_eq!(client.get(&format!("{V2}/seen")).await?.status, 200);
-    assert_eq!(client.get(&at("a")).await?.status, 200);
+    assert_eq!(client.get(&foo_path("a")).await?.status, 200);
     assert_eq!(
         client
-            .patch(&at("a"), "merge", &json!({"spec": {"size": 4}}))
+            .patch(&foo_path("a"), "merge", &json!({"spec": {"size": 4}}))
             .await?
             .status,
         200
@@ -429,7 +432,7 @@ async fn a_webhook_that_is_down_stops_its_own_version_only() -> anyhow::Result<(
     assert_eq!(gone.status, 200, "{}", gone.text());
     // Objects and the tenant can be deleted without the webhook.
     let system = server.system().await?;
-    assert_eq!(client.delete(&at("seen")).await?.status, 200);
+    assert_eq!(client.delete(&foo_path("seen")).await?.status, 200);
     assert_eq!(
         client
             .delete(&format!("{DEFINITIONS}/foos.ex.io"))

@@ -4,10 +4,10 @@ use http::Method;
 use insula_testkit::server::TestServer;
 use serde_json::json;
 
-use super::{FOOS, foo, foos, make_foos, names, own, path, published};
+use super::{FOOS, create_foos, foo, foos, names, own, path, published};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_published_definition_goes_with_the_objects_of_tenants() -> anyhow::Result<()> {
+async fn deleting_a_published_definition_deletes_tenants_objects() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, one, two) = (
         server.system().await?,
@@ -16,9 +16,9 @@ async fn a_published_definition_goes_with_the_objects_of_tenants() -> anyhow::Re
     );
     system.define(&published(foos())).await?;
     two.define(&own(foos(), "mine")).await?;
-    make_foos(&one, &["a", "b"]).await?;
-    make_foos(&two, &["c"]).await?;
-    make_foos(&system, &["s"]).await?;
+    create_foos(&one, &["a", "b"]).await?;
+    create_foos(&two, &["c"]).await?;
+    create_foos(&system, &["s"]).await?;
     let mut watch = one.watch(&format!("{FOOS}?watch=1")).await?;
     for _ in 0..2 {
         assert_eq!(watch.next().await?.unwrap_or_default()["type"], "ADDED");
@@ -62,7 +62,7 @@ async fn a_published_definition_goes_with_the_objects_of_tenants() -> anyhow::Re
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_finalizer_in_one_tenant_holds_the_definition() -> anyhow::Result<()> {
+async fn finalizer_in_one_tenant_delays_the_definitions_removal() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, one, two) = (
         server.system().await?,
@@ -70,7 +70,7 @@ async fn a_finalizer_in_one_tenant_holds_the_definition() -> anyhow::Result<()> 
         server.tenant("t2").await?,
     );
     system.define(&published(foos())).await?;
-    make_foos(&two, &["b"]).await?;
+    create_foos(&two, &["b"]).await?;
     let mut held = foo("a", json!({}));
     held["metadata"]["finalizers"] = json!(["ex.io/hold"]);
     assert_eq!(one.post(FOOS, &held).await?.status, 201);
@@ -120,7 +120,7 @@ async fn a_finalizer_in_one_tenant_holds_the_definition() -> anyhow::Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn deleting_a_tenant_leaves_the_definition_and_others_objects() -> anyhow::Result<()> {
+async fn deleting_a_tenant_keeps_the_definition_and_other_tenants_objects() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, one, two) = (
         server.system().await?,
@@ -128,8 +128,8 @@ async fn deleting_a_tenant_leaves_the_definition_and_others_objects() -> anyhow:
         server.tenant("t2").await?,
     );
     system.define(&published(foos())).await?;
-    make_foos(&one, &["a"]).await?;
-    make_foos(&two, &["b"]).await?;
+    create_foos(&one, &["a"]).await?;
+    create_foos(&two, &["b"]).await?;
     let gone = system
         .send(Method::DELETE, "/api/v1/tenants/t1", &[], "")
         .await?;

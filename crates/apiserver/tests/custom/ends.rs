@@ -8,7 +8,7 @@ use insula_store::memory::Memory;
 use insula_testkit::server::{Client, DEFINITIONS, Setup, TestServer};
 use serde_json::{Value, json};
 
-use super::samples::{at, make, names};
+use super::samples::{foo_path, make, names};
 use super::{FOOS, foo, foos};
 
 /// Waits until the store has no key of the tenant.
@@ -46,7 +46,7 @@ fn widget(name: &str) -> Value {
 const WIDGETS: &str = "/apis/ex.com/v1/widgets";
 
 /// Creates objects of two custom kinds.
-async fn fill(client: &Client) -> anyhow::Result<()> {
+async fn create_custom_objects(client: &Client) -> anyhow::Result<()> {
     client.define(&foos()).await?;
     client.define(&widgets()).await?;
     for name in ["a", "b", "c"] {
@@ -57,12 +57,12 @@ async fn fill(client: &Client) -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_left_of_a_tenant_with_kinds_of_its_own() -> anyhow::Result<()> {
+async fn deleted_tenant_leaves_no_custom_objects() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     let other = server.tenant("t2").await?;
-    fill(&client).await?;
-    fill(&other).await?;
+    create_custom_objects(&client).await?;
+    create_custom_objects(&other).await?;
     let page = client.get(&format!("{FOOS}?limit=1")).await?.json();
     let token = page["metadata"]["continue"]
         .as_str()
@@ -89,7 +89,7 @@ async fn nothing_is_left_of_a_tenant_with_kinds_of_its_own() -> anyhow::Result<(
     for path in [
         FOOS.to_owned(),
         WIDGETS.to_owned(),
-        at("a"),
+        foo_path("a"),
         "/apis/ex.io".into(),
         "/apis/ex.com/v1".into(),
         "/openapi/v3/apis/ex.io/v1".into(),
@@ -116,10 +116,10 @@ async fn nothing_is_left_of_a_tenant_with_kinds_of_its_own() -> anyhow::Result<(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tenant_waits_for_a_finalizer_of_a_custom_object() -> anyhow::Result<()> {
+async fn tenant_deletion_waits_for_finalizers_of_custom_objects() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
-    fill(&client).await?;
+    create_custom_objects(&client).await?;
     let mut held = foo("held", json!({}));
     held["metadata"]["finalizers"] = json!(["ex.io/hold"]);
     make(&client, FOOS, &held).await?;
@@ -127,7 +127,7 @@ async fn a_tenant_waits_for_a_finalizer_of_a_custom_object() -> anyhow::Result<(
     held["metadata"]["finalizers"] = json!(["ex.io/hold"]);
     make(&client, WIDGETS, &held).await?;
     assert_eq!(system.delete("/api/v1/tenants/t1").await?.status, 200);
-    client.until_gone(&at("a")).await?;
+    client.until_gone(&foo_path("a")).await?;
     client.until_gone(&format!("{WIDGETS}/a")).await?;
     let refused = client.post(FOOS, &foo("more", json!({}))).await?;
     assert_eq!(refused.status, 403, "{}", refused.text());
@@ -151,7 +151,13 @@ async fn a_tenant_waits_for_a_finalizer_of_a_custom_object() -> anyhow::Result<(
         anyhow::ensure!(begun.elapsed() < Duration::from_secs(20), "{tenant}");
     }
     let free = json!({"metadata": {"finalizers": null}});
-    assert_eq!(client.patch(&at("held"), "merge", &free).await?.status, 200);
+    assert_eq!(
+        client
+            .patch(&foo_path("held"), "merge", &free)
+            .await?
+            .status,
+        200
+    );
     assert_eq!(system.get("/api/v1/tenants/t1").await?.status, 200);
     assert_eq!(
         client
@@ -166,10 +172,10 @@ async fn a_tenant_waits_for_a_finalizer_of_a_custom_object() -> anyhow::Result<(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_namespace_takes_its_custom_objects_along() -> anyhow::Result<()> {
+async fn namespace_deletion_removes_custom_objects() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
-    fill(&client).await?;
+    create_custom_objects(&client).await?;
     make(
         &client,
         "/api/v1/namespaces",
@@ -227,7 +233,7 @@ async fn keep_creating(client: &Client, prefix: &str) -> anyhow::Result<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_comes_about_while_its_definition_goes() -> anyhow::Result<()> {
+async fn no_object_is_created_while_its_definition_is_deleted() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     let other = server.tenant("t2").await?;
@@ -237,7 +243,7 @@ async fn nothing_comes_about_while_its_definition_goes() -> anyhow::Result<()> {
         client.define(&foos()).await?;
         let definition = format!("{DEFINITIONS}/foos.ex.io");
         let end = async {
-            while client.get(&at("a5")).await?.status != 200 {
+            while client.get(&foo_path("a5")).await?.status != 200 {
                 tokio::task::yield_now().await;
             }
             client.delete(&definition).await
@@ -266,11 +272,11 @@ async fn nothing_comes_about_while_its_definition_goes() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_going_goes_on_after_a_restart() -> anyhow::Result<()> {
+async fn deletion_continues_after_a_restart() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let mut server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
     let client = server.tenant("t1").await?;
-    fill(&client).await?;
+    create_custom_objects(&client).await?;
     let mut held = foo("held", json!({}));
     held["metadata"]["finalizers"] = json!(["ex.io/hold"]);
     make(&client, FOOS, &held).await?;
@@ -288,14 +294,20 @@ async fn what_was_going_goes_on_after_a_restart() -> anyhow::Result<()> {
     drop(server);
     let server = TestServer::over(store, Setup::with_controllers()).await?;
     let client = server.client("t1").await?;
-    client.until_gone(&at("a")).await?;
+    client.until_gone(&foo_path("a")).await?;
     assert_eq!(names(&client.get(FOOS).await?.json()), ["held"]);
     assert_eq!(
         client.post(FOOS, &foo("more", json!({}))).await?.status,
         403
     );
     let free = json!({"metadata": {"finalizers": null}});
-    assert_eq!(client.patch(&at("held"), "merge", &free).await?.status, 200);
+    assert_eq!(
+        client
+            .patch(&foo_path("held"), "merge", &free)
+            .await?
+            .status,
+        200
+    );
     client.until_gone(&definition).await?;
     client
         .until_defined("bars.ex.io", "Established", "True")

@@ -4,7 +4,7 @@
 use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
 
-use super::{FOOS, PUBLISHED, foo, foos, make_foos, own, path, published};
+use super::{FOOS, PUBLISHED, create_foos, foo, foos, own, path, published};
 
 const ALL: &str = "/apis/ex.io/v1/tenants/all/foos";
 
@@ -20,7 +20,7 @@ fn key(object: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_look_at_all_spaces_leaves_out_what_is_defined_otherwise() -> anyhow::Result<()> {
+async fn list_over_all_spaces_skips_other_definitions() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, one, two) = (
         server.system().await?,
@@ -29,21 +29,21 @@ async fn a_look_at_all_spaces_leaves_out_what_is_defined_otherwise() -> anyhow::
     );
     system.define(&foos()).await?;
     two.define(&own(foos(), "mine")).await?;
-    make_foos(&two, &["c"]).await?;
-    make_foos(&system, &["s"]).await?;
+    create_foos(&two, &["c"]).await?;
+    create_foos(&system, &["s"]).await?;
     // An unpublished definition is the system's own.
     assert_eq!(keys(&system.get(ALL).await?.json()), ["/s"]);
     let publish = json!({"metadata": {"annotations": {PUBLISHED: "true"}}});
     system.patch(&path("foos.ex.io"), "merge", &publish).await?;
-    make_foos(&one, &["a", "b"]).await?;
+    create_foos(&one, &["a", "b"]).await?;
     let list = system.get(ALL).await?.json();
     assert_eq!(keys(&list), ["/s", "t1/a", "t1/b"]);
     // Also in pages and at past revisions.
     let first = system.get(&format!("{ALL}?limit=2")).await?.json();
     assert_eq!(keys(&first), ["/s", "t1/a"]);
     assert_eq!(first["metadata"]["remainingItemCount"], 1);
-    make_foos(&two, &["d"]).await?;
-    make_foos(&one, &["e"]).await?;
+    create_foos(&two, &["d"]).await?;
+    create_foos(&one, &["e"]).await?;
     let token = first["metadata"]["continue"].as_str().unwrap_or("");
     let second = system
         .get(&format!("{ALL}?limit=2&continue={token}"))
@@ -62,7 +62,7 @@ async fn a_look_at_all_spaces_leaves_out_what_is_defined_otherwise() -> anyhow::
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_of_all_spaces_tells_of_those_that_share_it() -> anyhow::Result<()> {
+async fn watch_over_all_spaces_covers_the_shared_definition() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, one, two) = (
         server.system().await?,
@@ -71,20 +71,20 @@ async fn a_watch_of_all_spaces_tells_of_those_that_share_it() -> anyhow::Result<
     );
     system.define(&published(foos())).await?;
     two.define(&own(foos(), "mine")).await?;
-    make_foos(&two, &["hidden"]).await?;
-    make_foos(&one, &["a"]).await?;
+    create_foos(&two, &["hidden"]).await?;
+    create_foos(&one, &["a"]).await?;
     let mut watch = system.watch(&format!("{ALL}?watch=1")).await?;
     let first = watch.next().await?.unwrap_or_default();
     assert_eq!(
         (first["type"].as_str(), key(&first["object"]).as_str()),
         (Some("ADDED"), "t1/a")
     );
-    make_foos(&two, &["hidden-too"]).await?;
+    create_foos(&two, &["hidden-too"]).await?;
     let patch = json!({"spec": {"color": "red"}});
     two.patch(&format!("{FOOS}/hidden"), "merge", &patch)
         .await?;
     two.delete(&format!("{FOOS}/hidden")).await?;
-    make_foos(&system, &["s"]).await?;
+    create_foos(&system, &["s"]).await?;
     let next = watch.next().await?.unwrap_or_default();
     assert_eq!(
         (next["type"].as_str(), key(&next["object"]).as_str()),
@@ -118,15 +118,14 @@ async fn a_watch_of_all_spaces_tells_of_those_that_share_it() -> anyhow::Result<
 /// The event log that a watch over all spaces reads is removed with the last tenant that has
 /// objects of the kind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_of_all_spaces_is_not_left_behind_when_the_last_tenant_goes() -> anyhow::Result<()>
-{
+async fn watch_over_all_spaces_ends_when_its_log_is_removed() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let system = server.system().await?;
     system.define(&published(foos())).await?;
     let streamed = "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
     for query in ["?watch=1", streamed] {
         let one = server.tenant("t1").await?;
-        make_foos(&one, &["a"]).await?;
+        create_foos(&one, &["a"]).await?;
         let mut watch = system.watch(&format!("{ALL}{query}")).await?;
         system.delete("/api/v1/tenants/t1").await?;
         system.until_gone("/api/v1/tenants/t1").await?;
@@ -147,7 +146,7 @@ async fn a_watch_of_all_spaces_is_not_left_behind_when_the_last_tenant_goes() ->
         // A new watch sees later events.
         let mut watch = system.watch(&format!("{ALL}{query}")).await?;
         let two = server.tenant("t2").await?;
-        make_foos(&two, &["b"]).await?;
+        create_foos(&two, &["b"]).await?;
         let event = watch.next().await?.unwrap_or_default();
         assert_eq!(key(&event["object"]), "t2/b");
         system.delete("/api/v1/tenants/t2").await?;

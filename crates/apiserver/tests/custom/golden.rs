@@ -60,7 +60,7 @@ fn compare(case: &Value, answer: &Answer) -> Result<(), String> {
 }
 
 /// Sends all cases and returns those with different responses.
-async fn ask_all(client: &Client, text: &str) -> anyhow::Result<Vec<String>> {
+async fn differences(client: &Client, text: &str) -> anyhow::Result<Vec<String>> {
     let mut wrong = Vec::new();
     for case in cases(text)? {
         let method: Method = case["method"].as_str().unwrap_or("").parse()?;
@@ -74,7 +74,7 @@ async fn ask_all(client: &Client, text: &str) -> anyhow::Result<Vec<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn objects_are_answered_as_a_real_server_answers_them() -> anyhow::Result<()> {
+async fn object_validation_matches_the_recording() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t2").await?;
     let namespace = json!({"metadata": {"name": "t1"}});
@@ -85,19 +85,25 @@ async fn objects_are_answered_as_a_real_server_answers_them() -> anyhow::Result<
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema;
     client.define(&definition).await?;
     assert_eq!(cases(OBJECTS)?.len(), 46);
-    assert_eq!(ask_all(&client, OBJECTS).await?, Vec::<String>::new());
+    assert_eq!(differences(&client, OBJECTS).await?, Vec::<String>::new());
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn definitions_are_answered_as_a_real_server_answers_them() -> anyhow::Result<()> {
+async fn definition_validation_matches_the_recording() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     // The system and a tenant get the same responses.
     for client in [server.system().await?, server.tenant("t1").await?] {
         assert_eq!(cases(DEFINITIONS)?.len(), 58);
-        assert_eq!(ask_all(&client, DEFINITIONS).await?, Vec::<String>::new());
+        assert_eq!(
+            differences(&client, DEFINITIONS).await?,
+            Vec::<String>::new()
+        );
         assert_eq!(cases(EXPRESSIONS)?.len(), 36);
-        assert_eq!(ask_all(&client, EXPRESSIONS).await?, Vec::<String>::new());
+        assert_eq!(
+            differences(&client, EXPRESSIONS).await?,
+            Vec::<String>::new()
+        );
         // None of it was stored.
         let all = client
             .get(insula_testkit::server::DEFINITIONS)

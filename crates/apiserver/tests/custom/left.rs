@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{FOOS, foo, foos, names, path};
 
 /// Leaves a Foo named `a` in the client's space without a definition.
-async fn leave(client: &Client) -> anyhow::Result<()> {
+async fn orphan_object(client: &Client) -> anyhow::Result<()> {
     client.define(&foos()).await?;
     let mut held = foo("a", json!({}));
     held["metadata"]["finalizers"] = json!(["ex.io/hold"]);
@@ -26,20 +26,20 @@ async fn leave(client: &Client) -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn they_are_seen_again_with_the_next_definition() -> anyhow::Result<()> {
+async fn orphaned_objects_reappear_with_a_new_definition() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let tenant = server.tenant("t1").await?;
-    leave(&tenant).await?;
+    orphan_object(&tenant).await?;
     tenant.define(&foos()).await?;
     assert_eq!(names(&tenant.get(FOOS).await?.json()), ["a"]);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn they_are_not_left_to_the_next_tenant_of_the_name() -> anyhow::Result<()> {
+async fn recreated_tenant_does_not_see_orphaned_objects() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let mut server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
-    leave(&server.tenant("t1").await?).await?;
+    orphan_object(&server.tenant("t1").await?).await?;
     let system = server.system().await?;
     assert_eq!(system.delete("/api/v1/tenants/t1").await?.status, 200);
     system.until_gone("/api/v1/tenants/t1").await?;

@@ -62,7 +62,7 @@ fn own(mut definition: Value, field: &str) -> Value {
 }
 
 /// Creates Foos with these names.
-async fn make_foos(client: &Client, names: &[&str]) -> anyhow::Result<()> {
+async fn create_foos(client: &Client, names: &[&str]) -> anyhow::Result<()> {
     for name in names {
         let made = client.post(FOOS, &foo(name, json!({}))).await?;
         anyhow::ensure!(made.status == 201, "{}", made.text());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use insula_testkit::server::{Client, DEFINITIONS, TestServer, definition};
 use serde_json::{Value, json};
 
-use super::samples::{at, foos_with_all, make};
+use super::samples::{foo_path, foos_with_all, make};
 use super::{FOOS, foo, foos};
 
 fn condition<'a>(definition: &'a Value, kind: &str) -> &'a Value {
@@ -17,13 +17,13 @@ fn condition<'a>(definition: &'a Value, kind: &str) -> &'a Value {
     all.next().unwrap_or(&Value::Null)
 }
 
-fn said(definition: &Value, kind: &str) -> Value {
+fn status_and_reason(definition: &Value, kind: &str) -> Value {
     let found = condition(definition, kind);
     json!([found["status"], found["reason"], found["message"]])
 }
 
 /// Waits until the condition has this status and reason.
-async fn until_said(
+async fn await_condition(
     client: &Client,
     name: &str,
     kind: &str,
@@ -32,7 +32,7 @@ async fn until_said(
     let begun = Instant::now();
     loop {
         let found = client.get(&format!("{DEFINITIONS}/{name}")).await?.json();
-        if &said(&found, kind) == wanted {
+        if &status_and_reason(&found, kind) == wanted {
             return Ok(found);
         }
         anyhow::ensure!(begun.elapsed() < Duration::from_secs(20), "{found}");
@@ -41,7 +41,7 @@ async fn until_said(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_is_named_and_then_established() -> anyhow::Result<()> {
+async fn definitions_become_names_accepted_then_established() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     let made = client.post(DEFINITIONS, &foos()).await?.json();
@@ -62,11 +62,11 @@ async fn a_definition_is_named_and_then_established() -> anyhow::Result<()> {
         json!({"plural": "foos", "singular": "foo", "kind": "Foo", "listKind": "FooList"});
     assert_eq!(found["status"]["acceptedNames"], accepted);
     assert_eq!(
-        said(&found, "NamesAccepted"),
+        status_and_reason(&found, "NamesAccepted"),
         json!(["True", "NoConflicts", "no conflicts found"])
     );
     assert_eq!(
-        said(&found, "Established"),
+        status_and_reason(&found, "Established"),
         json!([
             "True",
             "InitialNamesAccepted",
@@ -78,7 +78,7 @@ async fn a_definition_is_named_and_then_established() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_with_one_name_the_second_waits_for_the_end_of_the_first() -> anyhow::Result<()> {
+async fn conflicting_names_wait_until_the_first_definition_is_deleted() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (client, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let mut first = foos();
@@ -90,9 +90,9 @@ async fn of_two_with_one_name_the_second_waits_for_the_end_of_the_first() -> any
     second["spec"]["names"]["categories"] = json!(["all"]);
     assert_eq!(client.post(DEFINITIONS, &second).await?.status, 201);
     let conflict = json!(["False", "ListKindConflict", "\"FooList\" is already in use"]);
-    let found = until_said(&client, "bars.ex.io", "NamesAccepted", &conflict).await?;
+    let found = await_condition(&client, "bars.ex.io", "NamesAccepted", &conflict).await?;
     assert_eq!(
-        said(&found, "Established"),
+        status_and_reason(&found, "Established"),
         json!(["False", "NotAccepted", "not all names are accepted"])
     );
     assert_eq!(
@@ -130,7 +130,7 @@ async fn of_two_with_one_name_the_second_waits_for_the_end_of_the_first() -> any
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_that_change_are_accepted_anew() -> anyhow::Result<()> {
+async fn changed_names_are_accepted_again() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
@@ -151,7 +151,7 @@ async fn names_that_change_are_accepted_anew() -> anyhow::Result<()> {
         )
         .await?;
     let conflict = json!(["False", "ShortNamesConflict", "\"foo\" is already in use"]);
-    let found = until_said(&client, "bars.ex.io", "NamesAccepted", &conflict).await?;
+    let found = await_condition(&client, "bars.ex.io", "NamesAccepted", &conflict).await?;
     // A served kind stays served.
     assert_eq!(condition(&found, "Established")["status"], "True");
     assert_eq!(client.get(&FOOS.replace("foos", "bars")).await?.status, 200);
@@ -163,7 +163,7 @@ async fn names_that_change_are_accepted_anew() -> anyhow::Result<()> {
         )
         .await?;
     let fine = json!(["True", "NoConflicts", "no conflicts found"]);
-    let found = until_said(&client, "bars.ex.io", "NamesAccepted", &fine).await?;
+    let found = await_condition(&client, "bars.ex.io", "NamesAccepted", &fine).await?;
     assert_eq!(
         found["status"]["acceptedNames"]["shortNames"],
         json!(["br"])
@@ -178,7 +178,7 @@ async fn names_that_change_are_accepted_anew() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_that_ends_waits_for_its_objects_and_takes_no_new_ones() -> anyhow::Result<()>
+async fn terminating_definition_waits_for_its_objects_and_accepts_no_new_ones() -> anyhow::Result<()>
 {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
@@ -202,7 +202,7 @@ async fn a_definition_that_ends_waits_for_its_objects_and_takes_no_new_ones() ->
         json!(["customresourcecleanup.apiextensions.k8s.io"])
     );
     assert_eq!(
-        said(&deleted, "Terminating"),
+        status_and_reason(&deleted, "Terminating"),
         json!([
             "True",
             "InstanceDeletionPending",
@@ -224,22 +224,25 @@ async fn a_definition_that_ends_waits_for_its_objects_and_takes_no_new_ones() ->
     loop {
         let event = definitions.next().await?;
         let event = event.ok_or_else(|| anyhow::anyhow!("the watch ended"))?;
-        if said(&event["object"], "Terminating") == progress {
+        if status_and_reason(&event["object"], "Terminating") == progress {
             break;
         }
     }
-    client.until_gone(&at("free")).await?;
+    client.until_gone(&foo_path("free")).await?;
     // All other requests still succeed.
     assert_eq!(
         super::samples::names(&client.get(FOOS).await?.json()),
         ["held"]
     );
     assert_eq!(
-        client.get(&format!("{}/scale", at("held"))).await?.status,
+        client
+            .get(&format!("{}/scale", foo_path("held")))
+            .await?
+            .status,
         200
     );
     let patched = client
-        .patch(&at("held"), "merge", &json!({"spec": {"size": 4}}))
+        .patch(&foo_path("held"), "merge", &json!({"spec": {"size": 4}}))
         .await?;
     assert_eq!(patched.status, 200, "{}", patched.text());
     let resources = client.get("/apis/ex.io/v1").await?.json();
@@ -252,7 +255,10 @@ async fn a_definition_that_ends_waits_for_its_objects_and_takes_no_new_ones() ->
     assert_eq!(again.status, 200, "{}", again.text());
     let freed = json!({"metadata": {"finalizers": null}});
     assert_eq!(
-        client.patch(&at("held"), "merge", &freed).await?.status,
+        client
+            .patch(&foo_path("held"), "merge", &freed)
+            .await?
+            .status,
         200
     );
     client.until_gone(&path).await?;
@@ -283,7 +289,7 @@ async fn a_definition_that_ends_waits_for_its_objects_and_takes_no_new_ones() ->
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_that_was_never_served_goes_at_once() -> anyhow::Result<()> {
+async fn unserved_definition_is_deleted_at_once() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
@@ -297,12 +303,12 @@ async fn a_definition_that_was_never_served_goes_at_once() -> anyhow::Result<()>
     client
         .until_gone(&format!("{DEFINITIONS}/bars.ex.io"))
         .await?;
-    assert_eq!(client.get(&at("a")).await?.status, 200);
+    assert_eq!(client.get(&foo_path("a")).await?.status, 200);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_converts_must_be_somebody_that_can_be_trusted() -> anyhow::Result<()> {
+async fn invalid_conversion_ca_bundles_are_not_established() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     let mut definition = foos();
@@ -317,7 +323,7 @@ async fn who_converts_must_be_somebody_that_can_be_trusted() -> anyhow::Result<(
         "InvalidCABundle",
         "The conversion webhook CABundle is invalid"
     ]);
-    until_said(&client, "foos.ex.io", "Established", &invalid).await?;
+    await_condition(&client, "foos.ex.io", "Established", &invalid).await?;
     assert_eq!(client.get(FOOS).await?.status, 404);
     let patch = json!({"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": null}}}}});
     let path = format!("{DEFINITIONS}/foos.ex.io");

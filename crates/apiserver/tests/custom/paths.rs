@@ -22,7 +22,7 @@ fn tenant(name: &str) -> Value {
 }
 
 /// Exercises every path of an object `x`, in each spelling of the space.
-async fn all_of_it(client: &Client, space: &str, below: &str) -> anyhow::Result<()> {
+async fn exercise_all_paths(client: &Client, space: &str, below: &str) -> anyhow::Result<()> {
     let full = format!("/apis/ex.io/v1/tenants/{space}/{below}");
     for path in [
         format!("/apis/ex.io/v1/{below}"),
@@ -68,7 +68,7 @@ async fn all_of_it(client: &Client, space: &str, below: &str) -> anyhow::Result<
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kind_may_be_called_tenants_in_the_space_or_in_namespaces() -> anyhow::Result<()> {
+async fn custom_kind_can_be_named_tenants_in_either_scope() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let system = server.system().await?;
@@ -83,9 +83,9 @@ async fn a_kind_may_be_called_tenants_in_the_space_or_in_namespaces() -> anyhow:
     )
     .await?;
     make(&system, "/apis/ex.io/v1/tenants", &tenant("x")).await?;
-    all_of_it(&one, "t1", "tenants").await?;
-    all_of_it(&other, "t2", "namespaces/default/tenants").await?;
-    all_of_it(&system, "system", "tenants").await?;
+    exercise_all_paths(&one, "t1", "tenants").await?;
+    exercise_all_paths(&other, "t2", "namespaces/default/tenants").await?;
+    exercise_all_paths(&system, "system", "tenants").await?;
     // Checklist line I-06: the scope of the path must match the scope of the kind.
     for (client, path) in [
         (&one, "/apis/ex.io/v1/namespaces/default/tenants"),
@@ -154,7 +154,7 @@ const NAMESAKES: &[(&str, &str)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kind_of_another_group_is_not_mistaken_for_its_namesake() -> anyhow::Result<()> {
+async fn custom_kinds_named_like_built_in_kinds_get_no_special_rules() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -235,7 +235,7 @@ async fn a_kind_of_another_group_is_not_mistaken_for_its_namesake() -> anyhow::R
 
 /// In a path, `namespaces` is a namespace, even if a custom kind has that name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kind_may_be_called_namespaces() -> anyhow::Result<()> {
+async fn custom_kind_can_be_named_namespaces() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     let mut definition = super::samples::foos_with_all();

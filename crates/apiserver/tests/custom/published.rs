@@ -7,7 +7,7 @@ use insula_store::memory::Memory;
 use insula_testkit::server::{DEFINITIONS, Setup, TestServer, definition};
 use serde_json::{Value, json};
 
-use super::{FOOS, PUBLISHED, foo, foos, make_foos, names, own, path, published};
+use super::{FOOS, PUBLISHED, create_foos, foo, foos, names, own, path, published};
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
@@ -17,7 +17,7 @@ fn bars() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_published_definition_is_an_object_of_every_tenant() -> anyhow::Result<()> {
+async fn published_definition_is_visible_in_every_tenant() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     system.define(&bars()).await?;
@@ -54,7 +54,7 @@ async fn a_published_definition_is_an_object_of_every_tenant() -> anyhow::Result
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_of_definitions_have_pages_selectors_and_exact_revisions() -> anyhow::Result<()> {
+async fn definition_lists_support_pages_selectors_and_exact_revisions() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     tenant.define(&bars()).await?;
@@ -121,7 +121,7 @@ async fn lists_of_definitions_have_pages_selectors_and_exact_revisions() -> anyh
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tenants_own_definition_is_seen_in_place_of_the_published_one() -> anyhow::Result<()> {
+async fn tenants_own_definition_hides_the_published_one() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let other = server.tenant("t2").await?;
@@ -163,13 +163,13 @@ async fn a_tenants_own_definition_is_seen_in_place_of_the_published_one() -> any
     }
     let list = tenant.get(FOOS).await?.json();
     assert_eq!(names(&list), Vec::<String>::new());
-    make_foos(&tenant, &["b"]).await?;
+    create_foos(&tenant, &["b"]).await?;
     assert_eq!(names(&other.get(FOOS).await?.json()), ["a"]);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tenant_cannot_change_or_delete_what_the_system_publishes() -> anyhow::Result<()> {
+async fn tenants_cannot_change_or_delete_published_definitions() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     system.define(&published(foos())).await?;
@@ -227,18 +227,18 @@ async fn a_tenant_cannot_change_or_delete_what_the_system_publishes() -> anyhow:
     );
     tenant.until_gone(&path("bars.ex.io")).await?;
     assert_eq!(tenant.get(&foos_path).await?.json(), seen);
-    make_foos(&tenant, &["a"]).await?;
+    create_foos(&tenant, &["a"]).await?;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tenant_with_objects_of_the_published_kind_gets_no_own() -> anyhow::Result<()> {
+async fn tenant_with_objects_of_a_published_kind_cannot_define_its_own() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     system.define(&published(foos())).await?;
-    make_foos(&server.tenant("t2").await?, &["x", "y"]).await?;
+    create_foos(&server.tenant("t2").await?, &["x", "y"]).await?;
     for (names, count) in [(vec!["a"], "1 object"), (vec!["b"], "2 objects")] {
-        make_foos(&tenant, &names).await?;
+        create_foos(&tenant, &names).await?;
         let wanted = format!(
             "customresourcedefinitions.apiextensions.k8s.io \"foos.ex.io\" is forbidden: this \
              tenant has {count} of the system CRD of this name: delete these first, then create \
@@ -257,7 +257,7 @@ async fn a_tenant_with_objects_of_the_published_kind_gets_no_own() -> anyhow::Re
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_race_for_an_own_definition_ends_with_one_kind_of_objects() -> anyhow::Result<()> {
+async fn racing_object_and_own_definition_leave_one_kind_of_objects() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     system.define(&published(foos())).await?;
@@ -304,7 +304,7 @@ async fn a_race_for_an_own_definition_ends_with_one_kind_of_objects() -> anyhow:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn groups_of_the_server_cannot_be_defined_by_anybody() -> anyhow::Result<()> {
+async fn built_in_groups_cannot_be_defined() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     for client in [server.tenant("t1").await?, server.system().await?] {
         for group in [
@@ -336,7 +336,7 @@ async fn groups_of_the_server_cannot_be_defined_by_anybody() -> anyhow::Result<(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_changes_nothing_of_what_is_published() -> anyhow::Result<()> {
+async fn published_definitions_survive_a_restart() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let mut server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
     let (system, one, two) = (
@@ -346,8 +346,8 @@ async fn a_restart_changes_nothing_of_what_is_published() -> anyhow::Result<()> 
     );
     system.define(&published(foos())).await?;
     two.define(&own(foos(), "mine")).await?;
-    make_foos(&one, &["a"]).await?;
-    make_foos(&two, &["b"]).await?;
+    create_foos(&one, &["a"]).await?;
+    create_foos(&two, &["b"]).await?;
     let all = "/apis/ex.io/v1/tenants/all/foos";
     let mut before = Vec::new();
     for client in [&system, &one, &two] {

@@ -61,7 +61,7 @@ impl Seen {
     }
 
     /// Asserts that a list returns the assembled state once all events were delivered.
-    async fn agrees(&mut self, client: &Client, query: &str) -> anyhow::Result<()> {
+    async fn assert_consistent(&mut self, client: &Client, query: &str) -> anyhow::Result<()> {
         let fresh = Self::begin(client, query).await?;
         while content(&self.objects) != content(&fresh.objects) {
             anyhow::ensure!(self.revision < fresh.revision, "{:?}", self.objects);
@@ -102,7 +102,7 @@ fn is_established(object: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_tells_what_becomes_of_published_definitions() -> anyhow::Result<()> {
+async fn watch_delivers_changes_of_published_definitions() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     system.define(&foos()).await?;
@@ -155,7 +155,7 @@ async fn a_watch_tells_what_becomes_of_published_definitions() -> anyhow::Result
         ("MODIFIED", &published)
     );
     assert_eq!(object["metadata"]["labels"], json!({"a": "2"}));
-    seen.agrees(&tenant, "").await?;
+    seen.assert_consistent(&tenant, "").await?;
     // Withdrawing.
     let withdraw = json!({"metadata": {"annotations": {PUBLISHED: null}}});
     let withdrawn = system
@@ -184,7 +184,7 @@ async fn a_watch_tells_what_becomes_of_published_definitions() -> anyhow::Result
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_from_a_past_revision_tells_what_happened_since() -> anyhow::Result<()> {
+async fn watch_from_a_past_revision_delivers_later_changes() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let at = revision(&tenant.get(DEFINITIONS).await?.json());
@@ -226,7 +226,7 @@ async fn a_watch_from_a_past_revision_tells_what_happened_since() -> anyhow::Res
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_that_selects_sees_what_enters_and_leaves() -> anyhow::Result<()> {
+async fn selected_watch_delivers_added_and_deleted() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let mut labelled = published(foos());
@@ -242,7 +242,8 @@ async fn a_watch_that_selects_sees_what_enters_and_leaves() -> anyhow::Result<()
     assert_ne!(object["metadata"]["uid"], mine["metadata"]["uid"]);
     tenant.delete(&path("foos.ex.io")).await?;
     assert_eq!(seen.next().await?.0, "ADDED");
-    seen.agrees(&tenant, "labelSelector=a%3D1").await?;
+    seen.assert_consistent(&tenant, "labelSelector=a%3D1")
+        .await?;
     let bars = definition("ex.io", "bars", "Bar", json!({"type": "object"}));
     system.define(&published(bars)).await?;
     assert_eq!(named.next().await?.0, "ADDED");
@@ -250,7 +251,7 @@ async fn a_watch_that_selects_sees_what_enters_and_leaves() -> anyhow::Result<()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_that_begins_with_the_state_shows_published_definitions() -> anyhow::Result<()> {
+async fn initial_events_include_published_definitions() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     system.define(&published(foos())).await?;
@@ -280,7 +281,7 @@ async fn a_watch_that_begins_with_the_state_shows_published_definitions() -> any
 }
 
 /// Publishes and withdraws, or creates and deletes an own definition, several times.
-async fn stir(client: Client, plural: String, own: bool) -> anyhow::Result<()> {
+async fn churn(client: Client, plural: String, own: bool) -> anyhow::Result<()> {
     let name = format!("{plural}.ex.io");
     let made = definition(
         "ex.io",
@@ -308,7 +309,7 @@ async fn stir(client: Client, plural: String, own: bool) -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_lists_and_watches_under_way_agrees_with_the_list() -> anyhow::Result<()> {
+async fn list_and_watch_converge_during_changes() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let plurals = ["ants", "bees", "cats"];
@@ -324,8 +325,8 @@ async fn whoever_lists_and_watches_under_way_agrees_with_the_list() -> anyhow::R
     let mut early = Seen::begin(&tenant, "").await?;
     let mut tasks = tokio::task::JoinSet::new();
     for plural in plurals {
-        tasks.spawn(stir(server.system().await?, plural.to_owned(), false));
-        tasks.spawn(stir(server.client("t1").await?, plural.to_owned(), true));
+        tasks.spawn(churn(server.system().await?, plural.to_owned(), false));
+        tasks.spawn(churn(server.client("t1").await?, plural.to_owned(), true));
     }
     let mut others = Vec::new();
     while let Some(done) = tasks.join_next().await {
@@ -343,15 +344,15 @@ async fn whoever_lists_and_watches_under_way_agrees_with_the_list() -> anyhow::R
         }
         anyhow::ensure!(begun.elapsed().as_secs() < 20, "{list}");
     }
-    early.agrees(&tenant, "").await?;
+    early.assert_consistent(&tenant, "").await?;
     for mut other in others {
-        other.agrees(&tenant, "").await?;
+        other.assert_consistent(&tenant, "").await?;
     }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn other_tenants_own_definitions_are_not_told() -> anyhow::Result<()> {
+async fn other_tenants_definitions_are_not_delivered() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (tenant, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let system = server.system().await?;

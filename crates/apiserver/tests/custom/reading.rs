@@ -3,7 +3,7 @@
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
-use super::samples::{at, foos_with_all, make, names, warnings};
+use super::samples::{foo_path, foos_with_all, make, names, warnings};
 use super::{FOOS, foo, foos};
 
 /// Two objects of a kind with columns and selectable fields.
@@ -24,7 +24,7 @@ async fn two(server: &TestServer) -> anyhow::Result<Client> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fields_are_selected_by_that_the_version_names() -> anyhow::Result<()> {
+async fn selectable_fields_of_the_version_can_be_selected() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = two(&server).await?;
     for (selector, chosen) in [
@@ -61,7 +61,7 @@ async fn fields_are_selected_by_that_the_version_names() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_have_the_columns_of_the_definition() -> anyhow::Result<()> {
+async fn tables_have_the_definitions_columns() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = two(&server).await?;
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
@@ -98,7 +98,7 @@ async fn tables_have_the_columns_of_the_definition() -> anyhow::Result<()> {
     assert_eq!(found["rows"][0]["object"]["kind"], "PartialObjectMetadata");
     assert_eq!(found["rows"][0]["object"]["spec"], Value::Null);
     let one = client
-        .accept(&format!("{}?includeObject=Object", at("a")), table)
+        .accept(&format!("{}?includeObject=Object", foo_path("a")), table)
         .await?
         .json();
     assert_eq!(
@@ -117,14 +117,13 @@ async fn tables_have_the_columns_of_the_definition() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn metadata_alone_is_served_in_protobuf_too_and_whole_objects_are_not() -> anyhow::Result<()>
-{
+async fn only_partial_metadata_is_served_in_protobuf() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = two(&server).await?;
     let part = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
     let list = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
     let found = client
-        .accept(&at("a"), &format!("application/json{part}"))
+        .accept(&foo_path("a"), &format!("application/json{part}"))
         .await?
         .json();
     assert_eq!(found["kind"], "PartialObjectMetadata");
@@ -140,7 +139,7 @@ async fn metadata_alone_is_served_in_protobuf_too_and_whole_objects_are_not() ->
     assert_eq!(found["kind"], "PartialObjectMetadataList");
     assert_eq!(names(&found), ["a", "b"]);
     let proto = "application/vnd.kubernetes.protobuf";
-    for (path, form) in [(at("a"), part), (FOOS.to_owned(), list)] {
+    for (path, form) in [(foo_path("a"), part), (FOOS.to_owned(), list)] {
         let found = client.accept(&path, &format!("{proto}{form}")).await?;
         assert_eq!(found.status, 200, "{}", found.text());
         assert_eq!(found.header("content-type"), proto);
@@ -148,13 +147,13 @@ async fn metadata_alone_is_served_in_protobuf_too_and_whole_objects_are_not() ->
     }
     // A client that prefers protobuf but accepts JSON gets JSON.
     let found = client
-        .accept(&at("a"), &format!("{proto},application/json"))
+        .accept(&foo_path("a"), &format!("{proto},application/json"))
         .await?;
     assert_eq!(
         (found.status, found.header("content-type")),
         (200, "application/json")
     );
-    let refused = client.accept(&at("a"), proto).await?;
+    let refused = client.accept(&foo_path("a"), proto).await?;
     assert_eq!(refused.status, 406, "{}", refused.text());
     let watch = format!("{FOOS}?watch=true&resourceVersion=0");
     let mut lines = client
@@ -175,10 +174,12 @@ async fn metadata_alone_is_served_in_protobuf_too_and_whole_objects_are_not() ->
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pages_are_pretty_on_demand_and_go_on() -> anyhow::Result<()> {
+async fn lists_can_be_paged_and_pretty_printed() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = two(&server).await?;
-    let pretty = client.get(&format!("{}?pretty=true", at("a"))).await?;
+    let pretty = client
+        .get(&format!("{}?pretty=true", foo_path("a")))
+        .await?;
     assert!(
         pretty
             .text()
@@ -219,7 +220,7 @@ async fn pages_are_pretty_on_demand_and_go_on() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watches_go_on_where_a_list_ended() -> anyhow::Result<()> {
+async fn watches_resume_from_a_list() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = two(&server).await?;
     let list = client.get(FOOS).await?.json();
@@ -232,12 +233,12 @@ async fn watches_go_on_where_a_list_ended() -> anyhow::Result<()> {
     let red = format!("{path}&fieldSelector=spec.color%3Dred");
     let mut red = client.watch(&red).await?;
     client
-        .patch(&at("a"), "merge", &json!({"spec": {"color": "blue"}}))
+        .patch(&foo_path("a"), "merge", &json!({"spec": {"color": "blue"}}))
         .await?;
     client
-        .patch(&at("b"), "merge", &json!({"spec": {"color": "red"}}))
+        .patch(&foo_path("b"), "merge", &json!({"spec": {"color": "red"}}))
         .await?;
-    client.delete(&at("b")).await?;
+    client.delete(&foo_path("b")).await?;
     for (kind, name) in [("MODIFIED", "a"), ("MODIFIED", "b"), ("DELETED", "b")] {
         let event = watch.next().await?.unwrap_or_default();
         assert_eq!(
@@ -279,7 +280,7 @@ async fn watches_go_on_where_a_list_ended() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn versions_are_served_deprecated_or_neither() -> anyhow::Result<()> {
+async fn versions_can_be_served_deprecated_or_unserved() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     let mut definition = foos_with_all();

@@ -3,11 +3,11 @@
 use insula_testkit::server::{Audit, AuditLog, Client, DEFINITIONS, Setup, TestServer, rule};
 use serde_json::{Value, json};
 
-use super::samples::{at, foos_with_all, make, names};
+use super::samples::{foo_path, foos_with_all, make, names};
 use super::{FOOS, foo};
 
 /// A server with Foos in `t1`, its administrator, and a user without permissions.
-async fn people() -> anyhow::Result<(TestServer, Client, Client)> {
+async fn start() -> anyhow::Result<(TestServer, Client, Client)> {
     let setup = Setup {
         tokens: "alice,alice,7,\"dev,tenant:t1\"\n".to_owned(),
         ..Setup::with_controllers()
@@ -43,8 +43,8 @@ async fn expect(client: &Client, rows: &[(&str, &str, u16)]) -> anyhow::Result<(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_no_right_learns_nothing_of_a_kind() -> anyhow::Result<()> {
-    let (_server, _admin, alice) = people().await?;
+async fn unauthorized_users_learn_nothing_of_a_kind() -> anyhow::Result<()> {
+    let (_server, _admin, alice) = start().await?;
     let refused = alice.get(FOOS).await?;
     assert_eq!(refused.status, 403);
     assert_eq!(
@@ -64,12 +64,12 @@ async fn who_has_no_right_learns_nothing_of_a_kind() -> anyhow::Result<()> {
     expect(
         &alice,
         &[
-            ("GET", &at("a"), 403),
-            ("GET", &at("none"), 403),
+            ("GET", &foo_path("a"), 403),
+            ("GET", &foo_path("none"), 403),
             ("POST", FOOS, 403),
             ("DELETE", FOOS, 403),
-            ("PATCH", &format!("{}/status", at("a")), 403),
-            ("GET", &format!("{}/scale", at("a")), 403),
+            ("PATCH", &format!("{}/status", foo_path("a")), 403),
+            ("GET", &format!("{}/scale", foo_path("a")), 403),
             ("GET", &format!("{FOOS}?watch=true"), 403),
             ("GET", DEFINITIONS, 403),
         ],
@@ -78,13 +78,16 @@ async fn who_has_no_right_learns_nothing_of_a_kind() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn roles_name_objects_and_what_is_below_them() -> anyhow::Result<()> {
-    let (_server, admin, alice) = people().await?;
+async fn roles_cover_named_objects_and_subresources() -> anyhow::Result<()> {
+    let (_server, admin, alice) = start().await?;
     let one = named(rule("get,patch,delete,list,watch", "ex.io", "foos"), "a");
     admin
         .grant_in("default", "one", "User:alice", &[one])
         .await?;
-    let (status, scale) = (format!("{}/status", at("a")), format!("{}/scale", at("a")));
+    let (status, scale) = (
+        format!("{}/status", foo_path("a")),
+        format!("{}/scale", foo_path("a")),
+    );
     let (only, other) = (
         format!("{FOOS}?fieldSelector=metadata.name%3Da"),
         format!("{FOOS}?fieldSelector=metadata.name%3Db"),
@@ -92,9 +95,9 @@ async fn roles_name_objects_and_what_is_below_them() -> anyhow::Result<()> {
     expect(
         &alice,
         &[
-            ("GET", &at("a"), 200),
-            ("PATCH", &at("a"), 200),
-            ("GET", &at("b"), 403),
+            ("GET", &foo_path("a"), 200),
+            ("PATCH", &foo_path("a"), 200),
+            ("GET", &foo_path("b"), 403),
             ("GET", FOOS, 403),
             ("GET", &only, 200),
             ("GET", &other, 403),
@@ -114,9 +117,9 @@ async fn roles_name_objects_and_what_is_below_them() -> anyhow::Result<()> {
         &[
             ("PATCH", &status, 200),
             ("PATCH", &scale, 200),
-            ("GET", &format!("{}/scale", at("b")), 200),
-            ("GET", &at("b"), 403),
-            ("PATCH", &at("b"), 403),
+            ("GET", &format!("{}/scale", foo_path("b")), 200),
+            ("GET", &foo_path("b"), 403),
+            ("PATCH", &foo_path("b"), 403),
             ("PUT", &scale, 403),
         ],
     )
@@ -142,9 +145,9 @@ async fn roles_name_objects_and_what_is_below_them() -> anyhow::Result<()> {
 /// Setting `blockOwnerDeletion` needs permission to update the owner's finalizers, for custom
 /// owners too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn blocking_a_custom_owner_needs_a_right_on_it() -> anyhow::Result<()> {
-    let (_server, admin, alice) = people().await?;
-    let owner = admin.get(&at("a")).await?.json();
+async fn blocking_a_custom_owners_deletion_needs_permission() -> anyhow::Result<()> {
+    let (_server, admin, alice) = start().await?;
+    let owner = admin.get(&foo_path("a")).await?.json();
     admin
         .grant_in(
             "default",
@@ -182,8 +185,8 @@ async fn blocking_a_custom_owner_needs_a_right_on_it() -> anyhow::Result<()> {
 
 /// The default roles do not cover custom kinds; aggregated roles include labelled ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn roles_for_custom_kinds_are_aggregated() -> anyhow::Result<()> {
-    let (_server, admin, alice) = people().await?;
+async fn labelled_roles_for_custom_kinds_are_aggregated() -> anyhow::Result<()> {
+    let (_server, admin, alice) = start().await?;
     admin.bind("viewer", "User:alice", "view").await?;
     assert_eq!(alice.get(FOOS).await?.status, 403);
     let role = json!({
@@ -203,7 +206,7 @@ async fn roles_for_custom_kinds_are_aggregated() -> anyhow::Result<()> {
         &alice,
         &[
             ("GET", FOOS, 200),
-            ("GET", &at("a"), 200),
+            ("GET", &foo_path("a"), 200),
             ("POST", FOOS, 403),
         ],
     )
@@ -211,7 +214,7 @@ async fn roles_for_custom_kinds_are_aggregated() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_done_with_custom_objects_is_written_down() -> anyhow::Result<()> {
+async fn requests_for_custom_objects_are_audited() -> anyhow::Result<()> {
     let log = AuditLog::default();
     let setup = Setup {
         audit: Some(Audit::Memory(log.clone())),
@@ -231,7 +234,7 @@ async fn what_is_done_with_custom_objects_is_written_down() -> anyhow::Result<()
         }
         about
     };
-    let scale = format!("{}/scale", at("a"));
+    let scale = format!("{}/scale", foo_path("a"));
     let patch = json!({"spec": {"replicas": 2}});
     for (answer, verb, wanted) in [
         (
@@ -246,7 +249,7 @@ async fn what_is_done_with_custom_objects_is_written_down() -> anyhow::Result<()
             about(Some("a"), Some("scale")),
         ),
         (
-            admin.get(&at("none")).await?,
+            admin.get(&foo_path("none")).await?,
             "get",
             about(Some("none"), None),
         ),

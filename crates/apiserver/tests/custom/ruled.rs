@@ -3,7 +3,7 @@
 use insula_testkit::server::{DEFINITIONS, TestServer};
 use serde_json::{Value, json};
 
-use super::samples::{at, make, warnings};
+use super::samples::{foo_path, make, warnings};
 use super::{FOOS, foo, foos};
 
 /// A kind with an immutable color, ordered sizes and a status that needs a reason.
@@ -38,7 +38,7 @@ fn ruled() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rules_judge_what_is_written_and_how_it_changes() -> anyhow::Result<()> {
+async fn rules_validate_creates_and_transitions() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&ruled()).await?;
@@ -62,7 +62,7 @@ async fn rules_judge_what_is_written_and_how_it_changes() -> anyhow::Result<()> 
             "[spec.low: Forbidden: too low for x, spec.color: Invalid value: \"x\": immutable]",
         ),
     ] {
-        let refused = client.patch(&at("a"), "merge", &patch).await?;
+        let refused = client.patch(&foo_path("a"), "merge", &patch).await?;
         assert_eq!(refused.status, 422, "{patch}: {}", refused.text());
         assert_eq!(
             refused.message(),
@@ -72,15 +72,15 @@ async fn rules_judge_what_is_written_and_how_it_changes() -> anyhow::Result<()> 
     }
     // A new field has no `oldSelf`.
     let added = client
-        .patch(&at("a"), "merge", &json!({"spec": {"color": null}}))
+        .patch(&foo_path("a"), "merge", &json!({"spec": {"color": null}}))
         .await?;
     assert_eq!(added.status, 200, "{}", added.text());
     let added = client
-        .patch(&at("a"), "merge", &json!({"spec": {"color": "blue"}}))
+        .patch(&foo_path("a"), "merge", &json!({"spec": {"color": "blue"}}))
         .await?;
     assert_eq!(added.status, 200, "{}", added.text());
     // A status update is validated by the status rules only.
-    let status = format!("{}/status", at("a"));
+    let status = format!("{}/status", foo_path("a"));
     let refused = client
         .patch(&status, "merge", &json!({"status": {"phase": "bad"}}))
         .await?;
@@ -96,7 +96,7 @@ async fn rules_judge_what_is_written_and_how_it_changes() -> anyhow::Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rule_that_was_broken_before_is_told_and_not_enforced() -> anyhow::Result<()> {
+async fn rules_are_ratcheted_for_unchanged_fields() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     let mut definition = foos();
@@ -119,7 +119,7 @@ async fn a_rule_that_was_broken_before_is_told_and_not_enforced() -> anyhow::Res
     let mut size = 7;
     let patched = loop {
         let patched = client
-            .patch(&at("x"), "merge", &json!({"spec": {"size": size}}))
+            .patch(&foo_path("x"), "merge", &json!({"spec": {"size": size}}))
             .await?;
         assert_eq!(patched.status, 200, "{}", patched.text());
         if !warnings(&patched).is_empty() {
@@ -133,7 +133,11 @@ async fn a_rule_that_was_broken_before_is_told_and_not_enforced() -> anyhow::Res
         [r#"299 - "spec.color: Invalid value: \"bad value\": no bad""#]
     );
     let refused = client
-        .patch(&at("x"), "merge", &json!({"spec": {"color": "bad too"}}))
+        .patch(
+            &foo_path("x"),
+            "merge",
+            &json!({"spec": {"color": "bad too"}}),
+        )
         .await?;
     assert_eq!(
         refused.message(),

@@ -23,7 +23,7 @@ pub fn foos_with_all() -> Value {
 }
 
 /// The path of a Foo.
-pub fn at(name: &str) -> String {
+pub fn foo_path(name: &str) -> String {
     format!("{FOOS}/{name}")
 }
 

@@ -3,7 +3,7 @@
 use insula_testkit::server::{Client, DEFINITIONS, TestServer};
 use serde_json::{Value, json};
 
-use super::samples::{at, make, warnings};
+use super::samples::{foo_path, make, warnings};
 use super::{FOOS, foo, foos};
 
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/foos.ex.io";
@@ -25,7 +25,7 @@ async fn stored(server: &TestServer, key: &str) -> anyhow::Result<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_default_and_a_lost_property_show_without_a_write() -> anyhow::Result<()> {
+async fn defaults_and_pruning_apply_to_stored_objects_on_read() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
@@ -44,7 +44,7 @@ async fn a_new_default_and_a_lost_property_show_without_a_write() -> anyhow::Res
     )
     .await?;
     let shown = json!({"shape": "round", "size": 3});
-    let read = client.get(&at("a")).await?.json();
+    let read = client.get(&foo_path("a")).await?.json();
     assert_eq!(read["spec"], shown);
     assert_eq!(read["metadata"], made["metadata"], "nothing was written");
     assert_eq!(client.get(FOOS).await?.json()["items"][0]["spec"], shown);
@@ -66,7 +66,7 @@ async fn a_new_default_and_a_lost_property_show_without_a_write() -> anyhow::Res
     let mut watch = client.watch(&watch).await?;
     let patched = client
         .patch(
-            &at("a"),
+            &foo_path("a"),
             "merge",
             &json!({"metadata": {"labels": {"a": "b"}}}),
         )
@@ -80,7 +80,7 @@ async fn a_new_default_and_a_lost_property_show_without_a_write() -> anyhow::Res
     assert_eq!(kept["spec"], shown);
     // It does not come back.
     redefine(&client, &json!([{"op": "add", "path": format!("{SCHEMA}/properties/spec/properties/color"), "value": {"type": "string"}}])).await?;
-    assert_eq!(client.get(&at("a")).await?.json()["spec"], shown);
+    assert_eq!(client.get(&foo_path("a")).await?.json()["spec"], shown);
     Ok(())
 }
 
@@ -102,7 +102,7 @@ fn two_versions(storage: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_storage_version_moves_and_both_are_read_and_written() -> anyhow::Result<()> {
+async fn storage_version_can_be_changed() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     let defined = client.define(&two_versions("v1")).await?;
@@ -160,7 +160,7 @@ async fn the_storage_version_moves_and_both_are_read_and_written() -> anyhow::Re
     }
     // A write in either version migrates the object to the storage version.
     let patched = client
-        .patch(&at("old"), "merge", &json!({"spec": {"common": "c"}}))
+        .patch(&foo_path("old"), "merge", &json!({"spec": {"common": "c"}}))
         .await?;
     assert_eq!(patched.json()["apiVersion"], "ex.io/v1");
     let kept = stored(&server, "/registry/ex.io/foos/t1/default/old").await?;
@@ -193,8 +193,7 @@ async fn the_storage_version_moves_and_both_are_read_and_written() -> anyhow::Re
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_version_that_is_served_no_more_is_still_what_objects_are_stored_in() -> anyhow::Result<()>
-{
+async fn unserved_storage_version_still_stores_objects() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&two_versions("v1")).await?;
@@ -226,7 +225,7 @@ async fn a_version_that_is_served_no_more_is_still_what_objects_are_stored_in() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_wrong_before_is_no_obstacle_to_a_change_elsewhere() -> anyhow::Result<()> {
+async fn validation_is_ratcheted() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     let mut definition = foos();
@@ -262,7 +261,7 @@ async fn what_was_wrong_before_is_no_obstacle_to_a_change_elsewhere() -> anyhow:
     .await?;
     let labelled = client
         .patch(
-            &at("x"),
+            &foo_path("x"),
             "merge",
             &json!({"metadata": {"labels": {"l": "m"}}}),
         )
@@ -271,7 +270,7 @@ async fn what_was_wrong_before_is_no_obstacle_to_a_change_elsewhere() -> anyhow:
     assert_eq!(warnings(&labelled), Vec::<String>::new());
     // The changed schema requires a field that the objects lack.
     let refused = client
-        .patch(&at("x"), "merge", &json!({"spec": {"b": "c"}}))
+        .patch(&foo_path("x"), "merge", &json!({"spec": {"b": "c"}}))
         .await?;
     assert_eq!(
         refused.message(),
@@ -280,7 +279,7 @@ async fn what_was_wrong_before_is_no_obstacle_to_a_change_elsewhere() -> anyhow:
     // Unchanged values are not validated, in properties and in maps by key.
     let moved =
         json!({"spec": {"fresh": "f", "map": [{"k": "2", "v": "ok"}, {"k": "1", "v": "bad"}]}});
-    let changed = client.patch(&at("x"), "merge", &moved).await?;
+    let changed = client.patch(&foo_path("x"), "merge", &moved).await?;
     assert_eq!(changed.status, 200, "{}", changed.text());
     for (patch, why) in [
         (
@@ -300,7 +299,7 @@ async fn what_was_wrong_before_is_no_obstacle_to_a_change_elsewhere() -> anyhow:
             "spec.set[1]: Too long: may not be more than 1 byte",
         ),
     ] {
-        let refused = client.patch(&at("x"), "merge", &patch).await?;
+        let refused = client.patch(&foo_path("x"), "merge", &patch).await?;
         assert_eq!(refused.status, 422, "{patch}: {}", refused.text());
         assert_eq!(
             refused.message(),
@@ -317,7 +316,7 @@ async fn what_was_wrong_before_is_no_obstacle_to_a_change_elsewhere() -> anyhow:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_definition_is_of_cannot_change() -> anyhow::Result<()> {
+async fn identifying_fields_of_a_definition_are_immutable() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     let defined = client.define(&foos()).await?;

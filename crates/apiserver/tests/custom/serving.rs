@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{FOOS, foo, foos};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kind_is_served_where_it_is_defined_and_nowhere_else() -> anyhow::Result<()> {
+async fn custom_kind_is_served_in_its_own_space_only() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     assert_eq!(one.get(FOOS).await?.status, 404);

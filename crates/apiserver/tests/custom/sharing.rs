@@ -21,7 +21,7 @@ fn bigs() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_second_tenant_with_a_definition_pays_for_what_is_its_own() -> anyhow::Result<()> {
+async fn equal_definitions_of_two_tenants_share_memory() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     for name in ["t1", "t2"] {
         let tenant = server.tenant(name).await?;
@@ -42,7 +42,7 @@ async fn the_second_tenant_with_a_definition_pays_for_what_is_its_own() -> anyho
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_kept_in_pieces_reads_like_everything_else() -> anyhow::Result<()> {
+async fn shared_definitions_are_served_unchanged() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let mut watch = other.watch(&format!("{DEFINITIONS}?watch=true")).await?;

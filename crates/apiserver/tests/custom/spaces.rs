@@ -12,7 +12,7 @@ use super::foo;
 use super::samples::{make, names};
 
 /// One space's definition of `foos.ex.io`.
-struct Way {
+struct Variant {
     token: &'static str,
     scope: &'static str,
     version: &'static str,
@@ -21,22 +21,22 @@ struct Way {
     of: &'static str,
 }
 
-const WAYS: [Way; 3] = [
-    Way {
+const VARIANTS: [Variant; 3] = [
+    Variant {
         token: "t1",
         scope: "Namespaced",
         version: "v1",
         field: "text",
         of: "string",
     },
-    Way {
+    Variant {
         token: "t2",
         scope: "Cluster",
         version: "v1",
         field: "number",
         of: "integer",
     },
-    Way {
+    Variant {
         token: "system",
         scope: "Namespaced",
         version: "v2beta1",
@@ -45,7 +45,7 @@ const WAYS: [Way; 3] = [
     },
 ];
 
-impl Way {
+impl Variant {
     fn definition(&self) -> Value {
         let mut definition = super::samples::foos_with_all();
         definition["spec"]["scope"] = self.scope.into();
@@ -135,7 +135,7 @@ impl Way {
         let described = &schema["properties"][self.field]["description"];
         assert_eq!(described, &json!(format!("As {who}.")), "{who}: {schema}");
         let second = client.get("/openapi/v2").await?.text();
-        for other in &WAYS {
+        for other in &VARIANTS {
             let told = format!("As {}.", other.token);
             assert_eq!(second.contains(&told), other.token == who, "{who}: {told}");
             assert_eq!(
@@ -144,12 +144,12 @@ impl Way {
                 "{who}: {told}"
             );
         }
-        self.refuses_others(client).await
+        self.assert_others_not_served(client).await
     }
 
     /// Asserts that the other spaces' kinds are not served here.
-    async fn refuses_others(&self, client: &Client) -> anyhow::Result<()> {
-        for other in WAYS.iter().filter(|other| other.token != self.token) {
+    async fn assert_others_not_served(&self, client: &Client) -> anyhow::Result<()> {
+        for other in VARIANTS.iter().filter(|other| other.token != self.token) {
             let answer = client
                 .post(
                     &format!("{}?dryRun=All&fieldValidation=Strict", other.path()),
@@ -185,28 +185,28 @@ async fn clients(server: &TestServer) -> anyhow::Result<Vec<Client>> {
     server.tenant("t1").await?;
     server.tenant("t2").await?;
     let mut clients = Vec::new();
-    for way in &WAYS {
+    for way in &VARIANTS {
         clients.push(server.client(way.token).await?);
     }
     Ok(clients)
 }
 
 /// Defines the kinds, uses them, restarts, uses them again and deletes one.
-async fn live(
+async fn run_lifecycle(
     store: Arc<dyn Store>,
     again: impl AsyncFnOnce(Arc<dyn Store>) -> anyhow::Result<Arc<dyn Store>>,
 ) -> anyhow::Result<()> {
     let mut server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
     let all = clients(&server).await?;
-    let defined = WAYS.iter().zip(&all);
+    let defined = VARIANTS.iter().zip(&all);
     futures_util::future::try_join_all(
         defined.map(|(way, client)| async { client.define(&way.definition()).await }),
     )
     .await?;
-    for (way, client) in WAYS.iter().zip(&all) {
+    for (way, client) in VARIANTS.iter().zip(&all) {
         make(client, &way.path(), &way.object("a")).await?;
     }
-    for (way, client) in WAYS.iter().zip(&all) {
+    for (way, client) in VARIANTS.iter().zip(&all) {
         way.check(client, &["a"]).await?;
     }
     drop(all);
@@ -215,20 +215,20 @@ async fn live(
     let store = again(store).await?;
     let server = TestServer::over(store, Setup::with_controllers()).await?;
     let all = clients(&server).await?;
-    for (way, client) in WAYS.iter().zip(&all) {
+    for (way, client) in VARIANTS.iter().zip(&all) {
         way.check(client, &["a"]).await?;
         make(client, &way.path(), &way.object("b")).await?;
         way.check(client, &["a", "b"]).await?;
     }
     // One definition is deleted; the others are unaffected.
-    for gone in 0..WAYS.len() - 1 {
+    for gone in 0..VARIANTS.len() - 1 {
         let path = format!("{DEFINITIONS}/foos.ex.io");
         assert_eq!(all[gone].delete(&path).await?.status, 200);
         all[gone].until_gone(&path).await?;
-        assert_eq!(all[gone].get(&WAYS[gone].path()).await?.status, 404);
+        assert_eq!(all[gone].get(&VARIANTS[gone].path()).await?.status, 404);
         assert_eq!(all[gone].get("/apis/ex.io").await?.status, 404);
-        for left in gone + 1..WAYS.len() {
-            WAYS[left].check(&all[left], &["a", "b"]).await?;
+        for left in gone + 1..VARIANTS.len() {
+            VARIANTS[left].check(&all[left], &["a", "b"]).await?;
         }
     }
     let keys = server.keys().await?;
@@ -247,12 +247,12 @@ async fn live(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i15_one_name_is_defined_differently_in_every_space() -> anyhow::Result<()> {
-    live(Arc::new(Memory::new()), async |store| Ok(store)).await
+async fn i15_same_name_can_be_defined_differently_in_each_space() -> anyhow::Result<()> {
+    run_lifecycle(Arc::new(Memory::new()), async |store| Ok(store)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i15_the_same_on_disk_across_a_restart() -> anyhow::Result<()> {
+async fn i15_definitions_of_the_same_name_survive_a_restart() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().to_owned();
     let open = async || -> anyhow::Result<Arc<dyn Store>> {
@@ -260,7 +260,7 @@ async fn i15_the_same_on_disk_across_a_restart() -> anyhow::Result<()> {
         let store: Arc<dyn Store> = Arc::new(opened);
         Ok(store)
     };
-    live(open().await?, async |store| {
+    run_lifecycle(open().await?, async |store| {
         drop(store);
         open().await
     })
@@ -269,11 +269,11 @@ async fn i15_the_same_on_disk_across_a_restart() -> anyhow::Result<()> {
 
 /// The system sees a tenant's definitions in paths of that tenant only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_kinds_of_a_tenant_are_found_in_its_space() -> anyhow::Result<()> {
+async fn tenants_kinds_are_served_in_their_space_only() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let all = clients(&server).await?;
     let system = &all[2];
-    for (way, client) in WAYS.iter().zip(&all).take(2) {
+    for (way, client) in VARIANTS.iter().zip(&all).take(2) {
         client.define(&way.definition()).await?;
         make(client, &way.path(), &way.object("own")).await?;
     }

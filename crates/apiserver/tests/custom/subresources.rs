@@ -3,26 +3,26 @@
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
-use super::samples::{at, foos_with_all, make};
+use super::samples::{foo_path, foos_with_all, make};
 use super::{FOOS, foo, foos};
 
-async fn with_all(server: &TestServer) -> anyhow::Result<Client> {
+async fn start_with_subresources(server: &TestServer) -> anyhow::Result<Client> {
     let client = server.tenant("t1").await?;
     client.define(&foos_with_all()).await?;
     Ok(client)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_status_is_written_by_itself_and_nothing_else_with_it() -> anyhow::Result<()> {
+async fn status_is_written_separately() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
-    let client = with_all(&server).await?;
+    let client = start_with_subresources(&server).await?;
     let mut sent = foo("a", json!({"replicas": 1}));
     sent["status"] = json!({"phase": "x"});
     let made = make(&client, FOOS, &sent).await?;
     assert_eq!(made["status"], Value::Null);
-    let status = format!("{}/status", at("a"));
+    let status = format!("{}/status", foo_path("a"));
     let patched = client
-        .patch(&at("a"), "merge", &json!({"status": {"phase": "x"}}))
+        .patch(&foo_path("a"), "merge", &json!({"status": {"phase": "x"}}))
         .await?;
     assert_eq!(
         patched.json(),
@@ -63,7 +63,7 @@ async fn the_status_is_written_by_itself_and_nothing_else_with_it() -> anyhow::R
 
 /// A status update is not refused for invalid fields outside the status.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_status_only_the_status_is_judged() -> anyhow::Result<()> {
+async fn status_update_validates_the_status_only() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     let mut definition = foos_with_all();
@@ -80,7 +80,7 @@ async fn of_a_status_only_the_status_is_judged() -> anyhow::Result<()> {
         "value": ["color"],
     }]);
     assert_eq!(client.patch(&path, "json", &require).await?.status, 200);
-    let status = format!("{}/status", at("a"));
+    let status = format!("{}/status", foo_path("a"));
     let patched = client
         .patch(&status, "merge", &json!({"status": {"n": 1}}))
         .await?;
@@ -98,14 +98,14 @@ async fn of_a_status_only_the_status_is_judged() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_definition_does_not_name_is_not_there() -> anyhow::Result<()> {
+async fn undeclared_subresources_are_not_served() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
     make(&client, FOOS, &foo("a", json!({}))).await?;
     for below in ["status", "scale", "finalize", "log", "exec", "proxy", "x"] {
         for method in ["GET", "PUT", "PATCH", "POST", "DELETE"] {
-            let path = format!("{}/{below}", at("a"));
+            let path = format!("{}/{below}", foo_path("a"));
             let answer = client.send(method.parse()?, &path, &[], "{}").await?;
             assert_eq!(answer.status, 404, "{method} {below}: {}", answer.text());
         }
@@ -114,16 +114,16 @@ async fn what_a_definition_does_not_name_is_not_there() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_scale_is_read_and_written() -> anyhow::Result<()> {
+async fn scale_can_be_read_and_written() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
-    let client = with_all(&server).await?;
+    let client = start_with_subresources(&server).await?;
     let made = make(&client, FOOS, &foo("a", json!({"replicas": 2}))).await?;
     let status = json!({"status": {"replicas": 1, "selector": "a=b"}});
     let with_status = client
-        .patch(&format!("{}/status", at("a")), "merge", &status)
+        .patch(&format!("{}/status", foo_path("a")), "merge", &status)
         .await?;
     assert_eq!(with_status.status, 200, "{}", with_status.text());
-    let scale = format!("{}/scale", at("a"));
+    let scale = format!("{}/scale", foo_path("a"));
     let read = client.get(&scale).await?.json();
     assert_eq!(
         read,
@@ -155,25 +155,25 @@ async fn a_scale_is_read_and_written() -> anyhow::Result<()> {
         "{}",
         patched.text()
     );
-    let object = client.get(&at("a")).await?.json();
+    let object = client.get(&foo_path("a")).await?.json();
     assert_eq!(object["spec"]["replicas"], 6);
     assert_eq!(object["metadata"]["generation"], 3);
     // Only the replica count of a scale is applied.
     let more = json!({"spec": {"replicas": 7}, "status": {"replicas": 9}, "metadata": {"labels": {"x": "y"}}});
     assert_eq!(client.patch(&scale, "merge", &more).await?.status, 200);
-    let object = client.get(&at("a")).await?.json();
+    let object = client.get(&foo_path("a")).await?.json();
     assert_eq!(object["status"]["replicas"], 1);
     assert_eq!(object["metadata"]["labels"], Value::Null);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_scale_that_makes_no_sense_is_refused() -> anyhow::Result<()> {
+async fn invalid_scales_are_refused() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
-    let client = with_all(&server).await?;
+    let client = start_with_subresources(&server).await?;
     make(&client, FOOS, &foo("none", json!({}))).await?;
     make(&client, FOOS, &foo("a", json!({"replicas": 2}))).await?;
-    let scale = |name: &str| format!("{}/scale", at(name));
+    let scale = |name: &str| format!("{}/scale", foo_path(name));
     let missing = client.get(&scale("none")).await?;
     assert_eq!(missing.status, 500);
     assert_eq!(

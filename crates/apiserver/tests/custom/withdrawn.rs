@@ -12,14 +12,14 @@ use memchr::memmem;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::{FOOS, PUBLISHED, foo, foos, make_foos, names, own, path, published};
+use super::{FOOS, PUBLISHED, create_foos, foo, foos, names, own, path, published};
 
 fn withdraw() -> Value {
     json!({"metadata": {"annotations": {PUBLISHED: null}}})
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_tenants_have_objects_of_is_not_withdrawn() -> anyhow::Result<()> {
+async fn definition_with_tenants_objects_cannot_be_withdrawn() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, one, two) = (
         server.system().await?,
@@ -30,10 +30,10 @@ async fn what_tenants_have_objects_of_is_not_withdrawn() -> anyhow::Result<()> {
     // Objects in the system space and in a tenant with its own definition do not count.
     let three = server.tenant("t3").await?;
     three.define(&own(foos(), "mine")).await?;
-    make_foos(&three, &["z"]).await?;
-    make_foos(&system, &["s"]).await?;
-    make_foos(&one, &["a", "b"]).await?;
-    make_foos(&two, &["a"]).await?;
+    create_foos(&three, &["z"]).await?;
+    create_foos(&system, &["s"]).await?;
+    create_foos(&one, &["a", "b"]).await?;
+    create_foos(&two, &["a"]).await?;
     let wanted = "CustomResourceDefinition.apiextensions.k8s.io \"foos.ex.io\" is invalid: \
                   metadata.annotations[multi-tenancy.k8s.io/published]: Forbidden: 3 objects of it \
                   are in 2 tenants (t1, t2): delete these first, or delete the definition, which \
@@ -79,11 +79,11 @@ async fn what_tenants_have_objects_of_is_not_withdrawn() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn withdrawing_ends_watches_and_discovery_at_once() -> anyhow::Result<()> {
+async fn withdrawal_ends_watches_and_discovery_at_once() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     system.define(&published(foos())).await?;
-    make_foos(&tenant, &["a"]).await?;
+    create_foos(&tenant, &["a"]).await?;
     let mut watch = tenant.watch(&format!("{FOOS}?watch=1")).await?;
     assert_eq!(watch.next().await?.unwrap_or_default()["type"], "ADDED");
     tenant.delete(&format!("{FOOS}/a")).await?;
@@ -104,12 +104,12 @@ async fn withdrawing_ends_watches_and_discovery_at_once() -> anyhow::Result<()> 
     let publish = json!({"metadata": {"annotations": {PUBLISHED: "true"}}});
     system.patch(&path("foos.ex.io"), "merge", &publish).await?;
     assert_eq!(names(&tenant.get(FOOS).await?.json()), Vec::<String>::new());
-    make_foos(&tenant, &["b"]).await?;
+    create_foos(&tenant, &["b"]).await?;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_race_between_withdrawing_and_creating_loses_no_object() -> anyhow::Result<()> {
+async fn racing_withdrawal_and_create_lose_no_object() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let publish = json!({"metadata": {"annotations": {PUBLISHED: "true"}}});
@@ -144,14 +144,14 @@ async fn a_race_between_withdrawing_and_creating_loses_no_object() -> anyhow::Re
 }
 
 /// A store in which a withdrawal waits until it is released.
-struct Slow {
+struct HeldStore {
     inner: Memory,
     arrived: Semaphore,
     let_go: Semaphore,
 }
 
 #[async_trait]
-impl Store for Slow {
+impl Store for HeldStore {
     async fn revision(&self) -> Result<Revision> {
         self.inner.revision().await
     }
@@ -184,14 +184,13 @@ impl Store for Slow {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_that_comes_about_at_the_last_moment_has_it_published_again() -> anyhow::Result<()>
-{
-    let store = Arc::new(Slow {
+async fn object_created_during_withdrawal_republishes_the_definition() -> anyhow::Result<()> {
+    let store = Arc::new(HeldStore {
         inner: Memory::new(),
         arrived: Semaphore::new(0),
         let_go: Semaphore::new(0),
     });
-    let over: Arc<dyn Store> = Arc::<Slow>::clone(&store);
+    let over: Arc<dyn Store> = Arc::<HeldStore>::clone(&store);
     let server = TestServer::over(over, Setup::with_controllers()).await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let defined = system.define(&published(foos())).await?;
@@ -202,7 +201,7 @@ async fn an_object_that_comes_about_at_the_last_moment_has_it_published_again() 
     let withdrawing = system.patch(&foos_path, "merge", &patch);
     let creating = async {
         store.arrived.acquire().await?.forget();
-        let made = make_foos(&tenant, &["a"]).await;
+        let made = create_foos(&tenant, &["a"]).await;
         store.let_go.add_permits(10);
         made
     };
@@ -230,7 +229,7 @@ async fn an_object_that_comes_about_at_the_last_moment_has_it_published_again() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_that_are_published_no_more_are_free() -> anyhow::Result<()> {
+async fn names_of_withdrawn_definitions_are_free() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     system.define(&published(foos())).await?;

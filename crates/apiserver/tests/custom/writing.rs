@@ -4,11 +4,11 @@ use http::Method;
 use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
 
-use super::samples::{at, make, warnings};
+use super::samples::{foo_path, make, warnings};
 use super::{FOOS, foo, foos};
 
 /// A definition that exercises defaulting, pruning, nullable and preserved fields.
-fn various() -> Value {
+fn various_fields_crd() -> Value {
     let spec = json!({"type": "object", "properties": {
         "size": {"type": "integer", "default": 3},
         "color": {"type": "string"},
@@ -26,10 +26,10 @@ fn various() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn defaults_nulls_and_unknown_fields_are_settled_by_the_schema() -> anyhow::Result<()> {
+async fn schema_applies_defaults_nulls_and_pruning() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
-    client.define(&various()).await?;
+    client.define(&various_fields_crd()).await?;
     for (number, (sent, stored, told)) in [
         (
             json!({}),
@@ -83,7 +83,7 @@ async fn defaults_nulls_and_unknown_fields_are_settled_by_the_schema() -> anyhow
         assert_eq!(made.status, 201, "{sent}: {}", made.text());
         assert_eq!(made.json()["spec"], stored, "{sent}");
         assert_eq!(warnings(&made), told, "{sent}");
-        let read = client.get(&at(&name)).await?.json();
+        let read = client.get(&foo_path(&name)).await?.json();
         assert_eq!(read, made.json(), "{sent}");
     }
     let refused = client
@@ -99,7 +99,7 @@ async fn defaults_nulls_and_unknown_fields_are_settled_by_the_schema() -> anyhow
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unknown_and_duplicate_fields_are_told_refused_or_ignored() -> anyhow::Result<()> {
+async fn field_validation_modes_apply() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
@@ -139,7 +139,7 @@ async fn unknown_and_duplicate_fields_are_told_refused_or_ignored() -> anyhow::R
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_says_what_it_is() -> anyhow::Result<()> {
+async fn body_type_must_match_the_path() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
@@ -213,7 +213,7 @@ async fn a_body_says_what_it_is() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bodies_are_json_or_yaml_and_nothing_else() -> anyhow::Result<()> {
+async fn bodies_can_be_json_or_yaml_only() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
@@ -248,14 +248,14 @@ async fn bodies_are_json_or_yaml_and_nothing_else() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn patches_are_json_or_merge_patches() -> anyhow::Result<()> {
+async fn patches_can_be_json_or_merge_patches_only() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
     make(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
     let patched = client
         .patch(
-            &at("a"),
+            &foo_path("a"),
             "merge",
             &json!({"spec": {"color": null, "size": 5, "zz": 1}}),
         )
@@ -264,11 +264,15 @@ async fn patches_are_json_or_merge_patches() -> anyhow::Result<()> {
     assert_eq!(patched.json()["spec"], json!({"size": 5}));
     assert_eq!(warnings(&patched), [r#"299 - "unknown field \"spec.zz\"""#]);
     let replace = json!([{"op": "replace", "path": "/spec/size", "value": 6}]);
-    let patched = client.patch(&at("a"), "json", &replace).await?;
+    let patched = client.patch(&foo_path("a"), "json", &replace).await?;
     assert_eq!(patched.json()["spec"], json!({"size": 6}));
     assert_eq!(patched.json()["metadata"]["generation"], 3);
     let refused = client
-        .patch(&at("a"), "strategic-merge", &json!({"spec": {"size": 7}}))
+        .patch(
+            &foo_path("a"),
+            "strategic-merge",
+            &json!({"spec": {"size": 7}}),
+        )
         .await?;
     assert_eq!(refused.status, 415);
     assert_eq!(
@@ -277,7 +281,7 @@ async fn patches_are_json_or_merge_patches() -> anyhow::Result<()> {
          application/json-patch+json, application/merge-patch+json, \
          application/apply-patch+yaml"
     );
-    let strict = format!("{}?fieldValidation=Strict", at("a"));
+    let strict = format!("{}?fieldValidation=Strict", foo_path("a"));
     let refused = client
         .patch(&strict, "merge", &json!({"spec": {"zz": 1}}))
         .await?;
@@ -320,31 +324,33 @@ async fn patches_are_json_or_merge_patches() -> anyhow::Result<()> {
         (json!({"kind": null}), 422, ""),
         (json!({"apiVersion": "ex.io/v9"}), 422, ""),
     ] {
-        let refused = client.patch(&at("a"), "merge", &patch).await?;
+        let refused = client.patch(&foo_path("a"), "merge", &patch).await?;
         assert_eq!(refused.status, code, "{patch}: {}", refused.text());
         if !message.is_empty() {
             assert_eq!(refused.message(), message, "{patch}");
         }
     }
-    let refused = client.patch(&at("b"), "merge", &json!({})).await?;
+    let refused = client.patch(&foo_path("b"), "merge", &json!({})).await?;
     assert_eq!(refused.message(), "foos.ex.io \"b\" not found");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replacing_needs_what_is_there_and_its_resource_version() -> anyhow::Result<()> {
+async fn update_needs_an_existing_object_and_its_resource_version() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
     let made = make(&client, FOOS, &foo("a", json!({}))).await?;
-    let refused = client.put(&at("a"), &foo("a", json!({"size": 4}))).await?;
+    let refused = client
+        .put(&foo_path("a"), &foo("a", json!({"size": 4})))
+        .await?;
     assert_eq!(refused.status, 422);
     assert_eq!(
         refused.message(),
         "foos.ex.io \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be \
          specified for an update"
     );
-    let absent = client.put(&at("b"), &foo("b", json!({}))).await?;
+    let absent = client.put(&foo_path("b"), &foo("b", json!({}))).await?;
     assert_eq!(
         (absent.status, absent.message()),
         (404, "foos.ex.io \"b\" not found".into())
@@ -352,14 +358,14 @@ async fn replacing_needs_what_is_there_and_its_resource_version() -> anyhow::Res
     let mut next = made.clone();
     next["spec"]["size"] = 4.into();
     next["metadata"]["generation"] = 77.into();
-    let put = client.put(&at("a"), &next).await?;
+    let put = client.put(&foo_path("a"), &next).await?;
     assert_eq!(put.status, 200, "{}", put.text());
     assert_eq!(put.json()["metadata"]["generation"], 2);
-    let again = client.put(&at("a"), &next).await?;
+    let again = client.put(&foo_path("a"), &next).await?;
     assert_eq!(again.status, 409, "{}", again.text());
     let mut other = put.json();
     other["metadata"]["uid"] = "x".into();
-    let refused = client.put(&at("a"), &other).await?;
+    let refused = client.put(&foo_path("a"), &other).await?;
     assert_eq!(refused.status, 409, "{}", refused.text());
     assert!(
         refused.message().starts_with(
@@ -371,13 +377,13 @@ async fn replacing_needs_what_is_there_and_its_resource_version() -> anyhow::Res
         refused.message()
     );
     // A no-op update stores nothing.
-    let same = client.put(&at("a"), &put.json()).await?;
+    let same = client.put(&foo_path("a"), &put.json()).await?;
     assert_eq!(same.json(), put.json());
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_generation_counts_what_is_not_metadata() -> anyhow::Result<()> {
+async fn generation_counts_changes_outside_metadata() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
@@ -396,7 +402,7 @@ async fn the_generation_counts_what_is_not_metadata() -> anyhow::Result<()> {
         (json!({"metadata": {"generation": 50}}), 3),
         (json!({"metadata": {"finalizers": ["ex.io/hold"]}}), 3),
     ] {
-        let patched = client.patch(&at("a"), "merge", &patch).await?;
+        let patched = client.patch(&foo_path("a"), "merge", &patch).await?;
         assert_eq!(patched.status, 200, "{}", patched.text());
         assert_eq!(
             patched.json()["metadata"]["generation"],
@@ -404,25 +410,25 @@ async fn the_generation_counts_what_is_not_metadata() -> anyhow::Result<()> {
             "{patch}"
         );
     }
-    let deleted = client.delete(&at("a")).await?.json();
+    let deleted = client.delete(&foo_path("a")).await?.json();
     assert_eq!(deleted["metadata"]["generation"], 4);
     assert_eq!(deleted["metadata"]["deletionGracePeriodSeconds"], 0);
-    let again = client.delete(&at("a")).await?.json();
+    let again = client.delete(&foo_path("a")).await?.json();
     assert_eq!(again, deleted);
     let freed = client
         .patch(
-            &at("a"),
+            &foo_path("a"),
             "merge",
             &json!({"metadata": {"finalizers": null}}),
         )
         .await?;
     assert_eq!(freed.status, 200);
-    assert_eq!(client.get(&at("a")).await?.status, 404);
+    assert_eq!(client.get(&foo_path("a")).await?.status, 404);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn deletion_takes_what_is_chosen_and_finalizers_hold_it() -> anyhow::Result<()> {
+async fn delete_collection_honours_selectors_and_finalizers() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
@@ -434,7 +440,7 @@ async fn deletion_takes_what_is_chosen_and_finalizers_hold_it() -> anyhow::Resul
         }
         make(&client, FOOS, &sent).await?;
     }
-    let gone = client.delete(&at("a")).await?;
+    let gone = client.delete(&foo_path("a")).await?;
     assert_eq!(gone.status, 200);
     assert_eq!(gone.json()["kind"], "Status");
     assert_eq!(gone.json()["details"]["kind"], "foos");
@@ -449,7 +455,7 @@ async fn deletion_takes_what_is_chosen_and_finalizers_hold_it() -> anyhow::Resul
     assert!(left["items"][1]["metadata"]["deletionTimestamp"].is_string());
     let refused = client
         .patch(
-            &at("d"),
+            &foo_path("d"),
             "merge",
             &json!({"metadata": {"finalizers": ["ex.io/hold", "ex.io/b"]}}),
         )
@@ -462,19 +468,19 @@ async fn deletion_takes_what_is_chosen_and_finalizers_hold_it() -> anyhow::Resul
     );
     let gone = client
         .patch(
-            &at("d"),
+            &foo_path("d"),
             "json",
             &json!([{"op": "remove", "path": "/metadata/finalizers"}]),
         )
         .await?;
     assert_eq!(gone.status, 200, "{}", gone.text());
-    assert_eq!(client.get(&at("d")).await?.status, 404);
+    assert_eq!(client.get(&foo_path("d")).await?.status, 404);
     Ok(())
 }
 
 /// Only namespaces and tenants wait for `spec.finalizers`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_field_that_is_called_finalizers_holds_nothing() -> anyhow::Result<()> {
+async fn spec_finalizers_do_not_delay_deletion() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     let mut definition = foos();
@@ -485,21 +491,21 @@ async fn a_field_that_is_called_finalizers_holds_nothing() -> anyhow::Result<()>
     let mut sent = foo("a", json!({"finalizers": ["x"]}));
     sent["metadata"]["finalizers"] = json!(["ex.io/hold"]);
     make(&client, FOOS, &sent).await?;
-    assert_eq!(client.delete(&at("a")).await?.status, 200);
+    assert_eq!(client.delete(&foo_path("a")).await?.status, 200);
     let freed = client
         .patch(
-            &at("a"),
+            &foo_path("a"),
             "merge",
             &json!({"metadata": {"finalizers": null}}),
         )
         .await?;
     assert_eq!(freed.status, 200, "{}", freed.text());
-    assert_eq!(client.get(&at("a")).await?.status, 404);
+    assert_eq!(client.get(&foo_path("a")).await?.status, 404);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_are_generated_and_taken_once() -> anyhow::Result<()> {
+async fn names_can_be_generated_and_are_unique() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
@@ -530,7 +536,7 @@ async fn names_are_generated_and_taken_once() -> anyhow::Result<()> {
 
 /// Owner references, as operators set them on created objects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn custom_objects_own_others() -> anyhow::Result<()> {
+async fn custom_objects_can_be_owners() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
@@ -561,7 +567,7 @@ async fn custom_objects_own_others() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn odd_names_of_finalizers_are_told_when_they_are_new() -> anyhow::Result<()> {
+async fn invalid_finalizer_names_warn_when_added() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
@@ -581,7 +587,7 @@ async fn odd_names_of_finalizers_are_told_when_they_are_new() -> anyhow::Result<
         ]
     );
     let patch = json!({"metadata": {"finalizers": ["bare", "other"]}});
-    let patched = client.patch(&at("a"), "merge", &patch).await?;
+    let patched = client.patch(&foo_path("a"), "merge", &patch).await?;
     assert_eq!(
         warnings(&patched),
         [format!(r#"299 - "metadata.finalizers: \"other\": {bare}""#)]
@@ -591,10 +597,10 @@ async fn odd_names_of_finalizers_are_told_when_they_are_new() -> anyhow::Result<
 
 /// The nesting depth is limited, so that every stored object can be read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn depth_is_bounded_however_it_comes_about() -> anyhow::Result<()> {
+async fn nesting_depth_is_limited_on_every_verb() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
-    client.define(&various()).await?;
+    client.define(&various_fields_crd()).await?;
     let deep = |depth: usize| format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
     let body = |depth: usize| {
         let (free, head) = (deep(depth), r#"{"apiVersion":"ex.io/v1","kind":"Foo""#);
@@ -624,10 +630,10 @@ async fn depth_is_bounded_however_it_comes_about() -> anyhow::Result<()> {
     for _ in 0..4 {
         let value: Value = serde_json::from_str(&deep(60))?;
         let patch = json!([{"op": "replace", "path": end, "value": value}]);
-        client.patch(&at("d100"), "json", &patch).await?;
+        client.patch(&foo_path("d100"), "json", &patch).await?;
         end.push_str(&"/a".repeat(60));
     }
-    let read = client.get(&at("d100")).await?.json();
+    let read = client.get(&foo_path("d100")).await?.json();
     assert_eq!(read["spec"]["size"], 3);
     assert_eq!(read["metadata"]["name"], "d100");
     Ok(())

@@ -53,7 +53,7 @@ async fn i42_metric_series_do_not_grow_with_tenants_or_user_agents() -> anyhow::
 fn cached_collections(registry: &Registry) -> usize {
     let all = kinds()
         .iter()
-        .map(|(kind, _)| registry.cache().all_namespaces(kind));
+        .map(|(kind, _)| registry.cache().everywhere(kind));
     all.flatten()
         .filter(|(space, _)| !space.is_system())
         .count()

@@ -63,7 +63,7 @@ async fn i35_a_hanging_conversion_webhook_holds_no_seat() -> anyhow::Result<()> 
             tokio::spawn(async move { attacker.get("/apis/ex.io/v2/foos").await })
         })
         .collect();
-    webhook.named(1).await?;
+    webhook.called(1).await?;
     for path in [
         "/api/v1/configmaps",
         "/api/v1/namespaces/default/configmaps",

@@ -14,7 +14,7 @@ use super::wire::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, GOAWAY, HEADERS,
     INITIAL_WINDOW, REFUSED_STREAM, RST_STREAM, Wire, header, headers,
 };
-use super::{MAPS, PATIENCE, SHORT, fill, metric, start, until};
+use super::{MAPS, SHORT, TIMEOUT, await_metric, create_maps, metric, start};
 
 /// `:status: 431`, as HPACK writes it.
 const STATUS_431: [u8; 5] = [0x48, 0x83, 0x69, 0x90, 0xff];
@@ -26,16 +26,16 @@ fn connections(change: impl FnOnce(&mut Connections)) -> Limits {
 }
 
 /// Reads until the connection ends, which it must.
-async fn to_the_end(stream: &mut (impl AsyncReadExt + Unpin)) -> anyhow::Result<String> {
+async fn read_until_closed(stream: &mut (impl AsyncReadExt + Unpin)) -> anyhow::Result<String> {
     let mut read = Vec::new();
-    let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut read)).await;
+    let ended = tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut read)).await;
     // The way it ends does not matter.
     drop(ended.map_err(|_| anyhow::anyhow!("it did not end"))?);
     Ok(String::from_utf8_lossy(&read).into_owned())
 }
 
 /// Sends one byte at a time until the server closes the connection.
-async fn drip(mut stream: TlsStream<TcpStream>, byte: u8) -> anyhow::Result<String> {
+async fn send_slowly(mut stream: TlsStream<TcpStream>, byte: u8) -> anyhow::Result<String> {
     let (mut reader, mut writer) = tokio::io::split(&mut stream);
     let mut tick = tokio::time::interval(SHORT / 10);
     let sent = async {
@@ -48,18 +48,18 @@ async fn drip(mut stream: TlsStream<TcpStream>, byte: u8) -> anyhow::Result<Stri
     };
     tokio::select! {
         () = sent => anyhow::bail!("it sends for ever"),
-        read = to_the_end(&mut reader) => read,
+        read = read_until_closed(&mut reader) => read,
     }
 }
 
 #[tokio::test]
-async fn who_shakes_no_hands_is_cut_off() -> anyhow::Result<()> {
+async fn incomplete_handshakes_time_out() -> anyhow::Result<()> {
     let server = start(connections(|limits| limits.handshake = SHORT)).await?;
     let mut silent = TcpStream::connect(server.address()).await?;
-    assert_eq!(to_the_end(&mut silent).await?, "");
+    assert_eq!(read_until_closed(&mut silent).await?, "");
     let mut begun = TcpStream::connect(server.address()).await?;
     begun.write_all(&[22, 3, 1, 2, 0, 1]).await?;
-    assert_eq!(to_the_end(&mut begun).await?, "");
+    assert_eq!(read_until_closed(&mut begun).await?, "");
     let system = server.system().await?;
     let ended = "insula_connections_ended_total{reason=\"too_slow\"}";
     assert_eq!(metric(&system, ended).await?, 2);
@@ -67,11 +67,11 @@ async fn who_shakes_no_hands_is_cut_off() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn who_asks_nothing_is_cut_off() -> anyhow::Result<()> {
+async fn connections_without_a_request_time_out() -> anyhow::Result<()> {
     let server = start(connections(|limits| limits.stranger = SHORT)).await?;
     for protocol in ["http/1.1", "h2"] {
         let mut silent = server.dial(protocol).await?;
-        to_the_end(&mut silent).await?;
+        read_until_closed(&mut silent).await?;
     }
     // The preface alone, and an unfinished header block.
     let mut wire = Wire::open(&server, &[]).await?;
@@ -83,18 +83,18 @@ async fn who_asks_nothing_is_cut_off() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn headers_that_come_byte_by_byte_are_cut_off() -> anyhow::Result<()> {
+async fn slow_headers_time_out() -> anyhow::Result<()> {
     let server = start(connections(|limits| limits.headers = SHORT)).await?;
     let mut stream = server.dial("http/1.1").await?;
     stream
         .write_all(b"GET /livez HTTP/1.1\r\nhost: a\r\nx: ")
         .await?;
-    drip(stream, b'a').await?;
+    send_slowly(stream, b'a').await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn a_body_that_comes_byte_by_byte_is_refused() -> anyhow::Result<()> {
+async fn slow_bodies_time_out() -> anyhow::Result<()> {
     let limits = Limits {
         body_grace: SHORT,
         ..Limits::default()
@@ -109,8 +109,8 @@ async fn a_body_that_comes_byte_by_byte_is_refused() -> anyhow::Result<()> {
         );
         stream.write_all(head.as_bytes()).await?;
         let answer = match length.starts_with("content") {
-            true => drip(stream, b' ').await?,
-            false => to_the_end(&mut stream).await?,
+            true => send_slowly(stream, b' ').await?,
+            false => read_until_closed(&mut stream).await?,
         };
         assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     }
@@ -124,10 +124,10 @@ async fn a_body_that_comes_byte_by_byte_is_refused() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_reader_who_reads_nothing_is_cut_off_but_a_watcher_is_not() -> anyhow::Result<()> {
+async fn stalled_readers_are_closed_but_idle_watches_are_not() -> anyhow::Result<()> {
     let server = start(connections(|limits| limits.stalled = SHORT)).await?;
     let client = server.tenant("t1").await?;
-    fill(&client, 10).await?;
+    create_maps(&client, 10).await?;
     // The client's flow-control window is empty.
     let mut watcher = Wire::open(&server, &[(INITIAL_WINDOW, 0)]).await?;
     watcher.get(&format!("{MAPS}?watch=true")).await?;
@@ -150,7 +150,7 @@ async fn a_reader_who_reads_nothing_is_cut_off_but_a_watcher_is_not() -> anyhow:
 }
 
 #[tokio::test]
-async fn an_idle_connection_ends_but_not_one_with_a_watch() -> anyhow::Result<()> {
+async fn idle_connections_are_closed_unless_they_have_a_watch() -> anyhow::Result<()> {
     let limits = connections(|limits| {
         limits.stranger = SHORT;
         limits.idle = SHORT;
@@ -175,7 +175,7 @@ async fn an_idle_connection_ends_but_not_one_with_a_watch() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn headers_are_bounded_in_number_and_size_on_http_1() -> anyhow::Result<()> {
+async fn http_1_headers_are_limited_in_number_and_size() -> anyhow::Result<()> {
     let server = start(Limits::default()).await?;
     let few: String = (0..90).map(|number| format!("x{number}: a\r\n")).collect();
     let many: String = (0..200).map(|number| format!("x{number}: a\r\n")).collect();
@@ -190,7 +190,7 @@ async fn headers_are_bounded_in_number_and_size_on_http_1() -> anyhow::Result<()
         let mut stream = server.dial("http/1.1").await?;
         let text = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{headers}\r\n");
         stream.write_all(text.as_bytes()).await.ok();
-        let answer = to_the_end(&mut stream).await?;
+        let answer = read_until_closed(&mut stream).await?;
         let code = answer.get(9..12).and_then(|code| code.parse().ok());
         assert!(codes.contains(&code.unwrap_or(0)), "{codes:?}: {answer}");
     }
@@ -198,7 +198,7 @@ async fn headers_are_bounded_in_number_and_size_on_http_1() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn headers_without_an_end_are_an_error_on_http_2() -> anyhow::Result<()> {
+async fn endless_http_2_header_blocks_are_an_error() -> anyhow::Result<()> {
     let server = start(Limits::default()).await?;
     let mut wire = Wire::open(&server, &[]).await?;
     let stream = wire.request("GET", MAPS, END_STREAM).await?;
@@ -215,7 +215,7 @@ async fn headers_without_an_end_are_an_error_on_http_2() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn headers_that_are_too_many_or_too_long_are_refused_on_http_2() -> anyhow::Result<()> {
+async fn http_2_headers_are_limited_in_number_and_size() -> anyhow::Result<()> {
     let server = start(Limits::default()).await?;
     server.tenant("t1").await?;
     let many: Vec<u8> = (0..3000)
@@ -248,7 +248,7 @@ async fn headers_that_are_too_many_or_too_long_are_refused_on_http_2() -> anyhow
 }
 
 #[tokio::test]
-async fn one_stream_too_many_is_refused_and_the_others_go_on() -> anyhow::Result<()> {
+async fn excess_streams_are_refused_without_affecting_others() -> anyhow::Result<()> {
     let server = start(connections(|limits| limits.streams = 2)).await?;
     server.tenant("t1").await?;
     let mut wire = Wire::open(&server, &[]).await?;
@@ -268,7 +268,7 @@ async fn one_stream_too_many_is_refused_and_the_others_go_on() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn requests_that_are_reset_at_once_end_the_connection() -> anyhow::Result<()> {
+async fn rapid_resets_close_the_connection() -> anyhow::Result<()> {
     let server = start(Limits::default()).await?;
     let neighbour = server.tenant("t2").await?;
     server.tenant("t1").await?;
@@ -282,11 +282,11 @@ async fn requests_that_are_reset_at_once_end_the_connection() -> anyhow::Result<
     assert_eq!(code, ENHANCE_YOUR_CALM);
     assert_eq!(neighbour.get(MAPS).await?.status, 200);
     let system = server.system().await?;
-    until(&system, "insula_seats_in_use{work=\"read\"}", 1).await
+    await_metric(&system, "insula_seats_in_use{work=\"read\"}", 1).await
 }
 
 #[tokio::test]
-async fn a_flood_of_strangers_displaces_itself() -> anyhow::Result<()> {
+async fn unauthenticated_connections_displace_each_other_only() -> anyhow::Result<()> {
     let limits = connections(|limits| {
         limits.total = 8;
         limits.handshakes = 3;
@@ -307,10 +307,10 @@ async fn a_flood_of_strangers_displaces_itself() -> anyhow::Result<()> {
         silent.push(TcpStream::connect(server.address()).await?);
     }
     for stream in &mut flood[..30] {
-        to_the_end(stream).await?;
+        read_until_closed(stream).await?;
     }
     for stream in &mut silent[..10] {
-        to_the_end(stream).await?;
+        read_until_closed(stream).await?;
     }
     assert_eq!(friend.get(MAPS).await?.status, 200);
     let another = server.client("t1").await?;
@@ -319,7 +319,7 @@ async fn a_flood_of_strangers_displaces_itself() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_tenant_with_too_many_connections_leaves_the_others_theirs() -> anyhow::Result<()> {
+async fn connection_limit_is_per_tenant() -> anyhow::Result<()> {
     let server = start(connections(|limits| limits.each = 3)).await?;
     let neighbour = server.tenant("t2").await?;
     server.tenant("t1").await?;
@@ -342,11 +342,11 @@ async fn a_tenant_with_too_many_connections_leaves_the_others_theirs() -> anyhow
         }
         anyhow::Ok(())
     };
-    tokio::time::timeout(PATIENCE, served).await?
+    tokio::time::timeout(TIMEOUT, served).await?
 }
 
 #[tokio::test]
-async fn a_flood_of_handshakes_leaves_who_is_there_alone() -> anyhow::Result<()> {
+async fn handshake_floods_do_not_affect_open_connections() -> anyhow::Result<()> {
     let server = start(connections(|limits| limits.handshakes = 4)).await?;
     let neighbour = server.tenant("t2").await?;
     let flood = async {

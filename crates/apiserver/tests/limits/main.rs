@@ -14,7 +14,7 @@ use serde_json::json;
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// The deadline of every wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Short enough to wait for, long enough for a busy machine.
 const SHORT: Duration = Duration::from_millis(500);
@@ -37,19 +37,19 @@ async fn metric(system: &Client, name: &str) -> anyhow::Result<u64> {
 }
 
 /// Waits until a metric has this value.
-async fn until(system: &Client, name: &str, wanted: u64) -> anyhow::Result<()> {
+async fn await_metric(system: &Client, name: &str, wanted: u64) -> anyhow::Result<()> {
     let reached = async {
         while metric(system, name).await? != wanted {
             tokio::task::yield_now().await;
         }
         anyhow::Ok(())
     };
-    let reached = tokio::time::timeout(PATIENCE, reached).await;
+    let reached = tokio::time::timeout(TIMEOUT, reached).await;
     reached.map_err(|_| anyhow::anyhow!("{name} did not become {wanted}"))?
 }
 
 /// Creates this many objects of about a kilobyte each.
-async fn fill(client: &Client, count: usize) -> anyhow::Result<()> {
+async fn create_maps(client: &Client, count: usize) -> anyhow::Result<()> {
     let text = &"x".repeat(1000);
     let numbers = stream::iter((0..count).map(anyhow::Ok));
     numbers

@@ -13,7 +13,7 @@ use insula_testkit::server::{Client, TestServer};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::{MAPS, SHORT, fill, metric, start, until};
+use super::{MAPS, SHORT, await_metric, create_maps, metric, start};
 
 /// A read that holds a seat for three seconds, waiting for a future revision.
 const FUTURE: &str = "/api/v1/namespaces/default/configmaps/a?resourceVersion=1000000000";
@@ -31,7 +31,7 @@ fn begin(tasks: &mut JoinSet<u16>, client: &Client, path: &'static str) {
 }
 
 #[tokio::test]
-async fn a_queue_that_is_full_is_told_so_and_the_neighbour_is_served() -> anyhow::Result<()> {
+async fn full_queue_is_refused_while_other_tenants_are_served() -> anyhow::Result<()> {
     let limits = Limits {
         reads: bound(3, 1, 1),
         ..Limits::default()
@@ -42,7 +42,7 @@ async fn a_queue_that_is_full_is_told_so_and_the_neighbour_is_served() -> anyhow
     let mut waiting = JoinSet::new();
     begin(&mut waiting, &a, FUTURE);
     begin(&mut waiting, &a, FUTURE);
-    until(&system, "insula_seats_waiting{work=\"read\"}", 1).await?;
+    await_metric(&system, "insula_seats_waiting{work=\"read\"}", 1).await?;
     let refused = a.get(MAPS).await?;
     assert_eq!(refused.status, 429);
     assert_eq!(refused.header("retry-after"), "1");
@@ -67,7 +67,7 @@ async fn a_queue_that_is_full_is_told_so_and_the_neighbour_is_served() -> anyhow
 }
 
 #[tokio::test]
-async fn who_waits_too_long_is_told_to_come_back() -> anyhow::Result<()> {
+async fn queued_requests_time_out_with_retry_after() -> anyhow::Result<()> {
     let limits = Limits {
         reads: bound(2, 1, 10),
         patience: SHORT,
@@ -78,14 +78,14 @@ async fn who_waits_too_long_is_told_to_come_back() -> anyhow::Result<()> {
     let system = server.system().await?;
     let mut waiting = JoinSet::new();
     begin(&mut waiting, &a, FUTURE);
-    until(&system, "insula_seats_in_use{work=\"read\"}", 2).await?;
+    await_metric(&system, "insula_seats_in_use{work=\"read\"}", 2).await?;
     let refused = a.get(MAPS).await?;
     assert_eq!((refused.status, refused.header("retry-after")), (429, "1"));
     Ok(())
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_leaves_its_queue() -> anyhow::Result<()> {
+async fn cancelled_requests_leave_the_queue() -> anyhow::Result<()> {
     let limits = Limits {
         reads: bound(2, 1, 10),
         ..Limits::default()
@@ -97,15 +97,15 @@ async fn a_client_that_goes_away_leaves_its_queue() -> anyhow::Result<()> {
     for _ in 0..5 {
         begin(&mut waiting, &a, FUTURE);
     }
-    until(&system, "insula_seats_waiting{work=\"read\"}", 4).await?;
+    await_metric(&system, "insula_seats_waiting{work=\"read\"}", 4).await?;
     waiting.shutdown().await;
-    until(&system, "insula_seats_waiting{work=\"read\"}", 0).await?;
+    await_metric(&system, "insula_seats_waiting{work=\"read\"}", 0).await?;
     // Only the metrics request itself is left.
-    until(&system, "insula_seats_in_use{work=\"read\"}", 1).await
+    await_metric(&system, "insula_seats_in_use{work=\"read\"}", 1).await
 }
 
 #[tokio::test]
-async fn slow_bodies_take_room_from_their_own_space_only() -> anyhow::Result<()> {
+async fn slow_bodies_use_their_own_spaces_limit_only() -> anyhow::Result<()> {
     let limits = Limits {
         bodies: bound(4, 2, 0),
         writes: bound(2, 1, 10),
@@ -120,7 +120,7 @@ async fn slow_bodies_take_room_from_their_own_space_only() -> anyhow::Result<()>
         wire.request("POST", MAPS, super::wire::END_HEADERS).await?;
     }
     // The first waits for a body of unknown length.
-    until(&system, "insula_seats_refused_total{work=\"body\"}", 1).await?;
+    await_metric(&system, "insula_seats_refused_total{work=\"body\"}", 1).await?;
     let map = json!({"metadata": {"name": "a"}});
     assert_eq!(b.post(MAPS, &map).await?.status, 201);
     assert_eq!(
@@ -131,7 +131,7 @@ async fn slow_bodies_take_room_from_their_own_space_only() -> anyhow::Result<()>
 }
 
 #[tokio::test]
-async fn a_tenant_has_so_many_watches_and_its_neighbour_as_many() -> anyhow::Result<()> {
+async fn watch_limit_is_per_tenant() -> anyhow::Result<()> {
     let limits = Limits {
         watches: bound(5, 2, 0),
         ..Limits::default()
@@ -150,14 +150,14 @@ async fn a_tenant_has_so_many_watches_and_its_neighbour_as_many() -> anyhow::Res
         assert_eq!(watch.status, 200);
     }
     drop(first);
-    until(&system, "insula_seats_in_use{work=\"watch\"}", 1).await?;
+    await_metric(&system, "insula_seats_in_use{work=\"watch\"}", 1).await?;
     assert_eq!(a.watch(&path).await?.status, 200);
     Ok(())
 }
 
 /// Tenant A sends the same request on many connections, continuously.
 struct Flood {
-    answered: Arc<AtomicUsize>,
+    served: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,
 }
 
@@ -169,40 +169,40 @@ impl Flood {
     where
         F: Future<Output = anyhow::Result<u16>> + Send + 'static,
     {
-        let answered = Arc::new(AtomicUsize::new(0));
+        let served = Arc::new(AtomicUsize::new(0));
         let mut tasks = JoinSet::new();
         for number in 0..FLOOD {
             let client = clients[number % clients.len()].clone();
-            let answered = Arc::clone(&answered);
+            let served = Arc::clone(&served);
             tasks.spawn(async move {
                 for round in 0.. {
                     let act = act(client.clone(), number + round * FLOOD);
                     let Ok(status) = act.await else { return };
                     assert!(matches!(status, 200 | 201 | 429), "{status}");
-                    answered.fetch_add(1, Ordering::Relaxed);
+                    served.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
         Self {
-            answered,
+            served,
             _tasks: tasks,
         }
     }
 
-    fn answered(&self) -> usize {
-        self.answered.load(Ordering::Relaxed)
+    fn served(&self) -> usize {
+        self.served.load(Ordering::Relaxed)
     }
 
-    /// The maximum number of the flood's requests that are answered while `act` runs.
-    async fn ahead<F>(&self, act: impl Fn() -> F) -> anyhow::Result<usize>
+    /// The median number of the flood's requests that are served while `act` runs.
+    async fn median_served_ahead<F>(&self, act: impl Fn() -> F) -> anyhow::Result<usize>
     where
         F: Future<Output = anyhow::Result<()>>,
     {
         let mut ahead = Vec::new();
         for _ in 0..11 {
-            let before = self.answered();
+            let before = self.served();
             act().await?;
-            ahead.push(self.answered() - before);
+            ahead.push(self.served() - before);
         }
         ahead.sort_unstable();
         Ok(ahead[ahead.len() / 2])
@@ -237,8 +237,8 @@ async fn neighbours() -> anyhow::Result<(TestServer, Vec<Client>, Client)> {
     };
     let server = start(limits).await?;
     let (a, b) = (server.tenant("t1").await?, server.tenant("t2").await?);
-    fill(&a, 1000).await?;
-    fill(&b, 200).await?;
+    create_maps(&a, 1000).await?;
+    create_maps(&b, 200).await?;
     let mut clients = vec![a];
     for _ in 0..7 {
         clients.push(server.client("t1").await?);
@@ -248,62 +248,61 @@ async fn neighbours() -> anyhow::Result<(TestServer, Vec<Client>, Client)> {
 
 /// Counts requests instead of time, since a busy machine is slow for both. With a FIFO queue, the
 /// whole flood would be served before each request of B.
-async fn assert_few_run_ahead(flood: &Flood, b: &Client, of: &str) -> anyhow::Result<()> {
+async fn assert_fair(flood: &Flood, b: &Client, of: &str) -> anyhow::Result<()> {
     let begun = async {
-        while flood.answered() < FLOOD {
+        while flood.served() < FLOOD {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(super::PATIENCE, begun).await?;
+    tokio::time::timeout(super::TIMEOUT, begun).await?;
     for path in [MAPS, "/api/v1/namespaces/default/configmaps/m1"] {
         let get = || async {
             let answer = b.get(path).await?;
             anyhow::ensure!(answer.status == 200, "{}", answer.status);
             Ok(())
         };
-        let ahead = flood.ahead(get).await?;
+        let ahead = flood.median_served_ahead(get).await?;
         anyhow::ensure!(ahead <= FLOOD / 6, "{of}: {ahead} ran ahead of {path}");
     }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_lists_does_not_run_ahead_of_a_neighbour() -> anyhow::Result<()> {
+async fn list_flood_does_not_starve_another_tenant() -> anyhow::Result<()> {
     let (_server, clients, b) = neighbours().await?;
     let flood = Flood::begin(&clients, list);
-    assert_few_run_ahead(&flood, &b, "lists").await
+    assert_fair(&flood, &b, "lists").await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_tables_does_not_run_ahead_of_a_neighbour() -> anyhow::Result<()> {
+async fn table_flood_does_not_starve_another_tenant() -> anyhow::Result<()> {
     let (_server, clients, b) = neighbours().await?;
     let flood = Flood::begin(&clients, table);
-    assert_few_run_ahead(&flood, &b, "tables").await
+    assert_fair(&flood, &b, "tables").await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_watches_that_begin_does_not_run_ahead_of_a_neighbour() -> anyhow::Result<()> {
+async fn watch_start_flood_does_not_starve_another_tenant() -> anyhow::Result<()> {
     let (_server, clients, b) = neighbours().await?;
     let flood = Flood::begin(&clients, watch);
-    assert_few_run_ahead(&flood, &b, "watches").await
+    assert_fair(&flood, &b, "watches").await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_creates_refuses_nothing_to_a_neighbour() -> anyhow::Result<()> {
+async fn create_flood_does_not_cause_refusals_for_another_tenant() -> anyhow::Result<()> {
     let (_server, clients, b) = neighbours().await?;
     let flood = Flood::begin(&clients, create);
     for number in 0..20 {
         assert_eq!(create(b.clone(), number).await?, 201);
         assert_eq!(list(b.clone(), 0).await?, 200);
     }
-    assert!(flood.answered() > 0);
+    assert!(flood.served() > 0);
     Ok(())
 }
 
 /// A list that waited with its seat would hold the only one for three seconds.
 #[tokio::test]
-async fn lists_that_wait_for_the_future_do_not_hold_up_those_of_the_present() -> anyhow::Result<()>
-{
+async fn lists_waiting_for_a_revision_do_not_block_others() -> anyhow::Result<()> {
     let (server, clients, b) = neighbours().await?;
     let system = server.system().await?;
     let mut waiting = JoinSet::new();
@@ -311,7 +310,7 @@ async fn lists_that_wait_for_the_future_do_not_hold_up_those_of_the_present() ->
         begin(&mut waiting, client, FUTURE_LIST);
     }
     // Plus the metrics request itself.
-    until(&system, "insula_seats_in_use{work=\"read\"}", 9).await?;
+    await_metric(&system, "insula_seats_in_use{work=\"read\"}", 9).await?;
     assert_eq!(b.get(MAPS).await?.status, 200);
     assert_eq!(
         metric(&system, "insula_seats_in_use{work=\"read\"}").await?,
@@ -324,7 +323,7 @@ async fn lists_that_wait_for_the_future_do_not_hold_up_those_of_the_present() ->
 }
 
 #[tokio::test]
-async fn a_large_answer_is_whole_whoever_else_asks() -> anyhow::Result<()> {
+async fn large_responses_are_complete_under_load() -> anyhow::Result<()> {
     let limits = Limits {
         heavy: bound(1, 1, 1000),
         ..Limits::default()
@@ -332,7 +331,7 @@ async fn a_large_answer_is_whole_whoever_else_asks() -> anyhow::Result<()> {
     let server = start(limits).await?;
     let (a, b) = (server.tenant("t1").await?, server.tenant("t2").await?);
     for client in [&a, &b] {
-        fill(client, 1500).await?;
+        create_maps(client, 1500).await?;
     }
     let mut tasks = JoinSet::new();
     for number in 0..8 {
@@ -358,11 +357,11 @@ async fn a_large_answer_is_whole_whoever_else_asks() -> anyhow::Result<()> {
         assert_eq!(lines.next().await?.unwrap()["type"], "ADDED");
     }
     let system = server.system().await?;
-    until(&system, "insula_seats_in_use{work=\"heavy_read\"}", 0).await
+    await_metric(&system, "insula_seats_in_use{work=\"heavy_read\"}", 0).await
 }
 
 #[tokio::test]
-async fn a_body_that_says_it_is_compressed_is_not_unpacked() -> anyhow::Result<()> {
+async fn compressed_request_bodies_are_not_decompressed() -> anyhow::Result<()> {
     let server = start(Limits::default()).await?;
     let client = server.tenant("t1").await?;
     let mut bomb = GzEncoder::new(Vec::new(), Compression::best());
@@ -379,10 +378,10 @@ async fn a_body_that_says_it_is_compressed_is_not_unpacked() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn selectors_of_any_length_are_answered() -> anyhow::Result<()> {
+async fn long_selectors_are_answered() -> anyhow::Result<()> {
     let server = start(Limits::default()).await?;
     let client = server.tenant("t1").await?;
-    fill(&client, 20).await?;
+    create_maps(&client, 20).await?;
     let many = |one: &str, count: usize| vec![one; count].join("%2C");
     for (selector, codes) in [
         (

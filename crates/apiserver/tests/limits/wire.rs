@@ -4,7 +4,7 @@ use insula_testkit::server::{TestServer, TlsStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
 pub const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
@@ -108,7 +108,7 @@ impl Wire {
                 }
             }
         };
-        let found = tokio::time::timeout(PATIENCE, find).await;
+        let found = tokio::time::timeout(TIMEOUT, find).await;
         found.map_err(|_| anyhow::anyhow!("the frame did not come, and no end either"))
     }
 

@@ -12,10 +12,10 @@ use insula_testkit::server::{Answer, Client, Setup, TestServer};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::{MAPS, create, forbidden, limit, map};
+use crate::{MAPS, create, create_quota, forbidden, map};
 
 /// A store that delays watch events while it is held.
-struct Held {
+struct HeldStore {
     inner: Arc<Memory>,
     held: watch::Receiver<bool>,
     /// The number of commits attempted.
@@ -30,7 +30,7 @@ struct HeldWatch {
 }
 
 #[async_trait]
-impl Store for Held {
+impl Store for HeldStore {
     async fn revision(&self) -> Result<Revision> {
         self.inner.revision().await
     }
@@ -78,7 +78,7 @@ impl Watch for HeldWatch {
 }
 
 /// How long a write may take to be attempted.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Two servers over one store, of which the second can be held back.
 struct Pair {
@@ -94,7 +94,7 @@ impl Pair {
         let first = TestServer::over(inner.clone(), Setup::default()).await?;
         let (hold, held) = watch::channel(false);
         let (counter, commits) = watch::channel(0);
-        let store = Held {
+        let store = HeldStore {
             inner,
             held,
             commits: counter,
@@ -110,7 +110,7 @@ impl Pair {
 
     /// The second server's response to a write that it starts without having seen concurrent
     /// writes; they are delivered once it has attempted the commit.
-    async fn late<'a, F: Future<Output = anyhow::Result<Answer>> + 'a>(
+    async fn write_with_stale_cache<'a, F: Future<Output = anyhow::Result<Answer>> + 'a>(
         &mut self,
         meanwhile: impl Future<Output = anyhow::Result<()>>,
         write: impl FnOnce() -> F,
@@ -122,7 +122,7 @@ impl Pair {
         let (answer, _) = tokio::join!(write(), async {
             // If the server does not attempt a commit, its response fails the test.
             let tried = self.commits.changed();
-            tokio::time::timeout(PATIENCE, tried).await.ok();
+            tokio::time::timeout(TIMEOUT, tried).await.ok();
             self.hold.send_replace(false);
         });
         answer
@@ -134,16 +134,18 @@ async fn made(client: &Client, name: &str) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_last_place_in_a_namespace_is_had_once() -> anyhow::Result<()> {
+async fn last_place_in_a_namespace_is_used_once() -> anyhow::Result<()> {
     let mut pair = Pair::start().await?;
     let one = pair.first.tenant("t1").await?;
-    limit(&one, "q1", json!({"configmaps": "2"})).await?;
+    create_quota(&one, "q1", json!({"configmaps": "2"})).await?;
     made(&one, "c1").await?;
     pair.second.registry().catch_up().await?;
     let other = pair.second.client("t1").await?;
-    let late = map("c3");
+    let write_with_stale_cache = map("c3");
     let answer = pair
-        .late(made(&one, "c2"), || other.post(MAPS, &late))
+        .write_with_stale_cache(made(&one, "c2"), || {
+            other.post(MAPS, &write_with_stale_cache)
+        })
         .await?;
     forbidden(
         &answer,
@@ -154,21 +156,23 @@ async fn the_last_place_in_a_namespace_is_had_once() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_last_place_in_a_tenant_is_had_once() -> anyhow::Result<()> {
+async fn last_place_in_a_tenant_is_used_once() -> anyhow::Result<()> {
     // With an existing fence object and without.
     for before in [true, false] {
         let mut pair = Pair::start().await?;
         let one = pair.first.tenant("t1").await?;
         let most = count(&pair.first).await? + 1 + u64::from(before);
-        bound(&pair.first, json!({"objects": most})).await?;
+        set_quota(&pair.first, json!({"objects": most})).await?;
         if before {
             made(&one, "c1").await?;
         }
         pair.second.registry().catch_up().await?;
         let other = pair.second.client("t1").await?;
-        let late = map("c3");
+        let write_with_stale_cache = map("c3");
         let answer = pair
-            .late(made(&one, "c2"), || other.post(MAPS, &late))
+            .write_with_stale_cache(made(&one, "c2"), || {
+                other.post(MAPS, &write_with_stale_cache)
+            })
             .await?;
         forbidden(
             &answer,
@@ -182,7 +186,7 @@ async fn the_last_place_in_a_tenant_is_had_once() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_last_bytes_are_had_once() -> anyhow::Result<()> {
+async fn last_bytes_are_used_once() -> anyhow::Result<()> {
     let mut pair = Pair::start().await?;
     let one = pair.first.tenant("t1").await?;
     made(&one, "c1").await?;
@@ -190,7 +194,7 @@ async fn the_last_bytes_are_had_once() -> anyhow::Result<()> {
     let space = insula_core::Space::parse("t1")?;
     pair.first.registry().catch_up().await?;
     let life = pair.first.registry().cache().life(&space).unwrap();
-    bound(&pair.first, json!({"bytes": life.tally().bytes + 150})).await?;
+    set_quota(&pair.first, json!({"bytes": life.tally().bytes + 150})).await?;
     pair.second.registry().catch_up().await?;
     let other = pair.second.client("t1").await?;
     let larger = json!({"data": {"a": "x".repeat(100)}});
@@ -200,9 +204,11 @@ async fn the_last_bytes_are_had_once() -> anyhow::Result<()> {
         anyhow::ensure!(grown.status == 200, "{}", grown.text());
         Ok(())
     };
-    let late = format!("{MAPS}/c2");
+    let write_with_stale_cache = format!("{MAPS}/c2");
     let answer = pair
-        .late(grown, || other.patch(&late, "merge", &larger))
+        .write_with_stale_cache(grown, || {
+            other.patch(&write_with_stale_cache, "merge", &larger)
+        })
         .await?;
     assert_eq!(answer.status, 403, "{}", answer.text());
     assert!(
@@ -214,13 +220,13 @@ async fn the_last_bytes_are_had_once() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_quota_that_was_lowered_holds_for_who_has_not_seen_it() -> anyhow::Result<()> {
+async fn lowered_quota_applies_on_a_lagging_server() -> anyhow::Result<()> {
     let mut pair = Pair::start().await?;
     let one = pair.first.tenant("t1").await?;
     let most = count(&pair.first).await?;
     pair.second.registry().catch_up().await?;
     let other = pair.second.client("t1").await?;
-    let late = map("c1");
+    let write_with_stale_cache = map("c1");
     let first = pair.first.system().await?;
     let lowered = async {
         let quota = json!({"spec": {"quota": {"objects": most}}});
@@ -228,7 +234,9 @@ async fn a_quota_that_was_lowered_holds_for_who_has_not_seen_it() -> anyhow::Res
         anyhow::ensure!(lowered.status == 200, "{}", lowered.text());
         Ok(())
     };
-    let answer = pair.late(lowered, || other.post(MAPS, &late)).await?;
+    let answer = pair
+        .write_with_stale_cache(lowered, || other.post(MAPS, &write_with_stale_cache))
+        .await?;
     assert_eq!(answer.status, 403, "{}", answer.text());
     drop(one);
     Ok(())
@@ -247,7 +255,7 @@ async fn count(server: &TestServer) -> anyhow::Result<u64> {
         .objects)
 }
 
-async fn bound(server: &TestServer, quota: Value) -> anyhow::Result<()> {
+async fn set_quota(server: &TestServer, quota: Value) -> anyhow::Result<()> {
     let patch = json!({"spec": {"quota": quota}});
     let system = server.system().await?;
     let changed = system.patch("/api/v1/tenants/t1", "merge", &patch).await?;

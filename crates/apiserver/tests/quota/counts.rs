@@ -4,13 +4,13 @@ use hyper::Method;
 use insula_testkit::server::{TestServer, definition};
 use serde_json::json;
 
-use crate::{MAPS, QUOTAS, create, forbidden, limit, map, used};
+use crate::{MAPS, QUOTAS, create, create_quota, forbidden, map, used};
 
 #[tokio::test]
-async fn the_object_that_is_one_too_many_is_refused_and_says_why() -> anyhow::Result<()> {
+async fn exceeding_object_is_refused_with_the_reason() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    limit(
+    create_quota(
         &client,
         "q1",
         json!({"configmaps": "2", "count/secrets": "1"}),
@@ -35,12 +35,12 @@ async fn the_object_that_is_one_too_many_is_refused_and_says_why() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn a_quota_counts_what_was_there_before_it() -> anyhow::Result<()> {
+async fn new_quota_counts_existing_objects() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     create(&client, MAPS, &map("c1")).await?;
     create(&client, MAPS, &map("c2")).await?;
-    limit(&client, "q1", json!({"count/configmaps": "2"})).await?;
+    create_quota(&client, "q1", json!({"count/configmaps": "2"})).await?;
     forbidden(
         &client.post(MAPS, &map("c3")).await?,
         "configmaps \"c3\" is forbidden: exceeded quota: q1, requested: count/configmaps=1, \
@@ -50,10 +50,10 @@ async fn a_quota_counts_what_was_there_before_it() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_place_that_is_given_back_is_there_at_once() -> anyhow::Result<()> {
+async fn deletion_frees_quota_at_once() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    limit(&client, "q1", json!({"configmaps": "1"})).await?;
+    create_quota(&client, "q1", json!({"configmaps": "1"})).await?;
     for _ in 0..5 {
         create(&client, MAPS, &map("c1")).await?;
         assert_eq!(client.post(MAPS, &map("c2")).await?.status, 403);
@@ -63,10 +63,10 @@ async fn a_place_that_is_given_back_is_there_at_once() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_quota_that_changes_decides_at_once() -> anyhow::Result<()> {
+async fn changed_quota_applies_at_once() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    limit(&client, "q1", json!({"configmaps": "1"})).await?;
+    create_quota(&client, "q1", json!({"configmaps": "1"})).await?;
     create(&client, MAPS, &map("c1")).await?;
     let path = format!("{QUOTAS}/q1");
     let more = json!({"spec": {"hard": {"configmaps": "2", "secrets": "0"}}});
@@ -88,10 +88,10 @@ async fn a_quota_that_changes_decides_at_once() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn every_way_to_create_is_counted() -> anyhow::Result<()> {
+async fn every_create_verb_is_counted() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    limit(
+    create_quota(
         &client,
         "q1",
         json!({"count/configmaps": "1", "count/leases.coordination.k8s.io": "0"}),
@@ -120,10 +120,10 @@ async fn every_way_to_create_is_counted() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_dry_run_is_refused_like_the_write_and_takes_nothing() -> anyhow::Result<()> {
+async fn dry_run_is_checked_but_not_charged() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    limit(&client, "q1", json!({"configmaps": "1"})).await?;
+    create_quota(&client, "q1", json!({"configmaps": "1"})).await?;
     let dry = format!("{MAPS}?dryRun=All");
     for _ in 0..3 {
         assert_eq!(client.post(&dry, &map("c1")).await?.status, 201);
@@ -138,10 +138,10 @@ async fn a_dry_run_is_refused_like_the_write_and_takes_nothing() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn a_write_that_fails_has_taken_no_place() -> anyhow::Result<()> {
+async fn failed_writes_are_not_charged() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    limit(&client, "q1", json!({"configmaps": "3"})).await?;
+    create_quota(&client, "q1", json!({"configmaps": "3"})).await?;
     create(&client, MAPS, &map("c1")).await?;
     for _ in 0..3 {
         assert_eq!(client.post(MAPS, &map("c1")).await?.status, 409);
@@ -153,11 +153,11 @@ async fn a_write_that_fails_has_taken_no_place() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn kinds_that_users_define_are_counted() -> anyhow::Result<()> {
+async fn custom_resources_are_counted() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     // The quota may exist before the kind.
-    limit(&client, "q1", json!({"count/widgets.example.com": "1"})).await?;
+    create_quota(&client, "q1", json!({"count/widgets.example.com": "1"})).await?;
     let schema = json!({"type": "object"});
     client
         .define(&definition("example.com", "widgets", "Widget", schema))
@@ -175,17 +175,17 @@ async fn kinds_that_users_define_are_counted() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn of_several_quotas_the_first_by_name_that_is_exceeded_is_told() -> anyhow::Result<()> {
+async fn first_exceeded_quota_by_name_is_reported() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    limit(&client, "q3", json!({"configmaps": "0"})).await?;
-    limit(
+    create_quota(&client, "q3", json!({"configmaps": "0"})).await?;
+    create_quota(
         &client,
         "q2",
         json!({"configmaps": "0", "count/configmaps": "0"}),
     )
     .await?;
-    limit(&client, "q1", json!({"configmaps": "5"})).await?;
+    create_quota(&client, "q1", json!({"configmaps": "5"})).await?;
     forbidden(
         &client.post(MAPS, &map("c")).await?,
         "configmaps \"c\" is forbidden: exceeded quota: q2, requested: \
@@ -198,12 +198,12 @@ async fn of_several_quotas_the_first_by_name_that_is_exceeded_is_told() -> anyho
 }
 
 #[tokio::test]
-async fn quotas_count_quotas_and_neither_events_nor_reviews() -> anyhow::Result<()> {
+async fn quotas_are_counted_but_events_and_reviews_are_not() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let hard = json!({"resourcequotas": "1", "count/events": "0",
         "count/localsubjectaccessreviews.authorization.k8s.io": "0"});
-    limit(&client, "q1", hard).await?;
+    create_quota(&client, "q1", hard).await?;
     forbidden(
         &client
             .post(QUOTAS, &json!({"metadata": {"name": "q2"}}))
@@ -222,11 +222,11 @@ async fn quotas_count_quotas_and_neither_events_nor_reviews() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn namespaces_and_tenants_have_quotas_of_their_own() -> anyhow::Result<()> {
+async fn quotas_are_per_namespace_and_tenant() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     for client in [&one, &other] {
-        limit(client, "q1", json!({"configmaps": "1"})).await?;
+        create_quota(client, "q1", json!({"configmaps": "1"})).await?;
     }
     create(&one, MAPS, &map("c1")).await?;
     create(&other, MAPS, &map("c1")).await?;
@@ -244,10 +244,10 @@ async fn namespaces_and_tenants_have_quotas_of_their_own() -> anyhow::Result<()>
 }
 
 #[tokio::test]
-async fn what_somebody_writes_into_a_status_gives_nobody_a_place_for_long() -> anyhow::Result<()> {
+async fn forged_quota_status_is_corrected() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    limit(&client, "q1", json!({"configmaps": "1"})).await?;
+    create_quota(&client, "q1", json!({"configmaps": "1"})).await?;
     create(&client, MAPS, &map("c1")).await?;
     // Overstated usage is corrected by the next request that it would refuse.
     let status = json!({"status": {"hard": {"configmaps": "1"}, "used": {"configmaps": "7"}}});

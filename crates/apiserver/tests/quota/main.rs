@@ -27,7 +27,7 @@ async fn create(client: &Client, path: &str, object: &Value) -> anyhow::Result<V
 }
 
 /// Limits the namespace `default`.
-async fn limit(client: &Client, name: &str, hard: Value) -> anyhow::Result<()> {
+async fn create_quota(client: &Client, name: &str, hard: Value) -> anyhow::Result<()> {
     let quota = json!({"metadata": {"name": name}, "spec": {"hard": hard}});
     create(client, QUOTAS, &quota).await?;
     Ok(())

@@ -3,7 +3,7 @@
 use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
 
-use crate::{QUOTAS, create, forbidden, limit, used};
+use crate::{QUOTAS, create, create_quota, forbidden, used};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -14,15 +14,15 @@ fn pod(name: &str, resources: Value) -> Value {
     json!({"metadata": {"name": name}, "spec": {"containers": [container]}})
 }
 
-fn asks(cpu: &str, memory: &str) -> Value {
+fn requests(cpu: &str, memory: &str) -> Value {
     json!({"requests": {"cpu": cpu, "memory": memory}})
 }
 
 #[tokio::test]
-async fn pods_must_say_what_is_limited_and_ask_for_no_more() -> anyhow::Result<()> {
+async fn pods_must_specify_limited_resources_within_quota() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    limit(
+    create_quota(
         &client,
         "q1",
         json!({"requests.cpu": "1", "memory": "1Gi", "pods": "5"}),
@@ -33,23 +33,25 @@ async fn pods_must_say_what_is_limited_and_ask_for_no_more() -> anyhow::Result<(
         "pods \"p\" is forbidden: failed quota: q1: must specify memory for: c; requests.cpu \
          for: c",
     );
-    create(&client, PODS, &pod("p1", asks("600m", "512Mi"))).await?;
+    create(&client, PODS, &pod("p1", requests("600m", "512Mi"))).await?;
     let wanted = json!({"requests.cpu": "600m", "memory": "512Mi", "pods": "1"});
     assert_eq!(used(&client, "q1").await?, wanted);
     forbidden(
-        &client.post(PODS, &pod("p2", asks("500m", "1Gi"))).await?,
+        &client
+            .post(PODS, &pod("p2", requests("500m", "1Gi")))
+            .await?,
         "pods \"p2\" is forbidden: exceeded quota: q1, requested: memory=1Gi,requests.cpu=500m, \
          used: memory=512Mi,requests.cpu=600m, limited: memory=1Gi,requests.cpu=1",
     );
-    create(&client, PODS, &pod("p2", asks("400m", "512Mi"))).await?;
+    create(&client, PODS, &pod("p2", requests("400m", "512Mi"))).await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn a_pod_that_is_over_gives_back_what_it_had() -> anyhow::Result<()> {
+async fn completed_pods_free_their_quota() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    limit(&client, "q1", json!({"pods": "1", "count/pods": "2"})).await?;
+    create_quota(&client, "q1", json!({"pods": "1", "count/pods": "2"})).await?;
     create(&client, PODS, &pod("p1", json!({}))).await?;
     assert_eq!(client.post(PODS, &pod("p2", json!({}))).await?.status, 403);
     let done = json!({"status": {"phase": "Succeeded"}});
@@ -67,7 +69,7 @@ async fn a_pod_that_is_over_gives_back_what_it_had() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_quota_with_scopes_is_about_the_pods_in_them() -> anyhow::Result<()> {
+async fn scoped_quotas_count_matching_pods() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let quota = json!({"metadata": {"name": "q1"},
@@ -79,13 +81,13 @@ async fn a_quota_with_scopes_is_about_the_pods_in_them() -> anyhow::Result<()> {
         "pods \"p2\" is forbidden: exceeded quota: q1, requested: pods=1, used: pods=1, limited: \
          pods=1",
     );
-    create(&client, PODS, &pod("p2", asks("1", "1"))).await?;
+    create(&client, PODS, &pod("p2", requests("1", "1"))).await?;
     assert_eq!(used(&client, "q1").await?, json!({"pods": "1"}));
     Ok(())
 }
 
 #[tokio::test]
-async fn a_pod_that_comes_into_a_scope_is_counted_there() -> anyhow::Result<()> {
+async fn pod_entering_a_scope_is_counted() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let quota = json!({"metadata": {"name": "q1"},
@@ -104,11 +106,11 @@ async fn a_pod_that_comes_into_a_scope_is_counted_there() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn a_pod_is_resized_within_what_there_may_be() -> anyhow::Result<()> {
+async fn pod_resize_is_limited_by_quota() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    limit(&client, "q1", json!({"requests.cpu": "1"})).await?;
-    create(&client, PODS, &pod("p1", asks("500m", "1"))).await?;
+    create_quota(&client, "q1", json!({"requests.cpu": "1"})).await?;
+    create(&client, PODS, &pod("p1", requests("500m", "1"))).await?;
     let resize = |cpu: &str| json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}});
     let path = format!("{PODS}/p1/resize");
     forbidden(
@@ -125,11 +127,11 @@ async fn a_pod_is_resized_within_what_there_may_be() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_service_is_counted_again_when_it_becomes_more() -> anyhow::Result<()> {
+async fn service_type_changes_are_counted() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let hard = json!({"services": "2", "services.loadbalancers": "1", "services.nodeports": "3"});
-    limit(&client, "q1", hard).await?;
+    create_quota(&client, "q1", hard).await?;
     let service = |name: &str, of: &str| {
         json!({"metadata": {"name": name}, "spec": {"type": of, "selector": {"a": "b"},
             "ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}]}})
@@ -169,12 +171,12 @@ async fn a_service_is_counted_again_when_it_becomes_more() -> anyhow::Result<()>
 }
 
 #[tokio::test]
-async fn claims_are_counted_by_storage_and_by_class() -> anyhow::Result<()> {
+async fn claims_are_counted_by_storage_and_class() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let hard = json!({"requests.storage": "3Gi",
         "gold.storageclass.storage.k8s.io/requests.storage": "1Gi"});
-    limit(&client, "q1", hard).await?;
+    create_quota(&client, "q1", hard).await?;
     let claim = |name: &str, class: &str, storage: &str| {
         json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"],
             "storageClassName": class, "resources": {"requests": {"storage": storage}}}})

@@ -9,7 +9,7 @@ use insula_testkit::etcd::EtcdServer;
 use insula_testkit::server::{Engine, Setup, TestServer};
 use serde_json::{Value, json};
 
-use crate::{MAPS, create, limit, map, race, used};
+use crate::{MAPS, create, create_quota, map, race, used};
 
 /// Concurrent creates for the last place.
 const MANY: usize = 64;
@@ -27,13 +27,13 @@ async fn two_servers() -> anyhow::Result<(TestServer, TestServer)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_place_in_a_namespace_is_had_by_one() -> anyhow::Result<()> {
+async fn last_place_in_a_namespace_has_one_winner() -> anyhow::Result<()> {
     for engine in [Engine::Memory, Engine::Embedded] {
         let server = TestServer::start_on(engine, Setup::default()).await?;
         let server = server.unwrap();
         let client = server.tenant("t1").await?;
         create(&client, MAPS, &map("first")).await?;
-        limit(
+        create_quota(
             &client,
             "q1",
             json!({"configmaps": "2", "count/configmaps": "2"}),
@@ -51,11 +51,11 @@ async fn the_last_place_in_a_namespace_is_had_by_one() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_places_are_had_by_as_many_through_whichever_server() -> anyhow::Result<()> {
+async fn last_places_are_shared_between_servers() -> anyhow::Result<()> {
     let (first, second) = two_servers().await?;
     let one = first.tenant("t1").await?;
     let other = second.client("t1").await?;
-    limit(&one, "q1", json!({"configmaps": "10"})).await?;
+    create_quota(&one, "q1", json!({"configmaps": "10"})).await?;
     // The other server counts once it has seen the quota.
     assert_eq!(used(&other, "q1").await?, json!(null));
     let refusal = "exceeded quota: q1, requested: configmaps=1, used: configmaps=10, limited: \
@@ -68,7 +68,7 @@ async fn the_last_places_are_had_by_as_many_through_whichever_server() -> anyhow
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_holds_over_etcd() -> anyhow::Result<()> {
+async fn last_places_have_exact_winners_over_etcd() -> anyhow::Result<()> {
     let Some(etcd) = EtcdServer::start() else {
         return Ok(());
     };
@@ -79,7 +79,7 @@ async fn the_same_holds_over_etcd() -> anyhow::Result<()> {
     let (first, second) = (start().await?, start().await?);
     let one = first.tenant("t1").await?;
     let other = second.client("t1").await?;
-    limit(&one, "q1", json!({"configmaps": "5"})).await?;
+    create_quota(&one, "q1", json!({"configmaps": "5"})).await?;
     assert_eq!(used(&other, "q1").await?, json!(null));
     let refusal = "used: configmaps=5, limited: configmaps=5";
     assert_eq!(race(&[&one, &other], MAPS, &maps(), refusal).await?, 5);
@@ -100,11 +100,11 @@ async fn the_same_holds_over_etcd() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn as_many_as_there_are_places_come_about_while_others_go() -> anyhow::Result<()> {
+async fn creates_and_deletes_never_exceed_the_quota() -> anyhow::Result<()> {
     let (first, second) = two_servers().await?;
     let one = first.tenant("t1").await?;
     let other = second.client("t1").await?;
-    limit(&one, "q1", json!({"configmaps": "4"})).await?;
+    create_quota(&one, "q1", json!({"configmaps": "4"})).await?;
     assert_eq!(used(&other, "q1").await?, json!(null));
     let work = |client: insula_testkit::server::Client, who: usize| async move {
         for n in 0..60 {

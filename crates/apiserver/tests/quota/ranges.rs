@@ -3,15 +3,15 @@
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
-use crate::{create, forbidden, limit};
+use crate::{create, create_quota, forbidden};
 
 const RANGES: &str = "/api/v1/namespaces/default/limitranges";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 
-async fn range(client: &Client, name: &str, limit: Value) -> anyhow::Result<()> {
-    let range = json!({"metadata": {"name": name}, "spec": {"limits": [limit]}});
-    create(client, RANGES, &range).await?;
+async fn create_limit_range(client: &Client, name: &str, limit: Value) -> anyhow::Result<()> {
+    let create_limit_range = json!({"metadata": {"name": name}, "spec": {"limits": [limit]}});
+    create(client, RANGES, &create_limit_range).await?;
     Ok(())
 }
 
@@ -21,14 +21,14 @@ fn pod(name: &str, resources: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_pod_gets_what_it_does_not_ask_for() -> anyhow::Result<()> {
+async fn missing_requests_are_defaulted() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let defaults = json!({"type": "Container", "default": {"cpu": "1", "memory": "1Gi"},
         "defaultRequest": {"cpu": "500m"}});
-    range(&client, "r1", defaults).await?;
+    create_limit_range(&client, "r1", defaults).await?;
     // The defaulted request is what is counted.
-    limit(&client, "q1", json!({"requests.cpu": "600m"})).await?;
+    create_quota(&client, "q1", json!({"requests.cpu": "600m"})).await?;
     let made = create(&client, PODS, &pod("p1", json!({}))).await?;
     assert_eq!(
         made["metadata"]["annotations"]["kubernetes.io/limit-ranger"],
@@ -50,11 +50,11 @@ async fn a_pod_gets_what_it_does_not_ask_for() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_pod_that_asks_for_too_much_or_too_little_is_refused() -> anyhow::Result<()> {
+async fn pods_outside_the_range_are_refused() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let bounds = json!({"type": "Container", "max": {"cpu": "2"}, "min": {"cpu": "100m"}});
-    range(&client, "r1", bounds).await?;
+    create_limit_range(&client, "r1", bounds).await?;
     let cases = [
         (
             json!({"limits": {"cpu": "3"}}),
@@ -85,10 +85,10 @@ async fn a_pod_that_asks_for_too_much_or_too_little_is_refused() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn a_pod_is_resized_within_the_range() -> anyhow::Result<()> {
+async fn pod_resize_is_limited_by_the_range() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    range(&client, "r1", json!({"type": "Pod", "max": {"cpu": "2"}})).await?;
+    create_limit_range(&client, "r1", json!({"type": "Pod", "max": {"cpu": "2"}})).await?;
     let asks = json!({"limits": {"cpu": "1"}, "requests": {"cpu": "500m"}});
     create(&client, PODS, &pod("p", asks)).await?;
     let resize = json!({"spec": {"containers": [{"name": "c",
@@ -101,18 +101,18 @@ async fn a_pod_is_resized_within_the_range() -> anyhow::Result<()> {
     );
     // Changes outside the ranges are not checked.
     let label = json!({"metadata": {"labels": {"a": "b"}}});
-    range(&client, "r2", json!({"type": "Pod", "max": {"cpu": "1m"}})).await?;
+    create_limit_range(&client, "r2", json!({"type": "Pod", "max": {"cpu": "1m"}})).await?;
     let labelled = client.patch(&format!("{PODS}/p"), "merge", &label).await?;
     assert_eq!(labelled.status, 200, "{}", labelled.text());
     Ok(())
 }
 
 #[tokio::test]
-async fn a_claim_asks_for_as_much_as_one_may() -> anyhow::Result<()> {
+async fn claims_are_limited_by_the_range() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let bounds = json!({"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}});
-    range(&client, "r1", bounds).await?;
+    create_limit_range(&client, "r1", bounds).await?;
     let claim = |storage: &str| {
         json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": storage}}}})

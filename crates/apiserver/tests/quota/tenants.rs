@@ -8,7 +8,7 @@ use insula_store::memory::Memory;
 use insula_testkit::server::{Client, DEFINITIONS, Engine, Setup, TestServer, definition};
 use serde_json::{Value, json};
 
-use crate::{MAPS, create, forbidden, limit, map, race};
+use crate::{MAPS, create, create_quota, forbidden, map, race};
 
 const TENANTS: &str = "/api/v1/tenants";
 const NAMESPACES: &str = "/api/v1/namespaces";
@@ -24,22 +24,26 @@ async fn tenant(server: &TestServer, name: &str, quota: Value) -> anyhow::Result
 }
 
 /// A tenant with room for this many more objects, and its total limit.
-async fn roomy(server: &TestServer, name: &str, room: u64) -> anyhow::Result<(Client, u64)> {
+async fn tenant_with_room(
+    server: &TestServer,
+    name: &str,
+    room: u64,
+) -> anyhow::Result<(Client, u64)> {
     let client = server.tenant(name).await?;
     let most = tally(server, name).await?.objects + room;
-    change(server, name, json!({"objects": most})).await?;
+    update_quota(server, name, json!({"objects": most})).await?;
     Ok((client, most))
 }
 
 /// The message when the object limit is reached.
-fn full(tenant: &str, most: u64) -> String {
+fn limit_message(tenant: &str, most: u64) -> String {
     format!(
         "exceeded quota of tenant {tenant}: requested: objects=1, used: objects={most}, \
          limited: objects={most}"
     )
 }
 
-async fn change(server: &TestServer, name: &str, quota: Value) -> anyhow::Result<()> {
+async fn update_quota(server: &TestServer, name: &str, quota: Value) -> anyhow::Result<()> {
     let patch = json!({"spec": {"quota": quota}});
     let path = format!("{TENANTS}/{name}");
     let changed = server.system().await?.patch(&path, "merge", &patch).await?;
@@ -74,9 +78,9 @@ async fn stored(server: &TestServer, name: &str) -> anyhow::Result<(u64, u64)> {
 }
 
 #[tokio::test]
-async fn the_object_that_is_one_too_many_in_all_is_refused() -> anyhow::Result<()> {
+async fn exceeding_object_of_a_tenant_is_refused() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
-    let (client, most) = roomy(&server, "t1", 2).await?;
+    let (client, most) = tenant_with_room(&server, "t1", 2).await?;
     create(&client, MAPS, &map("c1")).await?;
     create(
         &client,
@@ -85,7 +89,7 @@ async fn the_object_that_is_one_too_many_in_all_is_refused() -> anyhow::Result<(
     )
     .await?;
     let answer = client.post(MAPS, &map("c3")).await?;
-    let why = full("t1", most);
+    let why = limit_message("t1", most);
     forbidden(&answer, &format!("configmaps \"c3\" is forbidden: {why}"));
     // Deletion frees room at once; existing objects can be changed.
     let label = json!({"metadata": {"labels": {"a": "b"}}});
@@ -102,7 +106,7 @@ async fn the_object_that_is_one_too_many_in_all_is_refused() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn a_namespace_needs_room_for_what_comes_with_it() -> anyhow::Result<()> {
+async fn namespace_needs_room_for_its_default_objects() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let other = server.tenant("t2").await?;
     let namespace = json!({"metadata": {"name": "n"}});
@@ -110,7 +114,7 @@ async fn a_namespace_needs_room_for_what_comes_with_it() -> anyhow::Result<()> {
     create(&other, NAMESPACES, &namespace).await?;
     let whole = tally(&server, "t2").await?.objects - before;
     assert!(whole > 1, "{whole}");
-    let (client, most) = roomy(&server, "t1", whole - 1).await?;
+    let (client, most) = tenant_with_room(&server, "t1", whole - 1).await?;
     forbidden(
         &client.post(NAMESPACES, &namespace).await?,
         &format!(
@@ -119,13 +123,13 @@ async fn a_namespace_needs_room_for_what_comes_with_it() -> anyhow::Result<()> {
             most + 1 - whole
         ),
     );
-    change(&server, "t1", json!({"objects": most + 1})).await?;
+    update_quota(&server, "t1", json!({"objects": most + 1})).await?;
     create(&client, NAMESPACES, &namespace).await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn what_is_counted_is_what_is_stored() -> anyhow::Result<()> {
+async fn counted_usage_matches_the_store() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = tenant(&server, "t1", json!({"objects": 1000})).await?;
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -164,15 +168,15 @@ async fn what_is_counted_is_what_is_stored() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_place_of_a_tenant_is_had_by_one() -> anyhow::Result<()> {
+async fn last_place_of_a_tenant_has_one_winner() -> anyhow::Result<()> {
     for engine in [Engine::Memory, Engine::Embedded] {
         let server = TestServer::start_on(engine, Setup::default()).await?;
         let server = server.unwrap();
-        let (client, most) = roomy(&server, "t1", 1).await?;
+        let (client, most) = tenant_with_room(&server, "t1", 1).await?;
         // In namespaces that are independent of each other.
         let maps: Vec<Value> = (0..MANY / 2).map(|n| map(&format!("c{n}"))).collect();
         let elsewhere = MAPS.replace("default", "kube-public");
-        let refusal = full("t1", most);
+        let refusal = limit_message("t1", most);
         let clients = [&client];
         let (here, there) = tokio::join!(
             race(&clients, MAPS, &maps, &refusal),
@@ -186,7 +190,7 @@ async fn the_last_place_of_a_tenant_is_had_by_one() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_namespace_is_had_by_one() -> anyhow::Result<()> {
+async fn last_namespace_has_one_winner() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = tenant(&server, "t1", json!({"namespaces": 4})).await?;
     let namespaces = (0..MANY).map(|n| json!({"metadata": {"name": format!("n{n}")}}));
@@ -200,7 +204,7 @@ async fn the_last_namespace_is_had_by_one() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_definition_is_had_by_one() -> anyhow::Result<()> {
+async fn last_definition_has_one_winner() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = tenant(&server, "t1", json!({"customResourceDefinitions": 1})).await?;
     let schema = json!({"type": "object"});
@@ -219,13 +223,13 @@ async fn the_last_definition_is_had_by_one() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_bytes_are_had_by_one() -> anyhow::Result<()> {
+async fn last_bytes_have_one_winner() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let big = |name: String| json!({"metadata": {"name": name}, "data": {"a": "x".repeat(4000)}});
     // Room for one and a half.
     let used = tally(&server, "t1").await?.bytes;
-    change(&server, "t1", json!({"bytes": (used + 6500).to_string()})).await?;
+    update_quota(&server, "t1", json!({"bytes": (used + 6500).to_string()})).await?;
     let maps: Vec<Value> = (0..MANY).map(|n| big(format!("c{n}"))).collect();
     let refusal = format!(", limited: bytes={}", used + 6500);
     assert_eq!(race(&[&client], MAPS, &maps, &refusal).await?, 1);
@@ -234,14 +238,14 @@ async fn the_last_bytes_are_had_by_one() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_grows_needs_bytes_and_what_shrinks_never_does() -> anyhow::Result<()> {
+async fn growing_objects_need_bytes_and_shrinking_ones_do_not() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let sized = |size: usize| json!({"data": {"a": "x".repeat(size)}});
     create(&client, MAPS, &map("c")).await?;
     let path = format!("{MAPS}/c");
     let used = tally(&server, "t1").await?.bytes;
-    change(&server, "t1", json!({"bytes": used + 1000})).await?;
+    update_quota(&server, "t1", json!({"bytes": used + 1000})).await?;
     assert_eq!(client.patch(&path, "merge", &sized(500)).await?.status, 200);
     let now = tally(&server, "t1").await?.bytes;
     assert_eq!(now, used + 499);
@@ -254,21 +258,21 @@ async fn what_grows_needs_bytes_and_what_shrinks_never_does() -> anyhow::Result<
         ),
     );
     // Below the current usage: growth is refused, shrinking is always allowed.
-    change(&server, "t1", json!({"bytes": "1Ki"})).await?;
+    update_quota(&server, "t1", json!({"bytes": "1Ki"})).await?;
     assert_eq!(client.patch(&path, "merge", &sized(501)).await?.status, 403);
     assert_eq!(client.patch(&path, "merge", &sized(400)).await?.status, 200);
     assert_eq!(client.delete(&path).await?.status, 200);
     assert_eq!(client.post(MAPS, &map("c")).await?.status, 403);
     // A removed quota limits nothing.
-    change(&server, "t1", json!(null)).await?;
+    update_quota(&server, "t1", json!(null)).await?;
     create(&client, MAPS, &map("c")).await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn a_dry_run_takes_nothing_of_a_tenant() -> anyhow::Result<()> {
+async fn dry_run_is_not_charged_to_the_tenant() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
-    let (client, _) = roomy(&server, "t1", 1).await?;
+    let (client, _) = tenant_with_room(&server, "t1", 1).await?;
     let dry = format!("{MAPS}?dryRun=All");
     for _ in 0..3 {
         assert_eq!(client.post(&dry, &map("c1")).await?.status, 201);
@@ -279,16 +283,16 @@ async fn a_dry_run_takes_nothing_of_a_tenant() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_tenants_with_equal_quotas_do_not_know_of_each_other() -> anyhow::Result<()> {
+async fn tenants_with_equal_quotas_are_independent() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
-    let (one, most) = roomy(&server, "t1", 10).await?;
-    let (other, as_many) = roomy(&server, "t2", 10).await?;
+    let (one, most) = tenant_with_room(&server, "t1", 10).await?;
+    let (other, as_many) = tenant_with_room(&server, "t2", 10).await?;
     assert_eq!(most, as_many);
     for client in [&one, &other] {
-        limit(client, "q", json!({"configmaps": "50"})).await?;
+        create_quota(client, "q", json!({"configmaps": "50"})).await?;
     }
     let maps: Vec<Value> = (0..MANY).map(|n| map(&format!("c{n}"))).collect();
-    let (first, second) = (full("t1", most), full("t2", most));
+    let (first, second) = (limit_message("t1", most), limit_message("t2", most));
     let (ones, others) = ([&one], [&other]);
     let (first, second) = tokio::join!(
         race(&ones, MAPS, &maps, &first),
@@ -300,14 +304,13 @@ async fn two_tenants_with_equal_quotas_do_not_know_of_each_other() -> anyhow::Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whichever_servers_and_however_often_they_start_the_places_are_the_same()
--> anyhow::Result<()> {
+async fn usage_is_the_same_on_every_server_and_after_restarts() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let start = || TestServer::over(Arc::clone(&store), Setup::default());
     let first = start().await?;
-    let (one, most) = roomy(&first, "t1", 20).await?;
+    let (one, most) = tenant_with_room(&first, "t1", 20).await?;
     let mut second = start().await?;
-    let refusal = full("t1", most);
+    let refusal = limit_message("t1", most);
     let mut made = 0;
     for round in 0..3 {
         let other = second.client("t1").await?;
@@ -324,8 +327,7 @@ async fn whichever_servers_and_however_often_they_start_the_places_are_the_same(
 }
 
 #[tokio::test]
-async fn a_tenant_without_quota_has_no_fence_and_one_with_it_loses_it_when_it_goes()
--> anyhow::Result<()> {
+async fn fence_object_exists_only_with_a_quota() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let free = server.tenant("t2").await?;
     create(&free, MAPS, &map("c")).await?;
@@ -346,13 +348,13 @@ async fn a_tenant_without_quota_has_no_fence_and_one_with_it_loses_it_when_it_go
     let schema = json!({"type": "object"});
     let widgets = definition("example.com", "widgets", "Widget", schema);
     assert_eq!(client.post(DEFINITIONS, &widgets).await?.status, 403);
-    change(&server, "t1", json!({"customResourceDefinitions": 1})).await?;
+    update_quota(&server, "t1", json!({"customResourceDefinitions": 1})).await?;
     create(&client, DEFINITIONS, &widgets).await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn a_tenants_quota_is_the_systems_to_give_and_must_make_sense() -> anyhow::Result<()> {
+async fn only_the_system_sets_valid_tenant_quotas() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let system = server.system().await?;
     let client = server.tenant("t1").await?;

@@ -8,10 +8,12 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
 
-use super::{ISSUER, SECRETS, claims, gone, made, refused, reviewed, robot, signed, token, whoami};
+use super::{
+    ISSUER, SECRETS, claims, delete, made, review, robot, sign, token, unauthenticated, whoami,
+};
 
 #[tokio::test]
-async fn what_the_server_would_not_sign_is_nobody() -> anyhow::Result<()> {
+async fn tokens_with_invalid_claims_are_refused() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (one, two) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let system = server.system().await?;
@@ -21,7 +23,7 @@ async fn what_the_server_would_not_sign_is_nobody() -> anyhow::Result<()> {
     let good = claims(&token(&one, json!({})).await?);
     let now = good["iat"].as_i64().unwrap_or_default();
     // Tokens signed by the test are accepted: only the changes below make the difference.
-    assert_eq!(whoami(&server, &signed(&server, &good)).await?.0, 201);
+    assert_eq!(whoami(&server, &sign(&server, &good)).await?.0, 201);
     let own = "kubernetes.io";
     let with = |edit: &dyn Fn(&mut Value)| {
         let mut edited = good.clone();
@@ -34,7 +36,7 @@ async fn what_the_server_would_not_sign_is_nobody() -> anyhow::Result<()> {
         with(&|all| all["aud"] = ISSUER.into()),
     ];
     for claims in fine {
-        let (status, _) = whoami(&server, &signed(&server, &claims)).await?;
+        let (status, _) = whoami(&server, &sign(&server, &claims)).await?;
         assert_eq!(status, 201, "{claims}");
     }
     let without = |all: &mut Value, name: &str| {
@@ -148,14 +150,14 @@ async fn what_the_server_would_not_sign_is_nobody() -> anyhow::Result<()> {
             with(&|all| all[own]["pod"] = json!({})),
         ),
     ] {
-        let (status, user) = whoami(&server, &signed(&server, &claims)).await?;
+        let (status, user) = whoami(&server, &sign(&server, &claims)).await?;
         assert_eq!((status, user), (401, Value::Null), "{why}: {claims}");
     }
     Ok(())
 }
 
 /// A token with any header and signature.
-fn forged(header: &Value, claims: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
+fn forged_token(header: &Value, claims: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let message = format!("{}.{}", part(header), part(claims));
     let signature = URL_SAFE_NO_PAD.encode(sign(message.as_bytes()));
@@ -163,7 +165,7 @@ fn forged(header: &Value, claims: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> St
 }
 
 #[tokio::test]
-async fn a_token_that_somebody_else_signed_is_nobodys() -> anyhow::Result<()> {
+async fn tokens_with_invalid_signatures_are_refused() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     robot(&client).await?;
@@ -175,23 +177,23 @@ async fn a_token_that_somebody_else_signed_is_nobodys() -> anyhow::Result<()> {
     let mut forgeries: Vec<(&str, String)> = vec![
         (
             "none",
-            forged(&json!({"alg": "none"}), &said, |_| Vec::new()),
+            forged_token(&json!({"alg": "none"}), &said, |_| Vec::new()),
         ),
         (
             "None",
-            forged(&json!({"alg": "None", "kid": kid}), &said, |_| Vec::new()),
+            forged_token(&json!({"alg": "None", "kid": kid}), &said, |_| Vec::new()),
         ),
         (
             "no algorithm",
-            forged(&json!({"kid": kid}), &said, |_| Vec::new()),
+            forged_token(&json!({"kid": kid}), &said, |_| Vec::new()),
         ),
         (
             "no signature",
-            forged(&json!({"alg": "ES256", "kid": kid}), &said, |_| Vec::new()),
+            forged_token(&json!({"alg": "ES256", "kid": kid}), &said, |_| Vec::new()),
         ),
         (
             "zeros",
-            forged(&json!({"alg": "ES256", "kid": kid}), &said, |_| vec![0; 64]),
+            forged_token(&json!({"alg": "ES256", "kid": kid}), &said, |_| vec![0; 64]),
         ),
     ];
     // Public values used as secrets.
@@ -205,7 +207,7 @@ async fn a_token_that_somebody_else_signed_is_nobodys() -> anyhow::Result<()> {
             json!(null),
         ] {
             let header = json!({"alg": "HS256", "kid": kid});
-            forgeries.push(("HS256", forged(&header, &said, sign)));
+            forgeries.push(("HS256", forged_token(&header, &said, sign)));
         }
     }
     // A key in the token's own header is ignored.
@@ -228,7 +230,7 @@ async fn a_token_that_somebody_else_signed_is_nobodys() -> anyhow::Result<()> {
         json!({"alg": "ES256", "kid": kid, "jku": "https://elsewhere/keys"}),
         json!({"alg": "ES256", "kid": "../../../etc/insula/other.key"}),
     ] {
-        forgeries.push(("another key", forged(&header, &said, sign)));
+        forgeries.push(("another key", forged_token(&header, &said, sign)));
     }
     // A valid signature of another payload.
     let (message, signature) = good.rsplit_once('.').unwrap_or_default();
@@ -251,14 +253,14 @@ async fn a_token_that_somebody_else_signed_is_nobodys() -> anyhow::Result<()> {
     for (why, token) in forgeries {
         let (status, user) = whoami(&server, &token).await?;
         assert_eq!((status, user), (401, Value::Null), "{why}: {token}");
-        let expected = refused("invalid bearer token");
-        assert_eq!(reviewed(&client, &token, &[]).await?, expected, "{why}");
+        let expected = unauthenticated("invalid bearer token");
+        assert_eq!(review(&client, &token, &[]).await?, expected, "{why}");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_kept_token_is_believed_while_its_own_secret_holds_it() -> anyhow::Result<()> {
+async fn secret_tokens_are_valid_while_their_secret_holds_them() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (one, two) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let uid = robot(&one).await?["metadata"]["uid"].clone();
@@ -278,7 +280,7 @@ async fn a_kept_token_is_believed_while_its_own_secret_holds_it() -> anyhow::Res
     });
     let path = format!("{SECRETS}/kept");
     let put = |token: String| json!({"data": {"token": STANDARD.encode(token)}});
-    let genuine = signed(&server, &good);
+    let genuine = sign(&server, &good);
     for client in [&one, &two] {
         let mut secret = put(genuine.clone());
         secret["metadata"] = json!({"name": "kept"});
@@ -324,7 +326,7 @@ async fn a_kept_token_is_believed_while_its_own_secret_holds_it() -> anyhow::Res
         for (member, value) in changes {
             edited[own(member)] = value;
         }
-        let token = signed(&server, &edited);
+        let token = sign(&server, &edited);
         for client in [&one, &two] {
             let patched = client.patch(&path, "merge", &put(token.clone())).await?;
             assert_eq!(patched.status, 200, "{why}");
@@ -338,7 +340,7 @@ async fn a_kept_token_is_believed_while_its_own_secret_holds_it() -> anyhow::Res
         client.patch(&path, "merge", &put(genuine.clone())).await?;
     }
     assert_eq!(whoami(&server, &genuine).await?.0, 201);
-    gone(&one, &path).await?;
+    delete(&one, &path).await?;
     assert_eq!(whoami(&server, &genuine).await?.0, 401);
     Ok(())
 }

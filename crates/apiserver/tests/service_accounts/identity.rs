@@ -5,13 +5,12 @@ use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
 
 use super::{
-    MAPS, PODS, RBAC, SECRETS, TOKEN, WHOAMI, bound_to, claims, made, pod, refused, reviewed,
-    robot, signed, token, whoami,
+    MAPS, PODS, RBAC, SECRETS, TOKEN, WHOAMI, bound_to, claims, made, pod, review, robot, sign,
+    token, unauthenticated, whoami,
 };
 
 #[tokio::test]
-async fn a_token_is_believed_to_be_its_accounts_and_says_what_it_lives_with() -> anyhow::Result<()>
-{
+async fn tokens_identify_the_account_and_its_bound_object() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let node = json!({"metadata": {"name": "n"}});
@@ -64,7 +63,7 @@ async fn a_token_is_believed_to_be_its_accounts_and_says_what_it_lives_with() ->
 }
 
 #[tokio::test]
-async fn a_token_is_good_in_its_own_space_and_nowhere_else() -> anyhow::Result<()> {
+async fn tokens_are_valid_in_their_own_space_only() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (one, two) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let system = server.system().await?;
@@ -112,16 +111,19 @@ async fn a_token_is_good_in_its_own_space_and_nowhere_else() -> anyhow::Result<(
     // Token reviews in other spaces do not know it, in any state.
     let mut expired = claims(&tokens[0]);
     expired["exp"] = 1.into();
-    let expired = signed(&server, &expired);
+    let expired = sign(&server, &expired);
     for (client, known) in [(&one, true), (&two, false), (&system, false)] {
-        let status = reviewed(client, &tokens[0], &[]).await?;
+        let status = review(client, &tokens[0], &[]).await?;
         assert_eq!(status["authenticated"] == true, known, "{status}");
         let expected = match known {
             true => "[invalid bearer token, service account token has expired]",
             false => "invalid bearer token",
         };
-        assert_eq!(reviewed(client, &expired, &[]).await?, refused(expected));
-        let other = reviewed(client, &tokens[0], &["zzz"]).await?;
+        assert_eq!(
+            review(client, &expired, &[]).await?,
+            unauthenticated(expected)
+        );
+        let other = review(client, &tokens[0], &["zzz"]).await?;
         let expected = match known {
             true => {
                 "[invalid bearer token, token audiences [\"https://insula.test\"] is invalid for \
@@ -129,13 +131,13 @@ async fn a_token_is_good_in_its_own_space_and_nowhere_else() -> anyhow::Result<(
             }
             false => "invalid bearer token",
         };
-        assert_eq!(other, refused(expected));
+        assert_eq!(other, unauthenticated(expected));
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_token_is_sent_once_and_in_one_way() -> anyhow::Result<()> {
+async fn tokens_must_be_sent_in_a_single_bearer_header() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     robot(&client).await?;

@@ -6,12 +6,12 @@ use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
 
 use super::{
-    ACCOUNTS, PODS, SECRETS, bound_to, claims, gone, made, pod, refused, reviewed, robot, signed,
-    token, whoami,
+    ACCOUNTS, PODS, SECRETS, bound_to, claims, delete, made, pod, review, robot, sign, token,
+    unauthenticated, whoami,
 };
 
 #[tokio::test]
-async fn a_token_ends_at_once_with_what_it_lives_with() -> anyhow::Result<()> {
+async fn tokens_end_with_their_account_or_bound_object() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     robot(&system).await?;
@@ -28,10 +28,10 @@ async fn a_token_ends_at_once_with_what_it_lives_with() -> anyhow::Result<()> {
         made(client, path, object.clone()).await?;
         let bound = token(client, bound_to(kind, name)).await?;
         assert_eq!(whoami(&server, &bound).await?.0, 201, "{kind}");
-        gone(client, &format!("{path}/{name}?gracePeriodSeconds=0")).await?;
+        delete(client, &format!("{path}/{name}?gracePeriodSeconds=0")).await?;
         assert_eq!(whoami(&server, &bound).await?.0, 401, "{kind}");
-        let status = reviewed(client, &bound, &[]).await?;
-        assert_eq!(status, refused(invalidated), "{kind}");
+        let status = review(client, &bound, &[]).await?;
+        assert_eq!(status, unauthenticated(invalidated), "{kind}");
         made(client, path, object).await?;
         assert_eq!(
             whoami(&server, &bound).await?.0,
@@ -44,16 +44,16 @@ async fn a_token_ends_at_once_with_what_it_lives_with() -> anyhow::Result<()> {
     let hold = json!({"metadata": {"finalizers": ["x.io/y"]}});
     let path = format!("{ACCOUNTS}/robot");
     assert_eq!(client.patch(&path, "merge", &hold).await?.status, 200);
-    gone(&client, &path).await?;
-    let said = |why: &str| refused(&format!("[invalid bearer token, {why}]"));
+    delete(&client, &path).await?;
+    let said = |why: &str| unauthenticated(&format!("[invalid bearer token, {why}]"));
     assert_eq!(whoami(&server, &free).await?.0, 401);
     let deleted = said("service account default/robot has been deleted");
-    assert_eq!(reviewed(&client, &free, &[]).await?, deleted);
+    assert_eq!(review(&client, &free, &[]).await?, deleted);
     let free_it = json!({"metadata": {"finalizers": null}});
     assert_eq!(client.patch(&path, "merge", &free_it).await?.status, 200);
     assert_eq!(whoami(&server, &free).await?.0, 401);
     let missing = said("serviceaccounts \"robot\" not found");
-    assert_eq!(reviewed(&client, &free, &[]).await?, missing);
+    assert_eq!(review(&client, &free, &[]).await?, missing);
     let new = robot(&client).await?["metadata"]["uid"].clone();
     assert_eq!(whoami(&server, &free).await?.0, 401);
     let text = |uid: &Value| uid.as_str().unwrap_or_default().to_owned();
@@ -62,7 +62,7 @@ async fn a_token_ends_at_once_with_what_it_lives_with() -> anyhow::Result<()> {
         text(&new),
         text(&old)
     );
-    assert_eq!(reviewed(&client, &free, &[]).await?, said(&other));
+    assert_eq!(review(&client, &free, &[]).await?, said(&other));
     assert_eq!(
         whoami(&server, &token(&client, json!({})).await?).await?.0,
         201
@@ -71,13 +71,13 @@ async fn a_token_ends_at_once_with_what_it_lives_with() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_next_tenant_of_a_name_does_not_know_the_tokens_of_the_last() -> anyhow::Result<()> {
+async fn recreated_tenant_refuses_tokens_of_its_predecessor() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     robot(&client).await?;
     let (old, certain) = (token(&client, json!({})).await?, system.clone());
     assert_eq!(whoami(&server, &old).await?.0, 201);
-    gone(&certain, "/api/v1/tenants/t1").await?;
+    delete(&certain, "/api/v1/tenants/t1").await?;
     let deadline = Instant::now() + Duration::from_secs(20);
     while system.get("/api/v1/tenants/t1").await?.status != 404 {
         anyhow::ensure!(Instant::now() < deadline, "the tenant does not go");
@@ -92,6 +92,6 @@ async fn the_next_tenant_of_a_name_does_not_know_the_tokens_of_the_last() -> any
     // Even if an account could have the same UID, the tenant's UID differs.
     let mut mixed = claims(&new);
     mixed["kubernetes.io"]["tenantUid"] = claims(&old)["kubernetes.io"]["tenantUid"].clone();
-    assert_eq!(whoami(&server, &signed(&server, &mixed)).await?.0, 401);
+    assert_eq!(whoami(&server, &sign(&server, &mixed)).await?.0, 401);
     Ok(())
 }

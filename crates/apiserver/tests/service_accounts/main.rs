@@ -27,7 +27,7 @@ async fn made(client: &Client, path: &str, object: Value) -> anyhow::Result<Valu
     Ok(made.json())
 }
 
-async fn gone(client: &Client, path: &str) -> anyhow::Result<()> {
+async fn delete(client: &Client, path: &str) -> anyhow::Result<()> {
     let deleted = client.delete(path).await?;
     anyhow::ensure!(deleted.status == 200, "{path}: {}", deleted.text());
     Ok(())
@@ -67,16 +67,16 @@ async fn whoami(server: &TestServer, token: &str) -> anyhow::Result<(u16, Value)
     Ok((answer.status, answer.json()["status"]["userInfo"].clone()))
 }
 
-async fn reviewed(client: &Client, token: &str, audiences: &[&str]) -> anyhow::Result<Value> {
+async fn review(client: &Client, token: &str, audiences: &[&str]) -> anyhow::Result<Value> {
     let review = json!({"spec": {"token": token, "audiences": audiences}});
     Ok(made(client, REVIEWS, review).await?["status"].clone())
 }
 
-fn refused(why: &str) -> Value {
+fn unauthenticated(why: &str) -> Value {
     json!({"user": {}, "error": why})
 }
 
 /// Signs arbitrary claims with the server's own key.
-fn signed(server: &TestServer, claims: &Value) -> String {
+fn sign(server: &TestServer, claims: &Value) -> String {
     server.accounts().issuer.sign(claims).unwrap_or_default()
 }

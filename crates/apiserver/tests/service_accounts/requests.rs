@@ -7,12 +7,12 @@ use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
 
 use super::{
-    ISSUER, PODS, SECRETS, TOKEN, bound_to, claims, made, pod, refused, reviewed, robot, token,
-    whoami,
+    ISSUER, PODS, SECRETS, TOKEN, bound_to, claims, made, pod, review, robot, token,
+    unauthenticated, whoami,
 };
 
 #[tokio::test]
-async fn a_token_is_for_whom_it_was_asked() -> anyhow::Result<()> {
+async fn tokens_are_valid_for_the_requested_audience() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     robot(&client).await?;
@@ -42,9 +42,9 @@ async fn a_token_is_for_whom_it_was_asked() -> anyhow::Result<()> {
         (&both, &[], known(&[ISSUER])),
         (&both, &[ISSUER, "vault"], known(&["vault", ISSUER])),
     ] {
-        let status = reviewed(&client, token, audiences).await?;
+        let status = review(&client, token, audiences).await?;
         match expected {
-            Err(why) => assert_eq!(status, refused(&why), "{audiences:?}"),
+            Err(why) => assert_eq!(status, unauthenticated(&why), "{audiences:?}"),
             Ok(audiences) => {
                 assert_eq!(status["authenticated"], true, "{status}");
                 assert_eq!(status["audiences"], audiences);
@@ -54,15 +54,15 @@ async fn a_token_is_for_whom_it_was_asked() -> anyhow::Result<()> {
         }
     }
     // A token of the static token file is for this server.
-    let status = reviewed(&client, "t1", &[]).await?;
+    let status = review(&client, "t1", &[]).await?;
     assert_eq!(status["audiences"], json!([ISSUER]));
-    let status = reviewed(&client, "t1", &["zzz"]).await?;
-    assert_eq!(status, refused("invalid bearer token"));
+    let status = review(&client, "t1", &["zzz"]).await?;
+    assert_eq!(status, unauthenticated("invalid bearer token"));
     Ok(())
 }
 
 #[tokio::test]
-async fn tokens_are_given_within_limits_and_to_who_may_ask() -> anyhow::Result<()> {
+async fn token_requests_are_authorized_and_limited() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (one, two) = (server.tenant("t1").await?, server.tenant("t2").await?);
     robot(&one).await?;
@@ -139,7 +139,7 @@ async fn tokens_are_given_within_limits_and_to_who_may_ask() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn others_verify_tokens_with_what_the_server_publishes() -> anyhow::Result<()> {
+async fn tokens_can_be_verified_with_published_keys() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     for client in [server.tenant("t1").await?, server.system().await?] {
         robot(&client).await?;

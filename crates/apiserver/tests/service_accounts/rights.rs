@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
 
-use super::{ACCOUNTS, MAPS, RBAC, gone, made, robot, token};
+use super::{ACCOUNTS, MAPS, RBAC, delete, made, robot, token};
 
 fn reader() -> Value {
     json!({"metadata": {"name": "reader"},
@@ -18,7 +18,7 @@ fn binding(subject: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_binding_gives_rights_to_the_accounts_of_its_own_space() -> anyhow::Result<()> {
+async fn bindings_grant_to_accounts_of_their_own_space() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let group = |name: &str| json!({"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": name});
     let account = json!({"kind": "ServiceAccount", "name": "robot"});
@@ -59,13 +59,13 @@ async fn a_binding_gives_rights_to_the_accounts_of_its_own_space() -> anyhow::Re
         assert_eq!(holders[0].get(elsewhere).await?.status, 403, "{subject}");
         assert_eq!(holders[0].get("/api/v1/configmaps").await?.status, 403);
         assert_eq!(holders[1].get(MAPS).await?.status, 403, "{subject}");
-        gone(&one, &format!("{bindings}/reader")).await?;
+        delete(&one, &format!("{bindings}/reader")).await?;
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_watch_ends_with_the_account_or_the_right_that_it_stands_on() -> anyhow::Result<()> {
+async fn watch_ends_with_its_account_or_permission() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let roles = format!("{RBAC}/namespaces/default/roles");
@@ -83,13 +83,13 @@ async fn a_watch_ends_with_the_account_or_the_right_that_it_stands_on() -> anyho
         while watch.next().await?.unwrap_or_default()["object"]["metadata"]["name"] != why {}
         let begun = Instant::now();
         match why {
-            "binding" => gone(&client, &format!("{bindings}/reader")).await?,
+            "binding" => delete(&client, &format!("{bindings}/reader")).await?,
             "mark" => {
                 let hold = json!({"metadata": {"finalizers": ["x.io/y"]}});
                 assert_eq!(client.patch(&path, "merge", &hold).await?.status, 200);
-                gone(&client, &path).await?;
+                delete(&client, &path).await?;
             }
-            _ => gone(&client, &path).await?,
+            _ => delete(&client, &path).await?,
         }
         let last = watch.next().await?.unwrap_or_default();
         assert!(begun.elapsed() < Duration::from_secs(2), "{why}");

@@ -6,7 +6,9 @@ use insula_kinds::{openapi, types};
 use insula_testkit::server::{Answer, Client, definition};
 use serde_json::{Value, json};
 
-use super::{FOOS, MAPS, PROTOBUF, kind, meta, named, sealed, start, tree};
+use super::{
+    FOOS, MAPS, PROTOBUF, decode_object, encode_envelope, envelope_type, kind, meta, start,
+};
 
 const BOTH: &str = "application/vnd.kubernetes.protobuf,application/json";
 
@@ -25,7 +27,7 @@ async fn send(
 }
 
 #[tokio::test]
-async fn every_review_is_asked_and_answered_in_protobuf() -> anyhow::Result<()> {
+async fn reviews_work_in_protobuf() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let access = |verb: &str| json!({"resourceAttributes": {"verb": verb, "resource": "pods"}});
     let someone = json!({"user": "u", "resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"}});
@@ -78,7 +80,7 @@ async fn every_review_is_asked_and_answered_in_protobuf() -> anyhow::Result<()> 
             "localsubjectaccessreviews" => "namespaces/default/",
             _ => "",
         };
-        let body = sealed(
+        let body = encode_envelope(
             of.api_version(),
             &of.kind,
             of.type_id(),
@@ -88,10 +90,10 @@ async fn every_review_is_asked_and_answered_in_protobuf() -> anyhow::Result<()> 
         let answer = send(&client, Method::POST, &url, body).await?;
         assert_eq!(answer.status, 201, "{resource}: {}", answer.text());
         assert_eq!(
-            named(&answer.body)?,
+            envelope_type(&answer.body)?,
             (of.api_version().to_owned(), of.kind.clone())
         );
-        let review = tree(of.type_id(), &answer.body)?;
+        let review = decode_object(of.type_id(), &answer.body)?;
         let found = review.pointer(path);
         assert!(found == Some(&wanted), "{resource}: {review}");
     }
@@ -99,7 +101,7 @@ async fn every_review_is_asked_and_answered_in_protobuf() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn what_is_below_objects_is_written_and_read_in_protobuf() -> anyhow::Result<()> {
+async fn subresources_work_in_protobuf() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     let deployment = json!({"metadata": {"name": "d"}, "spec": {
@@ -113,7 +115,7 @@ async fn what_is_below_objects_is_written_and_read_in_protobuf() -> anyhow::Resu
         .expect("it is in the table");
     let url = format!("{deployments}/d/scale");
     let answer = client.accept(&url, BOTH).await?;
-    let mut scale = tree(of, &answer.body)?;
+    let mut scale = decode_object(of, &answer.body)?;
     assert_eq!(
         (&scale["spec"]["replicas"], &scale["status"]["selector"]),
         (&json!(2), &json!("app=d"))
@@ -123,11 +125,11 @@ async fn what_is_below_objects_is_written_and_read_in_protobuf() -> anyhow::Resu
         &client,
         Method::PUT,
         &url,
-        sealed("autoscaling/v1", "Scale", of, &scale),
+        encode_envelope("autoscaling/v1", "Scale", of, &scale),
     )
     .await?;
-    assert_eq!(named(&answer.body)?.1, "Scale");
-    assert_eq!(tree(of, &answer.body)?["spec"]["replicas"], 5);
+    assert_eq!(envelope_type(&answer.body)?.1, "Scale");
+    assert_eq!(decode_object(of, &answer.body)?["spec"]["replicas"], 5);
     let pods = "/api/v1/namespaces/default/pods";
     let pod =
         json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}});
@@ -149,20 +151,23 @@ async fn what_is_below_objects_is_written_and_read_in_protobuf() -> anyhow::Resu
         ),
     ] {
         let of = types().find(name).expect("it is in the table");
-        let body = sealed(version, kind, of, &object);
+        let body = encode_envelope(version, kind, of, &object);
         let answer = send(&client, Method::POST, &format!("{pods}/p/{sub}"), body).await?;
         assert_eq!(
-            (answer.status, named(&answer.body)?.1.as_str()),
+            (answer.status, envelope_type(&answer.body)?.1.as_str()),
             (201, "Status"),
             "{sub}"
         );
-        assert_eq!(tree(meta("Status"), &answer.body)?["status"], "Success");
+        assert_eq!(
+            decode_object(meta("Status"), &answer.body)?["status"],
+            "Success"
+        );
     }
     let of = types()
         .find("api.authentication.v1.TokenRequest")
         .expect("it is in the table");
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
-    let body = sealed(
+    let body = encode_envelope(
         "authentication.k8s.io/v1",
         "TokenRequest",
         of,
@@ -175,7 +180,7 @@ async fn what_is_below_objects_is_written_and_read_in_protobuf() -> anyhow::Resu
         body,
     )
     .await?;
-    let token = tree(of, &answer.body)?;
+    let token = decode_object(of, &answer.body)?;
     assert_eq!(answer.status, 201, "{token}");
     assert_eq!(
         token["status"]["token"]
@@ -188,12 +193,12 @@ async fn what_is_below_objects_is_written_and_read_in_protobuf() -> anyhow::Resu
 
 /// Every error code that a client is likely to meet.
 #[tokio::test]
-async fn every_refusal_is_a_sealed_status() -> anyhow::Result<()> {
+async fn errors_are_protobuf_statuses() -> anyhow::Result<()> {
     let (server, client) = start().await?;
     let stranger = server.client("stranger").await?;
     let large = "x".repeat((3 << 20) + 1);
     let maps = kind("", "v1", "configmaps");
-    let map = |object: Value| sealed("v1", "ConfigMap", maps.type_id(), &object);
+    let map = |object: Value| encode_envelope("v1", "ConfigMap", maps.type_id(), &object);
     let a = format!("{MAPS}/a");
     for (who, method, path, body, code, reason) in [
         (
@@ -318,8 +323,11 @@ async fn every_refusal_is_a_sealed_status() -> anyhow::Result<()> {
         ),
     ] {
         let answer = send(who, method.clone(), &path, body).await?;
-        let status = tree(meta("Status"), &answer.body)?;
-        assert_eq!(named(&answer.body)?, ("v1".to_owned(), "Status".to_owned()));
+        let status = decode_object(meta("Status"), &answer.body)?;
+        assert_eq!(
+            envelope_type(&answer.body)?,
+            ("v1".to_owned(), "Status".to_owned())
+        );
         assert_eq!(
             (answer.status, &status["code"], &status["reason"]),
             (code, &json!(code), &json!(reason)),
@@ -330,24 +338,27 @@ async fn every_refusal_is_a_sealed_status() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_deletions_answer_is_sealed_and_empty_lists_are_lists() -> anyhow::Result<()> {
+async fn deletions_and_empty_lists_are_protobuf() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     // Without the ConfigMap that is recreated in every namespace after deletion.
     let maps = format!("{MAPS}?fieldSelector=metadata.name!=kube-root-ca.crt");
     let of = types()
         .find("api.core.v1.ConfigMapList")
         .expect("it is in the table");
-    let options = sealed(
+    let options = encode_envelope(
         "v1",
         "DeleteOptions",
         meta("DeleteOptions"),
         &json!({"propagationPolicy": "Background"}),
     );
     let answer = send(&client, Method::DELETE, &maps, options.clone()).await?;
-    assert_eq!(named(&answer.body)?.1, "ConfigMapList");
-    assert_eq!(tree(of, &answer.body)?["items"][0]["metadata"]["name"], "a");
+    assert_eq!(envelope_type(&answer.body)?.1, "ConfigMapList");
+    assert_eq!(
+        decode_object(of, &answer.body)?["items"][0]["metadata"]["name"],
+        "a"
+    );
     let answer = client.accept(&maps, BOTH).await?;
-    let list = tree(of, &answer.body)?;
+    let list = decode_object(of, &answer.body)?;
     assert!(list["metadata"]["resourceVersion"].is_string(), "{list}");
     assert_eq!(list["items"].as_array().map_or(0, Vec::len), 0);
     let json = client.get(&maps).await?.text();
@@ -358,7 +369,7 @@ async fn what_deletions_answer_is_sealed_and_empty_lists_are_lists() -> anyhow::
             "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
         )
         .await?;
-    assert_eq!(named(&answer.body)?.1, "PartialObjectMetadataList");
+    assert_eq!(envelope_type(&answer.body)?.1, "PartialObjectMetadataList");
     client
         .post(MAPS, &json!({"metadata": {"name": "b"}}))
         .await?;
@@ -369,7 +380,7 @@ async fn what_deletions_answer_is_sealed_and_empty_lists_are_lists() -> anyhow::
         options.clone(),
     )
     .await?;
-    let status = tree(meta("Status"), &answer.body)?;
+    let status = decode_object(meta("Status"), &answer.body)?;
     assert_eq!(
         (&status["status"], &status["details"]["kind"]),
         (&json!("Success"), &json!("configmaps"))
@@ -386,7 +397,7 @@ async fn what_deletions_answer_is_sealed_and_empty_lists_are_lists() -> anyhow::
 }
 
 #[tokio::test]
-async fn a_scale_has_a_row_and_a_review_has_none() -> anyhow::Result<()> {
+async fn scales_have_table_rows_and_reviews_do_not() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let controllers = "/api/v1/namespaces/default/replicationcontrollers";
@@ -442,7 +453,7 @@ async fn a_scale_has_a_row_and_a_review_has_none() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn openapi_of_the_third_version_comes_as_json_or_protobuf() -> anyhow::Result<()> {
+async fn openapi_v3_is_served_as_json_or_protobuf() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let dotted = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
     let at = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use super::{MAPS, PROTOBUF, kind, named, start, tree};
+use super::{MAPS, PROTOBUF, decode_object, envelope_type, kind, start};
 
 /// A WebSocket connection.
 struct Socket {
@@ -85,7 +85,7 @@ fn parsed(read: &mut BytesMut) -> Option<(u8, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn every_event_is_a_frame() -> anyhow::Result<()> {
+async fn each_event_is_one_frame() -> anyhow::Result<()> {
     let (server, client) = start().await?;
     let path = format!("{MAPS}?watch=1&fieldSelector=metadata.name!=kube-root-ca.crt");
     let (mut socket, head) = Socket::open(&server, &path, "").await?;
@@ -121,7 +121,7 @@ async fn every_event_is_a_frame() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn frames_of_protobuf_are_messages_without_their_length() -> anyhow::Result<()> {
+async fn protobuf_frames_have_no_length_prefix() -> anyhow::Result<()> {
     let (server, _) = start().await?;
     let path =
         format!("{MAPS}?watch=1&timeoutSeconds=1&fieldSelector=metadata.name!=kube-root-ca.crt");
@@ -131,11 +131,11 @@ async fn frames_of_protobuf_are_messages_without_their_length() -> anyhow::Resul
     assert_eq!(frame, 0x82);
     let (kind_of, object) = super::event(&message)?;
     assert_eq!(
-        (kind_of.as_str(), named(&object)?.1.as_str()),
+        (kind_of.as_str(), envelope_type(&object)?.1.as_str()),
         ("ADDED", "ConfigMap")
     );
     let of = kind("", "v1", "configmaps").type_id();
-    assert_eq!(tree(of, &object)?["data"], json!({"k": "v"}));
+    assert_eq!(decode_object(of, &object)?["data"], json!({"k": "v"}));
     // After the timeout the server closes the connection.
     assert_eq!(socket.frame().await?, (0x88, Vec::new()));
     Ok(())
@@ -143,7 +143,7 @@ async fn frames_of_protobuf_are_messages_without_their_length() -> anyhow::Resul
 
 /// Only watches can be upgraded, and not for pages of another origin.
 #[tokio::test]
-async fn what_is_no_watch_of_ones_own_is_answered_as_ever() -> anyhow::Result<()> {
+async fn other_upgrade_requests_are_answered_normally() -> anyhow::Result<()> {
     let (server, _) = start().await?;
     let watch = format!("{MAPS}?watch=1&fieldSelector=metadata.name!=kube-root-ca.crt");
     let stranger = "Origin: https://evil.example\r\n";
@@ -169,7 +169,7 @@ async fn what_is_no_watch_of_ones_own_is_answered_as_ever() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn frames_end_when_the_server_stops() -> anyhow::Result<()> {
+async fn connection_closes_on_shutdown() -> anyhow::Result<()> {
     let (mut server, _) = start().await?;
     let (mut socket, _) = Socket::open(
         &server,
