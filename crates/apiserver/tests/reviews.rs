@@ -50,7 +50,7 @@ async fn self_subject_access_review_reports_permissions() -> anyhow::Result<()> 
     );
     let review = post_review(&tenant, &path, may("tenants")).await?;
     assert_eq!(review["status"]["allowed"], false);
-    let review = review(&server.system().await?, &path, may("tenants")).await?;
+    let review = post_review(&server.system().await?, &path, may("tenants")).await?;
     assert_eq!(review["status"]["allowed"], true);
     let answer = tenant.post(&path, &json!({"spec": {}})).await?;
     assert_eq!(answer.status, 422, "{}", answer.text());

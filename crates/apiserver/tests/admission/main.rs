@@ -2,10 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod answers;
+mod built_in;
 mod calls;
 mod mutation;
 mod policies;
-mod prepared;
 mod tenants;
 
 use insula_testkit::server::{Answer, Audit, AuditLog, Client, Setup, TestServer, loopback};

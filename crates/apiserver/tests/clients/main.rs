@@ -2,11 +2,11 @@
 //! and streamed lists in every format.
 
 mod headers;
-mod protobuf;
+mod protobuf_responses;
 mod streams;
 mod websocket;
 
-use insula_kinds::{Kind, Object, TypeId, encode_envelope, kinds, types};
+use insula_kinds::{Kind, Object, TypeId, kinds, protobuf, types};
 use insula_testkit::server::{Client, TestServer, definition};
 use serde_json::{Value, json};
 
