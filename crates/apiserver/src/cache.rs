@@ -36,8 +36,8 @@ pub use tally::Tally;
 pub use ties::{Reference, Ties};
 pub use touched::{Place, Touched};
 
-use crate::served::{Shelfmark, Shelved};
-use crate::tenants::Furniture;
+use crate::registry::resource::{Shelfmark, Shelved};
+use crate::write::bootstrap_objects::Furniture;
 
 /// All collections of all spaces.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub struct Cache {
     /// without a look at all.
     compiled: Mutex<Vec<Weak<Life>>>,
     /// When a write last needed more of what a tenant may have, by tenant: see
-    /// [`quota`](crate::quota).
+    /// [`quota`](crate::write::quota).
     fences: RwLock<HashMap<TenantName, Revision>>,
     touched: Touched,
     applied: AtomicU64,

@@ -1,11 +1,12 @@
 //! What the server says about itself: discovery, schemas, version, health.
 
-use std::io::Write;
+pub mod metrics;
+pub mod reviews;
+mod service_account_keys;
+
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use http::StatusCode;
 use http::header::{
     CACHE_CONTROL, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, VARY,
@@ -18,23 +19,27 @@ use insula_kinds::openapi::V2Base;
 use insula_kinds::{Kind, openapi, protobuf};
 use serde_json::json;
 
-use crate::answer::{Answer, WORTH_COMPRESSING};
-use crate::apis::Apis;
-use crate::body::Body;
-use crate::negotiate::{self, Asked, Media, OpenApiMedia};
-use crate::query::Query;
-use crate::request::{App, serves};
-use crate::route::Document;
-use crate::service_account;
+use self::metrics::Metrics;
+use crate::codec::answer::{Answer, WORTH_COMPRESSING};
+use crate::codec::body::Body;
+use crate::codec::gzip::gzip;
+use crate::codec::view;
+use crate::pipeline::route::Document;
+use crate::pipeline::service_account::Accounts;
+use crate::registry::apis::Apis;
+use crate::registry::{Registry, serves};
+use crate::request::negotiate::{self, Asked, Media, OpenApiMedia};
+use crate::request::query::Query;
 use crate::status::{Refusal, Result};
-use crate::view;
 
 /// Documents are made when somebody asks, shared while somebody holds them, and kept a
 /// while after: kubectl asks for the same few again and again.
-#[derive(Debug, Default)]
 pub struct Documents {
-    /// What legacy discovery says the server's address is.
+    /// The server's address in legacy discovery.
     address: String,
+    /// The issuer and the keys of service-account tokens.
+    accounts: Option<Arc<Accounts>>,
+    metrics: Arc<Metrics>,
     kept: Mutex<Vec<(Name, Weak<Slot>)>>,
     recent: Mutex<Vec<Arc<Slot>>>,
     /// The parts of OpenAPI's third version that all tenants have, and the system: their
@@ -119,109 +124,118 @@ const RECENT: usize = 16;
 /// A year, in seconds: what never changes may be kept so long.
 const YEAR: i64 = 365 * 86_400;
 
-/// What anybody may ask.
-pub fn open(app: &App, document: &Document, query: &Query) -> Result<Answer> {
-    match document {
-        Document::Version => Ok(Answer::new(StatusCode::OK, version().into())),
-        Document::Health(check) => {
-            // It answers, so it lives; it is ready once the cache follows the store, which
-            // is before it listens.
-            let text = match query.flag("verbose") {
-                false => "ok".to_owned(),
-                true => format!("[+]ping ok\n[+]cache ok\n{check} check passed\n"),
-            };
-            Ok(Answer::new(StatusCode::OK, Bytes::from(text).into())
-                .typed("text/plain; charset=utf-8"))
-        }
-        Document::Issuer => service_account::configuration(app),
-        Document::Keys => service_account::keys(app),
-        _ => Err(Refusal::no_such_path()),
-    }
-}
-
-/// What belongs to a space.
-pub fn answer(
-    app: &App,
-    document: &Document,
-    space: &Space,
-    parts: &Parts,
-    query: &Query,
-) -> Result<Answer> {
-    let documents = &app.documents;
-    let filter = |kind: &Kind| serves(space, kind);
-    let apis = app.registry.apis(space).ok_or_else(Refusal::no_such_path)?;
-    let of = Scope { space, apis: &apis };
-    match document {
-        Document::Api | Document::Apis => {
-            let root = if *document == Document::Api {
-                Root::Api
-            } else {
-                Root::Apis
-            };
-            if let Some(media) = negotiate::wants_aggregated(&parts.headers) {
-                return documents.aggregated(root, of, media, parts);
-            }
-            legacy(
-                match root {
-                    Root::Api => discovery::api_versions(&documents.address),
-                    Root::Apis => of.catalog().api_group_list(),
-                },
-                parts,
-                query,
-            )
-        }
-        Document::Group(group) => {
-            let found = of.catalog().api_group(group);
-            legacy(found.ok_or_else(Refusal::no_such_path)?, parts, query)
-        }
-        Document::Resources { group, version } => {
-            let found = of.catalog().api_resource_list(group, version);
-            legacy(found.ok_or_else(Refusal::no_such_path)?, parts, query)
-        }
-        Document::OpenApiV2 => Ok(match negotiate::openapi(&parts.headers, "v2") {
-            Some(OpenApiMedia::Json) => {
-                documents.conditional(of, What::V2, parts, "application/json")
-            }
-            Some(OpenApiMedia::Protobuf) => documents.conditional(
-                of,
-                What::V2Protobuf,
-                parts,
-                "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
-            ),
-            None => Answer::new(StatusCode::NOT_ACCEPTABLE, Body::empty()),
-        }),
-        Document::OpenApiV3 => {
-            Ok(documents.conditional(of, What::V3Index, parts, "text/plain; charset=utf-8"))
-        }
-        Document::OpenApiV3Part(path) => documents.v3_part(path, of, parts, query),
-        Document::Metrics => {
-            if !space.is_system() {
-                return Err(Refusal::no_such_path());
-            }
-            let text = app.metrics.text(app);
-            Ok(Answer::new(StatusCode::OK, Bytes::from(text).into())
-                .typed("text/plain; version=0.0.4; charset=utf-8"))
-        }
-        Document::Index => {
-            let mut paths: Vec<String> = openapi::v3_paths(&filter);
-            paths.extend(of.v3_paths());
-            paths.sort_unstable();
-            let paths: Vec<String> = paths.into_iter().map(|path| format!("/{path}")).collect();
-            let body = json!({"paths": paths}).to_string();
-            Ok(Answer::new(StatusCode::OK, Bytes::from(body).into()))
-        }
-        Document::Version | Document::Health(_) | Document::Issuer | Document::Keys => {
-            open(app, document, query)
-        }
-    }
-}
-
 impl Documents {
-    /// Of a server that is reached there.
-    pub fn new(address: String) -> Self {
+    /// The documents of a server that is reached at `address`.
+    pub fn new(address: String, accounts: Option<Arc<Accounts>>, metrics: Arc<Metrics>) -> Self {
         Self {
             address,
-            ..Self::default()
+            accounts,
+            metrics,
+            kept: Mutex::default(),
+            recent: Mutex::default(),
+            common: Default::default(),
+            since: Since::default(),
+        }
+    }
+
+    fn accounts(&self) -> Result<&Accounts> {
+        self.accounts.as_deref().ok_or_else(Refusal::no_such_path)
+    }
+
+    /// Answers with a document that needs no authentication.
+    pub fn open(&self, document: &Document, query: &Query) -> Result<Answer> {
+        match document {
+            Document::Version => Ok(Answer::new(StatusCode::OK, version().into())),
+            Document::Health(check) => {
+                // It answers, so it lives; it is ready once the cache follows the store, which
+                // is before it listens.
+                let text = match query.flag("verbose") {
+                    false => "ok".to_owned(),
+                    true => format!("[+]ping ok\n[+]cache ok\n{check} check passed\n"),
+                };
+                Ok(Answer::new(StatusCode::OK, Bytes::from(text).into())
+                    .typed("text/plain; charset=utf-8"))
+            }
+            Document::Issuer => service_account_keys::configuration(self.accounts()?),
+            Document::Keys => service_account_keys::keys(self.accounts()?),
+            _ => Err(Refusal::no_such_path()),
+        }
+    }
+
+    /// Answers with a document of a space.
+    pub fn answer(
+        &self,
+        registry: &Registry,
+        document: &Document,
+        space: &Space,
+        parts: &Parts,
+        query: &Query,
+    ) -> Result<Answer> {
+        let filter = |kind: &Kind| serves(space, kind);
+        let apis = registry.apis(space).ok_or_else(Refusal::no_such_path)?;
+        let of = Scope { space, apis: &apis };
+        match document {
+            Document::Api | Document::Apis => {
+                let root = if *document == Document::Api {
+                    Root::Api
+                } else {
+                    Root::Apis
+                };
+                if let Some(media) = negotiate::wants_aggregated(&parts.headers) {
+                    return self.aggregated(root, of, media, parts);
+                }
+                legacy(
+                    match root {
+                        Root::Api => discovery::api_versions(&self.address),
+                        Root::Apis => of.catalog().api_group_list(),
+                    },
+                    parts,
+                    query,
+                )
+            }
+            Document::Group(group) => {
+                let found = of.catalog().api_group(group);
+                legacy(found.ok_or_else(Refusal::no_such_path)?, parts, query)
+            }
+            Document::Resources { group, version } => {
+                let found = of.catalog().api_resource_list(group, version);
+                legacy(found.ok_or_else(Refusal::no_such_path)?, parts, query)
+            }
+            Document::OpenApiV2 => Ok(match negotiate::openapi(&parts.headers, "v2") {
+                Some(OpenApiMedia::Json) => {
+                    self.conditional(of, What::V2, parts, "application/json")
+                }
+                Some(OpenApiMedia::Protobuf) => self.conditional(
+                    of,
+                    What::V2Protobuf,
+                    parts,
+                    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+                ),
+                None => Answer::new(StatusCode::NOT_ACCEPTABLE, Body::empty()),
+            }),
+            Document::OpenApiV3 => {
+                Ok(self.conditional(of, What::V3Index, parts, "text/plain; charset=utf-8"))
+            }
+            Document::OpenApiV3Part(path) => self.v3_part(path, of, parts, query),
+            Document::Metrics => {
+                if !space.is_system() {
+                    return Err(Refusal::no_such_path());
+                }
+                let text = self.metrics.text();
+                Ok(Answer::new(StatusCode::OK, Bytes::from(text).into())
+                    .typed("text/plain; version=0.0.4; charset=utf-8"))
+            }
+            Document::Index => {
+                let mut paths: Vec<String> = openapi::v3_paths(&filter);
+                paths.extend(of.v3_paths());
+                paths.sort_unstable();
+                let paths: Vec<String> = paths.into_iter().map(|path| format!("/{path}")).collect();
+                let body = json!({"paths": paths}).to_string();
+                Ok(Answer::new(StatusCode::OK, Bytes::from(body).into()))
+            }
+            Document::Version | Document::Health(_) | Document::Issuer | Document::Keys => {
+                self.open(document, query)
+            }
         }
     }
 
@@ -454,14 +468,6 @@ fn legacy(document: discovery::Document, parts: &Parts, query: &Query) -> Result
         view::finish(accepted, Bytes::from(document.into_json()))
     };
     Ok(Answer::new(StatusCode::OK, body.into()).of(accepted))
-}
-
-/// Compressed, fast rather than small.
-pub fn gzip(bytes: &[u8]) -> Bytes {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
-    // Writing to memory cannot fail.
-    encoder.write_all(bytes).ok();
-    encoder.finish().unwrap_or_default().into()
 }
 
 fn hash(bytes: &[u8]) -> String {

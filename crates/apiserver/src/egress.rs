@@ -15,6 +15,7 @@ mod seats;
 mod service;
 mod target;
 mod tls;
+pub mod trust;
 
 use std::net::SocketAddr;
 use std::time::Duration;

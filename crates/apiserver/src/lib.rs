@@ -1,58 +1,43 @@
-//! The API server: the life of a request, from a socket to the store and back.
+//! The API server: from a socket to the store and back.
 //!
-//! Read [`request`](crate::request) first: it is the whole way, top to bottom. Objects are
-//! written through a [`Store`](insula_store::Store) and read from a cache that follows it;
-//! what kinds there are and how they behave is data in `insula-kinds`; who may enter which
-//! space is decided in `insula-access`. No engine, no provider and no kind is named here
-//! except where Kubernetes has a rule for that kind only.
+//! Read [`handler`] first: it is the whole way of a request, top to bottom. The folders are
+//! layers, and each imports only those below it (`tools/layers` proves that):
+//!
+//! ```text
+//! server        listeners, TLS, connections, WebSocket
+//! handler       the stages of a request, in their order
+//! documents     discovery, OpenAPI, reviews, metrics, keys
+//! subresources  scale, status, eviction, binding, token
+//! write         create, update, patch, apply, delete; admission, quota
+//! read          get, list, watch
+//! pipeline      route, authenticate, impersonate, locate, authorize, audit
+//! codec         objects from bytes and to bytes: decode, view, body, answer
+//! registry      which resources a space serves, and its objects
+//! egress        every call that leaves the server
+//! request       what a request carries: query, media types, body, context
+//! flow_control  seats, fair queues, CPU-bound work, connections
+//! status        errors, and what clients are told of them
+//! ```
+//!
+//! Objects are written through a [`Store`](insula_store::Store) and read from a cache that
+//! follows it. Kinds and their behaviour are data in `insula-kinds`; which spaces a principal
+//! may enter is decided in `insula-access`.
 
-pub mod admit;
-mod allocate;
-pub mod answer;
-pub mod apis;
-pub mod audit;
-pub mod authenticate;
-pub mod authorize;
-pub mod body;
-pub mod built_in;
 pub mod cache;
-mod connection;
-mod conversion;
-pub mod documents;
+mod codec;
+mod documents;
 pub mod egress;
-pub mod errand;
-pub mod expiry;
-pub mod form;
-pub mod impersonate;
-pub mod intake;
-pub mod limit;
-pub mod locate;
-pub mod metrics;
-mod names;
-pub mod negotiate;
-pub mod oidc;
-pub mod policy;
-mod publish;
-pub mod query;
-pub mod quota;
+pub mod flow_control;
+pub mod handler;
+pub mod pipeline;
 pub mod read;
-mod receive;
 pub mod registry;
-pub mod request;
-mod review;
-pub mod route;
-pub mod served;
+mod request;
 pub mod server;
-pub mod service_account;
 pub mod status;
-mod subresource;
-pub mod tenants;
-pub mod tls;
-pub mod toil;
-pub mod token;
-pub mod view;
+mod subresources;
 pub mod write;
 
-pub use limit::Limits;
+pub use flow_control::Limits;
 pub use registry::Registry;
 pub use server::{Error, Options, Server};

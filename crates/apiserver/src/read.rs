@@ -15,8 +15,8 @@ pub use list::{Listing, collect, list};
 pub use select::Selection;
 pub use watch::watch;
 
-use crate::query::{self, Query};
 use crate::registry::Registry;
+use crate::request::query::{self, Query};
 use crate::status::{Refusal, Result};
 
 /// How often a look at all spaces is tried before the store is asked instead, which can

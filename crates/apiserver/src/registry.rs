@@ -1,21 +1,33 @@
 //! Objects behind the pipeline: the store for what is written, the cache for what is read.
 
+pub mod apis;
+pub mod built_in;
+pub mod continue_token;
+mod conversion;
+pub mod definitions;
+pub mod encoding;
+pub mod expiry;
+pub(crate) mod publish;
+pub mod rbac_kinds;
+pub mod resource;
+pub mod turns;
+pub mod versions;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use insula_core::{Layout, Place, ResourceName, Revision, Space};
-use insula_kinds::{Kind, KindId, kinds};
+use insula_kinds::{Kind, core_kind, kinds};
 use insula_store::{Key, Outcome, Store, Transaction};
 use tokio::sync::Notify;
 
-use crate::apis::Definitions;
-use crate::built_in;
 use crate::cache::{Cache, Collection, Life, Stored};
 use crate::egress::Egress;
-use crate::quota::turns::Turnstiles;
-use crate::served::{Served, Shelved};
+use crate::registry::continue_token::Tokens;
+use crate::registry::definitions::Definitions;
+use crate::registry::resource::{Served, Shelved};
+use crate::registry::turns::Turnstiles;
 use crate::status::{Refusal, Result};
-use crate::token::Tokens;
 
 /// Where objects are.
 pub struct Registry {
@@ -322,14 +334,12 @@ pub fn namespace_address(space: &Space, name: &str) -> Address {
     }
 }
 
-/// A kind of the core group, which is in the table.
-pub fn core_kind(resource: &str) -> KindId {
-    kinds()
-        .find("", "v1", resource)
-        .expect("it is in the table")
-}
-
 /// What a missing tenant is answered with.
 pub fn no_such_tenant(name: &str) -> Refusal {
     Refusal::not_found(kinds().get(core_kind("tenants")), name)
+}
+
+/// Whether the space serves a built-in kind: some are the system's only.
+pub fn serves(space: &Space, kind: &Kind) -> bool {
+    space.is_system() || !kind.system_only
 }

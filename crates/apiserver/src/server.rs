@@ -1,5 +1,9 @@
 //! A server: what it is made of, and an end without loss.
 
+mod connection;
+pub mod tls;
+mod websocket;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,20 +16,22 @@ use rustls::pki_types::CertificateDer;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::audit;
-use crate::authenticate::Authenticator;
 use crate::cache::{self, Feed};
-use crate::connection::{Ending, Guests, connect};
 use crate::documents::Documents;
+use crate::documents::metrics::Metrics;
 use crate::egress::{self, Egress};
-use crate::limit::{Limits, Shares};
-use crate::metrics::Metrics;
-use crate::oidc::Provider;
+use crate::flow_control::connection_tracker::Guests;
+use crate::flow_control::{Limits, Shares};
+use crate::handler::App;
+use crate::pipeline::audit;
+use crate::pipeline::authenticate::Authenticator;
+use crate::pipeline::client_certificates::Clients;
+use crate::pipeline::oidc::Provider;
+use crate::pipeline::service_account::Accounts;
 use crate::registry::Registry;
-use crate::request::App;
-use crate::service_account::Accounts;
-use crate::tenants;
-use crate::tls::{self, Certificates, Clients};
+use crate::server::connection::{Ending, connect};
+use crate::server::tls::Certificates;
+use crate::write::bootstrap_objects;
 
 /// What a server is made of.
 pub struct Options {
@@ -90,7 +96,7 @@ const GRACE: Duration = Duration::from_secs(10);
 impl Server {
     /// Reads the store.
     pub async fn start(store: Arc<dyn Store>, options: Options) -> Result<Self, Error> {
-        let clients = Clients::new(&options.client_cas)?;
+        let clients = Clients::new(&options.client_cas).map_err(tls::Error::from)?;
         let tls = tls::acceptor(options.certificates, clients.as_ref())?;
         let (cache, feed) = cache::load(&store, options.layout.clone()).await?;
         options.listener.set_nonblocking(true)?;
@@ -104,10 +110,21 @@ impl Server {
             egress,
             options.root_ca.as_deref(),
         );
-        let documents = Documents::new(listener.local_addr()?.to_string());
+        let registry = Arc::new(registry);
         let accounts = options.accounts.map(Arc::new);
+        let audit = options.audit.map(Arc::new);
+        let shares = Shares::new(&options.limits);
+        let guests = Guests::new(options.limits.connections);
+        let metrics = Arc::new(Metrics::new(
+            Arc::clone(&registry),
+            audit.clone(),
+            shares.clone(),
+            Arc::clone(&guests),
+        ));
+        let address = listener.local_addr()?.to_string();
+        let documents = Documents::new(address, accounts.clone(), Arc::clone(&metrics));
         let app = App {
-            registry: Arc::new(registry),
+            registry,
             authenticator: Authenticator {
                 clients,
                 tokens: options.tokens,
@@ -116,11 +133,11 @@ impl Server {
                 default_tenant: options.default_tenant,
             },
             documents,
-            metrics: Metrics::default(),
+            metrics,
             accounts,
-            audit: options.audit,
-            shares: Shares::new(&options.limits),
-            guests: Guests::new(options.limits.connections),
+            audit,
+            shares,
+            guests,
             limits: options.limits,
         };
         Ok(Self {
@@ -211,11 +228,11 @@ impl Server {
 async fn prepare(app: &App) -> Result<(), Error> {
     let failed = |refusal: crate::status::Refusal| Error::Bootstrap(refusal.to_string());
     let now = insula_kinds::time::now();
-    tenants::bootstrap(&app.registry, &now)
+    bootstrap_objects::bootstrap(&app.registry, &now)
         .await
         .map_err(failed)?;
     if let Some(Space::Tenant(tenant)) = &app.authenticator.default_tenant {
-        tenants::ensure(&app.registry, tenant)
+        bootstrap_objects::ensure(&app.registry, tenant)
             .await
             .map_err(failed)?;
     }

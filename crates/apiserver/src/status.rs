@@ -8,7 +8,7 @@ use insula_core::{Principal, Revision};
 use insula_kinds::{FieldError, Kind, kinds, validate};
 use serde_json::{Value, json};
 
-use crate::registry::core_kind;
+use insula_kinds::core_kind;
 
 /// A refusal: what becomes a `Status` object.
 #[derive(Clone, Debug, PartialEq, Eq)]

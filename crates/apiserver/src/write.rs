@@ -1,21 +1,26 @@
 //! Writing: until committed or refused, load, apply, default, prepare, validate, commit.
 
 mod admission;
+mod allocate;
 mod apply;
+pub mod bootstrap_objects;
 mod create;
 mod delete;
 mod metadata;
 mod modify;
+mod names;
 pub(crate) mod ownership;
 mod patch;
 mod propagation;
+pub mod quota;
 mod ranges;
 pub(crate) mod rights;
 pub(crate) mod rules;
+pub(crate) mod scale;
 mod update;
+pub mod webhooks;
 
-use std::sync::Arc;
-
+pub use crate::registry::encoding::encoded;
 pub use admission::insula_extra;
 pub use apply::{Config, apply};
 pub use create::{create, create_object};
@@ -26,19 +31,7 @@ pub use delete::{
 pub use modify::{Modified, Modify, Owner, modify};
 pub use ownership::refuse as refuse_apply;
 pub use patch::{PatchFormat, patch, patched, read_options};
-pub use propagation::{FOREGROUND, ORPHAN, Policy};
-pub use rules::encoded;
+pub use propagation::Policy;
 pub use update::update;
 
-use crate::cache::Stored;
-
-/// What became of a write.
-#[derive(Debug)]
-pub struct Done {
-    /// The object as it is now.
-    pub object: Arc<Stored>,
-    /// Whether it came about by this write.
-    pub created: bool,
-    /// What the caller should know.
-    pub warnings: Vec<String>,
-}
+use crate::codec::answer::Done;

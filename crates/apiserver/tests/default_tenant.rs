@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use insula_access::Subject;
-use insula_apiserver::tenants::ensure;
+use insula_apiserver::write::bootstrap_objects::ensure;
 use insula_core::{Space, TenantName};
 use insula_testkit::server::{Client, Engine, Setup, TestServer};
 use serde_json::{Value, json};

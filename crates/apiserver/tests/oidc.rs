@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::future::{FutureExt, join_all};
 use insula_access::jwt::{self, Algorithm, Signer};
 use insula_access::oidc::{self, Settings};
-use insula_apiserver::oidc::{Error, Pace, Provider, SetupError, Trust};
+use insula_apiserver::pipeline::oidc::{Error, Pace, Provider, SetupError, Trust};
 use insula_core::{Proof, Space, Tie};
 use insula_testkit::oidc::{FakeProvider, Hits, Manner};
 use serde_json::{Value, json};

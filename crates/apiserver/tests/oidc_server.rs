@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use insula_access::jwt::Signer;
 use insula_access::oidc::Settings;
 use insula_access::{Authority, Subject, Validity};
-use insula_apiserver::oidc::{Pace, Provider, Trust};
+use insula_apiserver::pipeline::oidc::{Pace, Provider, Trust};
 use insula_core::Space;
 use insula_testkit::oidc::{FakeProvider, Manner};
 use insula_testkit::server::{Answer, Client, Engine, Identity, Setup, TestServer};

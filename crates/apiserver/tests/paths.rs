@@ -1,7 +1,7 @@
 //! Request paths: which object a path addresses, and that all spellings address the same object.
 
 use http::Method;
-use insula_apiserver::route::{Target, route};
+use insula_apiserver::pipeline::route::{Target, route};
 use insula_core::{SYSTEM, Spaces};
 use insula_testkit::server::TestServer;
 use serde_json::json;

@@ -11,7 +11,7 @@ mod tls;
 use std::sync::Arc;
 
 use insula_access::Authority;
-use insula_apiserver::service_account::Accounts;
+use insula_apiserver::pipeline::service_account::Accounts;
 use insula_apiserver::{Error as ServerError, Limits, Options, Server};
 use insula_store::embedded::{self, Embedded};
 use insula_store::etcd::Etcd;

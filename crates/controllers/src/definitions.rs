@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use insula_apiserver::Registry;
-use insula_apiserver::apis::{self, Offer};
 use insula_apiserver::cache::{Cache, Stored};
+use insula_apiserver::registry::apis::{self, Offer};
+use insula_apiserver::registry::resource::Shelfmark;
 use insula_apiserver::registry::{Address, is_terminating};
-use insula_apiserver::served::Shelfmark;
 use insula_apiserver::status::Result;
 use insula_apiserver::write::{Modified, Modify, modify};
 use insula_core::{Revision, Space};

@@ -7,7 +7,7 @@ use futures_util::future::select_all;
 use insula_apiserver::Registry;
 use insula_apiserver::cache::{Change, Collection, Cursor, Event, Stored};
 use insula_apiserver::registry::is_terminating;
-use insula_apiserver::tenants::{DEFAULT_ACCOUNT, ROOT_CA};
+use insula_apiserver::write::bootstrap_objects::{DEFAULT_ACCOUNT, ROOT_CA};
 use insula_core::Space;
 use memchr::memmem;
 

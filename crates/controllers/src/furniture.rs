@@ -10,7 +10,7 @@ use insula_apiserver::Registry;
 use insula_apiserver::cache::Stored;
 use insula_apiserver::registry::{Address, is_terminating, namespace_address};
 use insula_apiserver::status::Result;
-use insula_apiserver::tenants::{
+use insula_apiserver::write::bootstrap_objects::{
     DEFAULT_ACCOUNT, DESCRIPTION, ROOT_CA, default_account, root_ca, root_ca_map,
 };
 use insula_apiserver::write::{Modified, Modify, create_object, modify};

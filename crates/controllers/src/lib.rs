@@ -42,8 +42,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use insula_access::Authority;
+use insula_apiserver::pipeline::service_account::Accounts;
 use insula_apiserver::registry::Address;
-use insula_apiserver::service_account::Accounts;
 use insula_apiserver::status::Result;
 use insula_apiserver::{Error, Registry, Server};
 use insula_core::Revision;

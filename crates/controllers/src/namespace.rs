@@ -6,11 +6,12 @@
 //! itself.
 
 use insula_apiserver::Registry;
-use insula_apiserver::registry::{core_kind, is_terminating, namespace_address};
-use insula_apiserver::served::Served;
+use insula_apiserver::registry::resource::Served;
+use insula_apiserver::registry::{is_terminating, namespace_address};
 use insula_apiserver::status::Result;
-use insula_apiserver::tenants;
+use insula_apiserver::write::bootstrap_objects;
 use insula_core::Space;
+use insula_kinds::core_kind;
 use insula_kinds::time;
 
 use crate::conditions;

@@ -6,9 +6,10 @@
 
 use insula_apiserver::Registry;
 use insula_apiserver::cache::Stored;
-use insula_apiserver::registry::{Address, core_kind, is_terminating};
+use insula_apiserver::registry::{Address, is_terminating};
 use insula_apiserver::status::Result;
 use insula_apiserver::write::encoded;
+use insula_kinds::core_kind;
 use insula_kinds::{Object, Value};
 use insula_store::{Outcome, Transaction};
 use serde_json::json;

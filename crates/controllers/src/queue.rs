@@ -4,8 +4,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use insula_apiserver::cache::Place;
-use insula_apiserver::registry::{Address, core_kind};
+use insula_apiserver::registry::Address;
 use insula_core::{Revision, Space};
+use insula_kinds::core_kind;
 use insula_kinds::{KindId, kinds};
 use tokio::time::Instant;
 

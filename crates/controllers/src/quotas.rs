@@ -8,10 +8,10 @@
 
 use insula_apiserver::Registry;
 use insula_apiserver::cache::{Place, Stored};
-use insula_apiserver::quota::{self, usage};
+use insula_apiserver::flow_control::cpu_bound;
 use insula_apiserver::registry::{Address, core_kind, tenant_address};
 use insula_apiserver::status::Result;
-use insula_apiserver::toil;
+use insula_apiserver::write::quota::{self, usage};
 use insula_apiserver::write::{Modified, Modify, modify};
 use insula_core::{Space, TenantName};
 use insula_kinds::quota::Quota;

@@ -5,8 +5,8 @@
 //! last the tenant. Of that, what holds in the whole space goes last: the administrators'.
 
 use insula_apiserver::Registry;
+use insula_apiserver::registry::resource::{Served, Shelfmark};
 use insula_apiserver::registry::{is_terminating, tenant_address};
-use insula_apiserver::served::{Served, Shelfmark};
 use insula_apiserver::status::Result;
 use insula_core::{Place, ResourceName, Space};
 use insula_kinds::Kind;

@@ -10,13 +10,12 @@ use std::sync::Arc;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use insula_apiserver::Registry;
 use insula_apiserver::cache::Stored;
+use insula_apiserver::registry::resource::Served;
 use insula_apiserver::registry::{Address, is_terminating};
-use insula_apiserver::served::Served;
 use insula_apiserver::status::Result;
-use insula_apiserver::write::{
-    DeleteOptions, FOREGROUND, Modified, Modify, ORPHAN, Policy, modify, remove,
-};
+use insula_apiserver::write::{DeleteOptions, Modified, Modify, Policy, modify, remove};
 use insula_core::{Revision, Space};
+use insula_kinds::finalizer::{FOREGROUND, ORPHAN};
 use insula_kinds::{Kind, KindId, Object, Value, kinds};
 use insula_store::{Conflict, Expect, Outcome, Transaction};
 use memchr::memmem;

@@ -10,14 +10,15 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use insula_apiserver::Registry;
 use insula_apiserver::cache::Stored;
-use insula_apiserver::registry::{Address, core_kind, is_terminating};
-use insula_apiserver::service_account::{
+use insula_apiserver::pipeline::service_account::{
     Account, Accounts, Bound, Issuer, KEPT_TOKEN, LAST_USED, Use, day,
 };
+use insula_apiserver::registry::expiry;
+use insula_apiserver::registry::{Address, core_kind, is_terminating};
 use insula_apiserver::status::{Refusal, Result};
 use insula_apiserver::write::{DeleteOptions, Modified, Modify, modify, remove};
-use insula_apiserver::{Registry, expiry};
 use insula_core::Space;
 use insula_kinds::{Object, Value};
 use memchr::memmem;

@@ -20,6 +20,13 @@ pub fn kinds() -> &'static Kinds {
     &TABLE
 }
 
+/// The kind of the core group with this plural, which the table must contain.
+pub fn core_kind(resource: &str) -> KindId {
+    kinds()
+        .find("", "v1", resource)
+        .expect("the core group has the resource")
+}
+
 /// All kinds, in the order of discovery.
 #[derive(Debug)]
 pub struct Kinds {

@@ -14,6 +14,7 @@ pub mod defaults;
 pub mod discovery;
 pub mod encode;
 pub mod field;
+pub mod finalizer;
 pub mod go;
 mod kind;
 pub mod limit_range;
@@ -31,8 +32,8 @@ pub mod validate;
 
 pub use field::FieldError;
 pub use kind::{
-    Column, CustomKind, Kind, KindId, Kinds, Propagation, Scope, Subresource, api_version, kinds,
-    version_order,
+    Column, CustomKind, Kind, KindId, Kinds, Propagation, Scope, Subresource, api_version,
+    core_kind, kinds, version_order,
 };
 pub use serde_json::Value;
 pub use types::{Field, Form, ListType, Omit, Shape, Type, TypeId, Types, types};

@@ -15,7 +15,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::pool::Pool;
 use super::text::Text;
-use crate::form::Forms;
+use crate::registry::versions::Forms;
 
 /// An object as it is sent, with its resourceVersion in it.
 #[derive(Debug)]
@@ -26,10 +26,10 @@ pub struct Stored {
     pub revision: Revision,
     /// The JSON, beginning with `{"kind":"…","apiVersion":"…",`.
     text: Text,
-    /// Whether it is in every space and in no store: see [`built_in`](crate::built_in).
+    /// Whether it is in every space and in no store: see [`built_in`](crate::registry::built_in).
     pub built_in: bool,
     /// When it was written, in seconds since 1970, if it is one of those that
-    /// [expire](crate::expiry); else zero.
+    /// [expire](crate::registry::expiry); else zero.
     pub written: u32,
     labels: OnceLock<Labels>,
     /// Of kinds that users define only.

@@ -14,9 +14,11 @@ use super::Cache;
 use super::collection::{Change, Collection, Event, Put};
 use super::entry::Stored;
 use super::tally::{Apart, Tally};
-use crate::registry::core_kind;
-use crate::served::Shelfmark;
-use crate::{admit, apis, built_in, expiry, policy};
+use crate::pipeline::policy;
+use crate::registry::resource::Shelfmark;
+use crate::registry::{apis, built_in, expiry};
+use crate::write::webhooks;
+use insula_kinds::core_kind;
 
 /// Keeps the cache up to date.
 pub struct Feed {
@@ -258,7 +260,7 @@ impl Feed {
                 {
                     life.touch(revision);
                 }
-                if admit::decides_admission(kind)
+                if webhooks::decides_admission(kind)
                     && let Some(life) = cache.life(&part.space)
                 {
                     life.admit_anew(revision);

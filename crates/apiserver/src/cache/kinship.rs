@@ -23,7 +23,7 @@ pub use node::Node;
 
 use super::collection::{Change, Event};
 use super::entry::Stored;
-use crate::served::Shelfmark;
+use crate::registry::resource::Shelfmark;
 use kin::{Entry, Kin};
 
 /// Who depends on whom.

@@ -9,9 +9,9 @@ use tokio::sync::Notify;
 
 use super::entry::Stored;
 use super::tally::Tally;
-use crate::admit::Configured;
-use crate::apis::Apis;
-use crate::policy::Compiled;
+use crate::pipeline::policy::Compiled;
+use crate::registry::apis::Apis;
+use crate::write::webhooks::Configured;
 
 /// One space, from its tenant's creation to its deletion. The next tenant of the same name
 /// has another life: what was derived from this one, decisions included, ends with it.

@@ -6,9 +6,9 @@ use insula_kinds::KindId;
 
 use super::collection::Event;
 use super::entry::Stored;
-use crate::apis;
-use crate::registry::core_kind;
-use crate::served::Shelfmark;
+use crate::registry::apis;
+use crate::registry::resource::Shelfmark;
+use insula_kinds::core_kind;
 
 /// Objects and what they take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use memchr::memmem;
 use serde::Deserialize;
 
 use super::entry::{Stored, read_metadata};
-use crate::write::{FOREGROUND, ORPHAN};
+use insula_kinds::finalizer::{FOREGROUND, ORPHAN};
 
 /// What an object says of its owners and of its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use insula_core::Space;
 use insula_kinds::{Object, Value, kinds};
 
-use crate::cache::Stored;
-use crate::registry::{Address, Registry, core_kind};
+use crate::cache::{Cache, Stored};
+use insula_kinds::core_kind;
 
 /// Finds services.
 pub trait Services: Send + Sync {
@@ -36,7 +36,7 @@ pub enum Backend {
 /// The label by which slices belong to a service.
 const SERVICE: &str = "kubernetes.io/service-name";
 
-impl Services for Registry {
+impl Services for Cache {
     fn resolve(
         &self,
         space: &Space,
@@ -45,12 +45,8 @@ impl Services for Registry {
         port: u16,
     ) -> Result<Backend, String> {
         let find = |resource: &str| {
-            self.cached(&Address {
-                kind: core_kind(resource).into(),
-                space: space.clone(),
-                namespace: Some(namespace.to_owned()),
-                name: name.to_owned(),
-            })
+            let collection = self.find(core_kind(resource), space)?;
+            collection.get(&format!("{namespace}/{name}"))
         };
         let found = find("services").ok_or_else(|| format!("service \"{name}\" not found"))?;
         let slices = slices(self, space, namespace);
@@ -65,9 +61,9 @@ impl Services for Registry {
     }
 }
 
-fn slices(registry: &Registry, space: &Space, namespace: &str) -> Vec<Arc<Stored>> {
+fn slices(cache: &Cache, space: &Space, namespace: &str) -> Vec<Arc<Stored>> {
     let kind = kinds().find("discovery.k8s.io", "v1", "endpointslices");
-    let collection = kind.and_then(|kind| registry.cache().find(kind, space));
+    let collection = kind.and_then(|kind| cache.find(kind, space));
     let prefix = format!("{namespace}/");
     collection.map_or_else(Vec::new, |all| all.snapshot(&prefix, None).objects)
 }

@@ -10,7 +10,7 @@ use rustls::{CertificateError, ClientConfig, Error, InvalidMessage};
 use tokio_rustls::TlsConnector;
 
 use super::error::CallError;
-use crate::oidc::{Trust, roots};
+use super::trust::{Trust, roots};
 
 /// Configurations of TLS, by the bundle of CAs.
 #[derive(Default)]

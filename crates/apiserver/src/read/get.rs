@@ -3,13 +3,13 @@
 use insula_core::Revision;
 
 use super::not_older;
-use crate::authorize::Granted;
-use crate::body::Body;
-use crate::form;
-use crate::query::{self, Query};
+use crate::codec::body::Body;
+use crate::codec::view::View;
+use crate::pipeline::authorize::Granted;
 use crate::registry::Registry;
+use crate::registry::versions;
+use crate::request::query::{self, Query};
 use crate::status::{Refusal, Result};
-use crate::view::View;
 
 /// The object that the path names.
 pub async fn get(
@@ -35,7 +35,7 @@ pub async fn get(
     let object = registry
         .seen(&address)
         .ok_or_else(|| Refusal::not_found(kind, &address.name))?;
-    form::prepare(
+    versions::prepare(
         registry,
         Some(granted.errand()),
         &path.kind,

@@ -8,17 +8,17 @@ use insula_store::Error;
 use serde_json::json;
 
 use super::{PANORAMAS, Selection, not_older, past};
-use crate::authorize::Granted;
-use crate::body::Body;
-use crate::built_in;
 use crate::cache::Stored;
-use crate::form;
-use crate::publish::{self, Sharing};
-use crate::query::{self, Query};
+use crate::codec::body::Body;
+use crate::codec::view::{ListMeta, View};
+use crate::pipeline::authorize::Granted;
 use crate::registry::Registry;
+use crate::registry::built_in;
+use crate::registry::continue_token::{Listed, Resume};
+use crate::registry::publish::{self, Sharing};
+use crate::registry::versions;
+use crate::request::query::{self, Query};
 use crate::status::{Refusal, Result};
-use crate::token::{Listed, Resume};
-use crate::view::{ListMeta, View};
 
 /// The objects of a list, and what it says about itself.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ pub async fn list(
     view: &View,
 ) -> Result<Body> {
     let listing = collect(registry, granted, query, view).await?;
-    form::prepare(
+    versions::prepare(
         registry,
         Some(granted.errand()),
         &granted.path().kind,

@@ -4,10 +4,10 @@ use insula_kinds::Object;
 use insula_kinds::selector::{FieldSelector, LabelSelector};
 
 use crate::cache::Stored;
-use crate::query::Query;
-use crate::served::Served;
+use crate::codec::view::View;
+use crate::registry::resource::Served;
+use crate::request::query::Query;
 use crate::status::{Refusal, Result};
-use crate::view::View;
 
 /// The selectors of a request.
 #[derive(Clone, Debug)]

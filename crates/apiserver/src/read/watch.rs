@@ -17,16 +17,16 @@ use begin::begin;
 use start::{Start, start};
 
 use super::Selection;
-use crate::apis::Offer;
-use crate::authorize::Granted;
-use crate::body::Body;
 use crate::cache::{Change, Collection, Cursor, Event, Life, Lost, Stored};
-use crate::form;
-use crate::publish::{Overlay, Sharing};
-use crate::query::Query;
+use crate::codec::body::Body;
+use crate::codec::view::View;
+use crate::pipeline::authorize::Granted;
 use crate::registry::Registry;
+use crate::registry::apis::Offer;
+use crate::registry::publish::{Overlay, Sharing};
+use crate::registry::versions;
+use crate::request::query::Query;
 use crate::status::{Refusal, Result};
-use crate::view::View;
 
 /// One watch: a cursor on a log.
 struct Watcher {
@@ -325,7 +325,7 @@ impl Watcher {
     /// What only a webhook can convert of what was there at the start.
     async fn prepare_initial(&self) -> Result<()> {
         let (kind, objects) = (&self.granted.path().kind, self.initial.as_slice());
-        form::prepare(
+        versions::prepare(
             &self.registry,
             Some(self.granted.errand()),
             kind,
@@ -375,7 +375,7 @@ impl Watcher {
             self.keep_shared(&mut events)?;
             let before = events.iter().filter_map(|event| event.before.as_ref());
             let objects = events.iter().map(|event| &event.object).chain(before);
-            form::prepare(
+            versions::prepare(
                 &self.registry,
                 Some(self.granted.errand()),
                 &self.granted.path().kind,

@@ -8,8 +8,9 @@ use insula_core::{MASTERS, Principal};
 use insula_kinds::{Object, Value, kinds, prepare};
 use serde_json::json;
 
-use crate::registry::{Address, Registry, core_kind};
+use crate::registry::{Address, Registry};
 use crate::status::{Refusal, Result};
+use insula_kinds::core_kind;
 
 /// The classes that every cluster has, whether or not somebody made objects of them.
 const BUILT_IN: [(&str, i64); 2] = [

@@ -10,12 +10,12 @@ use super::ownership::Ownership;
 use super::patch::{check_name, check_resource_version};
 use super::update::{may_create, unnamed};
 use super::{Done, Modified, Modify, metadata, modify};
-use crate::authorize::Granted;
-use crate::intake;
-use crate::publish::{Act, absent};
-use crate::query::{FieldValidation, Query, WriteOptions};
+use crate::codec::input;
+use crate::pipeline::authorize::Granted;
+use crate::registry::publish::{Act, absent};
+use crate::registry::resource::Served;
 use crate::registry::{Address, Registry};
-use crate::served::Served;
+use crate::request::query::{FieldValidation, Query, WriteOptions};
 use crate::status::{Refusal, Result};
 
 /// What is applied.
@@ -135,7 +135,7 @@ impl Config {
             Some(custom) => {
                 let decoded = decode::custom_value(applied);
                 let mut decoded = decoded.map_err(|why| Refusal::plain_error(why.to_string()))?;
-                intake::settle_custom(custom, &mut decoded)?;
+                input::settle_custom(custom, &mut decoded)?;
                 decoded.object
             }
         };

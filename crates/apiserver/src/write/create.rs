@@ -13,24 +13,25 @@ use uuid::Uuid;
 use super::modify::Owner;
 use super::ownership::{self, Ownership};
 use super::{Done, admission, metadata, ranges, rights, rules};
-use crate::admit::{self, Act};
-use crate::allocate::Allocator;
-use crate::apis;
-use crate::authorize::Granted;
-use crate::built_in;
 use crate::cache::Stored;
-use crate::expiry;
-use crate::intake::Sent;
-use crate::names;
-use crate::publish;
-use crate::query::{Query, WriteOptions};
-use crate::quota;
+use crate::codec::input::Sent;
+use crate::pipeline::authorize::Granted;
+use crate::registry::apis;
+use crate::registry::built_in;
+use crate::registry::expiry;
+use crate::registry::publish;
+use crate::registry::resource::Served;
 use crate::registry::{
-    Address, Registry, core_kind, is_terminating, namespace_address, no_such_tenant, tenant_address,
+    Address, Registry, is_terminating, namespace_address, no_such_tenant, tenant_address,
 };
-use crate::served::Served;
+use crate::request::query::{Query, WriteOptions};
 use crate::status::{Refusal, Result};
-use crate::tenants;
+use crate::write::allocate::Allocator;
+use crate::write::bootstrap_objects;
+use crate::write::names;
+use crate::write::quota;
+use crate::write::webhooks::{self, Act};
+use insula_kinds::core_kind;
 
 /// How many names are tried for a `generateName`.
 const NAMES_TRIED: usize = 8;
@@ -188,7 +189,7 @@ impl Draft<'_> {
         Gate::open(registry, self.kind, &address).await?;
         metadata::place(&mut self.object, self.kind, &address)?;
         let own = metadata::of(&mut self.object).clone();
-        admit::mutate(&act, Some(&mut self.object), None).await?;
+        webhooks::mutate(&act, Some(&mut self.object), None).await?;
         let metadata = metadata::of(&mut self.object);
         SERVERS
             .iter()
@@ -243,7 +244,7 @@ impl Draft<'_> {
         if let Some(by) = self.by {
             let mut act = Act::new(registry, by, Operation::Create, kind, address);
             act.dry_run = self.dry_run;
-            admit::validate(&act, Some(&object), None).await?;
+            webhooks::validate(&act, Some(&object), None).await?;
         }
         let value = rules::stored(registry, self.by, kind, object).await?;
         let object = put(registry, self, address, gate, value, now).await?;
@@ -281,11 +282,13 @@ async fn put(
         transaction = gate.guard(registry, transaction);
         let guards = transaction.checks().len();
         if address.kind.is(core_kind("namespaces")) {
-            transaction = tenants::keep_apart_from_tenants(registry, transaction, address);
-            transaction = tenants::furnish_namespace(registry, transaction, address, now);
+            transaction =
+                bootstrap_objects::keep_apart_from_tenants(registry, transaction, address);
+            transaction = bootstrap_objects::furnish_namespace(registry, transaction, address, now);
         } else if address.kind.is(core_kind("tenants")) {
-            transaction = tenants::keep_apart_from_namespaces(registry, transaction, address);
-            transaction = tenants::furnish(registry, transaction, &address.name, now)?;
+            transaction =
+                bootstrap_objects::keep_apart_from_namespaces(registry, transaction, address);
+            transaction = bootstrap_objects::furnish(registry, transaction, &address.name, now)?;
         }
         let names_apart = guards..transaction.checks().len();
         transaction = write.charge(transaction).await?;
@@ -305,7 +308,7 @@ async fn put(
                 return Err(taken(kind, address, conflict.found));
             }
             Outcome::Conflict(conflict) if names_apart.contains(&conflict.check) => {
-                return Err(tenants::name_taken(kind, &address.name));
+                return Err(bootstrap_objects::name_taken(kind, &address.name));
             }
             // The tenant, the namespace or a quota is no longer as it was: look again.
             Outcome::Conflict(conflict) => {

@@ -17,23 +17,25 @@ pub use options::DeleteOptions;
 
 use super::metadata;
 use super::propagation::Policy;
-use super::rules::{self, encoded};
-use crate::admit::{self, Act};
-use crate::apis;
-use crate::authorize::Granted;
-use crate::built_in;
+use super::rules;
 use crate::cache::Stored;
-use crate::expiry;
-use crate::form;
-use crate::intake::Sent;
-use crate::publish::{self, absent};
-use crate::query::Query;
+use crate::codec::input::Sent;
+use crate::codec::view::View;
+use crate::pipeline::authorize::Granted;
 use crate::read::{Listing, collect};
-use crate::registry::{Address, Registry, core_kind};
-use crate::served::Served;
+use crate::registry::apis;
+use crate::registry::built_in;
+use crate::registry::encoding::encoded;
+use crate::registry::expiry;
+use crate::registry::publish::{self, absent};
+use crate::registry::resource::Served;
+use crate::registry::versions;
+use crate::registry::{Address, Registry};
+use crate::request::query::Query;
 use crate::status::{Refusal, Result};
-use crate::tenants::NAMESPACES;
-use crate::view::View;
+use crate::write::bootstrap_objects::NAMESPACES;
+use crate::write::webhooks::{self, Act};
+use insula_kinds::core_kind;
 use mark::{Mark, mark};
 
 /// How many objects of a collection are deleted at once: a store that waits for its disk
@@ -131,7 +133,7 @@ pub async fn delete_collection(
     }
     // What cannot be shown is not deleted.
     let errand = Some(granted.errand());
-    form::prepare(registry, errand, kind, listing.objects.iter()).await?;
+    versions::prepare(registry, errand, kind, listing.objects.iter()).await?;
     let addresses = listing.objects.iter().map(|object| Address {
         kind: stored.clone(),
         space: space.clone(),
@@ -300,8 +302,8 @@ async fn attempt(
                 &shown
             }
         };
-        admit::mutate(act, None, Some(old)).await?;
-        admit::validate(act, None, Some(old)).await?;
+        webhooks::mutate(act, None, Some(old)).await?;
+        webhooks::validate(act, None, Some(old)).await?;
     }
     let key = registry.key(address);
     let transaction = match mark(address, &mut object, options) {

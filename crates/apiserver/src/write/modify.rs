@@ -12,18 +12,18 @@ use serde_json::json;
 
 use super::create::Gate;
 use super::ownership::{self, Ownership};
+use super::scale;
 use super::{Done, metadata, ranges, rights, rules};
-use crate::admit::{self, Act};
-use crate::allocate;
-use crate::authorize::Granted;
 use crate::cache::Stored;
-use crate::expiry;
-use crate::publish;
-use crate::quota;
+use crate::pipeline::authorize::Granted;
+use crate::registry::expiry;
+use crate::registry::publish;
+use crate::registry::resource::Served;
 use crate::registry::{Address, Registry};
-use crate::served::Served;
 use crate::status::{Refusal, Result};
-use crate::subresource::{current_scale, put_scale};
+use crate::write::allocate;
+use crate::write::quota;
+use crate::write::webhooks::{self, Act};
 
 /// What is to be changed, and how.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,7 @@ impl<'a> Modify<'a> {
         );
         act.subresource = self.subresource;
         act.dry_run = self.dry_run;
-        act.body = (self.subresource == Some("scale")).then_some(admit::Body::SCALE);
+        act.body = (self.subresource == Some("scale")).then_some(webhooks::Body::SCALE);
         act.concerns_anybody().then_some(act)
     }
 }
@@ -323,13 +323,13 @@ async fn settle(
 /// Lets others change it who may. Of something that is scaled they see the scale.
 async fn mutate(act: &Act<'_>, old: &Object, new: &mut Object) -> Result<bool> {
     if act.body.is_none() {
-        return admit::mutate(act, Some(new), Some(old)).await;
+        return webhooks::mutate(act, Some(new), Some(old)).await;
     }
-    let before = current_scale(act.kind, old)?;
-    let mut scale = current_scale(act.kind, new)?;
-    let changed = admit::mutate(act, Some(&mut scale), Some(&before)).await?;
+    let before = scale::current(act.kind, old)?;
+    let mut scale = scale::current(act.kind, new)?;
+    let changed = webhooks::mutate(act, Some(&mut scale), Some(&before)).await?;
     if changed {
-        put_scale(act.kind, new, &scale, act.name)?;
+        scale::put(act.kind, new, &scale, act.name)?;
     }
     Ok(changed)
 }
@@ -337,11 +337,11 @@ async fn mutate(act: &Act<'_>, old: &Object, new: &mut Object) -> Result<bool> {
 /// Lets others judge it.
 async fn validate(act: &Act<'_>, old: &Object, new: &Object) -> Result<()> {
     if act.body.is_none() {
-        return admit::validate(act, Some(new), Some(old)).await;
+        return webhooks::validate(act, Some(new), Some(old)).await;
     }
-    let before = current_scale(act.kind, old)?;
-    let scale = current_scale(act.kind, new)?;
-    admit::validate(act, Some(&scale), Some(&before)).await
+    let before = scale::current(act.kind, old)?;
+    let scale = scale::current(act.kind, new)?;
+    webhooks::validate(act, Some(&scale), Some(&before)).await
 }
 
 /// Whether the object is the one, and in the version, that the caller means.

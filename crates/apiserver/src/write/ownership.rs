@@ -10,10 +10,10 @@ use insula_kinds::{Object, Value, convert, encode, kinds, prepare, time};
 use insula_ownership::managers::{self, ApplyError, Subject, Version, Writer};
 
 use super::metadata;
-use crate::authorize::Granted;
-use crate::form;
+use crate::pipeline::authorize::Granted;
 use crate::registry::Registry;
-use crate::served::{Custom, Served};
+use crate::registry::resource::{Custom, Served};
+use crate::registry::versions;
 use crate::status::{Refusal, Result};
 
 /// What the server itself is called where it sets fields.
@@ -211,7 +211,7 @@ impl<'a> Ownership<'a> {
                 (Served::Custom(from), Some(Served::Custom(to))) => {
                     let errand = self.by.map(Granted::errand);
                     let tree = of.object.clone();
-                    let made = form::convert(self.registry, errand, from, &to, tree);
+                    let made = versions::convert(self.registry, errand, from, &to, tree);
                     Some(made.await?)
                 }
                 _ => None,

@@ -7,12 +7,12 @@ use insula_kinds::{FieldError, Kind, Object, TypeId, Value};
 
 use super::apply::apply as apply_config;
 use super::{Done, Modified, Modify, Owner, metadata, modify};
-use crate::authorize::Granted;
-use crate::intake::{self, Expected};
-use crate::publish::{Act, absent};
-use crate::query::{FieldValidation, Query, WriteOptions};
+use crate::codec::input::{self, Expected};
+use crate::pipeline::authorize::Granted;
+use crate::registry::publish::{Act, absent};
+use crate::registry::resource::{Custom, Served};
 use crate::registry::{Address, Registry};
-use crate::served::{Custom, Served};
+use crate::request::query::{FieldValidation, Query, WriteOptions};
 use crate::status::{Refusal, Result};
 
 /// How a patch is written.
@@ -101,7 +101,7 @@ fn patched_kind(
     let (tree, problems) = again()?;
     let Some(custom) = kind.custom() else {
         let read = |tree| {
-            intake::check_kept(&tree, Expected::from(&**kind))?;
+            input::check_kept(&tree, Expected::from(&**kind))?;
             let decoded = decode::value(of, Value::Object(tree));
             Ok((Ok(()), decoded.map_err(|error| error.to_string())?))
         };
@@ -111,10 +111,10 @@ fn patched_kind(
         let mut decoded =
             decode::custom_value(Value::Object(tree)).map_err(|error| error.to_string())?;
         check_said(custom, &decoded.object)?;
-        let settled = intake::settle_custom(custom, &mut decoded);
+        let settled = input::settle_custom(custom, &mut decoded);
         let checked = settled.and_then(|()| {
             let expected = Expected::from(&**kind);
-            intake::check_custom_kind(&decoded.object, expected)
+            input::check_custom_kind(&decoded.object, expected)
         });
         Ok((checked, decoded))
     };
@@ -123,7 +123,7 @@ fn patched_kind(
 
 /// A patch leaves an object in the version that it was asked in.
 fn check_said(custom: &Custom, object: &Object) -> Result<(), String> {
-    if let Some(called) = intake::unsaid(object) {
+    if let Some(called) = input::unsaid(object) {
         let object = Value::Object(object.clone());
         return Err(format!("Object '{called}' is missing in '{object}'"));
     }
@@ -202,7 +202,7 @@ fn finish(
     settled?;
     let mut all = problems;
     all.extend(decoded.problems);
-    let warnings = intake::settle(all, validation)
+    let warnings = input::settle(all, validation)
         .map_err(|problems| wrong(&format!("strict decoding error: {problems}"), text()))?;
     Ok(Modified {
         object: decoded.object,

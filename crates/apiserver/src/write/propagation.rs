@@ -3,15 +3,10 @@
 //! The collector of garbage does it. What it is to do stands in the finalizers of the object,
 //! which stays until it is done.
 
+use insula_kinds::finalizer::{FOREGROUND, ORPHAN};
 use insula_kinds::{Kind, Object, Propagation, Value};
 
 use super::metadata;
-
-/// The finalizer of an object that waits for its dependents to go.
-pub const FOREGROUND: &str = "foregroundDeletion";
-
-/// The finalizer of an object that waits for its dependents to be let go.
-pub const ORPHAN: &str = "orphan";
 
 /// What becomes of dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

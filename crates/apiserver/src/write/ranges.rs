@@ -8,9 +8,10 @@ use insula_kinds::{Object, limit_range};
 
 use super::metadata;
 use crate::cache::Stored;
-use crate::registry::{Address, Registry, core_kind};
-use crate::served::Served;
+use crate::registry::resource::Served;
+use crate::registry::{Address, Registry};
 use crate::status::{Refusal, Result};
+use insula_kinds::core_kind;
 
 /// Gives the containers of a pod what the ranges of its namespace have for those that ask
 /// for nothing.

@@ -9,7 +9,7 @@ mod params;
 use insula_core::MASTERS;
 use insula_kinds::Object;
 
-use crate::authorize::Granted;
+use crate::pipeline::authorize::Granted;
 use crate::registry::{Address, Registry};
 use crate::status::Result;
 

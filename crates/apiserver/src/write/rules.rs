@@ -11,19 +11,20 @@ use bytes::Bytes;
 use insula_admission::validate as admission;
 use insula_core::Revision;
 use insula_custom::{Change, Verdict, definition, settle_numbers};
-use insula_kinds::{FieldError, Kind, Object, Value, convert, defaults, encode, prepare, validate};
+use insula_kinds::{FieldError, Object, Value, convert, defaults, prepare, validate};
 
 use super::metadata;
-use crate::apis;
-use crate::authorize::Granted;
 use crate::cache::Stored;
-use crate::form;
-use crate::intake::{self, Sent, Written};
-use crate::query::FieldValidation;
+use crate::codec::input::{self, Sent, Written};
+use crate::pipeline::authorize::Granted;
 use crate::registry::Registry;
-use crate::served::{Custom, Served};
+use crate::registry::apis;
+use crate::registry::encoding::encoded;
+use crate::registry::resource::{Custom, Served};
+use crate::registry::versions;
+use crate::request::context;
+use crate::request::query::FieldValidation;
 use crate::status::Result;
-use crate::toil;
 
 /// The object in a body. A large one is read when it is its turn.
 pub async fn read(
@@ -33,10 +34,10 @@ pub async fn read(
     validation: FieldValidation,
 ) -> Result<Written> {
     if sent.body.len() < LARGE_BODY {
-        return intake::read_kind(sent, kind, validation);
+        return input::read_kind(sent, kind, validation);
     }
-    let read = || intake::read_kind(sent, kind, validation);
-    toil::of_request(Some(by), read).await?
+    let read = || input::read_kind(sent, kind, validation);
+    context::cpu_bound(Some(by.errand()), read).await?
 }
 
 /// From how many bytes on it takes longer to read a body than a thread can spare: a megabyte
@@ -93,7 +94,7 @@ pub async fn shown(
             Ok(tree)
         }
         Served::Custom(custom) => {
-            form::prepare(
+            versions::prepare(
                 registry,
                 by.map(Granted::errand),
                 kind,
@@ -148,7 +149,7 @@ pub async fn judge_new(by: Option<&Granted>, kind: &Served, object: &Object) -> 
         };
         return custom_verdict(by, custom, change).await;
     }
-    toil::of_request(by, || new_verdict(kind, object)).await?
+    context::cpu_bound(by.map(Granted::errand), || new_verdict(kind, object)).await?
 }
 
 fn new_verdict(kind: &Served, object: &Object) -> Result<Verdict> {
@@ -193,7 +194,10 @@ pub async fn judge_change(
         };
         return custom_verdict(by, custom, change).await;
     }
-    toil::of_request(by, || changed_verdict(kind, subresource, old, new)).await
+    context::cpu_bound(by.map(Granted::errand), || {
+        changed_verdict(kind, subresource, old, new)
+    })
+    .await
 }
 
 /// What is served in two groups is judged by the rules of the one that it is written in.
@@ -239,7 +243,7 @@ async fn custom_verdict(
     let schema = custom.schema()?;
     let verdict = match schema.validate_briefly(change) {
         Some(verdict) => verdict,
-        None => toil::of_request(by, || schema.validate(change)).await?,
+        None => context::cpu_bound(by.map(Granted::errand), || schema.validate(change)).await?,
     };
     Ok(with_odd_finalizers(verdict, change.old, change.new))
 }
@@ -291,7 +295,8 @@ pub async fn stored(
         Served::Custom(custom) => {
             let storage = custom.storage();
             let mut object =
-                form::convert(registry, by.map(Granted::errand), custom, &storage, object).await?;
+                versions::convert(registry, by.map(Granted::errand), custom, &storage, object)
+                    .await?;
             settle_numbers(&mut object);
             object
         }
@@ -306,22 +311,6 @@ pub fn written(kind: &Served, key: Arc<str>, revision: Revision, value: &[u8]) -
         custom.storage().note_written(&object);
     }
     Arc::new(object)
-}
-
-/// The object as it is stored, which it must have the version for.
-pub fn encoded(kind: &Kind, object: &Object) -> Bytes {
-    if kind.is_custom() {
-        return form::encoded(object).into();
-    }
-    let mut out = Vec::with_capacity(1024);
-    encode::json(
-        kind.api_version(),
-        &kind.kind,
-        kind.type_id(),
-        object,
-        &mut out,
-    );
-    out.into()
 }
 
 /// Whoever writes the status writes nothing else, whatever else a kind has.

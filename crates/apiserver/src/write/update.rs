@@ -4,11 +4,11 @@ use insula_access::rbac::ResourceAct;
 use insula_kinds::Object;
 
 use super::{Done, Modified, Modify, Owner, create_object, metadata, modify, rules};
-use crate::authorize::Granted;
-use crate::intake::{self, Sent};
-use crate::publish::{Act, absent};
-use crate::query::{Query, WriteOptions};
+use crate::codec::input::{self, Sent};
+use crate::pipeline::authorize::Granted;
+use crate::registry::publish::{Act, absent};
 use crate::registry::{Address, Registry};
+use crate::request::query::{Query, WriteOptions};
 use crate::status::{Refusal, Result};
 
 /// Replaces the object that the path names, or what the subresource is of it.
@@ -78,7 +78,7 @@ async fn create_instead(
     registry: &Registry,
     granted: &Granted,
     address: &Address,
-    written: &intake::Written,
+    written: &input::Written,
     dry_run: bool,
 ) -> Result<Done> {
     let path = granted.path();

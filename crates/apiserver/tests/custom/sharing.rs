@@ -1,6 +1,6 @@
 //! Equal parts of large definitions are stored in memory once, invisibly to tenants.
 
-use insula_apiserver::apis;
+use insula_apiserver::registry::apis;
 use insula_core::Space;
 use insula_testkit::server::{DEFINITIONS, TestServer, definition};
 use serde_json::{Map, Value, json};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use insula_apiserver::Limits;
-use insula_apiserver::limit::Connections;
+use insula_apiserver::flow_control::Connections;
 use insula_testkit::server::TlsStream;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

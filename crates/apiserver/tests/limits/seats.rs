@@ -8,7 +8,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::Method;
 use insula_apiserver::Limits;
-use insula_apiserver::limit::Bound;
+use insula_apiserver::flow_control::Bound;
 use insula_testkit::server::{Client, TestServer};
 use serde_json::json;
 use tokio::task::JoinSet;

@@ -1,7 +1,7 @@
 //! Every operation a server offers, derived from its routing tables.
 
 use http::Method;
-use insula_apiserver::route::{Document, Target, route};
+use insula_apiserver::pipeline::route::{Document, Target, route};
 use insula_kinds::{Kind, kinds};
 use insula_testkit::server::{Answer, Client};
 

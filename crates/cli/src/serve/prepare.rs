@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use insula_access::{Authority, TokenFile};
-use insula_apiserver::oidc::Provider;
-use insula_apiserver::service_account::Issuer;
-use insula_apiserver::tls::Certificates;
-use insula_apiserver::{audit, egress};
+use insula_apiserver::egress;
+use insula_apiserver::pipeline::audit;
+use insula_apiserver::pipeline::oidc::Provider;
+use insula_apiserver::pipeline::service_account::Issuer;
+use insula_apiserver::server::tls::Certificates;
 use insula_core::{Layout, Space};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

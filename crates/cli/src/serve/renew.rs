@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use insula_access::Authority;
-use insula_apiserver::tls::Certificates;
+use insula_apiserver::server::tls::Certificates;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 

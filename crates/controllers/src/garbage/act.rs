@@ -4,13 +4,13 @@ use futures_util::stream::{self, StreamExt};
 use insula_apiserver::Registry;
 use insula_apiserver::cache::{Node, Stored};
 use insula_apiserver::registry::Address;
-use insula_apiserver::served::Shelved;
+use insula_apiserver::registry::resource::Shelved;
 use insula_apiserver::status::{Refusal, Result};
 use insula_apiserver::write::{
-    DeleteOptions, Doomed, FOREGROUND, Modified, Modify, ORPHAN, Policy, modify, remove,
-    remove_together,
+    DeleteOptions, Doomed, Modified, Modify, Policy, modify, remove, remove_together,
 };
 use insula_core::Space;
+use insula_kinds::finalizer::{FOREGROUND, ORPHAN};
 use insula_kinds::{Object, Value};
 
 use super::judge::Seen;

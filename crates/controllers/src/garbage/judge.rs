@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use insula_apiserver::Registry;
 use insula_apiserver::cache::{Hold, Node, Reference, Stored, Ties};
+use insula_apiserver::registry::resource::Shelved;
 use insula_apiserver::registry::{Address, is_terminating, namespace_address};
-use insula_apiserver::served::Shelved;
 use insula_apiserver::write::{Doomed, Policy};
 use insula_core::Space;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use insula_apiserver::Registry;
 use insula_apiserver::cache::{Reference, Stored, Ties};
 use insula_apiserver::registry::Address;
-use insula_apiserver::served::{Served, Shelfmark, Shelved};
+use insula_apiserver::registry::resource::{Served, Shelfmark, Shelved};
 use insula_core::Space;
 use insula_kinds::kinds;
 

@@ -2,7 +2,7 @@
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::core_kind;
-use insula_apiserver::served::Served;
+use insula_apiserver::registry::resource::Served;
 use insula_apiserver::write::create_object;
 use insula_core::Space;
 use insula_kinds::{Object, Value, time};

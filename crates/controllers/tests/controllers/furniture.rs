@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use insula_apiserver::tenants::{default_account, root_ca};
+use insula_apiserver::write::bootstrap_objects::{default_account, root_ca};
 use insula_core::Space;
 use insula_store::Store;
 use insula_store::memory::Memory;

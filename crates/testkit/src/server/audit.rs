@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use insula_apiserver::audit::Sink;
+use insula_apiserver::pipeline::audit::Sink;
 use serde_json::Value;
 
 /// Where a test server writes its audit log.

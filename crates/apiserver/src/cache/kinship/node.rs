@@ -5,7 +5,7 @@ use std::sync::Arc;
 use insula_kinds::KindId;
 
 use crate::cache::Stored;
-use crate::served::{Shelfmark, Shelved};
+use crate::registry::resource::{Shelfmark, Shelved};
 
 /// One object of a space.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

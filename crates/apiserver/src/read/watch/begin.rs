@@ -6,16 +6,16 @@ use insula_core::{Revision, Spaces};
 
 use super::start::Start;
 use super::too_old;
-use crate::authorize::Granted;
-use crate::built_in;
 use crate::cache::{Collection, Cursor, Stored};
-use crate::publish::{self, Overlay, Sharing};
+use crate::codec::view::View;
+use crate::pipeline::authorize::Granted;
 use crate::read::list::{Ask, complete};
 use crate::read::{PANORAMAS, Selection, not_older, past};
 use crate::registry::Registry;
+use crate::registry::built_in;
+use crate::registry::continue_token::Listed;
+use crate::registry::publish::{self, Overlay, Sharing};
 use crate::status::Result;
-use crate::token::Listed;
-use crate::view::View;
 
 /// Where a watch begins.
 pub(super) struct Begun {

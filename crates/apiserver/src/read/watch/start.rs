@@ -4,7 +4,7 @@ use insula_core::Revision;
 use insula_kinds::FieldError;
 use serde_json::json;
 
-use crate::query::{self, Query};
+use crate::request::query::{self, Query};
 use crate::status::{Refusal, Result};
 
 /// How a watch begins.

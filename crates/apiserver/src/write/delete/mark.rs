@@ -5,8 +5,8 @@ use insula_kinds::{Kind, Object, Value, time};
 use serde_json::json;
 
 use super::DeleteOptions;
-use crate::apis;
 use crate::registry::Address;
+use crate::registry::apis;
 use crate::write::metadata;
 use crate::write::propagation::propagate;
 

@@ -4,9 +4,9 @@ use insula_kinds::{FieldError, Kind, Object, Value, decode, protobuf, types};
 use serde_json::json;
 
 use crate::cache::Stored;
-use crate::intake::Sent;
-use crate::negotiate::Media;
-use crate::query::{self, Query};
+use crate::codec::input::Sent;
+use crate::request::negotiate::Media;
+use crate::request::query::{self, Query};
 use crate::status::{Refusal, Result};
 use crate::write::propagation::Policy;
 

@@ -4,7 +4,7 @@ use insula_access::rbac::ResourceAct;
 use insula_kinds::{Object, Value, kinds};
 
 use super::Change;
-use crate::authorize::Granted;
+use crate::pipeline::authorize::Granted;
 use crate::registry::Registry;
 use crate::status::{Refusal, Result};
 

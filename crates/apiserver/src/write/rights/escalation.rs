@@ -11,8 +11,8 @@ use insula_access::rbac::{Policy, RbacKind, ResourceAct, RoleRef, Rule, Rules, c
 use insula_kinds::{Object, Value};
 
 use super::Change;
-use crate::authorize::{self, Granted};
-use crate::policy::rbac_kind;
+use crate::pipeline::authorize::{self, Granted};
+use crate::registry::rbac_kinds::rbac_kind;
 use crate::registry::{Address, Registry};
 use crate::status::{Refusal, Result};
 

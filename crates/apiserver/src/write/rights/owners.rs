@@ -6,9 +6,9 @@ use insula_core::Space;
 use insula_kinds::{Kind, Object, Value};
 
 use super::Change;
-use crate::authorize::Granted;
+use crate::pipeline::authorize::Granted;
 use crate::registry::Registry;
-use crate::served::Served;
+use crate::registry::resource::Served;
 use crate::status::{Refusal, Result};
 
 /// Refuses references to owners that give the caller more than its rights.

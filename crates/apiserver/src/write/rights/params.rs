@@ -6,7 +6,7 @@ use insula_core::Space;
 use insula_kinds::{Object, Value, kinds};
 
 use super::Change;
-use crate::authorize::Granted;
+use crate::pipeline::authorize::Granted;
 use crate::registry::{Address, Registry};
 use crate::status::{Refusal, Result};
 

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use http::Uri;
 use insula_access::{Authority, Subject, Validity};
-use insula_apiserver::tls::Certificates;
+use insula_apiserver::server::tls::Certificates;
 use insula_core::Space;
 use insula_operator::agent::introduce;
 use kube::client::Body;

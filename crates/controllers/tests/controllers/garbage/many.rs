@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use insula_apiserver::registry::resource::Served;
 use insula_apiserver::registry::{Address, core_kind};
-use insula_apiserver::served::Served;
 use insula_core::Space;
 use insula_store::Transaction;
 use insula_testkit::server::{Client, TestServer};

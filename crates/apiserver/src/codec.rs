@@ -1,0 +1,7 @@
+//! Objects from bytes and to bytes.
+
+pub mod answer;
+pub mod body;
+pub mod gzip;
+pub mod input;
+pub mod view;

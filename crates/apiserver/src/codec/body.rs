@@ -1,0 +1,216 @@
+//! Bodies of answers: whole, made piece by piece, or without end.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::Stream;
+use http_body::{Frame, SizeHint};
+
+use crate::cache::Stored;
+use crate::flow_control::{Seat, Turns};
+use crate::registry::resource::Served;
+
+/// What an answer carries.
+pub enum Body {
+    /// These bytes.
+    Whole(Option<Bytes>),
+    /// A list, put together as fast as the client takes it, so that a large list to a slow
+    /// client holds no copy of it.
+    List(List),
+    /// Pieces until the stream ends.
+    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    /// A large one of these, which takes turns with others.
+    Paced(Box<Paced>),
+    /// A watch, which counts as open as long as this is there.
+    Counted(Box<Counted>),
+}
+
+/// A body that is sent while it is its turn.
+pub struct Paced {
+    body: Body,
+    /// Until there is nothing to be sent at once.
+    turns: Option<Turns>,
+}
+
+/// A body and the right to have it.
+pub struct Counted {
+    body: Body,
+    _seat: Seat,
+}
+
+/// A JSON list of cached objects.
+pub struct List {
+    kind: Served,
+    head: Bytes,
+    items: std::vec::IntoIter<Arc<Stored>>,
+    first: bool,
+    tail: Option<Bytes>,
+    left: u64,
+}
+
+/// How much of a list is put together at once: large enough that the cost of a piece is
+/// lost in it, small enough that a thousand slow clients hold little.
+const PIECE: usize = 128 << 10;
+
+/// From which size on a body takes turns. Less is sent within a millisecond.
+const LARGE: u64 = 512 << 10;
+
+impl Body {
+    /// Nothing.
+    pub const fn empty() -> Self {
+        Self::Whole(None)
+    }
+
+    /// The same, sent in turns if it is large.
+    #[must_use]
+    pub fn paced(self, turns: Turns) -> Self {
+        match http_body::Body::size_hint(&self).exact() {
+            Some(length) if length < LARGE => self,
+            _ => {
+                let turns = Some(turns);
+                Self::Paced(Box::new(Paced { body: self, turns }))
+            }
+        }
+    }
+
+    /// The same, counted as open.
+    #[must_use]
+    pub fn counted(self, seat: Seat) -> Self {
+        Self::Counted(Box::new(Counted {
+            body: self,
+            _seat: seat,
+        }))
+    }
+
+    /// Whether it goes on until somebody ends it.
+    pub fn is_endless(&self) -> bool {
+        match self {
+            Self::Whole(_) | Self::List(_) => false,
+            Self::Stream(_) => true,
+            Self::Paced(paced) => paced.body.is_endless(),
+            Self::Counted(counted) => counted.body.is_endless(),
+        }
+    }
+
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        match self {
+            Self::Whole(bytes) => Poll::Ready(bytes.take()),
+            Self::List(list) => Poll::Ready(list.next()),
+            Self::Stream(stream) => stream.as_mut().poll_next(context),
+            Self::Paced(paced) => paced.poll_piece(context),
+            Self::Counted(counted) => counted.body.poll_piece(context),
+        }
+    }
+}
+
+impl Paced {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(turns) = &mut self.turns {
+            ready!(turns.poll(context));
+        }
+        let piece = match &mut self.body {
+            // A transport would take all of it at once.
+            Body::Whole(Some(bytes)) if bytes.len() > PIECE => {
+                Poll::Ready(Some(bytes.split_to(PIECE)))
+            }
+            body => body.poll_piece(context),
+        };
+        let told = !matches!(piece, Poll::Ready(Some(_)));
+        if told || http_body::Body::is_end_stream(&self.body) {
+            // Of a watch that is what was there. What happens from now on is little.
+            self.turns = None;
+        }
+        piece
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self::Whole(Some(bytes))
+    }
+}
+
+impl List {
+    /// `head`, the items without their kinds, `tail`.
+    pub fn new(kind: &Served, head: Bytes, items: Vec<Arc<Stored>>, tail: Bytes) -> Self {
+        let commas = items.len().saturating_sub(1);
+        let bodies: usize = items.iter().map(|item| item.item_length(kind) + 1).sum();
+        let left = (head.len() + bodies + commas + tail.len()) as u64;
+        Self {
+            kind: kind.clone(),
+            head,
+            items: items.into_iter(),
+            first: true,
+            tail: Some(tail),
+            left,
+        }
+    }
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.left == 0 {
+            return None;
+        }
+        let room = usize::try_from(self.left)
+            .unwrap_or(PIECE)
+            .min(PIECE + (8 << 10));
+        let mut piece = BytesMut::with_capacity(room);
+        piece.put_slice(&std::mem::take(&mut self.head));
+        while piece.len() < PIECE {
+            let Some(object) = self.items.next() else {
+                piece.put_slice(&self.tail.take().unwrap_or_default());
+                break;
+            };
+            piece.put_slice(if self.first { b"{" } else { b",{" });
+            self.first = false;
+            object.write_item(&self.kind, &mut piece);
+        }
+        self.left = self.left.saturating_sub(piece.len() as u64);
+        Some(piece.freeze())
+    }
+
+    /// All of it.
+    pub fn collect(mut self) -> Bytes {
+        let mut whole = BytesMut::with_capacity(usize::try_from(self.left).unwrap_or(0));
+        while let Some(piece) = self.next() {
+            whole.put_slice(&piece);
+        }
+        whole.freeze()
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let next = self.poll_piece(context);
+        next.map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.is_none(),
+            Self::List(list) => list.left == 0,
+            Self::Stream(_) => false,
+            Self::Paced(paced) => paced.body.is_end_stream(),
+            Self::Counted(counted) => counted.body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64))
+            }
+            Self::List(list) => SizeHint::with_exact(list.left),
+            Self::Stream(_) => SizeHint::default(),
+            Self::Paced(paced) => paced.body.size_hint(),
+            Self::Counted(counted) => counted.body.size_hint(),
+        }
+    }
+}

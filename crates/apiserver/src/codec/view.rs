@@ -1,0 +1,603 @@
+//! Objects as the caller asked to see them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use insula_core::Revision;
+use insula_custom::table;
+use insula_kinds::{Kind, Object, TypeId, Value, convert, encode, print, protobuf, types};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::cache::{Change, Event, Stored};
+use crate::codec::body::{Body, List};
+use crate::registry::resource::Served;
+use crate::registry::versions::Shown;
+use crate::request::negotiate::{Accepted, Form, FormVersion, Media};
+use crate::request::query::Query;
+use crate::status::{Refusal, Result};
+
+/// How objects of a kind are shown to one caller.
+#[derive(Clone, Debug)]
+pub struct View {
+    kind: Served,
+    stored: Served,
+    accepted: Accepted,
+    include: Include,
+}
+
+/// What a table row carries of its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Include {
+    None,
+    Metadata,
+    Object,
+}
+
+/// What a list says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListMeta {
+    /// The revision of the list.
+    pub revision: Revision,
+    /// Where it goes on.
+    pub proceed: Option<String>,
+    /// How much there is to come.
+    pub remaining: Option<usize>,
+}
+
+const META: &str = "apimachinery.pkg.apis.meta.v1";
+
+impl View {
+    /// How `kind` is shown to somebody who accepts this.
+    pub fn new(kind: &Served, accepted: Accepted, query: &Query) -> Result<Self> {
+        let include = match query.get("includeObject") {
+            None | Some("Metadata") => Include::Metadata,
+            Some("None") => Include::None,
+            Some("Object") => Include::Object,
+            Some(other) if accepted.form == Form::Table => {
+                let value = insula_gotext::quote(other);
+                return Err(Refusal::bad_request(format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: \
+                     {value}: must be 'Metadata', 'Object', 'None', or empty"
+                )));
+            }
+            Some(_) => Include::Metadata,
+        };
+        Ok(Self {
+            kind: kind.clone(),
+            stored: kind.storage(),
+            accepted,
+            include,
+        })
+    }
+
+    /// For what has no kind of its own in the table of resources.
+    pub fn of_status(accepted: Accepted) -> Self {
+        let kind = Served::from(insula_kinds::core_kind("namespaces"));
+        let accepted = Accepted {
+            form: Form::Whole,
+            ..accepted
+        };
+        Self {
+            kind: kind.clone(),
+            stored: kind,
+            accepted,
+            include: Include::Metadata,
+        }
+    }
+
+    /// The same, whatever form was asked for: as whole objects.
+    #[must_use]
+    pub fn whole(mut self) -> Self {
+        self.accepted.form = Form::Whole;
+        self
+    }
+
+    /// The format.
+    pub const fn media(&self) -> Media {
+        self.accepted.media
+    }
+
+    /// The kind that is shown.
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// The object as a tree, in the version that was asked for.
+    pub fn tree(&self, object: &Stored) -> Object {
+        if let Some(custom) = self.kind.custom() {
+            return custom.show(object).tree();
+        }
+        let mut tree = object.tree();
+        if self.kind != self.stored {
+            convert::convert(&self.stored, &self.kind, &mut tree);
+        }
+        tree
+    }
+
+    /// One object.
+    pub fn object(&self, object: &Stored) -> Result<Body> {
+        let bytes = match self.accepted.form {
+            Form::Whole => self.whole_object(object),
+            Form::Metadata => self.metadata(object),
+            Form::Table => self.table(&[object], &meta_of(object), true),
+            Form::MetadataList => {
+                let of = go_type(&self.kind, &self.kind.kind);
+                return Err(Refusal::no_such_form(format!(
+                    "you requested PartialObjectMetadataList, but the requested object is not a \
+                     list ({of})"
+                )));
+            }
+        };
+        Ok(self.sent(bytes))
+    }
+
+    /// A list of objects.
+    pub fn list(&self, objects: Vec<Arc<Stored>>, meta: &ListMeta) -> Result<Body> {
+        let objects = self.shown(objects);
+        if self.is_plain_json() {
+            let (head, tail) = self.list_ends(meta);
+            let list = List::new(&self.kind, head, objects, tail);
+            return Ok(Body::List(list));
+        }
+        let objects: Vec<&Stored> = objects.iter().map(AsRef::as_ref).collect();
+        let bytes = match self.accepted.form {
+            Form::Whole => self.whole_list(&objects, meta),
+            Form::MetadataList => self.metadata_list(&objects, meta),
+            Form::Table => self.table(&objects, &list_meta(meta), true),
+            Form::Metadata => {
+                let of = go_type(&self.kind, self.kind.list_kind());
+                return Err(Refusal::no_such_form(format!(
+                    "you requested PartialObjectMetadata, but the requested object is a list ({of})"
+                )));
+            }
+        };
+        Ok(self.sent(bytes))
+    }
+
+    /// Something that is not an object of the kind: a `Status`, a `Scale`, a review.
+    pub fn value(&self, api_version: &str, kind: &str, of: TypeId, object: &Object) -> Body {
+        self.sent(self.encoded(api_version, kind, of, object))
+    }
+
+    /// A `Scale`, which has no kind of its own but rows and metadata like an object.
+    pub fn scale(&self, of: TypeId, scale: &Object) -> Result<Body> {
+        let metadata = || {
+            let of = type_of("PartialObjectMetadata");
+            self.encoded(self.meta_version(), "PartialObjectMetadata", of, scale)
+        };
+        let bytes = match self.accepted.form {
+            Form::Whole => self.encoded("autoscaling/v1", "Scale", of, scale),
+            Form::Metadata => metadata(),
+            Form::Table => {
+                let now = jiff::Timestamp::now().as_second();
+                let cells = Value::from(print::scale_cells(scale, now));
+                let inside = metadata();
+                let inside = String::from_utf8_lossy(&inside);
+                let row = format!(r#"{{"cells":{cells},"object":{inside}}}"#);
+                let revision = scale.get("metadata").map(|of| &of["resourceVersion"]);
+                let meta = json!({"resourceVersion": revision}).to_string();
+                self.table_of(&meta, &print::scale_columns(), &format!("[{row}]"))
+            }
+            Form::MetadataList => {
+                return Err(Refusal::no_such_form(
+                    "you requested PartialObjectMetadataList, but the requested object is not a \
+                     list (*autoscaling.Scale)",
+                ));
+            }
+        };
+        Ok(self.sent(bytes))
+    }
+
+    /// An event of a watch, as it goes over the wire.
+    pub fn event(&self, event: &Event, change: Change, object: &Stored, first: bool) -> Bytes {
+        let untouched = self.is_compact_json()
+            && self.kind.custom().is_none()
+            && change == event.change
+            && std::ptr::eq(object, &raw const *event.object);
+        if untouched {
+            return event.frame();
+        }
+        self.event_of(change, object, first)
+    }
+
+    /// An event that is made for this watch only.
+    pub fn event_of(&self, change: Change, object: &Stored, first: bool) -> Bytes {
+        let bytes = match self.accepted.form {
+            Form::Whole => self.whole_object(object),
+            Form::Metadata | Form::MetadataList => self.metadata(object),
+            Form::Table => self.table(&[object], &meta_of(object), first),
+        };
+        self.framed(change.as_str(), &bytes)
+    }
+
+    /// A bookmark. The end of what was there at the start is marked in every form of it.
+    pub fn bookmark(&self, revision: Revision, initial_end: bool, first: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if initial_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let mut object = Object::new();
+        object.insert("metadata".to_owned(), metadata);
+        let bytes = match self.accepted.form {
+            Form::Whole => {
+                let of = &self.kind;
+                self.encoded(of.api_version(), &of.kind, of.type_id(), &object)
+            }
+            Form::Metadata | Form::MetadataList => {
+                let of = type_of("PartialObjectMetadata");
+                self.encoded(self.meta_version(), "PartialObjectMetadata", of, &object)
+            }
+            Form::Table => {
+                let body = Value::Object(object).to_string();
+                let row = Stored::unsaved("".into(), body.into());
+                let metadata = format!(r#"{{"resourceVersion":"{revision}"}}"#);
+                match self.include {
+                    Include::None if initial_end => {
+                        let marked = Self {
+                            include: Include::Metadata,
+                            ..self.clone()
+                        };
+                        marked.table(&[&row], &metadata, first)
+                    }
+                    _ => self.table(&[&row], &metadata, first),
+                }
+            }
+        };
+        self.framed("BOOKMARK", &bytes)
+    }
+
+    /// The end of a watch that cannot go on.
+    pub fn error(&self, refusal: &Refusal) -> Bytes {
+        self.framed("ERROR", &self.status(refusal))
+    }
+
+    /// A refusal.
+    pub fn status(&self, refusal: &Refusal) -> Bytes {
+        let Value::Object(status) = refusal.status() else {
+            return Bytes::new();
+        };
+        self.encoded("v1", "Status", type_of("Status"), &status)
+    }
+
+    /// That something succeeded, in a body.
+    pub fn status_of(&self, status: &Value) -> Body {
+        let status = status.as_object().cloned().unwrap_or_default();
+        self.value("v1", "Status", type_of("Status"), &status)
+    }
+
+    /// That an object is gone.
+    pub fn success(&self, kind: &Kind, name: &str, uid: Option<&Value>) -> Body {
+        let mut details = json!({"name": name, "kind": kind.resource});
+        if !kind.group.is_empty() {
+            details["group"] = kind.group.as_str().into();
+        }
+        if let Some(uid) = uid {
+            details["uid"] = uid.clone();
+        }
+        self.status_of(&json!({"metadata": {}, "status": "Success", "details": details}))
+    }
+
+    fn is_compact_json(&self) -> bool {
+        self.accepted.media == Media::Json
+            && self.accepted.form == Form::Whole
+            && (self.kind.custom().is_some() || self.kind == self.stored)
+    }
+
+    /// Objects of kinds that users define, in the form that the version gives them.
+    fn shown(&self, objects: Vec<Arc<Stored>>) -> Vec<Arc<Stored>> {
+        let Some(custom) = self.kind.custom() else {
+            return objects;
+        };
+        let shown = objects.into_iter().map(|object| {
+            let made = match custom.show(&object) {
+                Shown::AsStored(_) => None,
+                Shown::Made(made) => Some(made),
+            };
+            made.unwrap_or(object)
+        });
+        shown.collect()
+    }
+
+    fn is_plain_json(&self) -> bool {
+        self.is_compact_json() && !self.accepted.pretty && !self.accepted.gzip
+    }
+
+    fn whole_object(&self, object: &Stored) -> Bytes {
+        if let Some(custom) = self.kind.custom() {
+            return custom.show(object).body().into_owned();
+        }
+        if self.is_compact_json() {
+            return object.body().into_owned();
+        }
+        let of = &self.kind;
+        self.encoded(of.api_version(), &of.kind, of.type_id(), &self.tree(object))
+    }
+
+    /// The object in the format that was asked for, compact.
+    fn encoded(&self, api_version: &str, kind: &str, of: TypeId, object: &Object) -> Bytes {
+        let mut out = Vec::with_capacity(1024);
+        if self.accepted.media == Media::Protobuf {
+            protobuf::encode(of, object, &mut out);
+            return protobuf::seal(api_version, kind, &out).into();
+        }
+        encode::json(api_version, kind, of, object, &mut out);
+        out.into()
+    }
+
+    fn list_ends(&self, meta: &ListMeta) -> (Bytes, Bytes) {
+        let (kind, version) = (self.kind.list_kind(), self.kind.api_version());
+        let mut of = list_meta(meta);
+        // Lists of kinds that users define say also that they do not go on.
+        if self.kind.custom().is_some() && meta.proceed.is_none() {
+            of.insert_str(1, r#""continue":"","#);
+        }
+        let meta = of;
+        let head =
+            format!(r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{meta},"items":["#);
+        (head.into(), Bytes::from_static(b"]}\n"))
+    }
+
+    fn whole_list(&self, objects: &[&Stored], meta: &ListMeta) -> Bytes {
+        if self.accepted.media == Media::Protobuf {
+            let item = |object: &&Stored| {
+                let mut out = Vec::with_capacity(1024);
+                protobuf::encode(self.kind.type_id(), &self.tree(object), &mut out);
+                out
+            };
+            let items: Vec<Vec<u8>> = objects.iter().map(item).collect();
+            let list = protobuf::list(&list_meta_tree(meta), items.iter().map(Vec::as_slice));
+            return protobuf::seal(self.kind.api_version(), self.kind.list_kind(), &list).into();
+        }
+        let (head, _) = self.list_ends(meta);
+        let mut out = head.to_vec();
+        for (index, object) in objects.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            if self.kind.custom().is_some() || self.kind == self.stored {
+                out.push(b'{');
+                object.write_item(&self.kind, &mut out);
+            } else {
+                encode::nested(self.kind.type_id(), &self.tree(object), &mut out);
+            }
+        }
+        out.extend_from_slice(b"]}");
+        out.into()
+    }
+
+    fn meta_version(&self) -> &'static str {
+        match self.accepted.form_version {
+            FormVersion::V1 => "meta.k8s.io/v1",
+            FormVersion::V1Beta1 => "meta.k8s.io/v1beta1",
+        }
+    }
+
+    fn metadata(&self, object: &Stored) -> Bytes {
+        if self.accepted.media == Media::Protobuf {
+            let of = type_of("PartialObjectMetadata");
+            return self.encoded(
+                self.meta_version(),
+                "PartialObjectMetadata",
+                of,
+                &self.tree(object),
+            );
+        }
+        let version = self.meta_version();
+        let body = object.body();
+        let metadata = metadata_text(&body);
+        format!(
+            r#"{{"kind":"PartialObjectMetadata","apiVersion":"{version}","metadata":{metadata}}}"#
+        )
+        .into()
+    }
+
+    fn metadata_list(&self, objects: &[&Stored], meta: &ListMeta) -> Bytes {
+        let version = self.meta_version();
+        if self.accepted.media == Media::Protobuf {
+            let of = type_of("PartialObjectMetadata");
+            let item = |object: &&Stored| {
+                let mut out = Vec::new();
+                protobuf::encode(of, &self.tree(object), &mut out);
+                out
+            };
+            let items: Vec<Vec<u8>> = objects.iter().map(item).collect();
+            let list = protobuf::list(&list_meta_tree(meta), items.iter().map(Vec::as_slice));
+            return protobuf::seal(version, "PartialObjectMetadataList", &list).into();
+        }
+        let items: Vec<String> = objects
+            .iter()
+            .map(|object| String::from_utf8_lossy(&self.metadata(object)).into_owned())
+            .collect();
+        let (meta, items) = (list_meta(meta), items.join(","));
+        let head = format!(r#"{{"kind":"PartialObjectMetadataList","apiVersion":"{version}","#);
+        // Go makes no list where there is nothing to be listed.
+        let items = match items.is_empty() {
+            true => "null".to_owned(),
+            false => format!("[{items}]"),
+        };
+        format!(r#"{head}"metadata":{meta},"items":{items}}}"#).into()
+    }
+
+    fn table(&self, objects: &[&Stored], metadata: &str, columns: bool) -> Bytes {
+        let columns = match columns {
+            true => print::column_definitions(&self.kind),
+            false => Value::Null,
+        };
+        let now = jiff::Timestamp::now().as_second();
+        let rows: Vec<String> = objects.iter().map(|object| self.row(object, now)).collect();
+        let rows = match rows.is_empty() && print::is_plain(&self.kind) {
+            true => "null".to_owned(),
+            false => format!("[{}]", rows.join(",")),
+        };
+        self.table_of(metadata, &columns, &rows)
+    }
+
+    fn table_of(&self, metadata: &str, columns: &Value, rows: &str) -> Bytes {
+        let version = self.meta_version();
+        let head = format!(r#"{{"kind":"Table","apiVersion":"{version}","metadata":{metadata},"#);
+        format!(r#"{head}"columnDefinitions":{columns},"rows":{rows}}}"#).into()
+    }
+
+    fn row(&self, object: &Stored, now: i64) -> String {
+        let tree = self.tree(object);
+        let cells = match self.kind.custom() {
+            Some(custom) => table::cells(&custom.version().columns, &tree, now),
+            None => print::cells(&self.kind, &tree, now),
+        };
+        let cells = Value::from(cells);
+        let conditions = print::row_conditions(&self.kind, &tree);
+        let conditions = conditions
+            .map(|found| format!(r#""conditions":{found},"#))
+            .unwrap_or_default();
+        let inside = match self.include {
+            Include::None => "null".to_owned(),
+            Include::Metadata => String::from_utf8_lossy(&self.metadata(object)).into_owned(),
+            Include::Object => String::from_utf8_lossy(&self.whole_object(object)).into_owned(),
+        };
+        format!(r#"{{"cells":{cells},{conditions}"object":{inside}}}"#)
+    }
+
+    fn framed(&self, event: &str, object: &[u8]) -> Bytes {
+        if self.accepted.media == Media::Protobuf {
+            return protobuf::watch_frame(event, object).into();
+        }
+        let mut line = format!(r#"{{"type":"{event}","object":"#).into_bytes();
+        line.extend_from_slice(object);
+        line.extend_from_slice(b"}\n");
+        line.into()
+    }
+
+    /// Compact JSON or sealed protobuf, in the format that was asked for.
+    fn sent(&self, bytes: Bytes) -> Body {
+        finish(self.accepted, bytes).into()
+    }
+}
+
+/// Compact JSON or sealed protobuf, in the format that was asked for.
+pub fn finish(accepted: Accepted, bytes: Bytes) -> Bytes {
+    match accepted.media {
+        Media::Protobuf => bytes,
+        Media::Yaml => {
+            let tree: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+            serde_saphyr::to_string(&tree).unwrap_or_default().into()
+        }
+        Media::Json if accepted.pretty => indent(&bytes).into(),
+        Media::Json if bytes.ends_with(b"\n") => bytes,
+        Media::Json => [&bytes[..], b"\n"].concat().into(),
+    }
+}
+
+/// How Kubernetes' errors name the type of an object: by its Go package, which is called
+/// like the group's first word.
+fn go_type(kind: &Kind, called: &str) -> String {
+    let package = match kind.group.as_str() {
+        "" | "events.k8s.io" => "core",
+        "internal.apiserver.k8s.io" => "apiserverinternal",
+        group => group.split('.').next().unwrap_or(group),
+    };
+    format!("*{package}.{called}")
+}
+
+fn type_of(name: &str) -> TypeId {
+    types()
+        .find(&format!("{META}.{name}"))
+        .expect("it is in the table")
+}
+
+fn list_meta(meta: &ListMeta) -> String {
+    let mut text = format!(r#"{{"resourceVersion":"{}""#, meta.revision);
+    if let Some(token) = &meta.proceed {
+        text.push_str(&format!(r#","continue":"{token}""#));
+    }
+    if let Some(remaining) = meta.remaining {
+        text.push_str(&format!(r#","remainingItemCount":{remaining}"#));
+    }
+    text.push('}');
+    text
+}
+
+fn list_meta_tree(meta: &ListMeta) -> Object {
+    let text = list_meta(meta);
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+/// The metadata of a table of one object.
+fn meta_of(object: &Stored) -> String {
+    format!(r#"{{"resourceVersion":"{}"}}"#, object.revision)
+}
+
+/// The text of the object's metadata, as it is.
+fn metadata_text(body: &[u8]) -> &str {
+    #[derive(serde::Deserialize)]
+    struct Top<'a> {
+        #[serde(borrow)]
+        metadata: &'a RawValue,
+    }
+    let top: Result<Top<'_>, _> = serde_json::from_slice(body);
+    top.map_or("{}", |top| top.metadata.get())
+}
+
+/// JSON with line breaks and two spaces per level, members in the order they are in.
+pub fn indent(json: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(json.len() * 2);
+    let mut depth = 0usize;
+    let mut bytes = json.iter().copied().peekable();
+    let mut in_string = false;
+    let mut escaped = false;
+    while let Some(byte) = bytes.next() {
+        if in_string {
+            out.push(byte);
+            in_string = escaped || byte != b'"';
+            escaped = !escaped && byte == b'\\';
+            continue;
+        }
+        match byte {
+            b'"' => {
+                in_string = true;
+                out.push(byte);
+            }
+            b'{' | b'[' => {
+                out.push(byte);
+                let close = if byte == b'{' { b'}' } else { b']' };
+                if bytes.peek() == Some(&close) {
+                    out.push(close);
+                    bytes.next();
+                } else {
+                    depth += 1;
+                    line(&mut out, depth);
+                }
+            }
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                line(&mut out, depth);
+                out.push(byte);
+            }
+            b',' => {
+                out.push(byte);
+                line(&mut out, depth);
+            }
+            b':' => out.extend_from_slice(b": "),
+            b'\n' | b' ' => {}
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+fn line(out: &mut Vec<u8>, depth: usize) {
+    out.push(b'\n');
+    out.extend(std::iter::repeat_n(b' ', depth * 2));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pretty_json_keeps_the_order_and_what_is_in_strings() {
+        let text = br#"{"b":[1,{"a":"x{,\"}"}],"c":{},"d":[]}"#;
+        let wanted = "{\n  \"b\": [\n    1,\n    {\n      \"a\": \"x{,\\\"}\"\n    }\n  ],\n  \"c\": {},\n  \"d\": []\n}";
+        assert_eq!(String::from_utf8(indent(text)).unwrap(), wanted);
+    }
+}

@@ -1,0 +1,133 @@
+//! What is counted, in Prometheus' text.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::{Method, StatusCode};
+
+use crate::flow_control::connection_tracker::Guests;
+use crate::flow_control::{Glance, Shares};
+use crate::pipeline::audit;
+use crate::registry::Registry;
+
+/// Counters that cost the same however many tenants there are.
+pub struct Metrics {
+    requests: [[AtomicU64; 5]; METHODS.len()],
+    registry: Arc<Registry>,
+    audit: Option<Arc<audit::Sink>>,
+    shares: Shares,
+    guests: Arc<Guests>,
+}
+
+const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "other"];
+
+impl Metrics {
+    /// Counters at zero, and the sources of the gauges.
+    pub fn new(
+        registry: Arc<Registry>,
+        audit: Option<Arc<audit::Sink>>,
+        shares: Shares,
+        guests: Arc<Guests>,
+    ) -> Self {
+        Self {
+            requests: Default::default(),
+            registry,
+            audit,
+            shares,
+            guests,
+        }
+    }
+
+    /// Counts an answer.
+    pub fn count(&self, method: &Method, status: StatusCode) {
+        let known = METHODS.iter().position(|known| *known == method.as_str());
+        let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
+        self.requests[known.unwrap_or(METHODS.len() - 1)][class].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Everything that is counted.
+    pub fn text(&self) -> String {
+        let mut text = String::from(
+            "# HELP apiserver_request_total Answers by method and class of status code.\n\
+             # TYPE apiserver_request_total counter\n",
+        );
+        for (method, classes) in METHODS.iter().zip(&self.requests) {
+            for (class, count) in (1..).zip(classes) {
+                let count = count.load(Ordering::Relaxed);
+                if count > 0 {
+                    let labels = format!("verb=\"{method}\",code=\"{class}xx\"");
+                    writeln!(text, "apiserver_request_total{{{labels}}} {count}").ok();
+                }
+            }
+        }
+        let revision = self.registry.cache().applied();
+        text.push_str(
+            "# HELP insula_cache_revision The revision up to which the cache has everything.\n\
+             # TYPE insula_cache_revision gauge\n",
+        );
+        writeln!(text, "insula_cache_revision {revision}").ok();
+        if let Some(audit) = &self.audit {
+            audit_text(audit.counts(), &mut text);
+        }
+        write_seats(&mut text, &self.shares);
+        write_connections(&mut text, &self.guests);
+        text
+    }
+}
+
+fn audit_text(counts: audit::Counts, text: &mut String) {
+    for (name, help, count) in [
+        ("events", "Events in the audit log.", counts.written),
+        (
+            "lost",
+            "Events that the audit log did not take.",
+            counts.lost,
+        ),
+        (
+            "errors",
+            "Writes to the audit log that failed.",
+            counts.errors,
+        ),
+    ] {
+        let name = format!("insula_audit_{name}_total");
+        writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter").ok();
+        writeln!(text, "{name} {count}").ok();
+    }
+}
+
+fn write_seats(text: &mut String, shares: &Shares) {
+    let glances = shares.glances();
+    let mut family = |name: &str, kind: &str, help: &str, of: &dyn Fn(&Glance) -> u64| {
+        writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
+        for (work, glance) in &glances {
+            writeln!(text, "{name}{{work=\"{work}\"}} {}", of(glance)).ok();
+        }
+    };
+    let name = "insula_seats_in_use";
+    let help = "Seats that requests have, by what they do.";
+    family(name, "gauge", help, &|glance| glance.used.into());
+    let name = "insula_seats_waiting";
+    let help = "Requests and answers that wait for a seat.";
+    family(name, "gauge", help, &|glance| glance.waiting as u64);
+    let name = "insula_seats_refused_total";
+    let help = "Requests that got no seat: 429.";
+    family(name, "counter", help, &|glance| glance.refused);
+}
+
+fn write_connections(text: &mut String, guests: &Guests) {
+    let open = guests.open();
+    write!(
+        text,
+        "# HELP insula_connections Open connections.\n\
+         # TYPE insula_connections gauge\n\
+         insula_connections {open}\n\
+         # HELP insula_connections_ended_total Connections that a bound ended, by bound.\n\
+         # TYPE insula_connections_ended_total counter\n"
+    )
+    .ok();
+    for (reason, count) in guests.ended() {
+        let labels = format!("reason=\"{reason}\"");
+        writeln!(text, "insula_connections_ended_total{{{labels}}} {count}").ok();
+    }
+}

@@ -1,0 +1,148 @@
+//! Questions that are asked by creating an object which is answered and not kept.
+
+mod access;
+
+use http::StatusCode;
+use insula_core::{Principal, Spaces};
+use insula_kinds::{Kind, Object, Value, validate};
+use serde_json::json;
+
+use crate::codec::answer::Answer;
+use crate::codec::input::{self, Sent};
+use crate::codec::view::View;
+use crate::pipeline::authenticate::Authenticator;
+use crate::pipeline::authorize::{Granted, enters};
+use crate::registry::Registry;
+use crate::request::negotiate::{Accepted, Form};
+use crate::request::query::{Query, WriteOptions};
+use crate::status::{Refusal, Result};
+use crate::write::insula_extra;
+
+/// Whether objects of the kind are questions.
+pub fn is_review(kind: &Kind) -> bool {
+    kind.verbs == ["create"] && kind.kind.ends_with("Review")
+}
+
+/// Answers the question in the body.
+pub async fn answer(
+    registry: &Registry,
+    authenticator: &Authenticator,
+    granted: &Granted,
+    query: &Query,
+    accepted: Accepted,
+    sent: &Sent,
+) -> Result<Answer> {
+    if accepted.form == Form::Table {
+        // A question has no columns.
+        return Err(Refusal::no_such_transform());
+    }
+    let options = WriteOptions::read(query, "CreateOptions")?;
+    let kind = granted.path().of();
+    let written = input::read(sent, kind.into(), options.validation)?;
+    let mut review = written.object;
+    take_place(granted, &mut review)?;
+    let errors = match kind.group.as_str() {
+        // Kubernetes has no rules for these but what is said below.
+        "authentication.k8s.io" => Vec::new(),
+        _ => validate::create(kind, &review),
+    };
+    if !errors.is_empty() {
+        // These are the reviews that Kubernetes refuses under no name at all.
+        return Err(Refusal::invalid_named("", &kind.group, "", &errors));
+    }
+    let status = match kind.kind.as_str() {
+        "SelfSubjectReview" => whoami(granted.principal()),
+        "TokenReview" => token_review(registry, authenticator, granted, &review).await?,
+        "SelfSubjectAccessReview" => access::of_caller(registry, granted, &review).await?,
+        "SelfSubjectRulesReview" => {
+            let status = access::rules(registry, granted, &review).await?;
+            review.insert("spec".to_owned(), json!({}));
+            status
+        }
+        _ => access::of_another(registry, granted, &review).await?,
+    };
+    review.insert("status".to_owned(), status);
+    if kind.kind == "SelfSubjectReview" {
+        let now = insula_kinds::time::now();
+        review.insert("metadata".to_owned(), json!({"creationTimestamp": now}));
+    }
+    let view = View::of_status(accepted);
+    let body = view.value(kind.api_version(), &kind.kind, kind.type_id(), &review);
+    Ok(Answer::new(StatusCode::CREATED, body)
+        .of(accepted)
+        .warned(written.warnings))
+}
+
+/// A question in a namespace is about that namespace.
+fn take_place(granted: &Granted, review: &mut Object) -> Result<()> {
+    let Some(namespace) = &granted.path().namespace else {
+        return Ok(());
+    };
+    let metadata = review.entry("metadata").or_insert_with(|| json!({}));
+    match metadata.get("namespace").and_then(Value::as_str) {
+        Some(given) if !given.is_empty() && given != namespace => Err(Refusal::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
+        _ => {
+            metadata["namespace"] = namespace.as_str().into();
+            Ok(())
+        }
+    }
+}
+
+fn whoami(principal: &Principal) -> Value {
+    json!({"userInfo": user_info(principal)})
+}
+
+/// What a principal is called; the tenant is among the extras, where stock clients show it.
+fn user_info(principal: &Principal) -> Value {
+    let mut info = json!({
+        "username": principal.user,
+        "groups": principal.groups,
+        "extra": insula_extra(principal),
+    });
+    if let Some(uid) = &principal.uid {
+        info["uid"] = uid.as_str().into();
+    }
+    info
+}
+
+async fn token_review(
+    registry: &Registry,
+    authenticator: &Authenticator,
+    granted: &Granted,
+    review: &Object,
+) -> Result<Value> {
+    let member = |member: &str| review.get("spec").and_then(|spec| spec.get(member));
+    let token = member("token").and_then(Value::as_str);
+    let Some(token) = token.filter(|token| !token.is_empty()) else {
+        return Err(Refusal::bad_request(
+            "token is required for TokenReview in authentication",
+        ));
+    };
+    let audiences = member("audiences").and_then(Value::as_array);
+    let audiences = audiences.into_iter().flatten().filter_map(Value::as_str);
+    let audiences: Vec<String> = audiences.map(str::to_owned).collect();
+    let believed = authenticator.token(registry, token, &audiences).await;
+    let refused = |why: &str| json!({"user": {}, "error": why});
+    Ok(match believed {
+        Ok(believed) if is_known(registry, granted, &believed.principal).await? => {
+            json!({
+                "authenticated": true,
+                "user": user_info(&believed.principal),
+                "audiences": believed.audiences,
+            })
+        }
+        Ok(_) => refused("invalid bearer token"),
+        Err(unknown) => refused(unknown.told_in(granted.spaces())),
+    })
+}
+
+/// Somebody of another space is nobody here, and so is somebody of a former tenant that had
+/// the name.
+async fn is_known(registry: &Registry, granted: &Granted, principal: &Principal) -> Result<bool> {
+    match granted.spaces() {
+        Spaces::One(space) if *space == principal.home => enters(registry, principal, space).await,
+        _ => Ok(false),
+    }
+}

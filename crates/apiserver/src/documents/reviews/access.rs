@@ -1,0 +1,143 @@
+//! Who may do what: the questions of `authorization.k8s.io`.
+
+use std::sync::Arc;
+
+use insula_access::rbac::{Act, ResourceAct, Rule, Rules, cover};
+use insula_core::{AUTHENTICATED, Extra, MASTERS, Principal, Proof, RESERVED_PREFIX, Spaces, Tie};
+use insula_kinds::{Object, Value, kinds};
+use serde_json::json;
+
+use crate::pipeline::authorize::{self, Granted, Verdict};
+use crate::pipeline::service_account::AccountName;
+use crate::registry::Registry;
+use crate::status::{Refusal, Result};
+
+/// Whether the caller may do what is asked about.
+pub async fn of_caller(registry: &Registry, granted: &Granted, review: &Object) -> Result<Value> {
+    let principal = granted.principal();
+    let verdict = judge(registry, principal, granted.spaces(), review).await?;
+    Ok(status(verdict))
+}
+
+/// Whether somebody else may, who belongs to the space of the question.
+pub async fn of_another(registry: &Registry, granted: &Granted, review: &Object) -> Result<Value> {
+    let subject = subject(granted, review)?;
+    let verdict = judge(registry, &subject, granted.spaces(), review).await?;
+    Ok(status(verdict))
+}
+
+/// Everything that the caller may do in a namespace.
+pub async fn rules(registry: &Registry, granted: &Granted, review: &Object) -> Result<Value> {
+    let namespace = text(review, &["spec", "namespace"]);
+    let Some(namespace) = namespace.filter(|namespace| !namespace.is_empty()) else {
+        return Err(Refusal::bad_request("no namespace on request"));
+    };
+    let principal = granted.principal();
+    let asked = authorize::ask(registry, principal, granted.spaces(), |policy, reach| {
+        policy.rules(authorize::who(principal), Some(namespace), reach)
+    });
+    let Rules {
+        rules: mut found,
+        unresolved,
+    } = asked.await?;
+    if principal.is_in(MASTERS) {
+        found.splice(0..0, cover::everything().map(Arc::new));
+    }
+    let (paths, resources): (Vec<_>, Vec<_>) = found
+        .iter()
+        .map(AsRef::as_ref)
+        .partition(|rule: &&Rule| !rule.non_resource_urls.is_empty());
+    let mut status = json!({
+        "resourceRules": resources,
+        "nonResourceRules": paths,
+        "incomplete": false,
+    });
+    if !unresolved.is_empty() {
+        status["evaluationError"] = unresolved.to_string().into();
+    }
+    Ok(status)
+}
+
+fn status(verdict: Verdict) -> Value {
+    let mut status = json!({"allowed": verdict.allowed});
+    if !verdict.reason.is_empty() {
+        status["reason"] = verdict.reason.into();
+    }
+    status
+}
+
+async fn judge(
+    registry: &Registry,
+    principal: &Principal,
+    spaces: &Spaces,
+    review: &Object,
+) -> Result<Verdict> {
+    let at = |path: &[&str]| text(review, path).filter(|text| !text.is_empty());
+    let spec = review.get("spec");
+    if spec.is_some_and(|spec| spec.get("nonResourceAttributes").is_some()) {
+        let act = Act::Path {
+            verb: at(&["spec", "nonResourceAttributes", "verb"]).unwrap_or(""),
+            path: at(&["spec", "nonResourceAttributes", "path"]).unwrap_or(""),
+        };
+        return authorize::decide(registry, principal, spaces, &act).await;
+    }
+    let attribute = |member: &str| at(&["spec", "resourceAttributes", member]);
+    let act = ResourceAct {
+        verb: attribute("verb").unwrap_or(""),
+        group: attribute("group").unwrap_or(""),
+        resource: attribute("resource").unwrap_or(""),
+        subresource: attribute("subresource"),
+        namespace: attribute("namespace"),
+        name: attribute("name"),
+    };
+    if is_barred(principal, &act) {
+        return Ok(Verdict {
+            allowed: false,
+            reason: "objects of this kind are in the system space only".to_owned(),
+        });
+    }
+    authorize::decide(registry, principal, spaces, &Act::Resource(act)).await
+}
+
+/// Whether no role of a tenant allows this.
+fn is_barred(principal: &Principal, act: &ResourceAct<'_>) -> bool {
+    !principal.is_system()
+        && kinds().iter().any(|(_, kind)| {
+            kind.system_only && kind.resource == act.resource && kind.group == act.group
+        })
+}
+
+/// Whom the question is about: somebody of the space that it is asked in. No tenant has
+/// anybody in the groups of the system, except in those that the server itself gives.
+fn subject(granted: &Granted, review: &Object) -> Result<Principal> {
+    let user = text(review, &["spec", "user"]).unwrap_or("").to_owned();
+    let home = granted.space()?.clone();
+    let groups = review.get("spec").and_then(|spec| spec.get("groups"));
+    let groups = groups.and_then(Value::as_array).into_iter().flatten();
+    let given = |group: &str| {
+        group == AUTHENTICATED
+            || AccountName::parse(&user)
+                .is_some_and(|account| account.groups().iter().any(|of| of == group))
+    };
+    let groups = groups
+        .filter_map(Value::as_str)
+        .filter(|group| home.is_system() || !group.starts_with(RESERVED_PREFIX) || given(group));
+    Ok(Principal {
+        uid: None,
+        groups: groups.map(str::to_owned).collect(),
+        extra: Extra::new(),
+        home,
+        tie: Tie::Name,
+        proof: Proof::Impersonation,
+        user,
+    })
+}
+
+fn text<'a>(object: &'a Object, path: &[&str]) -> Option<&'a str> {
+    let (first, rest) = path.split_first()?;
+    let mut value = object.get(*first)?;
+    for member in rest {
+        value = value.get(member)?;
+    }
+    value.as_str()
+}

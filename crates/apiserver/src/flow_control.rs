@@ -1,0 +1,231 @@
+//! A fair share for every space, so that nobody's flood is somebody else's drought.
+//!
+//! A request takes a [`Seat`] before it does its work and gives it back when its answer is
+//! made. Seats are of several sorts, because different things run out:
+//!
+//! - *reads* and *writes* mostly wait, for the store: many may do so at once.
+//! - *heavy* reads do not wait, they keep a core busy: as many run as leave one core free.
+//!   So do the bodies of large answers, which take [`Turns`] of a few milliseconds.
+//! - *bodies* of requests lie in memory.
+//! - *watches* stay.
+//!
+//! Who is charged is the space that the caller belongs to. That is the space the request is
+//! about, except for the system's own people, who work in tenants' spaces too: they neither
+//! use up a tenant's share nor wait behind its queue.
+
+mod bounds;
+pub mod connection_tracker;
+pub mod cpu_bound;
+mod pool;
+mod turn;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use insula_core::Space;
+
+pub use bounds::{Connections, Limits};
+pub use pool::{Bound, Glance, Seat};
+pub use turn::Turns;
+
+use crate::status::{Refusal, Result};
+use pool::{Arrival, Pool};
+
+/// What a request is about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// To read so many objects.
+    Read {
+        /// How many, or more than matter.
+        objects: usize,
+    },
+    /// To change so many objects.
+    Write {
+        /// How many, or more than matter.
+        objects: usize,
+    },
+    /// To receive a body.
+    Receive {
+        /// Its length, or the most that it may have.
+        bytes: u64,
+    },
+}
+
+/// All seats of a server.
+#[derive(Clone, Debug)]
+pub struct Shares {
+    reads: Arc<Pool>,
+    heavy: Arc<Pool>,
+    writes: Arc<Pool>,
+    bodies: Arc<Pool>,
+    watches: Arc<Pool>,
+    patience: Duration,
+}
+
+/// From how many objects on a read is heavy. An object of a list takes 1.6 us, or ten as a
+/// row of a table: so what is not heavy takes a millisecond at most.
+pub const HEAVY: usize = 100;
+
+/// The seats of a write that changes many objects: it has about that many in the store at
+/// once, as Kubernetes counts the work of a request from one to ten.
+const MANY: u32 = 10;
+
+/// What one seat for bodies stands for.
+const UNIT: u64 = 64 << 10;
+
+impl Shares {
+    /// All seats are free.
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            reads: Pool::new(limits.reads),
+            heavy: Pool::new(limits.heavy),
+            writes: Pool::new(limits.writes),
+            bodies: Pool::new(limits.bodies),
+            watches: Pool::new(limits.watches),
+            patience: limits.patience,
+        }
+    }
+
+    /// A seat for this work, at once or when it is the space's turn.
+    pub async fn enter(&self, space: &Space, work: Work) -> Result<Seat> {
+        let (pool, cost) = self.price(work);
+        match pool.arrive(space, cost) {
+            Arrival::Seated(seat) => Ok(seat),
+            Arrival::Refused => Err(Refusal::overloaded()),
+            Arrival::Waiting(waiting) => {
+                let seated = tokio::time::timeout(self.patience, waiting).await;
+                seated.ok().flatten().ok_or_else(|| {
+                    pool.refuse();
+                    Refusal::overloaded()
+                })
+            }
+        }
+    }
+
+    /// A seat for work that keeps a core busy, whatever it is about.
+    pub async fn toil(&self, space: &Space) -> Result<Seat> {
+        self.enter(space, Work::Read { objects: HEAVY }).await
+    }
+
+    /// The right to have one watch more.
+    pub fn watch(&self, space: &Space) -> Result<Seat> {
+        match self.watches.arrive(space, 1) {
+            Arrival::Seated(seat) => Ok(seat),
+            Arrival::Waiting(_) | Arrival::Refused => Err(Refusal::overloaded()),
+        }
+    }
+
+    /// What a large answer takes turns with.
+    pub fn turns(&self, space: &Space) -> Turns {
+        Turns::new(Arc::clone(&self.heavy), space.clone())
+    }
+
+    /// Every sort of seats, by name.
+    pub fn glances(&self) -> [(&'static str, Glance); 5] {
+        [
+            ("read", self.reads.glance()),
+            ("heavy_read", self.heavy.glance()),
+            ("write", self.writes.glance()),
+            ("body", self.bodies.glance()),
+            ("watch", self.watches.glance()),
+        ]
+    }
+
+    fn price(&self, work: Work) -> (&Arc<Pool>, u32) {
+        match work {
+            Work::Read { .. } if work.is_heavy() => (&self.heavy, 1),
+            Work::Read { .. } => (&self.reads, 1),
+            Work::Write { objects } => {
+                let objects = u32::try_from(objects).unwrap_or(MANY);
+                (&self.writes, objects.clamp(1, MANY))
+            }
+            Work::Receive { bytes } => {
+                let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX);
+                (&self.bodies, units)
+            }
+        }
+    }
+}
+
+impl Work {
+    /// Whether it keeps a core busy.
+    pub const fn is_heavy(self) -> bool {
+        matches!(self, Self::Read { objects } if objects >= HEAVY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> Limits {
+        Limits {
+            heavy: Bound {
+                total: 1,
+                each: 1,
+                queue: 1,
+            },
+            patience: Duration::from_millis(20),
+            ..Limits::default()
+        }
+    }
+
+    #[test]
+    fn work_is_paid_for_by_what_it_uses_up() {
+        let shares = Shares::new(&Limits::default());
+        let priced = |work| {
+            let (pool, cost) = shares.price(work);
+            let pools = [&shares.reads, &shares.heavy, &shares.writes, &shares.bodies];
+            let names = ["reads", "heavy", "writes", "bodies"];
+            let place = pools.iter().position(|of| Arc::ptr_eq(of, pool)).unwrap();
+            (names[place], cost)
+        };
+        for (work, price) in [
+            (Work::Read { objects: 0 }, ("reads", 1)),
+            (Work::Read { objects: HEAVY - 1 }, ("reads", 1)),
+            (Work::Read { objects: HEAVY }, ("heavy", 1)),
+            (
+                Work::Read {
+                    objects: usize::MAX,
+                },
+                ("heavy", 1),
+            ),
+            (Work::Write { objects: 0 }, ("writes", 1)),
+            (Work::Write { objects: 7 }, ("writes", 7)),
+            (
+                Work::Write {
+                    objects: usize::MAX,
+                },
+                ("writes", 10),
+            ),
+            (Work::Receive { bytes: 0 }, ("bodies", 0)),
+            (Work::Receive { bytes: 3 << 20 }, ("bodies", 48)),
+            (Work::Receive { bytes: u64::MAX }, ("bodies", u32::MAX)),
+        ] {
+            assert_eq!(priced(work), price, "{work:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_waits_too_long_or_in_too_long_a_queue_is_told_to_come_back() {
+        let shares = Arc::new(Shares::new(&small()));
+        let work = Work::Read { objects: HEAVY };
+        let seat = shares.enter(&Space::System, work).await.unwrap();
+        let (first, second) = tokio::join!(
+            shares.enter(&Space::System, work),
+            shares.enter(&Space::System, work),
+        );
+        for refused in [first, second] {
+            let refusal = refused.unwrap_err();
+            assert_eq!((refusal.code, refusal.retry_after), (429, Some(1)));
+            assert_eq!(
+                refusal.plain,
+                Some("Too many requests, please try again later.\n")
+            );
+        }
+        let glance = shares.heavy.glance();
+        assert_eq!((glance.used, glance.waiting, glance.refused), (1, 0, 2));
+        drop(seat);
+        assert!(shares.enter(&Space::System, work).await.is_ok());
+    }
+}

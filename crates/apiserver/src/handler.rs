@@ -1,0 +1,562 @@
+//! The life of a request, from top to bottom.
+//!
+//! ```text
+//! accept        TLS, bounds, deadline                                 server.rs, connection.rs
+//! route         path -> verb, resource, namespace, name, space        route.rs
+//! authenticate  certificate | token -> Principal                      authenticate.rs
+//! impersonate   Principal -> whom they act for                        impersonate.rs
+//! locate        Principal + URL -> Space                              locate.rs
+//! authorize     may they enter? then RBAC inside -> Granted           authorize.rs
+//! limit         their space's turn -> Seat                            limit.rs
+//! receive       the body, bounded in size and time                    receive.rs
+//! decode        negotiate, strict or warn                             negotiate.rs, intake.rs
+//! read          get | list | watch from the cache                     read/
+//! write         until committed or refused                            write/
+//! encode        object | Table | PartialObjectMetadata | list | event view.rs
+//! record        beside all of it: one event, however it ends          audit.rs
+//! ```
+
+mod work;
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, HeaderValue};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use insula_core::{Principal, Space, Spaces, Verb};
+
+use self::work::work_of;
+use crate::codec::answer::Answer;
+use crate::codec::body::Body;
+use crate::codec::input::Sent;
+use crate::codec::view::View;
+use crate::documents::Documents;
+use crate::documents::metrics::Metrics;
+use crate::documents::reviews;
+use crate::flow_control::connection_tracker::{Guest, Guests};
+use crate::flow_control::cpu_bound;
+use crate::flow_control::{Limits, Shares, Work};
+use crate::pipeline::audit::{self, Record};
+use crate::pipeline::authenticate::{Authenticator, Peer};
+use crate::pipeline::authorize::{Granted, authorize, authorize_path, permit};
+use crate::pipeline::impersonate::{Asked, impersonate};
+use crate::pipeline::locate::locate;
+use crate::pipeline::route::{Document, ResourcePath, Route, Target, route, unserved};
+use crate::pipeline::service_account::Accounts;
+use crate::read;
+use crate::registry::Registry;
+use crate::registry::versions;
+use crate::request::negotiate::{self, Accepted, Media};
+use crate::request::query::Query;
+use crate::request::receive::{MAX_BODY, receive};
+use crate::status::{Refusal, Result};
+use crate::subresources;
+use crate::write::{self, Deleted, PatchFormat};
+
+/// Everything that requests are answered with.
+pub struct App {
+    /// Objects.
+    pub registry: Arc<Registry>,
+    /// Who is who.
+    pub authenticator: Authenticator,
+    /// Discovery and schemas.
+    pub documents: Documents,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// What issues tokens of service accounts, and believes them.
+    pub accounts: Option<Arc<Accounts>>,
+    /// Where every request is written down, if anywhere.
+    pub audit: Option<Arc<audit::Sink>>,
+    /// Seats for the work of requests.
+    pub shares: Shares,
+    /// Every bound.
+    pub limits: Limits,
+    /// Who is connected.
+    pub guests: Arc<Guests>,
+}
+
+/// The connection that a request came on.
+#[derive(Debug)]
+pub struct Source {
+    /// What the client showed when it connected.
+    pub peer: Peer,
+    /// The connection's entry in the connection tracker.
+    pub guest: Arc<Guest>,
+}
+
+/// How long a request may take that says nothing about it.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Answers one request.
+pub async fn serve<B>(app: &App, from: &Source, request: Request<B>) -> Response<Body>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (parts, body) = request.into_parts();
+    let query = Query::parse(parts.uri.query().unwrap_or(""));
+    let route = route(&parts.method, parts.uri.path(), query.flag("watch"));
+    let audit_id = audit::id(&parts.headers);
+    let mut record =
+        Record::begin(app.audit.as_deref(), &audit_id, &from.peer, &parts, &route).await;
+    let deadline = deadline(&query);
+    let mut body = pin!(body);
+    let answered = match deadline {
+        Err(refusal) => Err(refusal),
+        Ok(deadline) => {
+            let body = body.as_mut();
+            let answer = answer(app, from, &parts, &query, route, &mut record, body);
+            let in_time = tokio::time::timeout(deadline, answer).await;
+            in_time.unwrap_or_else(|_| Err(Refusal::timeout()))
+        }
+    };
+    record.answered(answered.as_ref().map(|answer| answer.status.as_u16()));
+    let answer = answered.unwrap_or_else(|refusal| Answer::refused(&parts, &query, &refusal));
+    finish_reading(body).await;
+    app.metrics.count(&parts.method, answer.status);
+    let response = answer.respond(audit_id);
+    if parts.method == Method::HEAD {
+        return without_body(response);
+    }
+    response
+}
+
+/// The answer to `HEAD`: HTTP/2 would send the body as it is.
+fn without_body(mut response: Response<Body>) -> Response<Body> {
+    let length = http_body::Body::size_hint(response.body()).exact();
+    if let Some(length) = length {
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    *response.body_mut() = Body::empty();
+    response
+}
+
+/// The stages, in their order.
+async fn answer<B>(
+    app: &App,
+    from: &Source,
+    parts: &Parts,
+    query: &Query,
+    route: Result<Route>,
+    record: &mut Record<'_>,
+    body: B,
+) -> Result<Answer>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let path = parts.uri.path();
+    if let Ok(route) = &route
+        && let Target::Document(document) = &route.target
+        && document.is_open()
+    {
+        return app.documents.open(document, query);
+    }
+    let registry = &app.registry;
+    let headers = &parts.headers;
+    let caller = app
+        .authenticator
+        .authenticate(registry, &from.peer, headers)
+        .await?;
+    record.authenticated(&caller);
+    from.guest.prove(&caller.home)?;
+    let asked = Asked {
+        parts,
+        query,
+        route: &route,
+    };
+    let acted_for = impersonate(registry, &caller, asked).await;
+    let acted_for = record.impersonated(acted_for)?;
+    let principal = acted_for.unwrap_or(caller);
+    let route = match route.or_else(|refusal| {
+        let defined = defined(registry, &principal, parts, query);
+        defined.unwrap_or(Err(refusal))
+    }) {
+        Ok(route) => {
+            record.routed(&route);
+            route
+        }
+        Err(refusal) => {
+            nothing_there(app, &principal, parts, query, record).await?;
+            return Err(refusal);
+        }
+    };
+    let spaces = locate(&principal, route.named);
+    record.located(&spaces);
+    match route.target {
+        Target::Document(document) => {
+            let Spaces::One(space) = spaces else {
+                return Err(Refusal::no_such_path());
+            };
+            let judged = authorize_path(registry, &principal, &space, "get", path).await;
+            record.judged(judged, |reason| reason)?;
+            let answer = describe(app, &principal, &document, &space, parts, query).await?;
+            Ok(answer.paced(app.shares.turns(&principal.home)))
+        }
+        Target::Resource(resource) => {
+            let judged = authorize(registry, principal, spaces, resource, query).await;
+            let granted = record.judged(judged, Granted::reason)?;
+            let told = deprecation(&granted);
+            match of_resource(app, &granted, parts, query, record, body).await {
+                Ok(answer) => Ok(answer.warned(told)),
+                Err(refusal) => Err(refusal.warned(told)),
+            }
+        }
+    }
+}
+
+/// A document. What users define may be much, and takes its turn.
+async fn describe(
+    app: &App,
+    principal: &Principal,
+    document: &Document,
+    space: &Space,
+    parts: &Parts,
+    query: &Query,
+) -> Result<Answer> {
+    let apis = app.registry.apis(space);
+    let defined = apis.is_some_and(|apis| !apis.offers().is_empty());
+    let make = || {
+        app.documents
+            .answer(&app.registry, document, space, parts, query)
+    };
+    if defined && document.has_schemas() {
+        return cpu_bound::in_turn(&app.shares, &principal.home, make).await?;
+    }
+    let work = Work::Read { objects: 1 };
+    let _seat = app.shares.enter(&principal.home, work).await?;
+    make()
+}
+
+/// The stages that are left once it is granted what is asked of objects.
+async fn of_resource<B>(
+    app: &App,
+    granted: &Granted,
+    parts: &Parts,
+    query: &Query,
+    record: &mut Record<'_>,
+    body: B,
+) -> Result<Answer>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    if let Some(custom) = granted.path().kind.custom()
+        && !custom.is_ready()
+    {
+        let payer = &granted.principal().home;
+        cpu_bound::in_turn(&app.shares, payer, || custom.make_ready()).await?;
+    }
+    let accepted = negotiate::accepted(&parts.headers, query, granted.path().asked())?;
+    if granted.path().verb.reads() {
+        return take_turns(app, granted, query, accepted).await;
+    }
+    let payer = &granted.principal().home;
+    // A seat for the work is taken when the body is there: who sends slowly must not sit on
+    // one.
+    let most = MAX_BODY as u64;
+    let bytes = body
+        .size_hint()
+        .upper()
+        .map_or(most, |bytes| bytes.min(most));
+    let _room = app.shares.enter(payer, Work::Receive { bytes }).await?;
+    record.reading();
+    let body = receive(body, &app.limits).await?;
+    let work = work_of(&app.registry, granted, query);
+    let errand = granted.errand();
+    errand.asked(query.get("fieldManager"), query.get("fieldValidation"));
+    errand.came_by(negotiate::agent(&parts.headers));
+    errand.sit(&app.shares, payer, work).await?;
+    let written = write(app, granted, parts, query, accepted, record, body).await;
+    errand.stand_up().await;
+    record.annotated(errand.take_annotations());
+    // Others may have something to say to whoever is refused, too.
+    let warnings = errand.take_warnings();
+    match written {
+        Ok(answer) => Ok(answer.warned(warnings).paced(app.shares.turns(payer))),
+        Err(refusal) => Err(refusal.warned(warnings)),
+    }
+}
+
+/// The route to what no table knows, if the space that is asked serves it.
+fn defined(
+    registry: &Registry,
+    principal: &Principal,
+    parts: &Parts,
+    query: &Query,
+) -> Option<Result<Route>> {
+    let asked = unserved(&parts.method, parts.uri.path(), query.flag("watch"));
+    let objects = asked.objects?;
+    let space = match locate(principal, asked.named.clone()) {
+        Spaces::One(space) => space,
+        // What is common to all spaces is what the system publishes.
+        Spaces::All => Space::System,
+    };
+    let apis = registry.apis(&space)?;
+    let path = objects.defined(&apis, asked.named.as_ref())?;
+    Some(path.map(|path| Route {
+        named: asked.named,
+        target: Target::Resource(path),
+    }))
+}
+
+/// Refuses who may not look for what is not there: only those who may learn that it is not.
+async fn nothing_there(
+    app: &App,
+    principal: &Principal,
+    parts: &Parts,
+    query: &Query,
+    record: &mut Record<'_>,
+) -> Result<()> {
+    let (registry, path) = (&app.registry, parts.uri.path());
+    let asked = unserved(&parts.method, path, query.flag("watch"));
+    let spaces = locate(principal, asked.named);
+    record.located(&spaces);
+    let judged = match (asked.objects, &spaces) {
+        (Some(objects), spaces) => permit(registry, principal, spaces, &objects.act()).await,
+        (None, Spaces::One(space)) => {
+            let verb = parts.method.as_str().to_ascii_lowercase();
+            authorize_path(registry, principal, space, &verb, path).await
+        }
+        (None, Spaces::All) => return Ok(()),
+    };
+    record.judged(judged, |reason| reason).map(drop)
+}
+
+/// Reads when there is a seat. What comes of it is sent in turns with others, if it is large.
+async fn take_turns(
+    app: &App,
+    granted: &Granted,
+    query: &Query,
+    accepted: Accepted,
+) -> Result<Answer> {
+    let (shares, payer) = (&app.shares, &granted.principal().home);
+    let watches = granted.path().verb == Verb::Watch;
+    let open = watches.then(|| shares.watch(payer)).transpose()?;
+    let work = work_of(&app.registry, granted, query);
+    if work.is_heavy() {
+        // There are few seats for this: who sits on one must not wait.
+        let _waiting = shares.enter(payer, Work::Read { objects: 1 }).await?;
+        read::await_named(&app.registry, query).await?;
+    }
+    let errand = granted.errand();
+    errand.sit(shares, payer, work).await?;
+    let answer = read(app, granted, query, accepted).await;
+    errand.stand_up().await;
+    let mut answer = answer?;
+    if work.is_heavy() || !watches {
+        answer = answer.paced(shares.turns(payer));
+    }
+    if let Some(open) = open {
+        answer.body = answer.body.counted(open);
+    }
+    Ok(answer)
+}
+
+/// What everybody is told who uses a version that should no longer be used.
+fn deprecation(granted: &Granted) -> Option<String> {
+    let kind = &granted.path().kind;
+    if let Some(custom) = kind.custom() {
+        return custom.version().warning.clone();
+    }
+    let told = match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Endpoints") => {
+            "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+        }
+        ("", "ComponentStatus") => "v1 ComponentStatus is deprecated in v1.19+",
+        _ => return None,
+    };
+    Some(told.to_owned())
+}
+
+async fn read(app: &App, granted: &Granted, query: &Query, accepted: Accepted) -> Result<Answer> {
+    let path = granted.path();
+    let registry = &app.registry;
+    let view = View::new(&path.kind, accepted, query)?;
+    if let Some(name) = &path.subresource {
+        return subresources::get(registry, granted, name, query, accepted).await;
+    }
+    let body = match path.verb {
+        Verb::Watch => {
+            if accepted.media == Media::Yaml {
+                return Err(Refusal::no_such_form(
+                    "only the following media types are accepted: \
+                     application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
+                ));
+            }
+            let body = read::watch(registry, granted, query, view).await?;
+            let mut answer = Answer::new(StatusCode::OK, body);
+            answer.content_type = match accepted.media {
+                Media::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+                _ => "application/json",
+            };
+            return Ok(answer);
+        }
+        Verb::List => read::list(registry, granted, query, &view).await?,
+        _ => read::get(registry, granted, query, &view).await?,
+    };
+    Ok(Answer::new(StatusCode::OK, body).of(accepted))
+}
+
+async fn write(
+    app: &App,
+    granted: &Granted,
+    parts: &Parts,
+    query: &Query,
+    accepted: Accepted,
+    record: &mut Record<'_>,
+    body: Bytes,
+) -> Result<Answer> {
+    let path = granted.path();
+    let registry = &app.registry;
+    let view = View::new(&path.kind, accepted, query)?;
+    if path.verb == Verb::Patch {
+        let format = PatchFormat::parse(negotiate::content_type(&parts.headers))?;
+        if path.subresource.as_deref() == Some("scale") {
+            return subresources::patch_scale(registry, granted, query, accepted, format, &body)
+                .await;
+        }
+        let done = write::patch(registry, granted, query, format, &body).await?;
+        versions::prepare(
+            registry,
+            Some(granted.errand()),
+            &path.kind,
+            std::iter::once(&done.object),
+        )
+        .await?;
+        return Ok(Answer::done(&view, done)?.of(accepted));
+    }
+    let sent = Sent {
+        media: negotiate::sent(&parts.headers)?,
+        body,
+    };
+    let issuer = app.accounts.as_ref().map(|accounts| &accounts.issuer);
+    if let Some(answer) =
+        subresources::write(registry, issuer, granted, query, accepted, &sent).await?
+    {
+        return Ok(answer);
+    }
+    match path.verb {
+        Verb::Create if reviews::is_review(path.of()) => {
+            reviews::answer(
+                registry,
+                &app.authenticator,
+                granted,
+                query,
+                accepted,
+                &sent,
+            )
+            .await
+        }
+        Verb::Create => {
+            let done = write::create(registry, granted, query, &sent).await?;
+            record.named(done.object.name());
+            versions::prepare(
+                registry,
+                Some(granted.errand()),
+                &path.kind,
+                std::iter::once(&done.object),
+            )
+            .await?;
+            Ok(Answer::done(&view, done)?.of(accepted))
+        }
+        Verb::Update => {
+            let done = write::update(registry, granted, query, &sent).await?;
+            versions::prepare(
+                registry,
+                Some(granted.errand()),
+                &path.kind,
+                std::iter::once(&done.object),
+            )
+            .await?;
+            Ok(Answer::done(&view, done)?.of(accepted))
+        }
+        Verb::Delete => {
+            let mut deleted = write::delete(registry, granted, query, &sent).await?;
+            let warnings = std::mem::take(&mut deleted.warnings);
+            if shows_object(path, &deleted) {
+                let object = std::iter::once(&deleted.object);
+                let errand = Some(granted.errand());
+                versions::prepare(registry, errand, &path.kind, object).await?;
+            }
+            let code = match deleted.accepted {
+                true => StatusCode::ACCEPTED,
+                false => StatusCode::OK,
+            };
+            let body = deleted_body(&view, path, deleted)?;
+            Ok(Answer::new(code, body).of(accepted).warned(warnings))
+        }
+        _ => {
+            let emptied = write::delete_collection(registry, granted, query, &sent, &view).await?;
+            let listing = emptied.listing;
+            let body = view.list(listing.objects, &listing.meta)?;
+            Ok(Answer::new(StatusCode::OK, body)
+                .of(accepted)
+                .warned(emptied.warnings))
+        }
+    }
+}
+
+/// What a deletion is answered with: the object, or that it is gone.
+fn deleted_body(view: &View, path: &ResourcePath, deleted: Deleted) -> Result<Body> {
+    let kind = path.of();
+    if shows_object(path, &deleted) {
+        return view.object(&deleted.object);
+    }
+    let tree = deleted.object.tree();
+    let uid = tree
+        .get("metadata")
+        .and_then(|metadata| metadata.get("uid"));
+    Ok(view
+        .clone()
+        .whole()
+        .success(kind, deleted.object.name(), uid))
+}
+
+fn shows_object(path: &ResourcePath, deleted: &Deleted) -> bool {
+    !deleted.gone || path.of().delete_returns_object
+}
+
+/// Reads what nobody wanted to read, if it is not much.
+///
+/// Otherwise the stream is reset, and a connection on which that happened a thousand times
+/// is closed, with all watches on it: those of a client whose writes are refused, say.
+async fn finish_reading<B>(body: Pin<&mut B>)
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    const SMALL: usize = 256 << 10;
+    const SOON: Duration = Duration::from_secs(1);
+    if !body.is_end_stream() {
+        let rest = Limited::new(body, SMALL).collect();
+        // The answer is the same if it is more, or takes longer.
+        drop(tokio::time::timeout(SOON, rest).await);
+    }
+}
+
+/// How long the request may take: `timeout=32s`, up to the limit.
+fn deadline(query: &Query) -> Result<Duration> {
+    let Some(text) = query.get("timeout") else {
+        return Ok(DEADLINE);
+    };
+    if text.is_empty() {
+        return Ok(DEADLINE);
+    }
+    let Some(nanos) = insula_gotext::duration::parse(text) else {
+        let quoted = insula_gotext::quote(text);
+        return Err(Refusal::bad_request(format!(
+            "invalid timeout specified in the request URL - time: invalid duration {quoted}"
+        )));
+    };
+    // Kubernetes treats zero and negative timeouts like an absent one.
+    Ok(match u64::try_from(nanos) {
+        Err(_) | Ok(0) => DEADLINE,
+        Ok(nanos) => Duration::from_nanos(nanos).min(DEADLINE),
+    })
+}

@@ -1,0 +1,54 @@
+//! The work of a request, as flow control counts it.
+
+use insula_core::{Spaces, Verb};
+
+use crate::flow_control::{HEAVY, Work};
+use crate::pipeline::authorize::Granted;
+use crate::registry::Registry;
+use crate::request::query::Query;
+
+/// Returns what a request is about to do, once its body is received.
+///
+/// Objects are counted up to the number from which a read is heavy. Those that a selector
+/// leaves out count too: leaving them out is most of the work.
+pub fn work_of(registry: &Registry, granted: &Granted, query: &Query) -> Work {
+    let verb = granted.path().verb;
+    let objects = match verb {
+        Verb::List | Verb::Watch | Verb::DeleteCollection => objects_read(registry, granted, query),
+        _ => 1,
+    };
+    match verb.reads() {
+        true => Work::Read { objects },
+        false => Work::Write { objects },
+    }
+}
+
+/// Returns how many objects a request reads, at most [`HEAVY`].
+fn objects_read(registry: &Registry, granted: &Granted, query: &Query) -> usize {
+    let path = granted.path();
+    let Spaces::One(space) = granted.spaces() else {
+        return HEAVY;
+    };
+    if path.verb == Verb::Watch && !sends_initial_state(query) {
+        return 1;
+    }
+    let Some(collection) = registry.cache().find(path.kind.storage(), space) else {
+        return 0;
+    };
+    let selects = ["labelSelector", "fieldSelector"];
+    let selects = selects.iter().any(|name| query.get(name).is_some());
+    let page = query.integer("limit").ok().flatten().unwrap_or(0);
+    let max = match usize::try_from(page) {
+        Ok(page) if page > 0 && !selects => page.min(HEAVY),
+        _ => HEAVY,
+    };
+    match &path.namespace {
+        Some(namespace) => collection.count(&format!("{namespace}/"), max),
+        None => collection.count("", max),
+    }
+}
+
+/// Whether a watch begins with the objects that exist.
+fn sends_initial_state(query: &Query) -> bool {
+    query.flag("sendInitialEvents") || matches!(query.get("resourceVersion"), None | Some("0"))
+}

@@ -1,0 +1,13 @@
+//! What happens to a request before its objects are read or written: where it goes, who sent
+//! it, and whether it is allowed.
+
+pub mod audit;
+pub mod authenticate;
+pub mod authorize;
+pub mod client_certificates;
+pub mod impersonate;
+pub mod locate;
+pub mod oidc;
+pub mod policy;
+pub mod route;
+pub mod service_account;

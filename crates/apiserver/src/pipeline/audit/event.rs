@@ -1,0 +1,450 @@
+//! An event of `audit.k8s.io/v1`, at the level `Metadata`.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use http::header::USER_AGENT;
+use insula_core::{ALL, Extra, Principal, SYSTEM, Space, Spaces, TenantName};
+use insula_kinds::time::{Precision, Time};
+use serde::Serialize;
+
+use super::{Asked, Decision, Notes, uri};
+use crate::pipeline::route::ResourcePath;
+use crate::status::Refusal;
+
+/// How a request ended.
+pub enum Ending<'a> {
+    /// It is answered from now on: a watch, which may last for hours.
+    Begun(u16),
+    /// It was carried out.
+    Done(u16),
+    /// It was refused.
+    Refused(&'a Refusal),
+    /// The client did not wait for the answer.
+    Abandoned,
+    /// Answering it panicked.
+    Panicked,
+}
+
+/// What is written about a request. The members are in the order of Kubernetes.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    level: &'static str,
+    #[serde(rename = "auditID")]
+    id: &'a str,
+    stage: &'static str,
+    #[serde(rename = "requestURI")]
+    uri: Cow<'a, str>,
+    verb: Cow<'a, str>,
+    user: User<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    impersonated_user: Option<User<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authentication_metadata: Option<AuthenticationMetadata>,
+    #[serde(rename = "sourceIPs", skip_serializing_if = "Option::is_none")]
+    sources: Option<[IpAddr; 1]>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    user_agent: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object_ref: Option<ObjectRef<'a>>,
+    response_status: Status<'a>,
+    request_received_timestamp: String,
+    stage_timestamp: String,
+    #[serde(skip_serializing_if = "Annotations::is_empty")]
+    annotations: Annotations<'a>,
+}
+
+#[derive(Default, Serialize)]
+struct User<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    username: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uid: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    groups: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra: Option<&'a Extra>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AuthenticationMetadata {
+    impersonation_constraint: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ObjectRef<'a> {
+    resource: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    api_group: &'a str,
+    api_version: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subresource: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Status<'a> {
+    metadata: Empty,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    status: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    message: Cow<'a, str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'a str,
+    code: u16,
+}
+
+#[derive(Serialize)]
+struct Empty {}
+
+#[derive(Serialize)]
+struct Annotations<'a> {
+    #[serde(rename = "authorization.k8s.io/decision")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decision: Option<&'static str>,
+    #[serde(rename = "authorization.k8s.io/reason")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    #[serde(rename = "insula.dev/space")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    space: Option<&'a str>,
+    #[serde(rename = "insula.dev/tenant")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<&'a str>,
+    /// Those who write them cannot take the names of the others: theirs begin otherwise.
+    #[serde(flatten)]
+    others: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
+}
+
+/// The longest that a client may make a name, a message or its agent in the log. Names in
+/// paths are not checked before somebody looks for them.
+const LONGEST: usize = 1024;
+
+/// The longest URI: selectors are long at times.
+const LONGEST_URI: usize = 4096;
+
+/// How Kubernetes ends what it has cut.
+const CUT: &str = "...TRUNCATED";
+
+impl<'a> Event<'a> {
+    /// What is to be said at the time `now`.
+    pub fn new(asked: &Asked<'a>, notes: &'a Notes, ending: &Ending<'a>, now: Time) -> Self {
+        let agent = asked.parts.headers.get(USER_AGENT);
+        let agent = agent.map(|agent| String::from_utf8_lossy(agent.as_bytes()));
+        Self {
+            kind: "Event",
+            api_version: "audit.k8s.io/v1",
+            level: "Metadata",
+            id: asked.id.to_str().unwrap_or_default(),
+            stage: ending.stage(),
+            uri: cut(uri::redacted(&asked.parts.uri), LONGEST_URI),
+            verb: match &notes.path {
+                Some(path) => Cow::Borrowed(path.verb.as_str()),
+                None => cut(asked.parts.method.as_str().to_ascii_lowercase().into(), 32),
+            },
+            user: notes.principal.as_deref().map(user).unwrap_or_default(),
+            impersonated_user: notes.impersonated.as_deref().map(user),
+            authentication_metadata: notes.constraint.map(|constraint| AuthenticationMetadata {
+                impersonation_constraint: constraint,
+            }),
+            sources: asked.peer.address().map(|address| [address]),
+            user_agent: cut(agent.unwrap_or_default(), LONGEST),
+            object_ref: notes.path.as_ref().map(|path| object_ref(path, notes)),
+            response_status: status(ending, notes),
+            request_received_timestamp: asked.received.print(Precision::Micros),
+            stage_timestamp: now.print(Precision::Micros),
+            annotations: annotations(notes),
+        }
+    }
+
+    /// As a line of JSON, with its end.
+    pub fn line(&self) -> Vec<u8> {
+        let mut line = Vec::with_capacity(1024);
+        if let Err(error) = serde_json::to_writer(&mut line, self) {
+            // Texts and numbers can always be written to memory.
+            tracing::error!(%error, "an audit event could not be written as JSON");
+            line.clear();
+        }
+        line.push(b'\n');
+        line
+    }
+}
+
+impl Ending<'_> {
+    const fn stage(&self) -> &'static str {
+        match self {
+            Self::Begun(_) => "ResponseStarted",
+            Self::Done(_) | Self::Refused(_) | Self::Abandoned => "ResponseComplete",
+            Self::Panicked => "Panic",
+        }
+    }
+}
+
+impl Annotations<'_> {
+    fn is_empty(&self) -> bool {
+        self.decision.is_none()
+            && self.space.is_none()
+            && self.tenant.is_none()
+            && self.others.is_empty()
+    }
+}
+
+fn user(principal: &Principal) -> User<'_> {
+    User {
+        username: &principal.user,
+        uid: principal.uid.as_deref(),
+        groups: &principal.groups,
+        extra: Some(&principal.extra).filter(|extra| !extra.is_empty()),
+    }
+}
+
+fn object_ref<'a>(path: &'a ResourcePath, notes: &'a Notes) -> ObjectRef<'a> {
+    let kind = path.of();
+    let short = |text: &'a String| cut(Cow::Borrowed(text.as_str()), LONGEST);
+    ObjectRef {
+        resource: &kind.resource,
+        namespace: path.namespace.as_ref().map(short),
+        name: path.name.as_ref().or(notes.name.as_ref()).map(short),
+        api_group: &kind.group,
+        api_version: &kind.version,
+        subresource: path.subresource.as_deref(),
+    }
+}
+
+fn status<'a>(ending: &Ending<'a>, notes: &Notes) -> Status<'a> {
+    let failure = |code, reason: &'a str, message: Cow<'a, str>| Status {
+        metadata: Empty {},
+        status: "Failure",
+        message,
+        reason,
+        code,
+    };
+    match ending {
+        Ending::Begun(code) | Ending::Done(code) => Status {
+            status: "",
+            ..failure(*code, "", "".into())
+        },
+        Ending::Refused(refusal) => {
+            let message = told(refusal, notes).into();
+            failure(refusal.code, refusal.reason(), cut(message, LONGEST))
+        }
+        // There is no such code in HTTP, but whoever reads logs knows it from proxies.
+        Ending::Abandoned => {
+            let message = "the client left before it was answered; what it asked for may be done";
+            failure(499, "ClientClosedRequest", message.into())
+        }
+        Ending::Panicked => failure(500, "InternalError", "".into()),
+    }
+}
+
+/// What may be said of a refusal. Once the body is read a message may repeat values that
+/// were sent, of Secrets and of whatever else, and so may a message about what was wrong
+/// with the request: there the reason has to do.
+fn told<'a>(refusal: &'a Refusal, notes: &Notes) -> &'a str {
+    match refusal.code {
+        400 | 422 => "",
+        _ if notes.body_read => "",
+        _ => refusal.message(),
+    }
+}
+
+fn annotations(notes: &Notes) -> Annotations<'_> {
+    let (decision, reason) = match &notes.decision {
+        None => (None, None),
+        Some(Decision::Allow { reason }) => (Some("allow"), Some(reason.as_ref())),
+        Some(Decision::Forbid { reason }) => (Some("forbid"), Some(reason.as_ref())),
+    };
+    Annotations {
+        decision,
+        reason,
+        space: notes.spaces.as_ref().map(|spaces| match spaces {
+            Spaces::All => ALL,
+            Spaces::One(space) => called(space),
+        }),
+        tenant: notes.principal.as_ref().map(|who| called(&who.home)),
+        others: notes.annotations.iter().filter_map(other).collect(),
+    }
+}
+
+/// What others want to be known, bounded and under names that are theirs.
+fn other((key, value): &(String, String)) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
+    let ours = ["authorization.k8s.io/", "insula.dev/"];
+    if ours.iter().any(|prefix| key.starts_with(prefix)) {
+        return None;
+    }
+    let short = |text| cut(Cow::Borrowed(text), LONGEST);
+    Some((short(key.as_str()), short(value.as_str())))
+}
+
+fn called(space: &Space) -> &str {
+    space.tenant().map_or(SYSTEM, TenantName::as_str)
+}
+
+/// At most this much of a text, with a mark if that is not all of it.
+fn cut(text: Cow<'_, str>, most: usize) -> Cow<'_, str> {
+    if text.len() <= most {
+        return text;
+    }
+    let end = text.floor_char_boundary(most);
+    Cow::Owned(format!("{}{CUT}", &text[..end]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http::{HeaderValue, Method, Request};
+    use insula_core::{Proof, Tie};
+    use serde_json::Value;
+
+    use super::*;
+    use crate::pipeline::authenticate::Peer;
+    use crate::pipeline::route::route;
+
+    fn principal(user: &str, home: &str) -> Arc<Principal> {
+        Arc::new(Principal {
+            user: user.to_owned(),
+            uid: None,
+            groups: vec!["people".to_owned()],
+            extra: Extra::from([("example.com/a".to_owned(), vec!["b".to_owned()])]),
+            home: Space::parse(home).unwrap(),
+            tie: Tie::Name,
+            proof: Proof::StaticToken,
+        })
+    }
+
+    /// The line about a GET of this path.
+    fn line(path: &str, agent: &[u8], note: impl FnOnce(&mut Notes), ending: &Ending) -> String {
+        let request = Request::builder().uri(path);
+        let request = request.header(USER_AGENT, HeaderValue::from_bytes(agent).unwrap());
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let mut notes = Notes::of(&route(&Method::GET, parts.uri.path(), false));
+        note(&mut notes);
+        let id = HeaderValue::from_static("id-1");
+        let moment = |micros: u32| Time {
+            seconds: 1_000_000_000,
+            nanos: micros * 1000,
+        };
+        let asked = Asked {
+            id: &id,
+            parts: &parts,
+            peer: &Peer::default().at("192.0.2.7".parse().unwrap()),
+            received: moment(1),
+        };
+        let line = Event::new(&asked, &notes, ending, moment(250_000)).line();
+        String::from_utf8(line).unwrap()
+    }
+
+    #[test]
+    fn an_event_has_everything_in_the_order_of_kubernetes() {
+        let note = |notes: &mut Notes| {
+            notes.principal = Some(principal("alice", "system"));
+            notes.impersonated = Some(principal("bob", "t1"));
+            notes.constraint = Some("impersonate:user-info");
+            notes.decision = Some(Decision::Allow {
+                reason: "RBAC: allowed".into(),
+            });
+        };
+        let path = "/tenants/t1/apis/apps/v1/namespaces/n/deployments/d/scale?pretty=1&token=x";
+        let expected = concat!(
+            r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","#,
+            r#""auditID":"id-1","stage":"ResponseComplete","#,
+            r#""requestURI":"/tenants/t1/apis/apps/v1/namespaces/n/deployments/d/scale"#,
+            r#"?pretty=1&token=****","verb":"get","#,
+            r#""user":{"username":"alice","groups":["people"],"extra":{"example.com/a":["b"]}},"#,
+            r#""impersonatedUser":{"username":"bob","groups":["people"],"#,
+            r#""extra":{"example.com/a":["b"]}},"#,
+            r#""authenticationMetadata":{"impersonationConstraint":"impersonate:user-info"},"#,
+            r#""sourceIPs":["192.0.2.7"],"userAgent":"kubectl/v1.36.0","#,
+            r#""objectRef":{"resource":"deployments","namespace":"n","name":"d","#,
+            r#""apiGroup":"apps","apiVersion":"v1","subresource":"scale"},"#,
+            r#""responseStatus":{"metadata":{},"code":200},"#,
+            r#""requestReceivedTimestamp":"2001-09-09T01:46:40.000001Z","#,
+            r#""stageTimestamp":"2001-09-09T01:46:40.250000Z","#,
+            r#""annotations":{"authorization.k8s.io/decision":"allow","#,
+            r#""authorization.k8s.io/reason":"RBAC: allowed","#,
+            r#""insula.dev/space":"t1","insula.dev/tenant":"system"}}"#,
+            "\n",
+        );
+        assert_eq!(
+            line(path, b"kubectl/v1.36.0", note, &Ending::Done(200)),
+            expected
+        );
+    }
+
+    #[test]
+    fn whatever_a_client_sends_the_event_is_one_line_of_bounded_json() {
+        let long = "n".repeat(20_000);
+        let paths = [
+            "/nowhere".to_owned(),
+            "/api/v1/namespaces/a%0Ab%22%7D/pods/%00".to_owned(),
+            format!("/api/v1/namespaces/{long}/pods/{long}?labelSelector={long}"),
+            format!("/{long}"),
+        ];
+        let wide = "ä".repeat(5000);
+        let forged = br#"","annotations":{"insula.dev/tenant":"acme"}}"#;
+        let agents: [&[u8]; 4] = [b"a\"}\t{\xff\xfe", wide.as_bytes(), forged, b""];
+        for path in &paths {
+            for agent in agents {
+                let said = line(path, agent, |_| {}, &Ending::Done(200));
+                assert_eq!(said.matches('\n').count(), 1, "{said}");
+                assert!(said.ends_with("}\n") && said.len() < 16 << 10, "{said}");
+                let event: Value = serde_json::from_str(&said).unwrap();
+                assert_eq!(event["user"], serde_json::json!({}));
+                // Nobody puts words into the log that a search takes for the server's.
+                assert!(!said.contains(r#""insula.dev/tenant":"#), "{said}");
+                let cut = event["userAgent"].as_str().unwrap_or("").ends_with(CUT);
+                assert_eq!(cut, agent.len() > LONGEST);
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_is_told_unless_it_may_repeat_what_was_sent() {
+        let unread = |_: &mut Notes| {};
+        let read = |notes: &mut Notes| notes.body_read = true;
+        let bad = Refusal::bad_request("canary");
+        let invalid = Refusal::invalid_patch(&[]);
+        let missing = Refusal::no_such_resource();
+        for (refusal, note, told) in [
+            (&missing, unread as fn(&mut Notes), true),
+            (&missing, read, false),
+            (&bad, unread, false),
+            (&bad, read, false),
+            (&invalid, unread, false),
+        ] {
+            let said = line("/api/v1/pods", b"", note, &Ending::Refused(refusal));
+            let event: Value = serde_json::from_str(&said).unwrap();
+            let status = &event["responseStatus"];
+            assert_eq!(status["code"], refusal.code);
+            assert_eq!(status["status"], "Failure");
+            assert_eq!(status["reason"], refusal.reason());
+            let expected = told.then(|| refusal.message());
+            assert_eq!(status["message"].as_str(), expected, "{refusal:?}");
+        }
+    }
+
+    #[test]
+    fn every_ending_has_its_stage_and_code() {
+        for (ending, stage, code) in [
+            (Ending::Begun(200), "ResponseStarted", 200),
+            (Ending::Done(201), "ResponseComplete", 201),
+            (Ending::Abandoned, "ResponseComplete", 499),
+            (Ending::Panicked, "Panic", 500),
+        ] {
+            let said = line("/api/v1/pods", b"", |_| {}, &ending);
+            let event: Value = serde_json::from_str(&said).unwrap();
+            assert_eq!(event["stage"], stage);
+            assert_eq!(event["responseStatus"]["code"], code);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Who asks.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use insula_access::{Credential, TokenFile, settle};
+use insula_core::{Principal, Space, Spaces};
+use rustls::pki_types::CertificateDer;
+
+use crate::pipeline::client_certificates::Clients;
+use crate::pipeline::oidc::Provider;
+use crate::pipeline::service_account::{Accounts, Doubt, Unbelieved};
+use crate::registry::Registry;
+use crate::status::{Refusal, Result};
+
+/// What proves who asks.
+#[derive(Debug, Default)]
+pub struct Authenticator {
+    /// Whose client certificates are trusted.
+    pub clients: Option<Clients>,
+    /// Tokens that were given in a file.
+    pub tokens: Option<TokenFile>,
+    /// What believes tokens of service accounts.
+    pub accounts: Option<Arc<Accounts>>,
+    /// Who else's tokens are believed.
+    pub provider: Option<Arc<Provider>>,
+    /// Where they belong whose credential names no tenant.
+    pub default_tenant: Option<Space>,
+}
+
+/// What a connection proved when it was made, and where it is from.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    proved: Proved,
+    address: Option<IpAddr>,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Proved {
+    /// Nothing: no certificate was shown, or one that proves nothing.
+    #[default]
+    Nothing,
+    /// Who it is, for as long as the certificate holds: connections last longer.
+    Certified {
+        /// Who, or why they belong nowhere.
+        principal: Result<Arc<Principal>>,
+        /// Until when.
+        until: SystemTime,
+    },
+}
+
+impl Peer {
+    /// With the address that it is connected from.
+    #[must_use]
+    pub const fn at(mut self, address: IpAddr) -> Self {
+        self.address = Some(address.to_canonical());
+        self
+    }
+
+    /// The address that it is connected from.
+    pub const fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
+    /// Who it is, if that is proved now.
+    fn principal(&self, now: SystemTime) -> Option<&Result<Arc<Principal>>> {
+        match &self.proved {
+            Proved::Certified { principal, until } if now <= *until => Some(principal),
+            _ => None,
+        }
+    }
+}
+
+/// Whose token it is.
+#[derive(Debug)]
+pub struct Believed {
+    /// Whose.
+    pub principal: Arc<Principal>,
+    /// For whom, of those that were asked for.
+    pub audiences: Vec<String>,
+}
+
+/// Why a token is nobody's.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
+pub struct Unknown {
+    why: String,
+    /// The space that the token was made for, if this server made it.
+    home: Option<Space>,
+    /// What the holder is told, if it is not just that nobody knows them.
+    refusal: Option<Box<Refusal>>,
+}
+
+impl Unknown {
+    fn new(why: impl ToString) -> Self {
+        Self {
+            why: why.to_string(),
+            home: None,
+            refusal: None,
+        }
+    }
+
+    /// Why, as it is told in a space: what is wrong with a token of another is not.
+    pub fn told_in(&self, spaces: &Spaces) -> &str {
+        match &self.home {
+            Some(home) if *spaces != Spaces::One(home.clone()) => NOBODYS,
+            _ => &self.why,
+        }
+    }
+}
+
+/// What is said of a token that nobody knows.
+const NOBODYS: &str = "invalid bearer token";
+
+impl From<Doubt> for Unknown {
+    /// In the words of Kubernetes, where whoever does not know the token says so too.
+    fn from(doubt: Doubt) -> Self {
+        let why = match doubt.home {
+            Some(_) => format!("[{NOBODYS}, {doubt}]"),
+            None => doubt.to_string(),
+        };
+        Self {
+            home: doubt.home,
+            ..Self::new(&why)
+        }
+    }
+}
+
+impl Authenticator {
+    /// What the client's certificates prove, leaf first, once per connection. The handshake
+    /// has verified that the client has the key, and nothing else.
+    pub fn peer(&self, shown: Option<&[CertificateDer<'_>]>) -> Peer {
+        let (Some(shown), Some(clients)) = (shown, &self.clients) else {
+            return Peer::default();
+        };
+        let refused = |error: &dyn std::fmt::Display| {
+            tracing::debug!(%error, "a client certificate is refused");
+            Peer::default()
+        };
+        let until = match clients.judge(shown, SystemTime::now()) {
+            Ok(until) => until,
+            Err(error) => return refused(&error),
+        };
+        let leaf = shown.first().map_or(&[][..], AsRef::as_ref);
+        match insula_access::certificate::read(leaf) {
+            Ok(credential) => Peer {
+                proved: Proved::Certified {
+                    principal: self.settle(credential),
+                    until,
+                },
+                address: None,
+            },
+            Err(error) => refused(&error),
+        }
+    }
+
+    /// Who asks: as the connection's certificate says, or as the request's token says. A
+    /// certificate that proves nothing is in no token's way.
+    pub async fn authenticate(
+        &self,
+        registry: &Registry,
+        peer: &Peer,
+        headers: &HeaderMap,
+    ) -> Result<Arc<Principal>> {
+        match peer.principal(SystemTime::now()) {
+            Some(principal) => principal.clone(),
+            None => self.bearer(registry, headers).await,
+        }
+    }
+
+    async fn bearer(&self, registry: &Registry, headers: &HeaderMap) -> Result<Arc<Principal>> {
+        let mut given = headers.get_all(AUTHORIZATION).iter();
+        // Of two, whoever forwarded the request may have meant the other.
+        let (Some(header), None) = (given.next(), given.next()) else {
+            return Err(Refusal::unauthorized());
+        };
+        let header = header.to_str().ok();
+        let token = header.and_then(bearer).ok_or_else(Refusal::unauthorized)?;
+        let believed = self.token(registry, token, &[]).await;
+        believed.map(|holder| holder.principal).map_err(|why| {
+            tracing::debug!(%why, "a token is refused");
+            why.refusal
+                .map_or_else(Refusal::unauthorized, |refusal| *refusal)
+        })
+    }
+
+    /// Whom a token belongs to, if it is for one of these audiences; none is this server.
+    pub async fn token(
+        &self,
+        registry: &Registry,
+        token: &str,
+        audiences: &[String],
+    ) -> Result<Believed, Unknown> {
+        let known = self.tokens.as_ref().and_then(|tokens| tokens.find(token));
+        if let Some(credential) = known {
+            return self.for_this_server(credential.clone(), audiences);
+        }
+        // An account that was deleted before is not believed now.
+        registry.settle().await;
+        let now = jiff::Timestamp::now().as_second();
+        match self.account(registry, token, audiences, now) {
+            Err(doubt) if doubt.why == Unbelieved::Foreign => {}
+            Ok(believed) => return Ok(believed),
+            Err(doubt) => return Err(doubt.into()),
+        }
+        let Some(provider) = &self.provider else {
+            return Err(Unknown::new(NOBODYS));
+        };
+        match provider.authenticate(token, now).await {
+            Ok(credential) => self.for_this_server(credential.as_ref().clone(), audiences),
+            Err(error) => Err(Unknown::new(format!("[{NOBODYS}, {error}]"))),
+        }
+    }
+
+    fn account(
+        &self,
+        registry: &Registry,
+        token: &str,
+        audiences: &[String],
+        now: i64,
+    ) -> Result<Believed, Doubt> {
+        let foreign = || Doubt {
+            why: Unbelieved::Foreign,
+            home: None,
+        };
+        let accounts = self.accounts.as_ref().ok_or_else(foreign)?;
+        let own = [accounts.verifier.audience().to_owned()];
+        let wanted = if audiences.is_empty() {
+            &own
+        } else {
+            audiences
+        };
+        let holder = accounts.verifier.verify(registry, token, wanted, now)?;
+        Ok(Believed {
+            principal: Arc::new(holder.principal),
+            audiences: holder.audiences,
+        })
+    }
+
+    /// A token that does not say for whom it is is for this server.
+    fn for_this_server(
+        &self,
+        credential: Credential,
+        audiences: &[String],
+    ) -> Result<Believed, Unknown> {
+        let principal = self.settle(credential).map_err(|refusal| Unknown {
+            // Who belongs nowhere is nobody, whoever asks about them.
+            why: NOBODYS.to_owned(),
+            home: None,
+            refusal: Some(Box::new(refusal)),
+        })?;
+        let own = self.accounts.as_ref();
+        let own = own.map(|accounts| accounts.verifier.audience().to_owned());
+        let meant = |own: &String| audiences.is_empty() || audiences.contains(own);
+        let own: Vec<String> = own.into_iter().filter(meant).collect();
+        if own.is_empty() && !audiences.is_empty() {
+            return Err(Unknown::new(NOBODYS));
+        }
+        Ok(Believed {
+            principal,
+            audiences: own,
+        })
+    }
+
+    fn settle(&self, credential: Credential) -> Result<Arc<Principal>> {
+        let principal = settle(credential, self.default_tenant.as_ref());
+        principal
+            .map(Arc::new)
+            .map_err(|error| Refusal::no_tenant(&error.to_string()))
+    }
+}
+
+/// The token in a header: after one space, and without any.
+fn bearer(header: &str) -> Option<&str> {
+    let (scheme, token) = header.trim().split_once(' ')?;
+    let one = !token.is_empty() && !token.contains(' ');
+    (one && scheme.eq_ignore_ascii_case("bearer")).then_some(token)
+}

@@ -1,0 +1,393 @@
+//! May they? The tenant's wall first, then what is allowed inside the space.
+//!
+//! A principal's rights are those that its own space gives it. In its own space all bindings
+//! count; a principal of the system elsewhere has what ClusterRoleBindings of the system give
+//! it, whatever a tenant's bindings say about somebody of its name.
+
+use std::sync::Arc;
+
+use insula_access::may_enter;
+use insula_access::rbac::{Act, Policy, Reach, ResourceAct, Who};
+use insula_core::{Principal, Space, Spaces, Verb};
+use insula_kinds::selector::FieldSelector;
+
+use crate::cache::Life;
+use crate::pipeline::route::{ResourcePath, below_prefix};
+use crate::pipeline::service_account;
+use crate::registry::{Address, Registry, no_such_tenant};
+use crate::request::context::Errand;
+use crate::request::query::Query;
+use crate::status::{Refusal, Result};
+use insula_kinds::core_kind;
+
+/// A request for objects that may be carried out.
+///
+/// Only [`authorize`] makes one, and every handler asks for one: what is carried out was
+/// authorized.
+#[derive(Clone, Debug)]
+pub struct Granted {
+    principal: Arc<Principal>,
+    spaces: Spaces,
+    path: ResourcePath,
+    /// The name that the request is about: in the path, or chosen by a list.
+    name: Option<String>,
+    reason: String,
+    /// What comes about on the way, beside the answer.
+    errand: Arc<Errand>,
+}
+
+/// A decision, and what it rests on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether it may be done.
+    pub allowed: bool,
+    /// Which binding allows it, or what went wrong; often nothing.
+    pub reason: String,
+}
+
+impl Granted {
+    /// Who asks.
+    pub fn principal(&self) -> &Arc<Principal> {
+        &self.principal
+    }
+
+    /// In which spaces.
+    pub const fn spaces(&self) -> &Spaces {
+        &self.spaces
+    }
+
+    /// In which space. Writes and reads of one object have one, by their routes.
+    pub fn space(&self) -> Result<&Space> {
+        match &self.spaces {
+            Spaces::One(space) => Ok(space),
+            Spaces::All => Err(Refusal::method_not_allowed()),
+        }
+    }
+
+    /// The one object that the path names, as it is stored.
+    pub fn address(&self) -> Result<Address> {
+        Ok(Address {
+            kind: self.path.kind.storage(),
+            space: self.space()?.clone(),
+            namespace: self.path.namespace.clone(),
+            name: self.path.name.clone().unwrap_or_default(),
+        })
+    }
+
+    /// What is asked.
+    pub const fn path(&self) -> &ResourcePath {
+        &self.path
+    }
+
+    /// What comes about on the way, beside the answer.
+    pub fn errand(&self) -> &Errand {
+        &self.errand
+    }
+
+    /// Why it may be done.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// Whether the caller may do something else too, in the same space.
+    pub async fn may(&self, registry: &Registry, act: ResourceAct<'_>) -> Result<bool> {
+        let act = Act::Resource(act);
+        let verdict = decide(registry, &self.principal, &self.spaces, &act).await?;
+        Ok(verdict.allowed)
+    }
+
+    /// Refuses if the caller may not do something else too, in the same space.
+    pub async fn must(&self, registry: &Registry, also: ResourceAct<'_>) -> Result<()> {
+        let act = Act::Resource(also);
+        let verdict = decide(registry, &self.principal, &self.spaces, &act).await?;
+        if verdict.allowed {
+            return Ok(());
+        }
+        let scope = scope(&self.principal, &self.spaces, also.namespace);
+        Err(Refusal::forbidden(
+            &self.principal,
+            &also,
+            &scope,
+            &verdict.reason,
+        ))
+    }
+
+    /// Refuses what may no longer be done: rights are taken away while a watch is open.
+    pub fn still(&self, registry: &Registry) -> Result<()> {
+        let (principal, spaces) = (&self.principal, &self.spaces);
+        if !service_account::still_there(registry, principal) {
+            return Err(Refusal::unauthorized());
+        }
+        let asked = act(&self.path, self.name.as_deref());
+        let life = registry.cache().life(&principal.home);
+        let verdict = life.map_or_else(Verdict::default, |life| {
+            judge(registry, &life, principal, spaces, &Act::Resource(asked))
+        });
+        if verdict.allowed {
+            return Ok(());
+        }
+        let scope = scope(principal, spaces, asked.namespace);
+        Err(Refusal::forbidden(
+            principal,
+            &asked,
+            &scope,
+            &verdict.reason,
+        ))
+    }
+}
+
+/// Refuses what the principal may not do.
+///
+/// A tenant learns nothing here about other spaces: one that is missing is refused like
+/// one that is somebody else's.
+pub async fn authorize(
+    registry: &Registry,
+    principal: Arc<Principal>,
+    spaces: Spaces,
+    path: ResourcePath,
+    query: &Query,
+) -> Result<Granted> {
+    let name = name_of(&path, query);
+    let act = act(&path, name.as_deref());
+    let system_only = path.of().system_only;
+    // Whatever a tenant's roles say.
+    if system_only && !principal.is_system() {
+        return Err(Refusal::forbidden(&principal, &act, &outside(&spaces), ""));
+    }
+    let reason = permit(registry, &principal, &spaces, &act).await?;
+    must_exist(registry, &spaces).await?;
+    if system_only && matches!(spaces, Spaces::One(Space::Tenant(_))) {
+        return Err(Refusal::no_such_resource());
+    }
+    Ok(Granted {
+        principal,
+        spaces,
+        path,
+        name,
+        reason,
+        errand: Arc::default(),
+    })
+}
+
+/// Refuses who may not do this in these spaces, whether or not anything is there that it
+/// could be done to; else says why they may.
+pub async fn permit(
+    registry: &Registry,
+    principal: &Principal,
+    spaces: &Spaces,
+    act: &ResourceAct<'_>,
+) -> Result<String> {
+    if !enters_all(registry, principal, spaces).await? {
+        return Err(Refusal::forbidden(principal, act, &outside(spaces), ""));
+    }
+    let verdict = decide(registry, principal, spaces, &Act::Resource(*act)).await?;
+    if !verdict.allowed {
+        let scope = scope(principal, spaces, act.namespace);
+        return Err(Refusal::forbidden(principal, act, &scope, &verdict.reason));
+    }
+    Ok(verdict.reason)
+}
+
+/// Refuses who may not read this path of a space, which is no object's. Roles know it
+/// without a server prefix.
+pub async fn authorize_path(
+    registry: &Registry,
+    principal: &Principal,
+    space: &Space,
+    verb: &str,
+    path: &str,
+) -> Result<String> {
+    let spaces = Spaces::One(space.clone());
+    let within = enters(registry, principal, space).await?;
+    let below = below_prefix(path);
+    let act = Act::Path { verb, path: below };
+    let verdict = match within {
+        true => decide(registry, principal, &spaces, &act).await?,
+        false => Verdict::default(),
+    };
+    if !verdict.allowed {
+        return Err(Refusal::forbidden_path(
+            principal,
+            verb,
+            path,
+            &verdict.reason,
+        ));
+    }
+    must_exist(registry, &spaces).await?;
+    Ok(verdict.reason)
+}
+
+/// Whether the principal may do this in these spaces. Changes that were acknowledged by this
+/// server before are obeyed.
+pub async fn decide(
+    registry: &Registry,
+    principal: &Principal,
+    spaces: &Spaces,
+    act: &Act<'_>,
+) -> Result<Verdict> {
+    registry.settle().await;
+    let life = registry.find_space(&principal.home).await?;
+    Ok(life.map_or_else(Verdict::default, |life| {
+        judge(registry, &life, principal, spaces, act)
+    }))
+}
+
+/// The same with what the cache shows, for those who cannot wait.
+pub fn decide_now(
+    registry: &Registry,
+    principal: &Principal,
+    spaces: &Spaces,
+    act: &Act<'_>,
+) -> Verdict {
+    let life = registry.cache().life(&principal.home);
+    life.map_or_else(Verdict::default, |life| {
+        judge(registry, &life, principal, spaces, act)
+    })
+}
+
+/// Whether somebody of the space may do this in it, with what the cache shows.
+pub fn decide_within(registry: &Registry, space: &Space, who: Who<'_>, act: &Act<'_>) -> Verdict {
+    let life = registry.cache().life(space);
+    life.map_or_else(Verdict::default, |life| {
+        life.ask(registry.cache(), space, |policy| {
+            let decision = policy.decide(who, act, Reach::Home);
+            Verdict {
+                allowed: decision.is_allowed(),
+                reason: decision.reason().to_string(),
+            }
+        })
+    })
+}
+
+/// Asks the policy of the principal's own space, and what it reaches in these.
+pub async fn ask<R: Default>(
+    registry: &Registry,
+    principal: &Principal,
+    spaces: &Spaces,
+    question: impl FnOnce(&Policy, Reach) -> R,
+) -> Result<R> {
+    registry.settle().await;
+    let Some(life) = registry.find_space(&principal.home).await? else {
+        return Ok(R::default());
+    };
+    let reach = reach(principal, spaces);
+    Ok(life.ask(registry.cache(), &principal.home, |policy| {
+        question(policy, reach)
+    }))
+}
+
+fn judge(
+    registry: &Registry,
+    life: &Arc<Life>,
+    principal: &Principal,
+    spaces: &Spaces,
+    act: &Act<'_>,
+) -> Verdict {
+    if !may_enter(principal, spaces) || !is_tied(principal, life) {
+        return Verdict::default();
+    }
+    let reach = reach(principal, spaces);
+    life.ask(registry.cache(), &principal.home, |policy| {
+        let decision = policy.decide(who(principal), act, reach);
+        Verdict {
+            allowed: decision.is_allowed(),
+            reason: decision.reason().to_string(),
+        }
+    })
+}
+
+/// Who asks, as a policy knows them.
+pub fn who(principal: &Principal) -> Who<'_> {
+    Who {
+        user: &principal.user,
+        groups: &principal.groups,
+    }
+}
+
+/// How far the rights of a principal's own space go in these.
+fn reach(principal: &Principal, spaces: &Spaces) -> Reach {
+    match spaces {
+        Spaces::One(space) if *space == principal.home => Reach::Home,
+        _ => Reach::Elsewhere,
+    }
+}
+
+/// Whether the principal is on the right side of every wall.
+async fn enters_all(registry: &Registry, principal: &Principal, spaces: &Spaces) -> Result<bool> {
+    match spaces {
+        Spaces::One(space) => enters(registry, principal, space).await,
+        Spaces::All => Ok(may_enter(principal, spaces)),
+    }
+}
+
+/// Whether the principal is on the right side of the wall, and of its own tenant.
+pub async fn enters(registry: &Registry, principal: &Principal, space: &Space) -> Result<bool> {
+    if !may_enter(principal, &Spaces::One(space.clone())) {
+        return Ok(false);
+    }
+    if principal.is_system() {
+        return Ok(true);
+    }
+    let life = registry.find_space(space).await?;
+    Ok(life.is_some_and(|life| is_tied(principal, &life)))
+}
+
+/// Whether the principal belongs to this tenant, and not to a former one of its name.
+fn is_tied(principal: &Principal, life: &Life) -> bool {
+    principal.is_system() || principal.tie.holds(&life.uid, life.created)
+}
+
+/// Only those who may work in a space learn that there is none.
+async fn must_exist(registry: &Registry, spaces: &Spaces) -> Result<()> {
+    if let Spaces::One(space) = spaces
+        && let Some(tenant) = space.tenant()
+        && registry.find_space(space).await?.is_none()
+    {
+        return Err(no_such_tenant(tenant.as_str()));
+    }
+    Ok(())
+}
+
+/// What a request for objects is to a policy. A namespace is in itself.
+pub fn act<'a>(path: &'a ResourcePath, name: Option<&'a str>) -> ResourceAct<'a> {
+    let kind = path.of();
+    let namespace = match path.kind.is(core_kind("namespaces")) {
+        true => path.name.as_deref(),
+        false => path.namespace.as_deref(),
+    };
+    ResourceAct {
+        verb: path.verb.as_str(),
+        group: &kind.group,
+        resource: &kind.resource,
+        subresource: path.subresource.as_deref(),
+        namespace,
+        name,
+    }
+}
+
+/// The name that a request is about: that in the path, or the one that a list chooses. Rules
+/// that name objects allow it.
+pub fn name_of(path: &ResourcePath, query: &Query) -> Option<String> {
+    if path.name.is_some() {
+        return path.name.clone();
+    }
+    let of_many = matches!(path.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
+    let text = query.get("fieldSelector").filter(|_| of_many)?;
+    let fields = FieldSelector::parse(path.of(), text).ok()?;
+    fields.name().map(str::to_owned)
+}
+
+fn scope(principal: &Principal, spaces: &Spaces, namespace: Option<&str>) -> String {
+    match (reach(principal, spaces), namespace) {
+        (Reach::Elsewhere, _) => outside(spaces),
+        (Reach::Home, Some(namespace)) => format!("in the namespace \"{namespace}\""),
+        (Reach::Home, None) => "at the cluster scope".to_owned(),
+    }
+}
+
+fn outside(spaces: &Spaces) -> String {
+    match spaces {
+        Spaces::All => "in all tenants".to_owned(),
+        Spaces::One(space) => format!("in the tenant \"{space}\""),
+    }
+}

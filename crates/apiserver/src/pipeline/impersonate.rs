@@ -1,0 +1,251 @@
+//! Acting for somebody else, with their rights and no others.
+//!
+//! Who may do that is decided by the rules of the caller's own space, and whom they act for
+//! belongs to that space too. Names and groups that begin with `system:` mean something to
+//! the server itself: no tenant takes one on, except those of its own service accounts. Only
+//! somebody of the system acts for somebody of a tenant, by naming the group `tenant:{t}`.
+
+mod constrained;
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http::header::HeaderName;
+use insula_access::rbac::{Act, ResourceAct};
+use insula_access::{Credential, TENANT_PREFIX, settle};
+use insula_core::{AUTHENTICATED, Extra, Principal, Proof, RESERVED_PREFIX, Space, Spaces, Tie};
+use percent_encoding::percent_decode_str;
+
+pub use self::constrained::Asked;
+use crate::pipeline::authorize::decide;
+use crate::pipeline::service_account::AccountName;
+use crate::registry::Registry;
+use crate::status::{Refusal, Result};
+
+/// Whom a caller acts for.
+#[derive(Debug)]
+pub struct Acting {
+    /// Whom.
+    pub whom: Arc<Principal>,
+    /// The lesser right that allowed it; none if it was the right to everything.
+    pub constraint: Option<&'static str>,
+}
+
+/// Whom a request asks to act for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    user: String,
+    uid: Option<String>,
+    groups: Vec<String>,
+    extra: Extra,
+}
+
+/// A part of an identity.
+#[derive(Clone, Copy, Debug)]
+struct Part<'a> {
+    /// What is asked of it.
+    act: ResourceAct<'a>,
+    /// Whether it is the server's to give.
+    reserved: bool,
+}
+
+const EXTRA: &str = "impersonate-extra-";
+
+const AUTHENTICATION: &str = "authentication.k8s.io";
+
+const ANONYMOUS: &str = "system:anonymous";
+
+const UNAUTHENTICATED: &str = "system:unauthenticated";
+
+/// Whom the caller acts for in what is asked; `None` if that is nobody else.
+pub async fn impersonate(
+    registry: &Registry,
+    caller: &Principal,
+    asked: Asked<'_>,
+) -> Result<Option<Acting>> {
+    let Some(wanted) = Wanted::read(&asked.parts.headers)? else {
+        return Ok(None);
+    };
+    let refused = wanted.check(registry, caller).await.err();
+    let whom = wanted.of(caller);
+    if let Some(refusal) = refused {
+        // What the right to everything is refused for is told; that there are lesser rights
+        // is nothing that a caller without them has asked about.
+        let Ok(whom) = whom else {
+            return Err(refusal);
+        };
+        let permitted = constrained::permits(registry, caller, &wanted, &whom, asked).await?;
+        let constraint = Some(permitted.ok_or(refusal)?);
+        let whom = Arc::new(whom);
+        return Ok(Some(Acting { whom, constraint }));
+    }
+    Ok(Some(Acting {
+        whom: Arc::new(whom?),
+        constraint: None,
+    }))
+}
+
+impl Wanted {
+    fn read(headers: &HeaderMap) -> Result<Option<Self>> {
+        let asked = |name: &HeaderName| name.as_str().starts_with("impersonate-");
+        if !headers.keys().any(asked) {
+            return Ok(None);
+        }
+        let mut wanted = Self::default();
+        let mut user = None;
+        for (name, value) in headers {
+            let Some(what) = name.as_str().strip_prefix("impersonate-") else {
+                continue;
+            };
+            let value = value.to_str().map_err(|_| unreadable(name))?.to_owned();
+            match what {
+                "user" if user.is_none() => user = Some(value),
+                "uid" if wanted.uid.is_none() => wanted.uid = Some(value),
+                "group" => wanted.groups.push(value),
+                // A second user would be dropped in silence, and the wrong one act.
+                "user" | "uid" => return Err(unreadable(name)),
+                _ => {
+                    let key = name.as_str().strip_prefix(EXTRA);
+                    let key = key.ok_or_else(|| unreadable(name))?;
+                    let key = percent_decode_str(key).decode_utf8_lossy().into_owned();
+                    wanted.extra.entry(key).or_default().push(value);
+                }
+            }
+        }
+        wanted.user = user.unwrap_or_default();
+        if wanted.user.is_empty() {
+            return Err(Refusal::bad_request(
+                "requested groups, uid or extra without impersonating a user name",
+            ));
+        }
+        Ok(Some(wanted))
+    }
+
+    /// Asks the rules of the caller's own space about each part.
+    async fn check(&self, registry: &Registry, caller: &Principal) -> Result<()> {
+        for part in self.parts() {
+            ask(registry, caller, part).await?;
+        }
+        Ok(())
+    }
+
+    /// Everything that a right is needed for, in the order of Kubernetes.
+    fn parts(&self) -> Vec<Part<'_>> {
+        let free = |act| Part {
+            act,
+            reserved: false,
+        };
+        let account = AccountName::parse(&self.user);
+        let mut parts = vec![match account {
+            Some(account) => free(ResourceAct {
+                namespace: Some(account.namespace),
+                ..impersonating("", "serviceaccounts", None, account.name)
+            }),
+            None => Part {
+                act: impersonating("", "users", None, &self.user),
+                reserved: self.user.starts_with(RESERVED_PREFIX),
+            },
+        }];
+        let uid = self.uid.iter();
+        parts.extend(uid.map(|uid| free(impersonating(AUTHENTICATION, "uids", None, uid))));
+        parts.extend(self.groups.iter().map(|group| Part {
+            act: impersonating("", "groups", None, group),
+            reserved: group.starts_with(RESERVED_PREFIX) || group.starts_with(TENANT_PREFIX),
+        }));
+        for (key, values) in &self.extra {
+            let of_key = |value| impersonating(AUTHENTICATION, "userextras", Some(key), value);
+            parts.extend(values.iter().map(|value| free(of_key(value))));
+        }
+        parts
+    }
+
+    /// Who that is, of the caller's space or of the one that is named.
+    fn of(&self, caller: &Principal) -> Result<Principal> {
+        let tenants = self.groups.iter();
+        let mut tenants = tenants.filter_map(|group| group.strip_prefix(TENANT_PREFIX));
+        let named = tenants.next().map(Space::parse).transpose();
+        let named = named.map_err(|error| Refusal::bad_request(error.to_string()))?;
+        if tenants.next().is_some() {
+            return Err(Refusal::bad_request("more than one tenant is named"));
+        }
+        let home = named.unwrap_or_else(|| caller.home.clone());
+        let tie = match home == caller.home {
+            true => caller.tie.clone(),
+            false => Tie::Name,
+        };
+        let given = self.given();
+        let anonymous =
+            self.user == ANONYMOUS || self.groups.iter().any(|one| one == UNAUTHENTICATED);
+        let credential = Credential {
+            user: self.user.clone(),
+            uid: self.uid.clone(),
+            groups: self.groups.clone(),
+            extra: self.extra.clone(),
+            tenant: Some(home),
+            tie,
+            proof: Proof::Impersonation,
+        };
+        let mut principal = settle(credential, None).map_err(Refusal::internal)?;
+        principal.groups.retain(|group| !given.contains(group));
+        principal.groups.splice(0..0, given);
+        if anonymous {
+            principal.groups.retain(|group| group != AUTHENTICATED);
+            if !principal.is_in(UNAUTHENTICATED) {
+                principal.groups.push(UNAUTHENTICATED.to_owned());
+            }
+        }
+        Ok(principal)
+    }
+
+    /// The groups that a service account has for being one: all of them, or those that were
+    /// asked for. To name a tenant is not to ask for a group.
+    fn given(&self) -> Vec<String> {
+        let Some(account) = AccountName::parse(&self.user) else {
+            return Vec::new();
+        };
+        let asked = self.groups.iter();
+        let asked = asked.filter(|group| !group.starts_with(TENANT_PREFIX));
+        let asked: Vec<_> = asked.collect();
+        let mut given = account.groups().to_vec();
+        given.retain(|group| asked.is_empty() || asked.contains(&group));
+        given
+    }
+}
+
+const fn impersonating<'a>(
+    group: &'a str,
+    resource: &'a str,
+    subresource: Option<&'a str>,
+    name: &'a str,
+) -> ResourceAct<'a> {
+    ResourceAct {
+        verb: "impersonate",
+        group,
+        resource,
+        subresource,
+        namespace: None,
+        name: Some(name),
+    }
+}
+
+async fn ask(registry: &Registry, caller: &Principal, part: Part<'_>) -> Result<()> {
+    let Part { act, reserved } = part;
+    let home = Spaces::One(caller.home.clone());
+    let verdict = decide(registry, caller, &home, &Act::Resource(act)).await?;
+    if verdict.allowed && (!reserved || caller.is_system()) {
+        return Ok(());
+    }
+    let scope = match act.namespace {
+        Some(namespace) => format!("in the namespace \"{namespace}\""),
+        None => "at the cluster scope".to_owned(),
+    };
+    let why = match verdict.allowed {
+        true => "names that begin with \"system:\" or \"tenant:\" are the server's to give",
+        false => &verdict.reason,
+    };
+    Err(Refusal::forbidden(caller, &act, &scope, why))
+}
+
+fn unreadable(name: &HeaderName) -> Refusal {
+    Refusal::bad_request(format!("the header {name} cannot be understood"))
+}

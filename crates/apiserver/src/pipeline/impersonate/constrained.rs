@@ -1,0 +1,124 @@
+//! Acting for somebody in some things only.
+//!
+//! A right to impersonate is a right to everything that the other may do. This one is two:
+//! whom a caller may act for, and what it may do as them. `impersonate:{mode}` is asked of
+//! the parts of the identity, `impersonate-on:{mode}:{verb}` of what the request is about.
+//! The modes are those of Kubernetes, without those for nodes.
+
+use http::request::Parts;
+use insula_access::rbac::{Act, ResourceAct};
+use insula_core::{MASTERS, Principal, RESERVED_PREFIX, Spaces};
+
+use super::{AUTHENTICATION, Wanted};
+use crate::pipeline::authorize::{act, decide, name_of};
+use crate::pipeline::locate::locate;
+use crate::pipeline::route::{Objects, Route, Unserved, below_prefix, unserved};
+use crate::pipeline::service_account::AccountName;
+use crate::registry::Registry;
+use crate::request::query::Query;
+use crate::status::Result;
+
+/// What is asked, before it is known as whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The request.
+    pub parts: &'a Parts,
+    /// Its parameters.
+    pub query: &'a Query,
+    /// What it names, if that is served.
+    pub route: &'a Result<Route>,
+}
+
+/// The right by which the caller may act for `whom` in what is asked, if there is one.
+pub async fn permits(
+    registry: &Registry,
+    caller: &Principal,
+    wanted: &Wanted,
+    whom: &Principal,
+    asked: Asked<'_>,
+) -> Result<Option<&'static str>> {
+    let Some(Mode { name, verb }) = mode(wanted) else {
+        return Ok(None);
+    };
+    let home = Spaces::One(caller.home.clone());
+    for part in wanted.parts() {
+        let act = Act::Resource(ResourceAct {
+            verb,
+            group: AUTHENTICATION,
+            ..part.act
+        });
+        let theirs = part.reserved && !caller.is_system();
+        if theirs || !decide(registry, caller, &home, &act).await?.allowed {
+            return Ok(None);
+        }
+    }
+    let may = may_do(registry, caller, whom, name, asked).await?;
+    Ok(may.then_some(verb))
+}
+
+/// A way to act for somebody.
+struct Mode {
+    name: &'static str,
+    /// What is asked of each part of the identity.
+    verb: &'static str,
+}
+
+const ACCOUNT: Mode = Mode {
+    name: "serviceaccount",
+    verb: "impersonate:serviceaccount",
+};
+
+const USER: Mode = Mode {
+    name: "user-info",
+    verb: "impersonate:user-info",
+};
+
+/// An account is acted for as it is; of others every part can be chosen, but no master can.
+fn mode(wanted: &Wanted) -> Option<Mode> {
+    let plain = wanted.uid.is_none() && wanted.groups.is_empty() && wanted.extra.is_empty();
+    if AccountName::parse(&wanted.user).is_some() {
+        return plain.then_some(ACCOUNT);
+    }
+    let is_node = wanted.user.starts_with(&format!("{RESERVED_PREFIX}node:"));
+    let refused = |group: &String| group.is_empty() || group == MASTERS;
+    (!is_node && !wanted.groups.iter().any(refused)).then_some(USER)
+}
+
+/// Whether the caller may do this as somebody else, where they would.
+async fn may_do(
+    registry: &Registry,
+    caller: &Principal,
+    whom: &Principal,
+    mode: &str,
+    asked: Asked<'_>,
+) -> Result<bool> {
+    let (method, path) = (&asked.parts.method, asked.parts.uri.path());
+    let on = |verb: &str| format!("impersonate-on:{mode}:{verb}");
+    let nothing = match asked.route {
+        Ok(_) => Unserved::default(),
+        Err(_) => unserved(method, path, asked.query.flag("watch")),
+    };
+    let (named, objects) = match asked.route {
+        Ok(route) => (&route.named, route.target.path()),
+        Err(_) => (&nothing.named, None),
+    };
+    let name = objects.and_then(|path| name_of(path, asked.query));
+    let objects = objects.map(|path| act(path, name.as_deref()));
+    let objects = objects.or_else(|| nothing.objects.as_ref().map(Objects::act));
+    let verb = match objects {
+        Some(objects) => on(objects.verb),
+        None => on(&method.as_str().to_ascii_lowercase()),
+    };
+    let about = match objects {
+        Some(objects) => Act::Resource(ResourceAct {
+            verb: &verb,
+            ..objects
+        }),
+        None => Act::Path {
+            verb: &verb,
+            path: below_prefix(path),
+        },
+    };
+    let spaces = locate(whom, named.clone());
+    Ok(decide(registry, caller, &spaces, &about).await?.allowed)
+}

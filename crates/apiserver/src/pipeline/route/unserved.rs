@@ -1,0 +1,124 @@
+//! What a path would be about if something served it: what is asked of those who may not
+//! even learn that nothing does.
+
+use http::Method;
+use insula_access::rbac::ResourceAct;
+use insula_core::{Space, Spaces, Verb};
+
+use super::{ResourcePath, Shape, check, segments, tenants_have};
+use crate::registry::apis::Apis;
+use crate::status::{Refusal, Result};
+
+/// A request that names nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unserved {
+    /// The spaces that its path names, if it names any.
+    pub named: Option<Spaces>,
+    /// The objects that it would be about; none if it has not the form of such a path.
+    pub objects: Option<Objects>,
+}
+
+/// Objects of a kind that nobody knows, or in a form that is not served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Objects {
+    verb: &'static str,
+    group: String,
+    version: String,
+    resource: String,
+    subresource: Option<String>,
+    namespace: Option<String>,
+    name: Option<String>,
+}
+
+impl Objects {
+    /// The path to objects of a kind that users define, if the space serves such a one.
+    pub fn defined(&self, apis: &Apis, named: Option<&Spaces>) -> Option<Result<ResourcePath>> {
+        let kind = apis.find(&self.group, &self.version, &self.resource)?;
+        let path = Verb::parse(self.verb).map(|verb| ResourcePath {
+            kind,
+            verb,
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            subresource: self.subresource.clone(),
+        });
+        let path = path.ok_or_else(Refusal::method_not_allowed);
+        Some(path.and_then(|path| check(&path, named).map(|()| path)))
+    }
+
+    /// What it is to a policy.
+    pub fn act(&self) -> ResourceAct<'_> {
+        ResourceAct {
+            verb: self.verb,
+            group: &self.group,
+            resource: &self.resource,
+            subresource: self.subresource.as_deref(),
+            namespace: self.namespace.as_deref(),
+            name: self.name.as_deref(),
+        }
+    }
+}
+
+/// Reads what it can of a request that names nothing.
+pub fn unserved(method: &Method, path: &str, watch: bool) -> Unserved {
+    let Ok(segments) = segments(path) else {
+        return Unserved::default();
+    };
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let (prefix, rest) = match segments.as_slice() {
+        ["tenants", tenant, rest @ ..] => (Space::parse(tenant).ok(), rest),
+        rest => (None, rest),
+    };
+    let prefix = prefix.map(Spaces::One);
+    let (named, objects) = match rest {
+        ["api", version, rest @ ..] => objects(method, "", version, rest, watch),
+        ["apis", group, version, rest @ ..] => objects(method, group, version, rest, watch),
+        _ => None,
+    }
+    .unzip();
+    Unserved {
+        named: prefix.or(named.flatten()),
+        objects,
+    }
+}
+
+fn objects(
+    method: &Method,
+    group: &str,
+    version: &str,
+    segments: &[&str],
+    watch: bool,
+) -> Option<(Option<Spaces>, Objects)> {
+    let (segments, watch) = match segments {
+        ["watch", rest @ ..] if !rest.is_empty() => (rest, true),
+        rest => (rest, watch),
+    };
+    let below_tenants = |name: &str| tenants_have(group, version, name);
+    let shape = Shape::read(group, segments, &below_tenants).ok()?;
+    let own = |text: Option<&str>| text.map(str::to_owned);
+    let is_namespace = group.is_empty() && shape.resource == "namespaces";
+    let objects = Objects {
+        verb: verb(method, shape.name.is_some(), watch),
+        group: group.to_owned(),
+        version: version.to_owned(),
+        resource: shape.resource.to_owned(),
+        subresource: own(shape.subresource),
+        namespace: own(shape.namespace.or(shape.name.filter(|_| is_namespace))),
+        name: own(shape.name),
+    };
+    Some((shape.named, objects))
+}
+
+/// What Kubernetes takes the method for, on one object or on many.
+fn verb(method: &Method, named: bool, watch: bool) -> &'static str {
+    match (method.as_str(), named) {
+        ("GET" | "HEAD", _) if watch => "watch",
+        ("GET" | "HEAD", true) => "get",
+        ("GET" | "HEAD", false) => "list",
+        ("POST", _) => "create",
+        ("PUT", _) => "update",
+        ("PATCH", _) => "patch",
+        ("DELETE", true) => "delete",
+        ("DELETE", false) => "deletecollection",
+        _ => "",
+    }
+}

@@ -1,0 +1,342 @@
+//! Believing a token of a service account.
+//!
+//! That the server signed it is verified once and remembered for a while. That its account,
+//! and whatever else it lives with, is still there is asked every time.
+
+use std::sync::Arc;
+
+use insula_access::jwt::{Claims, KeySet, Signed, TimeError, Times, Verified};
+use insula_core::{AUTHENTICATED, CREDENTIAL_ID, Extra, Principal, Proof, Space, Tie};
+use insula_gotext::quote::QuotedList;
+use insula_kinds::{Value, kinds};
+use ring::digest::{SHA256, digest};
+
+use super::claims::{Account, Bound, Incomplete, KEPT_ISSUER, Reference};
+use super::uses::Uses;
+use super::{AccountName, Issuer, KEPT_TOKEN};
+use crate::cache::Stored;
+use crate::registry::{Address, Registry, is_terminating};
+use insula_kinds::core_kind;
+
+/// Verifies tokens of service accounts.
+#[derive(Debug)]
+pub struct Verifier {
+    keys: KeySet,
+    issuer: String,
+    known: Verified<Known>,
+    uses: Uses,
+}
+
+/// A token that the server signed.
+#[derive(Debug)]
+struct Known {
+    account: Account,
+    audiences: Vec<String>,
+    /// When it holds; one that is kept in a secret holds for as long as it is there.
+    times: Option<Times>,
+}
+
+/// Who holds a token, and for whom it is meant.
+#[derive(Debug)]
+pub struct Holder {
+    /// Who.
+    pub principal: Principal,
+    /// For whom, of those that were asked for.
+    pub audiences: Vec<String>,
+}
+
+/// A token that is not believed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Doubt {
+    /// Why not.
+    pub why: Unbelieved,
+    /// The space of the account that it was made for, if the server made it: what is wrong
+    /// with it is nobody's business elsewhere.
+    pub home: Option<Space>,
+}
+
+/// Why a token is not believed, as reviews of tokens say it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unbelieved {
+    /// It is none of ours.
+    #[error("invalid bearer token")]
+    Foreign,
+    /// Its signature or form is wrong.
+    #[error("invalid bearer token")]
+    Forged(#[from] insula_access::jwt::Error),
+    /// It lacks what every token has.
+    #[error("invalid bearer token")]
+    Incomplete(#[from] Incomplete),
+    /// Its time is over, or has not begun.
+    #[error("{}", of_time(.0))]
+    Time(TimeError),
+    /// It is meant for others.
+    #[error("token audiences {} is invalid for the target audiences {}", QuotedList(.found), QuotedList(.wanted))]
+    Audience {
+        /// For whom.
+        found: Vec<String>,
+        /// And not for these.
+        wanted: Vec<String>,
+    },
+    /// Its account is not there.
+    #[error("serviceaccounts {} not found", insula_gotext::quote(.0))]
+    NoAccount(String),
+    /// Its account is being deleted.
+    #[error("service account {0} has been deleted")]
+    Deleted(String),
+    /// Its account is another of that name.
+    #[error("service account UID ({is}) does not match claim ({said})")]
+    Other {
+        /// The UID of the one that is there.
+        is: String,
+        /// The UID in the token.
+        said: String,
+    },
+    /// What else it lives with is gone.
+    #[error("service account token has been invalidated")]
+    Gone,
+}
+
+fn of_time(error: &TimeError) -> &'static str {
+    match error {
+        TimeError::Expired(_) => "service account token has expired",
+        TimeError::Early(_) => "service account token is not valid yet",
+        TimeError::Future(_) => "service account token is issued in the future",
+    }
+}
+
+impl Verifier {
+    /// Of the tokens that the issuer signs.
+    pub fn new(issuer: &Issuer) -> Self {
+        Self {
+            keys: [issuer.public().clone()].into_iter().collect(),
+            issuer: issuer.url().to_owned(),
+            known: Verified::default(),
+            uses: Uses::default(),
+        }
+    }
+
+    /// The keys that others verify our tokens with.
+    pub const fn keys(&self) -> &KeySet {
+        &self.keys
+    }
+
+    /// Whom tokens are for that say nothing else: this server.
+    pub fn audience(&self) -> &str {
+        &self.issuer
+    }
+
+    /// Which secrets' tokens were used today, and do not say so yet.
+    pub const fn uses(&self) -> &Uses {
+        &self.uses
+    }
+
+    /// Who holds the token, if it is for one of these audiences and lives at `now`.
+    pub fn verify(
+        &self,
+        registry: &Registry,
+        token: &str,
+        wanted: &[String],
+        now: i64,
+    ) -> Result<Holder, Doubt> {
+        let found = self.known.find(token, now);
+        let known = match &found {
+            Some(known) => Arc::clone(known),
+            None => Arc::new(self.read(token).map_err(|why| Doubt { why, home: None })?),
+        };
+        let doubt = |why| Doubt {
+            why,
+            home: Some(known.account.space.clone()),
+        };
+        known.holds_at(now).map_err(doubt)?;
+        if found.is_none() {
+            let expires = known.times.and_then(|times| times.expires);
+            let expires = expires.unwrap_or(i64::MAX);
+            self.known.keep(token, expires, Arc::clone(&known));
+        }
+        let audiences = known.audiences_of(wanted).map_err(doubt)?;
+        check_account(registry, &known.account).map_err(doubt)?;
+        if !lives(registry, &known.account, token) {
+            return Err(doubt(Unbelieved::Gone));
+        }
+        if let Bound::Kept(secret) = &known.account.bound {
+            let address = address(&known.account, "secrets", secret);
+            self.uses.note(registry, address, now);
+        }
+        Ok(Holder {
+            principal: principal(&known.account),
+            audiences,
+        })
+    }
+
+    /// What a token says that the server signed.
+    fn read(&self, token: &str) -> Result<Known, Unbelieved> {
+        let signed = Signed::parse(token)?;
+        let kept = match signed.claimed_issuer() {
+            Some(KEPT_ISSUER) => true,
+            Some(issuer) if issuer == self.issuer => false,
+            _ => return Err(Unbelieved::Foreign),
+        };
+        let claims = signed.verify(&self.keys)?;
+        Ok(match kept {
+            true => Known {
+                account: Account::of_kept(claims)?,
+                audiences: vec![self.issuer.clone()],
+                times: None,
+            },
+            false => requested(claims)?,
+        })
+    }
+}
+
+impl Known {
+    fn holds_at(&self, now: i64) -> Result<(), Unbelieved> {
+        let held = self.times.map(|times| times.check(now));
+        held.transpose().map(drop).map_err(Unbelieved::Time)
+    }
+
+    /// Those of the wanted that it is for.
+    fn audiences_of(&self, wanted: &[String]) -> Result<Vec<String>, Unbelieved> {
+        let mut audiences = self.audiences.clone();
+        audiences.retain(|audience| wanted.contains(audience));
+        if audiences.is_empty() {
+            return Err(Unbelieved::Audience {
+                found: self.audiences.clone(),
+                wanted: wanted.to_vec(),
+            });
+        }
+        Ok(audiences)
+    }
+}
+
+fn requested(claims: &Claims) -> Result<Known, Unbelieved> {
+    let times = claims.times().map_err(|_| Incomplete)?;
+    // No token is asked for that holds for ever.
+    times.expires.ok_or(Incomplete)?;
+    let audiences = claims.audiences().map_err(|_| Incomplete)?;
+    Ok(Known {
+        account: Account::of_requested(claims)?,
+        audiences: audiences.into_iter().map(str::to_owned).collect(),
+        times: Some(times),
+    })
+}
+
+/// Refuses a token whose account is not there, or is another of its name, in this tenant or
+/// in a former one of that name.
+fn check_account(registry: &Registry, account: &Account) -> Result<(), Unbelieved> {
+    let life = registry.cache().life(&account.space);
+    let same = |uid: &String| life.is_some_and(|life| *life.uid == **uid);
+    if !account.tenant_uid.as_ref().is_none_or(same) {
+        return Err(Unbelieved::Gone);
+    }
+    let address = address(account, "serviceaccounts", &account.name);
+    let found = registry.cached(&address);
+    let found = found.ok_or_else(|| Unbelieved::NoAccount(account.name.clone()))?;
+    let is = found.uid().unwrap_or("");
+    if is != account.uid {
+        return Err(Unbelieved::Other {
+            is: is.to_owned(),
+            said: account.uid.clone(),
+        });
+    }
+    match is_terminating(&found) {
+        true => Err(Unbelieved::Deleted(address.within())),
+        false => Ok(()),
+    }
+}
+
+/// Whether what the token is bound to is there.
+fn lives(registry: &Registry, account: &Account, token: &str) -> bool {
+    let find = |resource, name: &str| registry.cached(&address(account, resource, name));
+    match &account.bound {
+        Bound::Account => true,
+        Bound::Object(resource, Reference { name, uid }) => {
+            find(resource, name).is_some_and(|found| is(&found, uid))
+        }
+        Bound::Kept(secret) => find("secrets", secret).is_some_and(|secret| holds(&secret, token)),
+    }
+}
+
+/// Whether it is the object with this UID, and stays.
+fn is(object: &Stored, uid: &str) -> bool {
+    object.uid() == Some(uid) && !is_terminating(object)
+}
+
+/// Whether the secret holds this very token.
+fn holds(secret: &Stored, token: &str) -> bool {
+    let tree = secret.tree();
+    let kept = tree.get("data").and_then(|data| data.get(KEPT_TOKEN));
+    let kept = kept.and_then(Value::as_str).unwrap_or("");
+    let encoded = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, token);
+    let invalid = tree
+        .get("metadata")
+        .and_then(|of| {
+            of.get("labels")?
+                .get("kubernetes.io/legacy-token-invalid-since")
+        })
+        .and_then(Value::as_str);
+    // By their digests, so that the time it takes tells nothing about the token.
+    let same =
+        digest(&SHA256, kept.as_bytes()).as_ref() == digest(&SHA256, encoded.as_bytes()).as_ref();
+    same && invalid.is_none_or(str::is_empty) && !is_terminating(secret)
+}
+
+fn address(account: &Account, resource: &str, name: &str) -> Address {
+    let kind = core_kind(resource);
+    Address {
+        kind: kind.into(),
+        space: account.space.clone(),
+        namespace: kinds()
+            .get(kind)
+            .namespaced()
+            .then(|| account.namespace.clone()),
+        name: name.to_owned(),
+    }
+}
+
+fn principal(account: &Account) -> Principal {
+    let name = AccountName {
+        namespace: &account.namespace,
+        name: &account.name,
+    };
+    let mut groups = name.groups().to_vec();
+    groups.push(AUTHENTICATED.to_owned());
+    Principal {
+        user: name.user(),
+        uid: Some(account.uid.clone()),
+        groups,
+        extra: extra(account),
+        home: account.space.clone(),
+        tie: match &account.tenant_uid {
+            Some(uid) => Tie::Uid(uid.as_str().into()),
+            None => Tie::Name,
+        },
+        proof: Proof::ServiceAccount,
+    }
+}
+
+fn extra(account: &Account) -> Extra {
+    let mut extra = Extra::new();
+    let mut put = |key: &str, value: &str| {
+        let key = match key.contains('/') {
+            true => key.to_owned(),
+            false => format!("authentication.kubernetes.io/{key}"),
+        };
+        if !value.is_empty() {
+            extra.insert(key, vec![value.to_owned()]);
+        }
+    };
+    if let Some(id) = &account.id {
+        put(CREDENTIAL_ID, &format!("JTI={id}"));
+    }
+    if let Bound::Object("pods", pod) = &account.bound {
+        put("pod-name", &pod.name);
+        put("pod-uid", &pod.uid);
+    }
+    if let Some(node) = &account.node {
+        put("node-name", &node.name);
+        put("node-uid", &node.uid);
+    }
+    extra
+}

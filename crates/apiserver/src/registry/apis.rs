@@ -1,0 +1,366 @@
+//! The kinds that users define, as a space serves them: its own, and those that the system
+//! publishes to all.
+//!
+//! A space's own definition of a name wins, from the moment that it is established. What a space
+//! serves is derived from its definitions when somebody asks, like its policy, and is
+//! forgotten when nobody does; what a definition says is compiled once for all spaces that
+//! have the same.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
+
+use insula_core::{Revision, Space};
+use insula_custom::condition;
+use insula_custom::kind::Version;
+use insula_kinds::discovery::Custom as Discovered;
+use insula_kinds::{KindId, Object, kinds};
+
+use crate::cache::{Cache, Change, Event, Life, Stored};
+use crate::flow_control::cpu_bound::aside;
+use crate::registry::definitions::Defined;
+use crate::registry::resource::{Custom, Served, Shelfmark};
+use crate::registry::{Address, Registry, is_terminating};
+
+/// The annotation of a definition of the system that all tenants are to be served.
+pub const PUBLISHED: &str = "multi-tenancy.k8s.io/published";
+
+/// The kinds that users define, as one space serves them at one moment.
+#[derive(Debug)]
+pub struct Apis {
+    /// The state of the space that it shows.
+    at: Revision,
+    offers: Vec<Offer>,
+    /// What came of each definition, so that it is read once, whatever becomes of others.
+    read: HashMap<Source, Option<Offer>>,
+    /// The same for spaces that serve the same.
+    fingerprint: u64,
+    /// Whether it was asked since somebody looked.
+    asked: AtomicBool,
+}
+
+/// A definition as it was at one moment: the space that it is in, its name and its revision.
+type Source = (Space, Arc<str>, Revision);
+
+/// What one definition makes a space serve.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// What it says.
+    pub defined: Arc<Defined>,
+    /// The space that the definition is in: this one, or the system's that publishes it.
+    pub source: Space,
+    /// Whether the definition is being deleted.
+    pub terminating: bool,
+}
+
+/// The kind of what defines kinds.
+pub fn definitions() -> KindId {
+    static DEFINITIONS: OnceLock<KindId> = OnceLock::new();
+    *DEFINITIONS.get_or_init(|| {
+        let found = kinds().stored("apiextensions.k8s.io", "customresourcedefinitions");
+        found.expect("it is in the table")
+    })
+}
+
+/// Where a definition is.
+pub fn definition_address(space: &Space, name: &str) -> Address {
+    Address {
+        kind: definitions().into(),
+        space: space.clone(),
+        namespace: None,
+        name: name.to_owned(),
+    }
+}
+
+/// Whether all tenants are served what a definition of the system defines.
+pub fn is_published(definition: &Stored) -> bool {
+    definition.annotation(PUBLISHED).as_deref() == Some("true")
+}
+
+impl Apis {
+    /// The kind in this version, if it is served.
+    pub fn find(&self, group: &str, version: &str, resource: &str) -> Option<Served> {
+        let offer = self.offer(group, resource)?;
+        let version = offer.defined.version(version)?;
+        offer.served(version)
+    }
+
+    /// The kind that objects call so, if it is served.
+    pub fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<Served> {
+        let called = |offer: &&Offer| {
+            let names = offer.defined.kind();
+            names.group == group && names.kind == kind
+        };
+        let offer = self.offers.iter().find(called)?;
+        offer.served(offer.defined.version(version)?)
+    }
+
+    /// Whatever serves the resource, in whichever version.
+    pub fn offer(&self, group: &str, resource: &str) -> Option<&Offer> {
+        let mut offers = self.offers.iter();
+        offers.find(|offer| {
+            let names = offer.defined.kind();
+            names.resource == resource && names.group == group
+        })
+    }
+
+    /// All of it.
+    pub fn offers(&self) -> &[Offer] {
+        &self.offers
+    }
+
+    /// The same for spaces that serve the same; zero if there is nothing but what all have.
+    pub const fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// All versions of all kinds that are served.
+    pub fn versions(&self) -> impl Iterator<Item = &Version> {
+        let offers = self.offers.iter();
+        offers.flat_map(|offer| offer.defined.definition().served())
+    }
+
+    /// What is told of it.
+    pub fn discovered(&self) -> impl Iterator<Item = Discovered<'_>> {
+        self.offers.iter().flat_map(|offer| {
+            let served = offer.defined.definition().served();
+            served.map(|version| Discovered {
+                kind: &version.kind,
+                terminating: offer.terminating,
+            })
+        })
+    }
+
+    /// Of what was there `before` only what changed is read again.
+    fn of(registry: &Registry, space: &Space, at: Revision, before: Option<&Self>) -> Self {
+        let cache = registry.cache();
+        let own = cache.find(definitions(), space);
+        let own = own.map(|own| own.snapshot("", None).objects);
+        let mut read = HashMap::new();
+        let mut offer = |source: &Space, definition: &Stored| {
+            let (name, revision) = (Arc::clone(&definition.key), definition.revision);
+            let source = (source.clone(), name, revision);
+            let known = before.and_then(|before| before.read.get(&source).cloned());
+            let offer = known.unwrap_or_else(|| Offer::of(registry, &source.0, definition));
+            read.insert(source, offer.clone());
+            offer
+        };
+        let mut offers: Vec<Offer> = own
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|definition| offer(space, definition))
+            .collect();
+        if !space.is_system() {
+            for definition in published(cache) {
+                let offer = offer(&Space::System, &definition);
+                offers.extend(offer.filter(|offer| !offers.iter().any(|own| own.meets(offer))));
+            }
+        }
+        Self {
+            at,
+            fingerprint: fingerprint(&offers),
+            offers,
+            read,
+            asked: AtomicBool::new(true),
+        }
+    }
+}
+
+impl Offer {
+    /// What a definition makes its space serve: nothing before it is established.
+    fn of(registry: &Registry, source: &Space, definition: &Stored) -> Option<Self> {
+        let tree = definition.tree();
+        if !is_established(&tree) {
+            return None;
+        }
+        let defined = registry.definitions().get(&tree);
+        let defined = defined.inspect_err(|error| {
+            tracing::error!(%error, space = %source, name = definition.name(),
+                "a definition that was accepted cannot be read");
+        });
+        Some(Self {
+            defined: defined.ok()?,
+            source: source.clone(),
+            terminating: is_terminating(definition),
+        })
+    }
+
+    /// The kind in one of its versions, if that is served.
+    fn served(&self, version: usize) -> Option<Served> {
+        let custom = self.kind(version);
+        custom.version().served.then_some(Served::Custom(custom))
+    }
+
+    /// The kind as its objects are stored.
+    pub fn storage(&self) -> Served {
+        Served::Custom(self.kind(self.defined.storage()))
+    }
+
+    fn kind(&self, version: usize) -> Custom {
+        Custom::new(Arc::clone(&self.defined), version, self.source.clone())
+    }
+
+    /// Whether a space cannot serve both: they share a name that clients use.
+    fn meets(&self, other: &Self) -> bool {
+        let (one, other) = (self.defined.kind(), other.defined.kind());
+        one.group == other.group
+            && (one.resource == other.resource
+                || one.kind == other.kind
+                || one.list_kind() == other.list_kind())
+    }
+
+    /// The name of the definition.
+    pub fn name(&self) -> String {
+        self.defined.kind().qualified_resource()
+    }
+}
+
+/// The definitions that the system publishes.
+pub fn published(cache: &Cache) -> Vec<Arc<Stored>> {
+    let all = cache.find(definitions(), &Space::System);
+    let all = all.map(|all| all.snapshot("", None).objects);
+    let mut all = all.unwrap_or_default();
+    all.retain(|definition| is_published(definition));
+    all
+}
+
+fn is_established(definition: &Object) -> bool {
+    condition::holds(definition, condition::ESTABLISHED)
+}
+
+fn fingerprint(offers: &[Offer]) -> u64 {
+    if offers.is_empty() {
+        return 0;
+    }
+    let mut hasher = DefaultHasher::new();
+    for offer in offers {
+        (offer.defined.id(), offer.terminating).hash(&mut hasher);
+    }
+    hasher.finish().max(1)
+}
+
+impl Registry {
+    /// The kinds that users define, as the space serves them; nothing if there is no such
+    /// space.
+    pub fn apis(&self, space: &Space) -> Option<Arc<Apis>> {
+        let life = self.cache().life(space)?;
+        let at = life.serving();
+        let held = life.apis.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(apis) = held.as_ref().filter(|apis| apis.at >= at) {
+            apis.asked.store(true, Ordering::Relaxed);
+            return Some(Arc::clone(apis));
+        }
+        drop(held);
+        // A space may have hundreds of large definitions, and whoever else asks meanwhile
+        // waits here.
+        aside(|| self.read_apis(space, &life))
+    }
+
+    /// The kind that objects of a space call so, if it is served there.
+    pub fn of_kind(&self, space: &Space, group: &str, version: &str, kind: &str) -> Option<Served> {
+        match kinds().of_kind(group, version, kind) {
+            Some(id) if kinds().get(id).system_only && !space.is_system() => None,
+            Some(id) => Some(id.into()),
+            None => self.apis(space)?.of_kind(group, version, kind),
+        }
+    }
+
+    /// The kind of what a space keeps there, as it is stored, if it is served.
+    pub fn kept(&self, space: &Space, mark: Shelfmark<'_>) -> Option<Served> {
+        match mark {
+            Shelfmark::BuiltIn(id) => Some(id.into()),
+            Shelfmark::Custom { group, resource } => {
+                let apis = self.apis(space)?;
+                apis.offer(group, resource).map(Offer::storage)
+            }
+        }
+    }
+
+    fn read_apis(&self, space: &Space, life: &Arc<Life>) -> Option<Arc<Apis>> {
+        let mut held = life.apis.write().unwrap_or_else(PoisonError::into_inner);
+        // Read before the definitions are: what happens in between is read again.
+        let at = life.serving();
+        if let Some(apis) = held.as_ref().filter(|apis| apis.at >= at) {
+            return Some(Arc::clone(apis));
+        }
+        if held.is_none() {
+            self.cache().note_compiled(life);
+        }
+        let apis = Arc::new(Apis::of(self, space, at, held.as_deref()));
+        *held = Some(Arc::clone(&apis));
+        Some(apis)
+    }
+}
+
+impl Life {
+    /// Gives the memory back of what nobody asked since the last call. Says whether it is
+    /// still there.
+    pub fn keeps_apis(&self) -> bool {
+        let mut held = match self.apis.try_write() {
+            Ok(held) => held,
+            Err(TryLockError::Poisoned(held)) => held.into_inner(),
+            // Somebody is at it.
+            Err(TryLockError::WouldBlock) => return true,
+        };
+        let asked = held
+            .as_ref()
+            .is_some_and(|apis| apis.asked.swap(false, Ordering::Relaxed));
+        if !asked {
+            *held = None;
+        }
+        asked
+    }
+}
+
+impl Cache {
+    /// Takes note of what a transaction did to the definitions of a space.
+    pub(crate) fn redefine(&self, space: &Space, events: &[Arc<Event>], revision: Revision) {
+        for event in events {
+            let was = event.before.as_deref();
+            let gone = event.change == Change::Deleted;
+            let shared =
+                space.is_system() && (is_published(&event.object) || was.is_some_and(is_published));
+            if shared {
+                self.all_serve_anew(revision);
+                let withdrawn = gone || !is_published(&event.object);
+                let withdrawn = event.object.uid().filter(|_| withdrawn);
+                self.kinship().all_serve_anew(withdrawn);
+            } else if let Some(life) = self.life(space) {
+                life.serve_anew(revision);
+                self.kinship().serve_anew(space);
+            }
+            let Some((resource, group)) = event.object.name().split_once('.') else {
+                continue;
+            };
+            if gone {
+                self.give_up(group, resource, space, revision);
+            }
+            let withdrawn = || gone || !is_published(&event.object);
+            if shared && withdrawn() && was.is_some_and(is_published) {
+                self.withdraw(group, resource, event.object.name(), revision);
+            }
+        }
+    }
+
+    /// Ends the watches of tenants on what the system publishes no more.
+    fn withdraw(&self, group: &str, resource: &str, name: &str, revision: Revision) {
+        for (space, _) in self.everywhere(Shelfmark::Custom { group, resource }) {
+            let own = self.find(definitions(), &space);
+            let own = own.is_some_and(|own| own.get(name).is_some());
+            if !space.is_system() && !own {
+                self.give_up(group, resource, &space, revision);
+            }
+        }
+    }
+
+    /// Gives up the objects of a kind that a space serves no more, if there are none. There
+    /// may be: of a definition whose own hold was taken off, and of one that is withdrawn at
+    /// the very moment. Those are the store's, and are seen again with the next definition.
+    fn give_up(&self, group: &str, resource: &str, space: &Space, revision: Revision) {
+        let objects = self.find(Shelfmark::Custom { group, resource }, space);
+        if objects.is_none_or(|objects| objects.count("", 1) == 0) {
+            self.clear(group, resource, space, revision);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Objects that every space has and no store: the roles and bindings that Kubernetes makes
+//! at its first start.
+//!
+//! Ten thousand tenants share one table. A space shows them as its own, with a UID and the
+//! time of its tenant; one that is changed in a space is stored there from then on, and
+//! shadows the table's. They cannot be deleted: nothing would bring them back.
+
+use std::sync::Arc;
+
+use insula_access::rbac::RbacKind;
+use insula_access::rbac::bootstrap::{self, BuiltIn};
+use insula_core::Space;
+use insula_kinds::KindId;
+use serde_json::{Value, json};
+
+use crate::cache::{Cache, Life, Stored};
+use crate::registry::Address;
+use crate::registry::encoding::encoded;
+use crate::registry::rbac_kinds;
+use crate::registry::resource::Served;
+
+/// Whether there is one of this kind and key.
+pub fn is_one(kind: &Served, within: &str) -> bool {
+    rbac_kind(kind).is_some_and(|kind| bootstrap::find(kind, within).is_some())
+}
+
+/// Whether there are any of this kind.
+pub fn are_some(kind: &Served) -> bool {
+    rbac_kind(kind).is_some()
+}
+
+/// The one of this kind and key, as the space shows it.
+pub fn find(address: &Address, life: &Life) -> Option<Arc<Stored>> {
+    let kind = rbac_kind(&address.kind)?;
+    let found = bootstrap::find(kind, &address.within())?;
+    Some(Arc::new(shown(&address.kind, &address.space, found, life)))
+}
+
+/// All of this kind whose keys begin with `prefix`, in the order of keys, as the space shows
+/// them.
+pub fn all(kind: &Served, space: &Space, prefix: &str, life: &Life) -> Vec<Arc<Stored>> {
+    let table: &[BuiltIn] = rbac_kind(kind).map_or(&[], bootstrap::objects);
+    let chosen = table.iter().filter(|one| one.key().starts_with(prefix));
+    chosen
+        .map(|one| Arc::new(shown(kind, space, one, life)))
+        .collect()
+}
+
+/// The one that an object of this kind is put over, if it is.
+pub fn shadowed(
+    cache: &Cache,
+    kind: KindId,
+    space: &Space,
+    object: &Stored,
+) -> Option<Arc<Stored>> {
+    let found = bootstrap::find(rbac_kinds::rbac_kind(kind)?, &object.key)?;
+    let life = cache.life(space)?;
+    Some(Arc::new(shown(&kind.into(), space, found, &life)))
+}
+
+/// Stored objects and built-in ones in the order of their keys; what is stored shadows.
+pub fn merge(stored: Vec<Arc<Stored>>, built_in: Vec<Arc<Stored>>) -> Vec<Arc<Stored>> {
+    let mut all = stored;
+    all.extend(built_in);
+    // The sort is stable: of two with the same key, the stored one is first.
+    all.sort_by(|one, other| one.key.cmp(&other.key));
+    all.dedup_by(|later, first| later.key == first.key);
+    all
+}
+
+fn rbac_kind(kind: &Served) -> Option<RbacKind> {
+    kind.id().and_then(rbac_kinds::rbac_kind)
+}
+
+fn shown(kind: &Served, space: &Space, one: &BuiltIn, life: &Life) -> Stored {
+    let address = Address {
+        kind: kind.clone(),
+        space: space.clone(),
+        namespace: one.namespace().map(str::to_owned),
+        name: one.name().to_owned(),
+    };
+    let mut object = one.object();
+    let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+    metadata["selfLink"] = address.self_link().into();
+    metadata["uid"] = uid(life, kind.resource.as_str(), one.key()).into();
+    metadata["creationTimestamp"] = created(life);
+    if let Some(tenant) = space.tenant() {
+        metadata["tenant"] = tenant.as_str().into();
+    }
+    let value = encoded(kind, &object);
+    Stored::built_in(one.key().into(), life.birth, &value)
+}
+
+/// The same at every look, and another in every space.
+fn uid(life: &Life, resource: &str, key: &str) -> String {
+    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    for part in [life.uid.as_bytes(), resource.as_bytes(), key.as_bytes()] {
+        context.update(part);
+        context.update(b"/");
+    }
+    let digest = context.finish();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest.as_ref()[..16]);
+    uuid::Builder::from_custom_bytes(bytes)
+        .into_uuid()
+        .to_string()
+}
+
+fn created(life: &Life) -> Value {
+    let time = jiff::Timestamp::from_second(life.created);
+    time.map_or(Value::Null, |time| time.to_string().into())
+}

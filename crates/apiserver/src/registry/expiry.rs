@@ -1,0 +1,95 @@
+//! Objects that go by themselves when nobody has written them for a while: events.
+//!
+//! When one was last written is stored with it, after everything else, and shown to nobody.
+//! So it is known after a restart, and to every server that shares the store, whatever the
+//! object says of itself.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use insula_kinds::KindId;
+
+use crate::registry::Address;
+use crate::registry::resource::Shelfmark;
+use insula_kinds::core_kind;
+
+/// What comes before the time.
+const MARK: &[u8] = br#","lastWritten":"#;
+
+/// The digits of a time until the year 2106, which is as far as four bytes go.
+const DIGITS: usize = 10;
+
+/// The kind of objects that expire.
+pub fn expiring() -> KindId {
+    core_kind("events")
+}
+
+/// Whether objects of the shelf expire.
+pub fn expires(shelf: Shelfmark<'_>) -> bool {
+    shelf == Shelfmark::BuiltIn(expiring())
+}
+
+/// What is stored of an object that is written now.
+pub fn stored(address: &Address, value: Bytes) -> Bytes {
+    match address.kind.is(expiring()) {
+        true => dated(&value, now()),
+        false => value,
+    }
+}
+
+/// The object as it was before it was [dated](stored), and when that was: zero if it was not.
+pub fn undated(value: &[u8]) -> (Cow<'_, [u8]>, u32) {
+    let cut = value.len().saturating_sub(MARK.len() + DIGITS + 1);
+    let (object, date) = value.split_at(cut);
+    let digits = date
+        .strip_prefix(MARK)
+        .and_then(|rest| rest.strip_suffix(b"}"));
+    let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+    match digits.and_then(|digits| digits.parse().ok()) {
+        Some(written) => ([object, b"}"].concat().into(), written),
+        None => (value.into(), 0),
+    }
+}
+
+/// The time, in seconds since 1970.
+pub fn now() -> u32 {
+    u32::try_from(jiff::Timestamp::now().as_second()).unwrap_or(u32::MAX)
+}
+
+fn dated(value: &[u8], now: u32) -> Bytes {
+    let object = value.strip_suffix(b"}").unwrap_or(value);
+    let date = format!("{now:0DIGITS$}}}");
+    [object, MARK, date.as_bytes()].concat().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dated_is_the_same_without_its_date() {
+        for object in [r#"{"a":"}"}"#, r#"{"a":{"lastWritten":1}}"#] {
+            for time in [1_000_000_000, 1_800_000_000, u32::MAX] {
+                let stored = dated(object.as_bytes(), time);
+                assert!(serde_json::from_slice::<serde_json::Value>(&stored).is_ok());
+                let (shown, written) = undated(&stored);
+                assert_eq!((&*shown, written), (object.as_bytes(), time));
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_no_date_is_left_alone() {
+        for plain in [
+            "",
+            "}",
+            r#"{"a":1}"#,
+            r#"{"a":1,"lastWritten":18000000}"#,
+            r#"{"a":1,"lastWritten":"180000000"}"#,
+            r#"{"a":1,"lastWritten":9999999999}"#,
+        ] {
+            let (shown, written) = undated(plain.as_bytes());
+            assert_eq!((&*shown, written), (plain.as_bytes(), 0), "{plain}");
+        }
+    }
+}

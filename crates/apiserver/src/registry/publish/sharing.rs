@@ -1,0 +1,97 @@
+//! Whose objects are meant by who looks at those of all spaces.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use insula_core::{Revision, Space, Spaces};
+use insula_custom::condition;
+
+use crate::cache::{Cache, Lost, Stored};
+use crate::registry::apis::{self, is_published};
+use crate::registry::resource::Served;
+
+/// The spaces that share a definition of the system: the system's, and if it is published
+/// those of tenants that have none of their own. What others call by the same name is
+/// something else.
+#[derive(Debug)]
+pub struct Sharing<'a> {
+    cache: &'a Cache,
+    name: String,
+}
+
+impl<'a> Sharing<'a> {
+    /// The spaces that are meant by a look at all, if there is a choice.
+    pub fn of(cache: &'a Cache, kind: &Served, spaces: &Spaces) -> Option<Self> {
+        let custom = kind.custom().filter(|_| *spaces == Spaces::All)?;
+        let name = custom.defined().kind().qualified_resource();
+        Some(Self { cache, name })
+    }
+
+    /// Whether the space was one of them right after `revision`.
+    pub fn includes(&self, space: &Space, revision: Revision) -> Result<bool, Lost> {
+        if space.is_system() {
+            return Ok(true);
+        }
+        let published = self.definition(&Space::System, revision)?;
+        if !published.is_some_and(|definition| is_published(&definition)) {
+            return Ok(false);
+        }
+        let own = self.definition(space, revision)?;
+        Ok(!own.is_some_and(|own| condition::holds(&own.tree(), condition::ESTABLISHED)))
+    }
+
+    /// Whether the object's space was one of them when this was its last change.
+    pub fn includes_object(&self, object: &Stored) -> Result<bool, Lost> {
+        match space_of(object) {
+            Some(space) => self.includes(&space, object.revision),
+            None => Ok(false),
+        }
+    }
+
+    /// Keeps of objects at `revision` those that are in one of them.
+    pub fn retain<T>(
+        &self,
+        objects: &mut Vec<T>,
+        revision: Revision,
+        space: impl Fn(&T) -> Space,
+    ) -> Result<(), Lost> {
+        let mut known: HashMap<Space, bool> = HashMap::new();
+        for object in objects.iter() {
+            if let Entry::Vacant(unknown) = known.entry(space(object)) {
+                let included = self.includes(unknown.key(), revision)?;
+                unknown.insert(included);
+            }
+        }
+        objects.retain(|object| known.get(&space(object)) == Some(&true));
+        Ok(())
+    }
+
+    fn definition(&self, space: &Space, revision: Revision) -> Result<Option<Arc<Stored>>, Lost> {
+        match self.cache.find(apis::definitions(), space) {
+            Some(definitions) => definitions.get_at(&self.name, revision),
+            None => Ok(None),
+        }
+    }
+}
+
+/// The space of an object, by its own word.
+fn space_of(object: &Stored) -> Option<Space> {
+    #[derive(serde::Deserialize)]
+    struct Top<'a> {
+        #[serde(borrow)]
+        metadata: Metadata<'a>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Metadata<'a> {
+        #[serde(borrow)]
+        tenant: Option<Cow<'a, str>>,
+    }
+    let body = object.body();
+    let top: Top<'_> = serde_json::from_slice(&body).ok()?;
+    match top.metadata.tenant.as_deref() {
+        None | Some("") => Some(Space::System),
+        Some(tenant) => Space::parse(tenant).ok(),
+    }
+}

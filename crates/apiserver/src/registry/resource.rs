@@ -1,0 +1,229 @@
+//! The kinds that a space serves.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use insula_core::Space;
+use insula_custom::Schema;
+use insula_custom::kind::Version;
+use insula_kinds::{Kind, KindId, kinds};
+
+use crate::registry::definitions::Defined;
+use crate::status::{Refusal, Result};
+
+/// A kind in one version, as a space serves it.
+#[derive(Clone)]
+pub enum Served {
+    /// One of those that every Kubernetes has.
+    BuiltIn(KindId),
+    /// One that users define.
+    Custom(Custom),
+}
+
+/// A kind that users define, in one version.
+#[derive(Clone)]
+pub struct Custom {
+    defined: Arc<Defined>,
+    version: usize,
+    source: Space,
+}
+
+/// Where the objects of a kind are kept, whatever their version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Shelfmark<'a> {
+    /// One of those that every Kubernetes has, as it is stored.
+    BuiltIn(KindId),
+    /// One that users define.
+    Custom {
+        /// Its group.
+        group: &'a str,
+        /// Its plural.
+        resource: &'a str,
+    },
+}
+
+/// What has a place in the cache.
+pub trait Shelved {
+    /// Which.
+    fn shelfmark(&self) -> Shelfmark<'_>;
+}
+
+impl Served {
+    /// The kind as which its objects are stored.
+    pub fn storage(&self) -> Self {
+        match self {
+            Self::BuiltIn(id) => Self::BuiltIn(kinds().get(*id).storage()),
+            Self::Custom(custom) => Self::Custom(custom.storage()),
+        }
+    }
+
+    /// Its place in the table, if it is one of those that every Kubernetes has.
+    pub const fn id(&self) -> Option<KindId> {
+        match self {
+            Self::BuiltIn(id) => Some(*id),
+            Self::Custom(_) => None,
+        }
+    }
+
+    /// What users define, if they did.
+    pub const fn custom(&self) -> Option<&Custom> {
+        match self {
+            Self::BuiltIn(_) => None,
+            Self::Custom(custom) => Some(custom),
+        }
+    }
+
+    /// How its objects are merged.
+    pub fn merges(&self) -> insula_ownership::Schema {
+        match self {
+            Self::BuiltIn(id) => insula_ownership::Schema::built_in(kinds().get(*id).type_id()),
+            Self::Custom(custom) => custom.defined.merges(custom.version).clone(),
+        }
+    }
+
+    /// Whether it is this one of the table.
+    pub fn is(&self, id: KindId) -> bool {
+        self.id() == Some(id)
+    }
+}
+
+impl Custom {
+    /// The kind of a definition that is in this space, in the version at this place.
+    pub const fn new(defined: Arc<Defined>, version: usize, source: Space) -> Self {
+        Self {
+            defined,
+            version,
+            source,
+        }
+    }
+
+    /// The space that its definition is in.
+    pub const fn source(&self) -> &Space {
+        &self.source
+    }
+
+    /// What its definition says.
+    pub const fn defined(&self) -> &Arc<Defined> {
+        &self.defined
+    }
+
+    /// What its definition says of this version.
+    pub fn version(&self) -> &Version {
+        &self.defined.definition().versions[self.version]
+    }
+
+    /// The kind in the version in which its objects are stored.
+    pub fn storage(&self) -> Self {
+        self.at(self.defined.storage())
+    }
+
+    /// The kind in another version, if there is such a one.
+    pub fn named(&self, version: &str) -> Option<Self> {
+        self.defined
+            .version(version)
+            .map(|version| self.at(version))
+    }
+
+    fn at(&self, version: usize) -> Self {
+        Self::new(Arc::clone(&self.defined), version, self.source.clone())
+    }
+
+    /// The schema of this version.
+    pub fn schema(&self) -> Result<&Arc<Schema>> {
+        let schema = self.defined.schema(self.version);
+        schema.map_err(Refusal::internal)
+    }
+
+    /// Whether its schemas are at hand: of this version and of that in which it is stored.
+    pub fn is_ready(&self) -> bool {
+        let wanted = [self.version, self.defined.storage()];
+        wanted.iter().all(|at| self.defined.has_schema(*at))
+    }
+
+    /// Makes its schemas ready, which may take a second.
+    pub fn make_ready(&self) {
+        for at in [self.version, self.defined.storage()] {
+            // Whoever needs it is told what is wrong with it.
+            self.defined.schema(at).ok();
+        }
+    }
+
+    /// What tells this version of this definition from all others.
+    pub fn form(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.defined.id(), self.version).hash(&mut hasher);
+        hasher.finish().max(1)
+    }
+}
+
+impl Deref for Served {
+    type Target = Kind;
+
+    fn deref(&self) -> &Kind {
+        match self {
+            Self::BuiltIn(id) => kinds().get(*id),
+            Self::Custom(custom) => &custom.version().kind,
+        }
+    }
+}
+
+impl PartialEq for Served {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::BuiltIn(one), Self::BuiltIn(other)) => one == other,
+            (Self::Custom(one), Self::Custom(other)) => {
+                one.defined.id() == other.defined.id() && one.version == other.version
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Served {}
+
+impl From<KindId> for Served {
+    fn from(id: KindId) -> Self {
+        Self::BuiltIn(id)
+    }
+}
+
+impl fmt::Debug for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.api_version(), self.resource)
+    }
+}
+
+impl Shelved for KindId {
+    fn shelfmark(&self) -> Shelfmark<'_> {
+        Shelfmark::BuiltIn(*self)
+    }
+}
+
+impl Shelved for Served {
+    fn shelfmark(&self) -> Shelfmark<'_> {
+        match self {
+            Self::BuiltIn(id) => Shelfmark::BuiltIn(*id),
+            Self::Custom(custom) => {
+                let kind = custom.defined.kind();
+                Shelfmark::Custom {
+                    group: &kind.group,
+                    resource: &kind.resource,
+                }
+            }
+        }
+    }
+}
+
+impl Shelved for Shelfmark<'_> {
+    fn shelfmark(&self) -> Shelfmark<'_> {
+        *self
+    }
+}
+
+impl<S: Shelved> Shelved for &S {
+    fn shelfmark(&self) -> Shelfmark<'_> {
+        (**self).shelfmark()
+    }
+}

@@ -1,0 +1,220 @@
+//! Objects of kinds that users define, in the form that a version gives them.
+//!
+//! An object is stored once, in the version that was the storage version then, by the schema
+//! of then. Whoever reads it sees it by the schema of now, in the version that they ask for:
+//! defaults filled in, what the schema does not know left out, converted if need be. What
+//! comes of that is kept beside the object as long as it lives; nearly always it is the
+//! object as it is, and that is all that is remembered.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use insula_custom::kind::Conversion;
+use insula_kinds::Object;
+
+use crate::cache::Stored;
+use crate::flow_control::cpu_bound;
+use crate::registry::Registry;
+use crate::registry::conversion;
+use crate::registry::encoding;
+use crate::registry::resource::{Custom, Served};
+use crate::request::context::Errand;
+use crate::status::Result;
+
+/// What is known of the forms of one object.
+#[derive(Debug, Default)]
+pub struct Forms {
+    /// The form that it has as it is; zero if nobody looked.
+    as_stored: AtomicU64,
+    /// Other forms that somebody asked for.
+    made: Mutex<Vec<(u64, Arc<Stored>)>>,
+}
+
+/// The most forms that are kept of one object: a definition rarely serves more versions.
+const MOST: usize = 4;
+
+/// How many bytes of objects are made ready on the way: it takes about 20 ms for each megabyte.
+const MUCH: usize = 128 << 10;
+
+/// An object in some form.
+#[derive(Debug)]
+pub enum Shown<'a> {
+    /// As it is stored.
+    AsStored(&'a Stored),
+    /// Otherwise.
+    Made(Arc<Stored>),
+}
+
+impl Deref for Shown<'_> {
+    type Target = Stored;
+
+    fn deref(&self) -> &Stored {
+        match self {
+            Self::AsStored(object) => object,
+            Self::Made(object) => object,
+        }
+    }
+}
+
+impl Forms {
+    fn find<'a>(&self, form: u64, object: &'a Stored) -> Option<Shown<'a>> {
+        if self.as_stored.load(Ordering::Acquire) == form {
+            return Some(Shown::AsStored(object));
+        }
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = made.iter().find(|(known, _)| *known == form);
+        found.map(|(_, made)| Shown::Made(Arc::clone(made)))
+    }
+
+    fn keep(&self, form: u64, object: Arc<Stored>) {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.len() == MOST {
+            made.remove(0);
+        }
+        made.push((form, object));
+    }
+}
+
+impl Custom {
+    /// The object as this version shows it. A conversion that only a webhook can do must have
+    /// been [prepared](prepare); what was not is shown as it is stored.
+    pub fn show<'a>(&self, object: &'a Stored) -> Shown<'a> {
+        self.try_show(object).unwrap_or(Shown::AsStored(object))
+    }
+
+    /// The same; `None` if a webhook has to be asked first.
+    fn try_show<'a>(&self, object: &'a Stored) -> Option<Shown<'a>> {
+        if let Some(found) = object.forms().find(self.form(), object) {
+            return Some(found);
+        }
+        let mut tree = object.tree();
+        if !self.is_in(&tree) {
+            if self.converts_by_webhook() {
+                return None;
+            }
+            self.settle_stored(&mut tree);
+            self.rename(&mut tree);
+        }
+        Some(self.keep(object, tree))
+    }
+
+    /// Takes note that an object, which is stored in this version, was settled by its schema
+    /// when it was written: it is shown as it is.
+    pub fn note_written(&self, object: &Stored) {
+        let forms = object.forms();
+        forms.as_stored.store(self.form(), Ordering::Release);
+    }
+
+    /// Fills in what the version of the stored object says by now.
+    fn settle_stored(&self, tree: &mut Object) {
+        let version = version_of(tree).and_then(|version| self.named(version));
+        if let Some(schema) = version.as_ref().and_then(|stored| stored.schema().ok()) {
+            schema.fill(tree);
+        }
+    }
+
+    /// Whether an object is in this version.
+    fn is_in(&self, tree: &Object) -> bool {
+        version_of(tree) == Some(self.version().kind.version.as_str())
+    }
+
+    /// Whether only a webhook knows what its objects are in another version.
+    pub fn converts_by_webhook(&self) -> bool {
+        let conversion = &self.defined().definition().conversion;
+        matches!(conversion, Conversion::Webhook { .. })
+    }
+
+    /// Makes it an object of this version, where versions differ in nothing but their names.
+    fn rename(&self, tree: &mut Object) {
+        let version = self.version().kind.api_version();
+        tree.insert("apiVersion".to_owned(), version.into());
+    }
+
+    /// Makes of an object in this version what it shows: defaults filled in, what is unknown
+    /// left out.
+    pub fn settle(&self, tree: &mut Object) {
+        if let Ok(schema) = self.schema() {
+            schema.fill(tree);
+            schema.prune(tree, &mut Vec::new());
+            schema.repair_embedded(tree);
+        }
+    }
+
+    fn keep<'a>(&self, object: &'a Stored, mut tree: Object) -> Shown<'a> {
+        self.settle(&mut tree);
+        let body = encoding::custom(&tree);
+        if body == **object.body() {
+            self.note_written(object);
+            return Shown::AsStored(object);
+        }
+        let made = Stored::shown_as(object, body.into());
+        let made = Arc::new(made);
+        object.forms().keep(self.form(), Arc::clone(&made));
+        Shown::Made(made)
+    }
+}
+
+/// Makes the objects ready to be shown, if that takes longer than it takes to show them: much
+/// of it is done aside, and a webhook is asked for those that only it can convert, all at once.
+pub async fn prepare<'a>(
+    registry: &Registry,
+    errand: Option<&Errand>,
+    kind: &Served,
+    objects: impl Iterator<Item = &'a Arc<Stored>>,
+) -> Result<()> {
+    let Some(custom) = kind.custom() else {
+        return Ok(());
+    };
+    let form = custom.form();
+    let mut unknown: Vec<&Arc<Stored>> = objects
+        .filter(|object| object.forms().find(form, object).is_none())
+        .collect();
+    if unknown.iter().map(|object| object.weight()).sum::<usize>() > MUCH {
+        let show = || unknown.retain(|object| custom.try_show(object).is_none());
+        match errand {
+            Some(errand) => errand.toil(show).await?,
+            None => cpu_bound::aside(show),
+        }
+    } else if custom.converts_by_webhook() {
+        unknown.retain(|object| custom.try_show(object).is_none());
+    }
+    if unknown.is_empty() || !custom.converts_by_webhook() {
+        return Ok(());
+    }
+    let trees = unknown.iter().map(|object| {
+        let mut tree = object.tree();
+        custom.settle_stored(&mut tree);
+        tree
+    });
+    let converted = conversion::convert(registry, errand, custom, trees.collect()).await?;
+    for (object, tree) in unknown.into_iter().zip(converted) {
+        custom.keep(object, tree);
+    }
+    Ok(())
+}
+
+/// An object of one version in another, by its schema.
+pub async fn convert(
+    registry: &Registry,
+    errand: Option<&Errand>,
+    from: &Custom,
+    to: &Custom,
+    mut tree: Object,
+) -> Result<Object> {
+    if !to.is_in(&tree) {
+        if from.converts_by_webhook() {
+            let converted = conversion::convert(registry, errand, to, vec![tree]).await?;
+            tree = converted.into_iter().next().unwrap_or_default();
+        } else {
+            to.rename(&mut tree);
+        }
+    }
+    to.settle(&mut tree);
+    Ok(tree)
+}
+
+fn version_of(tree: &Object) -> Option<&str> {
+    let version = tree.get("apiVersion")?.as_str()?;
+    version.rsplit('/').next()
+}

@@ -1,0 +1,377 @@
+//! What the caller sends and accepts.
+
+use http::HeaderMap;
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
+
+use crate::request::query::Query;
+use crate::status::{Refusal, Result};
+
+/// A format of bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Media {
+    /// `application/json`.
+    Json,
+    /// `application/yaml`.
+    Yaml,
+    /// `application/vnd.kubernetes.protobuf`.
+    Protobuf,
+}
+
+/// What is made of an object before it is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// Nothing.
+    #[default]
+    Whole,
+    /// A table row.
+    Table,
+    /// Its metadata.
+    Metadata,
+    /// The metadata of the items of a list.
+    MetadataList,
+}
+
+/// What the caller accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// The format.
+    pub media: Media,
+    /// The form of objects.
+    pub form: Form,
+    /// The version of `meta.k8s.io` that the form was asked for in.
+    pub form_version: FormVersion,
+    /// With line breaks.
+    pub pretty: bool,
+    /// Compressed, if it is worth it.
+    pub gzip: bool,
+}
+
+/// The version of `meta.k8s.io`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FormVersion {
+    /// `v1`.
+    #[default]
+    V1,
+    /// `v1beta1`.
+    V1Beta1,
+}
+
+/// What is asked about, and so the forms that it can be shown in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Objects: whole, their metadata, or as a table.
+    Objects,
+    /// Objects of a kind that users define: whole ones have no protobuf.
+    Customs,
+    /// What is no row of any table: reviews, tokens, evictions.
+    Untabled,
+    /// What has one form only: documents and refusals.
+    Plain,
+}
+
+/// What the request accepts, from its headers and parameters.
+pub fn accepted(headers: &HeaderMap, query: &Query, asked: Asked) -> Result<Accepted> {
+    let accept = accept(headers);
+    let mut clauses = clauses(&accept);
+    if clauses.is_empty() {
+        clauses.push(Clause {
+            media: "*/*",
+            parameters: Vec::new(),
+            quality: 1.0,
+        });
+    }
+    let known = clauses.iter().any(Clause::is_known);
+    if !known {
+        return Err(Refusal::not_acceptable());
+    }
+    let chosen = clauses.iter().find_map(|clause| clause.accepted(asked));
+    let mut accepted = chosen.ok_or_else(Refusal::no_such_transform)?;
+    accepted.pretty |= pretty(headers, query);
+    accepted.gzip = gzip(headers);
+    Ok(accepted)
+}
+
+impl Asked {
+    /// Whether something of this sort is served so.
+    fn has(self, media: Media, form: Form) -> bool {
+        match (self, form) {
+            (Self::Customs, Form::Whole) => media != Media::Protobuf,
+            (_, Form::Whole) => true,
+            (Self::Plain, _) => false,
+            (Self::Untabled, Form::Table) => false,
+            (_, Form::Table) => media != Media::Protobuf,
+            (_, Form::Metadata | Form::MetadataList) => true,
+        }
+    }
+}
+
+/// What refusals are sent in to those who accept nothing that refusals are served in.
+pub const RAW: Accepted = Accepted {
+    media: Media::Json,
+    form: Form::Whole,
+    form_version: FormVersion::V1,
+    pretty: true,
+    gzip: false,
+};
+
+/// The clause of `Accept` that asks for aggregated discovery, if any does before a plain
+/// one: whether it is wanted.
+pub fn wants_aggregated(headers: &HeaderMap) -> Option<Media> {
+    let accept = accept(headers);
+    for clause in clauses(&accept) {
+        let parameter = |name| clause.parameter(name);
+        match parameter("as") {
+            Some("APIGroupDiscoveryList")
+                if parameter("g") == Some("apidiscovery.k8s.io")
+                    && parameter("v") == Some("v2")
+                    && matches!(clause.media(), Some(Media::Json | Media::Protobuf)) =>
+            {
+                return clause.media();
+            }
+            None if clause.media().is_some() => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// What the program of the caller calls itself.
+pub fn agent(headers: &HeaderMap) -> &str {
+    let agent = headers.get(USER_AGENT);
+    agent.and_then(|agent| agent.to_str().ok()).unwrap_or("")
+}
+
+/// A format of OpenAPI documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenApiMedia {
+    /// `application/json`.
+    Json,
+    /// The messages of gnostic.
+    Protobuf,
+}
+
+/// The most wanted format of OpenAPI documents of a version, `v2` or `v3`, that is served.
+pub fn openapi(headers: &HeaderMap, version: &str) -> Option<OpenApiMedia> {
+    let accept = accept(headers);
+    let clauses = clauses(&accept);
+    if clauses.is_empty() {
+        return Some(OpenApiMedia::Json);
+    }
+    clauses.iter().find_map(|clause| match clause.media {
+        "application/json" | "application/*" | "*/*" => Some(OpenApiMedia::Json),
+        other => {
+            let sealed = other.strip_prefix("application/com.github.proto-openapi.spec.")?;
+            let written = sealed.strip_prefix(version)?;
+            let known = matches!(written, ".v1.0+protobuf" | "@v1.0+protobuf");
+            known.then_some(OpenApiMedia::Protobuf)
+        }
+    })
+}
+
+/// All of `Accept`.
+fn accept(headers: &HeaderMap) -> String {
+    let accept = headers.get_all(ACCEPT).iter();
+    let accept: Vec<&str> = accept.filter_map(|value| value.to_str().ok()).collect();
+    accept.join(",")
+}
+
+/// The format of the request's body.
+pub fn sent(headers: &HeaderMap) -> Result<Media> {
+    match content_type(headers) {
+        "" | "*/*" | "application/json" => Ok(Media::Json),
+        "application/yaml" => Ok(Media::Yaml),
+        "application/vnd.kubernetes.protobuf" => Ok(Media::Protobuf),
+        _ => Err(Refusal::unsupported_body()),
+    }
+}
+
+/// `Content-Type` without its parameters.
+pub fn content_type(headers: &HeaderMap) -> &str {
+    let value = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    value.unwrap_or("").split(';').next().unwrap_or("").trim()
+}
+
+impl Media {
+    /// `Content-Type` of a body.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Yaml => "application/yaml",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+        }
+    }
+}
+
+/// One clause of `Accept`.
+struct Clause<'a> {
+    media: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+    quality: f32,
+}
+
+impl<'a> Clause<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let mut parts = text.split(';').map(str::trim);
+        let media = parts.next().filter(|media| !media.is_empty())?;
+        let parameters: Vec<_> = parts.filter_map(|part| part.split_once('=')).collect();
+        let quality = parameters.iter().find(|(name, _)| *name == "q");
+        let quality = quality
+            .and_then(|(_, value)| value.parse().ok())
+            .unwrap_or(1.0);
+        Some(Self {
+            media,
+            parameters,
+            quality,
+        })
+    }
+
+    fn parameter(&self, name: &str) -> Option<&'a str> {
+        let found = self.parameters.iter().find(|(found, _)| *found == name);
+        found.map(|(_, value)| *value)
+    }
+
+    /// Whether it names a format, or any. That it may be any of one sort does not count.
+    fn is_known(&self) -> bool {
+        self.media().is_some() && self.media != "application/*"
+    }
+
+    fn media(&self) -> Option<Media> {
+        match self.media {
+            "application/json" | "application/*" | "*/*" => Some(Media::Json),
+            "application/yaml" => Some(Media::Yaml),
+            "application/vnd.kubernetes.protobuf" => Some(Media::Protobuf),
+            _ => None,
+        }
+    }
+
+    /// What it asks for beside a format; `None` if that is not served.
+    fn form(&self) -> Option<(Form, FormVersion)> {
+        let named = ["as", "g", "v"].map(|name| self.parameter(name));
+        let [kind, group, version] = named;
+        if named == [None; 3] {
+            return Some((Form::Whole, FormVersion::V1));
+        }
+        let form = match kind? {
+            "Table" => Form::Table,
+            "PartialObjectMetadata" => Form::Metadata,
+            "PartialObjectMetadataList" => Form::MetadataList,
+            _ => return None,
+        };
+        let version = match (group?, version?) {
+            ("meta.k8s.io", "v1") => FormVersion::V1,
+            ("meta.k8s.io", "v1beta1") => FormVersion::V1Beta1,
+            _ => return None,
+        };
+        Some((form, version))
+    }
+
+    /// Whether it asks for a stream or for a version of the server that there is not.
+    fn is_odd(&self, media: Media) -> bool {
+        let stream = self.parameter("stream").unwrap_or_default();
+        let version = self.parameter("sv").unwrap_or_default();
+        let streamed = stream.is_empty() || stream == "watch" && media != Media::Yaml;
+        !streamed || !version.is_empty()
+    }
+
+    fn accepted(&self, asked: Asked) -> Option<Accepted> {
+        let media = self.media()?;
+        let (form, form_version) = self.form()?;
+        if !asked.has(media, form) || self.is_odd(media) {
+            return None;
+        }
+        Some(Accepted {
+            media,
+            form,
+            form_version,
+            pretty: self.parameter("pretty") == Some("1"),
+            gzip: false,
+        })
+    }
+}
+
+/// The clauses, most wanted first.
+fn clauses(accept: &str) -> Vec<Clause<'_>> {
+    let mut clauses: Vec<_> = accept.split(',').filter_map(Clause::parse).collect();
+    clauses.sort_by(|one, other| other.quality.total_cmp(&one.quality));
+    clauses
+}
+
+fn pretty(headers: &HeaderMap, query: &Query) -> bool {
+    if let Some(value) = query.get("pretty").filter(|value| !value.is_empty()) {
+        // What Go takes for true.
+        return ["1", "t", "T", "TRUE", "true", "True"].contains(&value);
+    }
+    let agent = headers
+        .get(USER_AGENT)
+        .and_then(|value| value.to_str().ok());
+    let agent = agent.unwrap_or("");
+    ["curl", "Wget", "Mozilla/5.0"]
+        .iter()
+        .any(|browser| agent.starts_with(browser))
+}
+
+/// Whether the answer may be compressed.
+pub fn gzip(headers: &HeaderMap) -> bool {
+    let accepts = headers.get_all(ACCEPT_ENCODING).iter();
+    let mut tokens = accepts
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|v| v.split(','));
+    tokens.any(|token| token.trim() == "gzip")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn accept_of(text: &str) -> Result<(Media, Form)> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_str(text).unwrap());
+        accepted(&headers, &Query::default(), Asked::Objects)
+            .map(|accepted| (accepted.media, accepted.form))
+    }
+
+    #[test]
+    fn the_most_wanted_clause_that_can_be_served_wins() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+        for (text, media, form) in [
+            ("*/*", Media::Json, Form::Whole),
+            (
+                "application/json;q=0.1,application/yaml;q=0.9",
+                Media::Yaml,
+                Form::Whole,
+            ),
+            ("text/plain,application/json", Media::Json, Form::Whole),
+            (table, Media::Json, Form::Table),
+            (
+                "application/json;as=Foo;v=v1;g=meta.k8s.io,application/yaml",
+                Media::Yaml,
+                Form::Whole,
+            ),
+            (
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+                Media::Protobuf,
+                Form::Metadata,
+            ),
+        ] {
+            assert_eq!(accept_of(text), Ok((media, form)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_refused_in_two_ways() {
+        for text in ["application/*", "text/html", "garbage"] {
+            assert_eq!(accept_of(text), Err(Refusal::not_acceptable()), "{text}");
+        }
+        let table = "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io";
+        let refusal = accept_of(table).unwrap_err();
+        assert!(
+            refusal
+                .message()
+                .starts_with("only the following media types"),
+            "{refusal}"
+        );
+    }
+}

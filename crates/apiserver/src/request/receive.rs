@@ -1,0 +1,69 @@
+//! The body of a request, as it comes.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tokio::time::Instant;
+
+use crate::flow_control::Limits;
+use crate::status::{Refusal, Result};
+
+/// The largest body.
+pub const MAX_BODY: usize = 3 << 20;
+
+/// Reads a body, but no more of it than any object may have, and only as long as it comes at
+/// the rate that it must.
+pub async fn receive<B>(body: B, limits: &Limits) -> Result<Bytes>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut body = pin!(Limited::new(body, MAX_BODY));
+    let mut due = Instant::now() + limits.body_grace;
+    let mut received = Pieces::default();
+    loop {
+        let frame = tokio::time::timeout_at(due, body.frame()).await;
+        let data = match frame.map_err(|_| Refusal::too_slow())? {
+            None => return Ok(received.whole()),
+            Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+            Some(Err(error)) if error.is::<LengthLimitError>() => {
+                return Err(Refusal::too_large(&format!("limit is {MAX_BODY}")));
+            }
+            Some(Err(error)) => {
+                let why = format!("the body could not be read: {error}");
+                return Err(Refusal::bad_request(why));
+            }
+        };
+        due += Duration::from_secs(1).mul_f64(data.len() as f64 / f64::from(limits.body_rate));
+        received.push(data);
+    }
+}
+
+/// A body as it comes: most are of one piece, which is not copied.
+#[derive(Default)]
+struct Pieces {
+    first: Bytes,
+    rest: BytesMut,
+}
+
+impl Pieces {
+    fn push(&mut self, piece: Bytes) {
+        if self.first.is_empty() {
+            self.first = piece;
+            return;
+        }
+        if self.rest.is_empty() {
+            self.rest.extend_from_slice(&self.first);
+        }
+        self.rest.extend_from_slice(&piece);
+    }
+
+    fn whole(self) -> Bytes {
+        if self.rest.is_empty() {
+            return self.first;
+        }
+        self.rest.freeze()
+    }
+}

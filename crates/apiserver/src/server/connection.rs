@@ -1,0 +1,232 @@
+//! One connection: TLS, the bounds of HTTP, and an end in time.
+
+use std::convert::Infallible;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use http_body::{Frame, SizeHint};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::flow_control::connection_tracker::{Guest, Verdict, Visit};
+
+use crate::codec::body::Body;
+use crate::flow_control::Connections;
+use crate::handler::{self, App, Source};
+use crate::server::websocket;
+
+/// What tells all connections to end, and knows when they have.
+#[derive(Debug, Default)]
+pub struct Ending(watch::Sender<()>);
+
+/// A body, and the request that it answers.
+pub struct Sent {
+    body: Body,
+    visit: Visit,
+    endless: bool,
+}
+
+/// How long a connection that is asked to end may take to do so.
+const LAST: Duration = Duration::from_secs(10);
+
+/// Serves one connection, in a task of its own, if there is room for it.
+pub fn connect(stream: TcpStream, tls: &TlsAcceptor, app: &Arc<App>, ending: &Ending) {
+    let Some(guest) = app.guests.arrive() else {
+        return;
+    };
+    let (tls, app, told) = (tls.clone(), Arc::clone(app), ending.0.subscribe());
+    tokio::spawn(async move {
+        let limits = app.limits.connections;
+        stream.set_nodelay(true).ok();
+        let shaken = tokio::select! {
+            shaken = tokio::time::timeout(limits.handshake, tls.accept(stream)) => shaken,
+            () = guest.displaced() => return,
+        };
+        match shaken {
+            Ok(Ok(stream)) => {
+                guest.shaken();
+                serve(stream, &app, &guest, told).await;
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
+            Err(_) => app.guests.too_slow(),
+        }
+    });
+}
+
+impl Ending {
+    /// Tells every connection to end after what is under way, and waits until all have.
+    pub async fn all(self) {
+        self.0.send(()).ok();
+        self.0.closed().await;
+    }
+}
+
+async fn serve(
+    stream: TlsStream<TcpStream>,
+    app: &Arc<App>,
+    guest: &Arc<Guest>,
+    mut told: watch::Receiver<()>,
+) {
+    let shown = stream.get_ref().1.peer_certificates();
+    let peer = app.authenticator.peer(shown);
+    let peer = match stream.get_ref().0.peer_addr() {
+        Ok(address) => peer.at(address.ip()),
+        Err(_) => peer,
+    };
+    let from = Arc::new(Source {
+        peer,
+        guest: Arc::clone(guest),
+    });
+    let switched = Arc::new(Mutex::new(None));
+    let service = service_fn(|mut request| {
+        let (app, from) = (Arc::clone(app), Arc::clone(&from));
+        let switched = Arc::clone(&switched);
+        let visit = guest.begin();
+        async move {
+            let asked = websocket::Asked::of(&mut request);
+            let mut response = handler::serve(&app, &from, request).await;
+            if let Some(asked) = asked {
+                let frames;
+                (response, frames) = asked.switch(response);
+                *switched.lock().unwrap_or_else(PoisonError::into_inner) = frames;
+            }
+            Ok::<_, Infallible>(sent(response, visit))
+        }
+    });
+    let builder = builder(&app.limits.connections);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let mut look = pin!(tokio::time::sleep_until(first_look(guest)));
+    let mut ends = false;
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended");
+                }
+                break;
+            }
+            () = guest.displaced() => return,
+            _ = told.changed(), if !ends => {
+                ends = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = look.as_mut() => {
+                let now = Instant::now();
+                match guest.judge(now) {
+                    Verdict::Stay(until) => look.as_mut().reset(until),
+                    Verdict::Finish if !ends => {
+                        ends = true;
+                        connection.as_mut().graceful_shutdown();
+                        look.as_mut().reset(now + LAST);
+                    }
+                    Verdict::Finish => return,
+                    Verdict::Cut => {
+                        app.guests.too_slow();
+                        return;
+                    }
+                }
+            }
+        }
+    }
+    let frames = switched
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    send_frames(frames, guest).await;
+}
+
+/// Sends the frames that HTTP has made way for, if it has. They end with their watch, which
+/// ends with the server.
+async fn send_frames(frames: Option<websocket::Frames>, guest: &Arc<Guest>) {
+    let Some(frames) = frames else {
+        return;
+    };
+    tokio::select! {
+        () = frames.send() => {}
+        () = guest.displaced() => {}
+    }
+}
+
+fn first_look(guest: &Guest) -> Instant {
+    let now = Instant::now();
+    match guest.judge(now) {
+        Verdict::Stay(until) => until,
+        Verdict::Finish | Verdict::Cut => now,
+    }
+}
+
+/// What HTTP allows on a connection.
+///
+/// Streams that the client resets before they are looked at, frames that continue headers,
+/// empty frames of data and streams that are reset because of errors are bounded by h2 itself;
+/// its defaults are said here where they matter, so that nobody has to trust them.
+fn builder(limits: &Connections) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.headers)
+        .max_headers(limits.header_count)
+        // Headers must fit into it.
+        .max_buf_size((limits.header_bytes as usize).max(8192));
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(limits.header_bytes)
+        .max_pending_accept_reset_streams(20)
+        .max_local_error_reset_streams(1024)
+        .max_send_buf_size(1 << 20)
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(15));
+    builder
+}
+
+fn sent(response: Response<Body>, visit: Visit) -> Response<Sent> {
+    response.map(|body| {
+        let endless = body.is_endless();
+        visit.answer(endless);
+        Sent {
+            body,
+            visit,
+            endless,
+        }
+    })
+}
+
+impl http_body::Body for Sent {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if !self.endless {
+            // Asked for more, so the client takes it; while the body waits for its turn, it
+            // is not the client who is slow.
+            self.visit.progress();
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

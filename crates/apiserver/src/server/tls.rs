@@ -1,0 +1,142 @@
+//! TLS: what the server shows, and what it asks of clients.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::version::{TLS12, TLS13};
+use tokio_rustls::TlsAcceptor;
+
+use crate::pipeline::client_certificates::{Clients, InvalidCa};
+
+/// What the server shows clients. It can be replaced while the server runs: connections
+/// that are open go on, and those that come see the new one.
+pub struct Certificates {
+    shown: RwLock<Arc<CertifiedKey>>,
+}
+
+/// Why something cannot be used for TLS.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The certificate to show, or its key.
+    #[error("the certificate and its key cannot be used: {0}")]
+    Certificate(#[source] rustls::Error),
+    /// A CA for clients.
+    #[error(transparent)]
+    ClientCa(#[from] InvalidCa),
+    /// The rest.
+    #[error("TLS cannot be set up: {0}")]
+    Setup(#[source] rustls::Error),
+}
+
+impl Certificates {
+    /// Shows this chain, leaf first, with the key of the leaf.
+    pub fn new(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Self, Error> {
+        let shown = RwLock::new(certified(chain, key)?);
+        Ok(Self { shown })
+    }
+
+    /// Shows another from now on; if it cannot be used, the old one stays.
+    pub fn replace(
+        &self,
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<(), Error> {
+        let next = certified(chain, key)?;
+        *self.shown.write().unwrap_or_else(PoisonError::into_inner) = next;
+        Ok(())
+    }
+
+    /// What is shown now, leaf first.
+    pub fn chain(&self) -> Vec<CertificateDer<'static>> {
+        self.current().cert.clone()
+    }
+
+    fn current(&self) -> Arc<CertifiedKey> {
+        let shown = self.shown.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&shown)
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current())
+    }
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Certificates(****)")
+    }
+}
+
+/// Accepts connections: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1. Clients may show a
+/// certificate; what it is worth is asked afterwards, with [`Clients::judge`].
+pub fn acceptor(
+    certificates: Arc<Certificates>,
+    clients: Option<&Clients>,
+) -> Result<TlsAcceptor, Error> {
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13, &TLS12])
+        .map_err(Error::Setup)?;
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(clients) => builder.with_client_cert_verifier(clients.asking()),
+    };
+    let mut config = builder.with_cert_resolver(certificates);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn certified(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<Arc<CertifiedKey>, Error> {
+    let certified = CertifiedKey::from_der(chain, key, &provider());
+    certified.map(Arc::new).map_err(Error::Certificate)
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    fn pair() -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        let key = KeyPair::generate().unwrap();
+        let made = CertificateParams::default().self_signed(&key).unwrap();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        (vec![made.der().clone()], key)
+    }
+
+    #[test]
+    fn a_pair_that_does_not_belong_together_is_refused_and_the_old_one_stays() {
+        let (first, second) = (pair(), pair());
+        let certificates = Certificates::new(first.0.clone(), first.1.clone_key()).unwrap();
+        for (chain, key) in [
+            (second.0.clone(), first.1.clone_key()),
+            (first.0.clone(), second.1.clone_key()),
+            (Vec::new(), first.1.clone_key()),
+            (vec![b"nonsense".to_vec().into()], first.1.clone_key()),
+        ] {
+            let error = certificates.replace(chain, key).unwrap_err().to_string();
+            let said = "the certificate and its key cannot be used";
+            assert!(error.starts_with(said), "{error}");
+            assert_eq!(certificates.chain(), first.0);
+        }
+        certificates.replace(second.0.clone(), second.1).unwrap();
+        assert_eq!(certificates.chain(), second.0);
+        assert_eq!(format!("{certificates:?}"), "Certificates(****)");
+    }
+}

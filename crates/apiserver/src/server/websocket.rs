@@ -1,0 +1,335 @@
+//! Watches over WebSocket, one event in each frame: what browsers can follow.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{Buf, Bytes, BytesMut};
+use http::header::{
+    CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN,
+    SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use http::{Request, Response, StatusCode, Uri};
+use http_body_util::BodyExt;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
+
+use crate::codec::body::Body;
+
+/// A request that asks for frames, if its answer is a watch.
+pub struct Asked {
+    accept: HeaderValue,
+    upgrade: OnUpgrade,
+}
+
+/// A watch whose events are sent as frames, once the connection is theirs.
+pub struct Frames {
+    upgrade: OnUpgrade,
+    body: Body,
+    /// Messages that begin with their length, not lines.
+    sized: bool,
+}
+
+/// What a client says on a watch.
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    /// Something that wants no answer.
+    Nothing,
+    /// It asks whether anybody is there.
+    Ping(Vec<u8>),
+    /// It has gone, or says what cannot be understood.
+    End,
+}
+
+const TEXT: u8 = 0x1;
+const BINARY: u8 = 0x2;
+const CLOSE: u8 = 0x8;
+const PING: u8 = 0x9;
+const PONG: u8 = 0xa;
+
+/// The last of the frames of a message, and the only one: there are no others here.
+const WHOLE: u8 = 0x80;
+
+/// Clients have nothing to say on a watch: more than this is somebody else's protocol.
+const LONGEST: usize = 4 << 10;
+
+type Upgraded = TokioIo<hyper::upgrade::Upgraded>;
+
+impl Asked {
+    /// What the request asks for, if it asks for frames.
+    pub fn of<B>(request: &mut Request<B>) -> Option<Self> {
+        let headers = request.headers();
+        let asks = has(headers, &CONNECTION, "upgrade")
+            && has(headers, &UPGRADE, "websocket")
+            && has(headers, &SEC_WEBSOCKET_VERSION, "13")
+            && is_own(headers, request.uri());
+        let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| asks)?;
+        let accept = HeaderValue::from_str(&accept(key.as_bytes())).ok()?;
+        Some(Self {
+            accept,
+            upgrade: hyper::upgrade::on(request),
+        })
+    }
+
+    /// A watch becomes frames; every other answer stays as it is.
+    pub fn switch(self, response: Response<Body>) -> (Response<Body>, Option<Frames>) {
+        if response.status() != StatusCode::OK || !response.body().is_endless() {
+            return (response, None);
+        }
+        let (mut parts, body) = response.into_parts();
+        let media = parts.headers.remove(CONTENT_TYPE);
+        let sized = media.is_some_and(|media| media != "application/json");
+        parts.status = StatusCode::SWITCHING_PROTOCOLS;
+        parts
+            .headers
+            .insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        parts
+            .headers
+            .insert(UPGRADE, HeaderValue::from_static("websocket"));
+        parts.headers.insert(SEC_WEBSOCKET_ACCEPT, self.accept);
+        let frames = Frames {
+            upgrade: self.upgrade,
+            body,
+            sized,
+        };
+        (Response::from_parts(parts, Body::empty()), Some(frames))
+    }
+}
+
+impl Frames {
+    /// Sends events until the watch or the client ends.
+    pub async fn send(mut self) {
+        let Ok(upgraded) = self.upgrade.await else {
+            return;
+        };
+        let (mut reader, mut writer) = tokio::io::split(TokioIo::new(upgraded));
+        let mut said = BytesMut::new();
+        loop {
+            let sent = tokio::select! {
+                piece = self.body.frame() => match piece {
+                    Some(Ok(piece)) => {
+                        let piece = piece.into_data().unwrap_or_default();
+                        write_events(&mut writer, piece, self.sized).await
+                    }
+                    _ => break,
+                },
+                read = reader.read_buf(&mut said) => match read {
+                    Ok(1..) => answer(&mut writer, &mut said).await,
+                    _ => return,
+                },
+            };
+            if !sent {
+                return;
+            }
+        }
+        write(&mut writer, CLOSE, &[]).await;
+    }
+}
+
+/// Writes every event of a piece; whether it could be done.
+async fn write_events(writer: &mut WriteHalf<Upgraded>, mut piece: Bytes, sized: bool) -> bool {
+    let kind = if sized { BINARY } else { TEXT };
+    while let Some(event) = next_event(&mut piece, sized) {
+        if !write(writer, kind, &event).await {
+            return false;
+        }
+    }
+    writer.flush().await.is_ok()
+}
+
+/// The next event of a piece, which has whole ones only.
+fn next_event(piece: &mut Bytes, sized: bool) -> Option<Bytes> {
+    if piece.is_empty() {
+        return None;
+    }
+    if sized {
+        let length = piece.try_get_u32().ok()?;
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        return Some(piece.split_to(length.min(piece.len())));
+    }
+    let end = memchr::memchr(b'\n', piece).map_or(piece.len(), |at| at + 1);
+    Some(piece.split_to(end))
+}
+
+/// Answers what the client said; whether there is somebody to go on for.
+async fn answer(writer: &mut WriteHalf<Upgraded>, said: &mut BytesMut) -> bool {
+    loop {
+        match hear(said) {
+            Heard::Nothing => return true,
+            Heard::Ping(payload) => {
+                if !write(writer, PONG, &payload).await || writer.flush().await.is_err() {
+                    return false;
+                }
+            }
+            Heard::End => {
+                write(writer, CLOSE, &[]).await;
+                writer.flush().await.ok();
+                return false;
+            }
+        }
+    }
+}
+
+/// The next thing of what was said that wants an answer.
+fn hear(said: &mut BytesMut) -> Heard {
+    loop {
+        let &[first, second, ..] = &said[..] else {
+            return Heard::Nothing;
+        };
+        let short = usize::from(second & 0x7f);
+        let (length, head) = match short {
+            126 if said.len() < 4 => return Heard::Nothing,
+            126 => (usize::from(u16::from_be_bytes([said[2], said[3]])), 4),
+            127 => return Heard::End,
+            short => (short, 2),
+        };
+        // Clients mask what they say.
+        if second & 0x80 == 0 || length > LONGEST {
+            return Heard::End;
+        }
+        let whole = head + 4 + length;
+        if said.len() < whole {
+            return Heard::Nothing;
+        }
+        let frame = said.split_to(whole);
+        let (mask, payload) = frame[head..].split_at(4);
+        let mask = mask.iter().cycle();
+        let payload = payload.iter().zip(mask).map(|(byte, mask)| byte ^ mask);
+        match first & 0x0f {
+            CLOSE => return Heard::End,
+            PING => return Heard::Ping(payload.collect()),
+            _ => {}
+        }
+    }
+}
+
+/// Writes a frame; whether it could be done.
+async fn write(writer: &mut WriteHalf<Upgraded>, kind: u8, payload: &[u8]) -> bool {
+    let head = head(kind, payload.len());
+    writer.write_all(&head).await.is_ok() && writer.write_all(payload).await.is_ok()
+}
+
+/// What a frame begins with.
+fn head(kind: u8, length: usize) -> Vec<u8> {
+    let mut head = vec![WHOLE | kind];
+    match (u8::try_from(length), u16::try_from(length)) {
+        (Ok(short @ 0..=125), _) => head.push(short),
+        (_, Ok(middle)) => {
+            head.push(126);
+            head.extend(middle.to_be_bytes());
+        }
+        _ => {
+            head.push(127);
+            head.extend((length as u64).to_be_bytes());
+        }
+    }
+    head
+}
+
+/// The proof that the server has understood.
+fn accept(key: &[u8]) -> String {
+    const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+    let mut digest = ring::digest::Context::new(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY);
+    digest.update(key);
+    digest.update(GUID);
+    STANDARD.encode(digest.finish())
+}
+
+fn has(headers: &HeaderMap, name: &HeaderName, wanted: &str) -> bool {
+    let values = headers.get_all(name).iter();
+    let mut tokens = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
+    tokens.any(|token| token.trim().eq_ignore_ascii_case(wanted))
+}
+
+/// Whether it is no page of somebody else's that asks. Browsers show certificates to whatever
+/// server a page names, and let pages read frames of any.
+fn is_own(headers: &HeaderMap, uri: &Uri) -> bool {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let Some(origin) = text(ORIGIN) else {
+        return true;
+    };
+    let origin: Option<Uri> = origin.parse().ok();
+    let origin = origin.as_ref().and_then(Uri::authority);
+    let host = text(HOST).or_else(|| uri.authority().map(|of| of.as_str()));
+    origin.is_some_and(|origin| Some(origin.as_str()) == host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_proof_is_that_of_the_standard() {
+        let proof = accept(b"dGhlIHNhbXBsZSBub25jZQ==");
+        assert_eq!(proof, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    }
+
+    #[test]
+    fn the_length_takes_as_many_bytes_as_it_needs() {
+        for (length, wanted) in [
+            (0, &[0x81, 0][..]),
+            (125, &[0x81, 125]),
+            (126, &[0x81, 126, 0, 126]),
+            (65_535, &[0x81, 126, 0xff, 0xff]),
+            (65_536, &[0x81, 127, 0, 0, 0, 0, 0, 1, 0, 0]),
+        ] {
+            assert_eq!(head(TEXT, length), wanted, "{length}");
+        }
+    }
+
+    #[test]
+    fn events_are_split_at_lines_or_by_their_lengths() {
+        let mut lines = Bytes::from_static(b"{a}\n{b}\n");
+        let all: Vec<_> = std::iter::from_fn(|| next_event(&mut lines, false)).collect();
+        assert_eq!(all, ["{a}\n", "{b}\n"]);
+        let mut sized = Bytes::from_static(b"\0\0\0\x02ab\0\0\0\x01c\0\0\0\x09x");
+        let all: Vec<_> = std::iter::from_fn(|| next_event(&mut sized, true)).collect();
+        assert_eq!(all, ["ab", "c", "x"]);
+    }
+
+    #[test]
+    fn what_clients_say_is_understood_or_ends_it() {
+        let mask = [1, 2, 3, 4];
+        let ping = [0x89, 0x82, 1, 2, 3, 4, b'h' ^ mask[0], b'i' ^ mask[1]];
+        let text = [0x81, 0x81, 1, 2, 3, 4, 0];
+        for (said, wanted, left) in [
+            (&[][..], Heard::Nothing, 0),
+            (&[0x89], Heard::Nothing, 1),
+            (&ping[..7], Heard::Nothing, 7),
+            (&ping, Heard::Ping(b"hi".to_vec()), 0),
+            (
+                &[&text[..], &ping[..]].concat(),
+                Heard::Ping(b"hi".to_vec()),
+                0,
+            ),
+            (&[0x88, 0x80, 1, 2, 3, 4], Heard::End, 0),
+            // Not masked, too long, far too long.
+            (&[0x81, 0x01, b'a'], Heard::End, 3),
+            (&[0x81, 0xfe, 0xff, 0xff], Heard::End, 4),
+            (&[0x81, 0xff, 0, 0], Heard::End, 4),
+        ] {
+            let mut buffer = BytesMut::from(said);
+            assert_eq!(hear(&mut buffer), wanted, "{said:?}");
+            assert_eq!(buffer.len(), left, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn pages_of_others_are_not_answered_in_frames() {
+        for (origin, own) in [
+            (None, true),
+            (Some("https://server:6443"), true),
+            (Some("https://evil.example"), false),
+            (Some("https://server"), false),
+            (Some("null"), false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_static("server:6443"));
+            if let Some(origin) = origin {
+                headers.insert(ORIGIN, HeaderValue::from_static(origin));
+            }
+            assert_eq!(is_own(&headers, &Uri::default()), own, "{origin:?}");
+        }
+    }
+}

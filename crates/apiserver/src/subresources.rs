@@ -1,0 +1,95 @@
+//! What is served below objects: scale, binding, eviction, tokens.
+//!
+//! `status`, `finalize`, `approval` and others of the same shape are updates like any
+//! other, with a table that says what they leave alone.
+
+mod eviction;
+mod pod;
+mod scale;
+mod token;
+
+use bytes::Bytes;
+use insula_core::Verb;
+
+use crate::codec::answer::Answer;
+use crate::codec::input::Sent;
+use crate::codec::view::View;
+use crate::pipeline::authorize::Granted;
+use crate::pipeline::service_account::Issuer;
+use crate::read;
+use crate::registry::Registry;
+use crate::request::negotiate::Accepted;
+use crate::request::query::Query;
+use crate::status::{Refusal, Result};
+use crate::write::PatchFormat;
+
+/// Reads a subresource.
+pub async fn get(
+    registry: &Registry,
+    granted: &Granted,
+    name: &str,
+    query: &Query,
+    accepted: Accepted,
+) -> Result<Answer> {
+    if name == "scale" {
+        return scale::get(registry, granted, accepted).await;
+    }
+    refuse_the_data_plane(name)?;
+    let view = View::new(&granted.path().kind, accepted, query)?;
+    let body = read::get(registry, granted, query, &view).await?;
+    Ok(Answer::new(http::StatusCode::OK, body).of(accepted))
+}
+
+/// Writes a subresource that is not an update of its object; `None` if it is one.
+pub async fn write(
+    registry: &Registry,
+    issuer: Option<&Issuer>,
+    granted: &Granted,
+    query: &Query,
+    accepted: Accepted,
+    sent: &Sent,
+) -> Result<Option<Answer>> {
+    let path = granted.path();
+    let kind = path.of();
+    let name = path.subresource.as_deref();
+    // Users may call a kind of theirs as they like.
+    let called = (!kind.is_custom()).then_some(kind.kind.as_str());
+    let answer = match (called.unwrap_or(""), name, path.verb) {
+        ("Binding", None, Verb::Create) | ("Pod", Some("binding"), Verb::Create) => {
+            pod::bind(registry, granted, query, accepted, sent).await?
+        }
+        ("Pod", Some("eviction"), Verb::Create) => {
+            eviction::evict(registry, granted, query, accepted, sent).await?
+        }
+        ("ServiceAccount", Some("token"), Verb::Create) => {
+            token::request(registry, issuer, granted, query, accepted, sent).await?
+        }
+        (_, Some("scale"), _) => scale::update(registry, granted, query, accepted, sent).await?,
+        (_, Some(name), _) => {
+            refuse_the_data_plane(name)?;
+            return Ok(None);
+        }
+        (_, None, _) => return Ok(None),
+    };
+    Ok(Some(answer))
+}
+
+/// Patches the scale of an object.
+pub async fn patch_scale(
+    registry: &Registry,
+    granted: &Granted,
+    query: &Query,
+    accepted: Accepted,
+    format: PatchFormat,
+    body: &Bytes,
+) -> Result<Answer> {
+    scale::patch(registry, granted, query, accepted, format, body).await
+}
+
+/// Nothing runs pods here.
+fn refuse_the_data_plane(name: &str) -> Result<()> {
+    match name {
+        "attach" | "exec" | "log" | "portforward" | "proxy" => Err(Refusal::not_implemented(name)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,246 @@
+//! How many of them there are to be.
+
+mod owners;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use insula_kinds::{Object, TypeId, Value, decode, prepare, types};
+use owners::Owners;
+
+use crate::cache::Stored;
+use crate::codec::answer::Answer;
+use crate::codec::input::{self, Expected, Sent};
+use crate::codec::view::View;
+use crate::pipeline::authorize::Granted;
+use crate::registry::Registry;
+use crate::registry::resource::Served;
+use crate::registry::versions;
+use crate::request::negotiate::Accepted;
+use crate::request::query::{Query, WriteOptions};
+use crate::status::{Refusal, Result};
+use crate::write::{self, Modified, Modify, Owner, PatchFormat, modify, patched};
+
+/// The scale of the object that the path names.
+pub async fn get(registry: &Registry, granted: &Granted, accepted: Accepted) -> Result<Answer> {
+    let address = granted.address()?;
+    let kind = &granted.path().kind;
+    let found = registry.fresh(&address).await?;
+    let object = found.ok_or_else(|| Refusal::not_found(kind, &address.name))?;
+    show(registry, granted, kind, &object, accepted, Vec::new()).await
+}
+
+/// Replaces it.
+pub async fn update(
+    registry: &Registry,
+    granted: &Granted,
+    query: &Query,
+    accepted: Accepted,
+    sent: &Sent,
+) -> Result<Answer> {
+    let options = WriteOptions::read(query, "UpdateOptions")?;
+    let written = input::read(sent, expected(), options.validation)?;
+    check_name(granted, &written.object)?;
+    let warnings = written.warnings;
+    let owners = Owners::new(granted, &granted.path().kind);
+    change(
+        registry,
+        granted,
+        options.dry_run,
+        accepted,
+        &owners,
+        |scale| {
+            let mut object = written.object.clone();
+            owners.note(scale, &mut object);
+            Ok(Modified {
+                object,
+                warnings: warnings.clone(),
+            })
+        },
+    )
+    .await
+}
+
+/// Patches it.
+pub async fn patch(
+    registry: &Registry,
+    granted: &Granted,
+    query: &Query,
+    accepted: Accepted,
+    format: PatchFormat,
+    body: &Bytes,
+) -> Result<Answer> {
+    let owners = Owners::new(granted, &granted.path().kind);
+    if format == PatchFormat::Apply {
+        return apply(registry, granted, query, accepted, &owners, body).await;
+    }
+    let options = write::read_options(query)?;
+    change(
+        registry,
+        granted,
+        options.dry_run,
+        accepted,
+        &owners,
+        |scale| {
+            let mut modified = patched(scale_type(), scale, format, body, options.validation)?;
+            check_name(granted, &modified.object)?;
+            owners.note(scale, &mut modified.object);
+            Ok(modified)
+        },
+    )
+    .await
+}
+
+/// Applies what somebody wants of it.
+async fn apply(
+    registry: &Registry,
+    granted: &Granted,
+    query: &Query,
+    accepted: Accepted,
+    owners: &Owners,
+    body: &Bytes,
+) -> Result<Answer> {
+    let config = write::Config::read(query, body)?;
+    change(
+        registry,
+        granted,
+        config.dry_run,
+        accepted,
+        owners,
+        |scale| {
+            let applied = owners.apply(scale, &config.object, config.force)?;
+            let decoded = decode::value(scale_type(), Value::Object(applied));
+            let decoded = decoded.map_err(|why| Refusal::plain_error(why.to_string()))?;
+            check_name(granted, &decoded.object)?;
+            Ok(Modified {
+                object: decoded.object,
+                warnings: config.warnings.clone(),
+            })
+        },
+    )
+    .await
+}
+
+/// A scale has the name of its object.
+fn check_name(granted: &Granted, scale: &Object) -> Result<()> {
+    let name = granted.path().name.as_deref().unwrap_or("");
+    let why = match text(scale, "name") {
+        Some(given) if given == name => return Ok(()),
+        Some(given) => {
+            format!("the name of the object ({given}) does not match the name on the URL ({name})")
+        }
+        None => format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        ),
+    };
+    Err(Refusal::bad_request(why))
+}
+
+async fn change(
+    registry: &Registry,
+    granted: &Granted,
+    dry_run: bool,
+    accepted: Accepted,
+    owners: &Owners,
+    mut make: impl FnMut(&Object) -> Result<Modified>,
+) -> Result<Answer> {
+    let address = granted.address()?;
+    let kind = &granted.path().kind;
+    let request = Modify {
+        kind,
+        address: &address,
+        subresource: Some("scale"),
+        whole: false,
+        dry_run,
+        by: Some(granted),
+        owner: Owner::Named,
+    };
+    let done = modify(registry, request, |current| {
+        let mut scale = write::scale::current(kind, current)?;
+        owners.show(current, &mut scale);
+        let Modified {
+            object: wanted,
+            warnings,
+        } = make(&scale)?;
+        let mut object = current.clone();
+        if let (Some(asked), Some(is)) = (text(&wanted, "uid"), text(&scale, "uid"))
+            && asked != is
+        {
+            let key = registry.key(&address);
+            return Err(Refusal::other_uid(kind, &address.name, &key, asked, is));
+        }
+        let version = "resourceVersion";
+        if let (Some(asked), Some(is)) = (text(&wanted, version), text(&scale, version))
+            && asked != is
+            && asked != "0"
+        {
+            return Err(Refusal::modified(kind, &address.name));
+        }
+        write::scale::put(kind, &mut object, &wanted, &address.name)?;
+        owners.put(&wanted, &mut object);
+        Ok(Modified { object, warnings })
+    })
+    .await?;
+    let done = done.ok_or_else(|| Refusal::not_found(kind, &address.name))?;
+    show(
+        registry,
+        granted,
+        kind,
+        &done.object,
+        accepted,
+        done.warnings,
+    )
+    .await
+}
+
+async fn show(
+    registry: &Registry,
+    granted: &Granted,
+    kind: &Served,
+    object: &Arc<Stored>,
+    accepted: Accepted,
+    warnings: Vec<String>,
+) -> Result<Answer> {
+    let scale = match (write::scale::paths(kind), kind.custom()) {
+        (Some(paths), Some(custom)) => {
+            versions::prepare(
+                registry,
+                Some(granted.errand()),
+                kind,
+                std::iter::once(object),
+            )
+            .await?;
+            paths
+                .get(&custom.show(object).tree())
+                .map_err(write::scale::refuse)?
+        }
+        _ => prepare::scale_of(kind, &object.tree()).ok_or_else(Refusal::no_such_resource)?,
+    };
+    // A row carries the metadata of its scale, whatever else was asked for.
+    let view = View::new(kind, accepted, &Query::default())?;
+    let body = view.scale(scale_type(), &scale)?;
+    Ok(Answer::new(StatusCode::OK, body)
+        .of(accepted)
+        .warned(warnings))
+}
+
+fn expected() -> Expected<'static> {
+    Expected {
+        group: "autoscaling",
+        api_version: "autoscaling/v1",
+        kind: "Scale",
+        of: scale_type(),
+    }
+}
+
+fn scale_type() -> TypeId {
+    types()
+        .find("api.autoscaling.v1.Scale")
+        .expect("it is in the table")
+}
+
+fn text<'a>(object: &'a Object, member: &str) -> Option<&'a str> {
+    let text = object.get("metadata")?.get(member)?.as_str()?;
+    (!text.is_empty()).then_some(text)
+}

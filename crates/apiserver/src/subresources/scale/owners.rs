@@ -1,0 +1,110 @@
+//! Who owns the number of replicas: an object's owners, seen through its scale.
+
+use insula_kinds::{Object, encode, time};
+use insula_ownership::managers::scale::Parent;
+use insula_ownership::managers::{Subject, Writer, zero};
+use insula_ownership::{Element, Path, Schema, Set};
+
+use super::scale_type;
+use crate::pipeline::authorize::Granted;
+use crate::registry::resource::Served;
+use crate::status::Result;
+use crate::write;
+
+/// Who owns the number of replicas of objects of a kind.
+pub struct Owners {
+    api_version: String,
+    /// Where each version has it.
+    replicas: Vec<(String, Option<Path>)>,
+    manager: String,
+    now: String,
+}
+
+impl Owners {
+    /// For a write to the scale of an object of this kind.
+    pub fn new(granted: &Granted, kind: &Served) -> Self {
+        Self {
+            api_version: kind.api_version().to_owned(),
+            replicas: replicas(kind),
+            manager: granted.errand().manager(),
+            now: time::now(),
+        }
+    }
+
+    /// Writes into the scale of an object who owns it.
+    pub fn show(&self, object: &Object, scale: &mut Object) {
+        encode::complete(scale_type(), scale);
+        scale.insert("apiVersion".to_owned(), "autoscaling/v1".into());
+        scale.insert("kind".to_owned(), "Scale".into());
+        // What cannot be read is nobody's.
+        self.parent(|parent| parent.to_scale(object, scale)).ok();
+    }
+
+    /// Writes into the object whom the scale names.
+    pub fn put(&self, scale: &Object, object: &mut Object) {
+        self.parent(|parent| parent.to_parent(scale, object)).ok();
+    }
+
+    /// Notes in a changed scale who owns it now.
+    pub fn note(&self, live: &Object, new: &mut Object) {
+        encode::complete(scale_type(), new);
+        self.subject(|subject, writer| subject.update(live, new, writer));
+    }
+
+    /// What a scale becomes if a configuration is applied to it.
+    pub fn apply(&self, live: &Object, config: &Object, force: bool) -> Result<Object> {
+        self.subject(|subject, writer| subject.apply(live, config, writer, force))
+            .map_err(write::refuse_apply)
+    }
+
+    fn parent<T>(&self, act: impl FnOnce(Parent<'_>) -> T) -> T {
+        let replicas: Vec<_> = self
+            .replicas
+            .iter()
+            .map(|(version, path)| (version.as_str(), path.clone()))
+            .collect();
+        act(Parent {
+            api_version: &self.api_version,
+            replicas: &replicas,
+        })
+    }
+
+    fn subject<T>(&self, act: impl FnOnce(Subject<'_>, Writer<'_>) -> T) -> T {
+        let zero = zero::of_type("autoscaling/v1", "Scale", scale_type());
+        let subject = Subject {
+            api_version: "autoscaling/v1",
+            schema: &Schema::built_in(scale_type()),
+            reset: &Set::default(),
+            zero: &zero,
+            convert: &|_, _| None,
+        };
+        let writer = Writer {
+            manager: &self.manager,
+            subresource: "scale",
+            now: &self.now,
+        };
+        act(subject, writer)
+    }
+}
+
+fn replicas(kind: &Served) -> Vec<(String, Option<Path>)> {
+    let path = |names: &mut dyn Iterator<Item = &str>| {
+        let elements = names.map(|name| Element::Field(name.into()));
+        Path(elements.collect())
+    };
+    match kind.custom() {
+        None => {
+            let path = path(&mut ["spec", "replicas"].into_iter());
+            vec![(kind.api_version().to_owned(), Some(path))]
+        }
+        Some(custom) => {
+            let versions = &custom.defined().definition().versions;
+            let of_version = versions.iter().map(|version| {
+                let names = version.scale.as_ref().map(|scale| scale.spec.names());
+                let names = names.map(|names| path(&mut names.iter().map(String::as_str)));
+                (version.kind.api_version().to_owned(), names)
+            });
+            of_version.collect()
+        }
+    }
+}

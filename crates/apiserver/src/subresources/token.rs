@@ -1,0 +1,313 @@
+//! Asking for a token: `TokenRequest`.
+
+use http::StatusCode;
+use insula_admission::Operation;
+use insula_kinds::{FieldError, Object, TypeId, Value, kinds, types};
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::codec::answer::Answer;
+use crate::codec::input::{self, Expected, Sent};
+use crate::codec::view::View;
+use crate::pipeline::authorize::Granted;
+use crate::pipeline::service_account::Issuer;
+use crate::registry::Address;
+use crate::registry::Registry;
+use crate::request::negotiate::Accepted;
+use crate::request::query::{Query, WriteOptions};
+use crate::status::{Refusal, Result};
+use crate::write::webhooks::{self, Act, Body};
+use insula_kinds::core_kind;
+
+/// How long a token is good for that asks for nothing.
+const DEFAULT_SECONDS: i64 = 3600;
+
+/// How long a token is good for at most. Whoever needs more keeps one in a secret, which is
+/// seen and can be taken away.
+const LONGEST_SECONDS: i64 = 365 * 86_400;
+
+/// Answers a `TokenRequest`.
+pub async fn request(
+    registry: &Registry,
+    issuer: Option<&Issuer>,
+    granted: &Granted,
+    query: &Query,
+    accepted: Accepted,
+    sent: &Sent,
+) -> Result<Answer> {
+    let options = WriteOptions::read(query, "CreateOptions")?;
+    let path = granted.path();
+    let address = granted.address()?;
+    let found = registry.fresh(&address).await?;
+    let account = found.ok_or_else(|| Refusal::not_found(path.of(), &address.name))?;
+    let uid = account.uid().unwrap_or("");
+    let mut written = input::read(sent, expected(), options.validation)?;
+    let issuer = issuer.ok_or_else(|| Refusal::internal("no service-account key is configured"))?;
+    let act = Act::new(registry, granted, Operation::Create, &path.kind, &address);
+    let act = act.below("token", Body::TOKEN, options.dry_run);
+    webhooks::admit(&act, &mut written.object).await?;
+    check_names(&written.object, &address, uid)?;
+    let mut wanted = Wanted::read(&written.object, issuer)?;
+    if let Some(asked) = wanted.shorten() {
+        written.warnings.push(format!(
+            "requested expiration of {asked} seconds shortened to {LONGEST_SECONDS} seconds"
+        ));
+    }
+    wanted.bind(registry, &address).await?;
+    let life = registry.find_space(&address.space).await?;
+    let tenant_uid = life.map(|life| life.uid.to_string());
+    let (token, expires) = issuer.token(&wanted, &address, uid, tenant_uid)?;
+    let mut answer = Object::new();
+    answer.insert(
+        "metadata".to_owned(),
+        json!({
+            "name": address.name,
+            "namespace": address.namespace,
+            "uid": uid,
+            "creationTimestamp": insula_kinds::time::now(),
+        }),
+    );
+    answer.insert(
+        "spec".to_owned(),
+        json!({
+            "audiences": wanted.audiences,
+            "expirationSeconds": wanted.seconds,
+            "boundObjectRef": wanted.bound,
+        }),
+    );
+    answer.insert(
+        "status".to_owned(),
+        json!({"token": token, "expirationTimestamp": expires}),
+    );
+    let view = View::of_status(accepted);
+    let body = view.value(
+        "authentication.k8s.io/v1",
+        "TokenRequest",
+        token_request(),
+        &answer,
+    );
+    Ok(Answer::new(StatusCode::CREATED, body)
+        .of(accepted)
+        .warned(written.warnings))
+}
+
+/// What a token is to say.
+struct Wanted {
+    audiences: Vec<String>,
+    seconds: i64,
+    bound: Value,
+    /// What the token says about the object that it is bound to.
+    claim: Option<(&'static str, Value)>,
+    /// And about that object's node.
+    node: Option<Value>,
+}
+
+impl Wanted {
+    fn read(request: &Object, issuer: &Issuer) -> Result<Self> {
+        let spec = request.get("spec");
+        let member = |name: &str| spec.and_then(|spec| spec.get(name));
+        let audiences = member("audiences")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        let mut audiences: Vec<String> = audiences
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect();
+        if audiences.is_empty() {
+            audiences.push(issuer.url().to_owned());
+        }
+        let seconds = member("expirationSeconds").and_then(Value::as_i64);
+        let seconds = seconds.unwrap_or(DEFAULT_SECONDS);
+        let why = match seconds {
+            ..600 => Some("may not specify a duration less than 10 minutes"),
+            600..=4_294_967_296 => None,
+            _ => Some("may not specify a duration larger than 2^32 seconds"),
+        };
+        if let Some(why) = why {
+            let error = FieldError::invalid("spec.expirationSeconds", &seconds.into(), why);
+            // Kubernetes refuses it under no name.
+            let (kind, group) = ("TokenRequest", "authentication.k8s.io");
+            return Err(Refusal::invalid_named(kind, group, "", &[error]));
+        }
+        let bound = member("boundObjectRef").cloned().unwrap_or(Value::Null);
+        Ok(Self {
+            audiences,
+            seconds,
+            bound,
+            claim: None,
+            node: None,
+        })
+    }
+
+    /// Cuts the time to what is given at most; says what was asked for if that was more.
+    fn shorten(&mut self) -> Option<i64> {
+        let asked = self.seconds;
+        self.seconds = asked.min(LONGEST_SECONDS);
+        (asked > LONGEST_SECONDS).then_some(asked)
+    }
+
+    /// Looks for the object that the token is to live with.
+    async fn bind(&mut self, registry: &Registry, account: &Address) -> Result<()> {
+        let text = |member: &str| self.bound.get(member).and_then(Value::as_str).unwrap_or("");
+        if self.bound.is_null() {
+            return Ok(());
+        }
+        let (name, given) = (text("name"), text("uid"));
+        let (claim, resource) = match (text("apiVersion"), text("kind")) {
+            ("v1", "Pod") => ("pod", "pods"),
+            ("v1", "Secret") => ("secret", "secrets"),
+            ("v1", "Node") => ("node", "nodes"),
+            (version, kind) => {
+                let (group, version) = version.split_once('/').unwrap_or(("", version));
+                return Err(Refusal::bad_request(format!(
+                    "cannot bind token to object of type {group}/{version}, Kind={kind}"
+                )));
+            }
+        };
+        let kind = core_kind(resource);
+        let address = Address {
+            kind: kind.into(),
+            space: account.space.clone(),
+            namespace: account
+                .namespace
+                .clone()
+                .filter(|_| kinds().get(kind).namespaced()),
+            name: name.to_owned(),
+        };
+        let found = registry.fresh(&address).await?;
+        let found = found.ok_or_else(|| Refusal::not_found(address.of(), name))?;
+        let tree = found.tree();
+        let uid = tree.get("metadata").and_then(|of| of.get("uid"));
+        let uid = uid.and_then(Value::as_str).unwrap_or("");
+        if !given.is_empty() && given != uid {
+            let why = format!(
+                "the UID in the bound object reference ({given}) does not match the UID in record. \
+                 The object might have been deleted and then recreated"
+            );
+            return Err(Refusal::precondition(address.of(), name, &why));
+        }
+        self.claim = Some((claim, json!({"name": name, "uid": uid})));
+        match resource {
+            "pods" => self.join_pod(registry, account, &tree),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Wanted {
+    /// A pod's token is its own account's, and says on which node the pod is.
+    fn join_pod(&mut self, registry: &Registry, account: &Address, pod: &Object) -> Result<()> {
+        let member = |member: &str| {
+            let value = pod.get("spec").and_then(|spec| spec.get(member));
+            value.and_then(Value::as_str).unwrap_or("")
+        };
+        if member("serviceAccountName") != account.name {
+            return Err(Refusal::bad_request(format!(
+                "cannot bind token for serviceaccount \"{}\" to pod running with different \
+                 serviceaccount name.",
+                account.name
+            )));
+        }
+        let name = member("nodeName");
+        if !name.is_empty() {
+            let node = registry.cached(&Address {
+                kind: core_kind("nodes").into(),
+                space: account.space.clone(),
+                namespace: None,
+                name: name.to_owned(),
+            });
+            let mut claim = json!({"name": name});
+            if let Some(uid) = node.as_ref().and_then(|node| node.uid()) {
+                claim["uid"] = uid.into();
+            }
+            self.node = Some(claim);
+        }
+        Ok(())
+    }
+}
+
+/// What the request says of the account must be so.
+fn check_names(request: &Object, account: &Address, uid: &str) -> Result<()> {
+    let given = |member: &str| {
+        let value = request.get("metadata").and_then(|of| of.get(member));
+        value.and_then(Value::as_str).unwrap_or("")
+    };
+    let (name, namespace) = (given("name"), given("namespace"));
+    if !name.is_empty() && name != account.name {
+        let why = "must match the service account name if specified";
+        let error = FieldError::invalid_text("metadata.name", name, why);
+        let (kind, group) = ("TokenRequest", "authentication.k8s.io");
+        return Err(Refusal::invalid_named(kind, group, name, &[error]));
+    }
+    if !namespace.is_empty() && Some(namespace) != account.namespace.as_deref() {
+        return Err(Refusal::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    if !given("uid").is_empty() && given("uid") != uid {
+        let why = format!(
+            "the UID in the token request ({}) does not match the UID of the service account \
+             ({uid})",
+            given("uid")
+        );
+        return Err(Refusal::conflict(account.of(), &account.name, &why));
+    }
+    Ok(())
+}
+
+impl Issuer {
+    fn token(
+        &self,
+        wanted: &Wanted,
+        address: &Address,
+        uid: &str,
+        tenant_uid: Option<String>,
+    ) -> Result<(String, String)> {
+        let now = jiff::Timestamp::now().as_second();
+        let namespace = address.namespace.as_deref().unwrap_or("");
+        let mut kubernetes = json!({
+            "namespace": namespace,
+            "serviceaccount": {"name": address.name, "uid": uid},
+        });
+        // Which space the account is of is in the token, not in the user's name.
+        if let Some(tenant) = address.space.tenant() {
+            kubernetes["tenant"] = tenant.as_str().into();
+            kubernetes["tenantUid"] = tenant_uid.into();
+        }
+        if let Some((member, bound)) = &wanted.claim {
+            kubernetes[*member] = bound.clone();
+        }
+        if let Some(node) = &wanted.node {
+            kubernetes["node"] = node.clone();
+        }
+        let claims = json!({
+            "iss": self.url(),
+            "sub": format!("system:serviceaccount:{namespace}:{}", address.name),
+            "aud": wanted.audiences,
+            "iat": now,
+            "nbf": now,
+            "exp": now + wanted.seconds,
+            "jti": Uuid::new_v4().to_string(),
+            "kubernetes.io": kubernetes,
+        });
+        let expires = jiff::Timestamp::from_second(now + wanted.seconds);
+        let expires = expires.map_err(Refusal::internal)?.to_string();
+        Ok((self.sign(&claims)?, expires))
+    }
+}
+
+fn expected() -> Expected<'static> {
+    Expected {
+        group: "authentication.k8s.io",
+        api_version: "authentication.k8s.io/v1",
+        kind: "TokenRequest",
+        of: token_request(),
+    }
+}
+
+fn token_request() -> TypeId {
+    types()
+        .find("api.authentication.v1.TokenRequest")
+        .expect("it is in the table")
+}

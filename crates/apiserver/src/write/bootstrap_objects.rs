@@ -1,0 +1,320 @@
+//! Tenants and namespaces come about whole: with everything that belongs in them, in one
+//! transaction.
+
+use insula_core::{Space, TenantName};
+use insula_kinds::{Kind, KindId, Object, Value, defaults, kinds, prepare};
+use insula_store::{Expect, Transaction};
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::registry::{Address, Registry, namespace_address, tenant_address};
+use crate::status::{Refusal, Result};
+use crate::write::encoded;
+use insula_kinds::core_kind;
+
+/// The namespaces that every space has.
+pub const NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
+
+/// The role of a tenant's administrators, in the tenant's own space.
+pub const ADMIN_ROLE: &str = "admin-role";
+
+/// What gives it to the user `admin`.
+pub const ADMIN_BINDING: &str = "admin-role-binding";
+
+/// The service account that every namespace has.
+pub const DEFAULT_ACCOUNT: &str = "default";
+
+/// The config map that tells every namespace what the server's certificate is verified with.
+pub const ROOT_CA: &str = "kube-root-ca.crt";
+
+/// Where that says it.
+pub const ROOT_CA_KEY: &str = "ca.crt";
+
+/// The annotation that says what it is for.
+pub const DESCRIPTION: &str = "kubernetes.io/description";
+
+const ROOT_CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the \
+    kube-apiserver when using internal endpoints such as the internal service IP or \
+    kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes \
+    clusters.";
+
+/// What every space has, which is why it is kept as [letters](crate::cache::Stored::letter).
+#[derive(Debug)]
+pub struct Furniture {
+    namespaces: KindId,
+    accounts: KindId,
+    maps: KindId,
+    roles: KindId,
+    bindings: KindId,
+}
+
+impl Furniture {
+    /// By the kinds that it is of.
+    pub fn new() -> Self {
+        Self {
+            namespaces: core_kind("namespaces"),
+            accounts: core_kind("serviceaccounts"),
+            maps: core_kind("configmaps"),
+            roles: rbac_kind("clusterroles"),
+            bindings: rbac_kind("clusterrolebindings"),
+        }
+    }
+
+    /// Whether an object of this kind at `namespace/name` or `name` is a part of it.
+    pub fn has(&self, kind: KindId, key: &str) -> bool {
+        let name = || key.split_once('/').map(|(_, name)| name);
+        if kind == self.maps {
+            name() == Some(ROOT_CA)
+        } else if kind == self.accounts {
+            name() == Some(DEFAULT_ACCOUNT)
+        } else if kind == self.namespaces {
+            NAMESPACES.contains(&key)
+        } else {
+            (kind == self.roles && key == ADMIN_ROLE)
+                || (kind == self.bindings && key == ADMIN_BINDING)
+        }
+    }
+}
+
+impl Default for Furniture {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A system namespace must not have the name of a tenant, or their keys would meet.
+pub fn keep_apart_from_tenants(
+    registry: &Registry,
+    transaction: Transaction,
+    namespace: &Address,
+) -> Transaction {
+    if !namespace.space.is_system() {
+        return transaction;
+    }
+    let tenant = registry.key(&tenant_address(&namespace.name));
+    transaction.check(tenant, Expect::Absent)
+}
+
+/// And the other way round.
+pub fn keep_apart_from_namespaces(
+    registry: &Registry,
+    transaction: Transaction,
+    tenant: &Address,
+) -> Transaction {
+    let namespace = registry.key(&namespace_address(&Space::System, &tenant.name));
+    transaction.check(namespace, Expect::Absent)
+}
+
+/// What they are told who meet.
+pub fn name_taken(kind: &Kind, name: &str) -> Refusal {
+    let (one, other) = match kind.kind.as_str() {
+        "Tenant" => ("a namespace of the system space", "tenants"),
+        _ => ("a tenant", "system namespaces"),
+    };
+    let why = format!(
+        "{one} has this name already, and {other} share their names with it; choose another name"
+    );
+    Refusal::conflict(kind, name, &why)
+}
+
+/// Puts what belongs in a new tenant's space: namespaces, service accounts, the role of
+/// its administrators and who has it.
+pub fn furnish(
+    registry: &Registry,
+    mut transaction: Transaction,
+    name: &str,
+    now: &str,
+) -> Result<Transaction> {
+    // The system tenant's space is there before it.
+    let space = Space::parse(name).map_err(Refusal::internal)?;
+    if space.is_system() {
+        return Ok(transaction);
+    }
+    for namespace in NAMESPACES {
+        transaction = put_namespace(registry, transaction, &space, namespace, now);
+    }
+    let everything = json!({
+        "rules": [
+            {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+            {"nonResourceURLs": ["*"], "verbs": ["*"]},
+        ],
+    });
+    let to_admin = json!({
+        "subjects": [{"kind": "User", "apiGroup": RBAC, "name": "admin"}],
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": ADMIN_ROLE},
+    });
+    for (resource, name, object) in [
+        ("clusterroles", ADMIN_ROLE, everything),
+        ("clusterrolebindings", ADMIN_BINDING, to_admin),
+    ] {
+        let address = Address {
+            kind: rbac_kind(resource).into(),
+            space: space.clone(),
+            namespace: None,
+            name: name.to_owned(),
+        };
+        transaction = put(registry, transaction, &address, object, now);
+    }
+    Ok(transaction)
+}
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+fn rbac_kind(resource: &str) -> KindId {
+    let found = kinds().find(RBAC, "v1", resource);
+    found.expect("it is in the table")
+}
+
+/// Puts a namespace with what belongs in it.
+pub fn put_namespace(
+    registry: &Registry,
+    transaction: Transaction,
+    space: &Space,
+    name: &str,
+    now: &str,
+) -> Transaction {
+    let address = namespace_address(space, name);
+    let transaction = put(registry, transaction, &address, json!({}), now);
+    furnish_namespace(registry, transaction, &address, now)
+}
+
+/// Puts what belongs in a new namespace: its default service account, and what the server's
+/// certificate is verified with.
+pub fn furnish_namespace(
+    registry: &Registry,
+    transaction: Transaction,
+    namespace: &Address,
+    now: &str,
+) -> Transaction {
+    let (space, name) = (&namespace.space, &namespace.name);
+    let account = default_account(space, name);
+    let transaction = put(registry, transaction, &account, json!({}), now);
+    match root_ca_map(registry) {
+        None => transaction,
+        Some(map) => put(registry, transaction, &root_ca(space, name), map, now),
+    }
+}
+
+/// Where the default service account of a namespace is.
+pub fn default_account(space: &Space, namespace: &str) -> Address {
+    inside("serviceaccounts", space, namespace, DEFAULT_ACCOUNT)
+}
+
+/// Where it is said what the server's certificate is verified with.
+pub fn root_ca(space: &Space, namespace: &str) -> Address {
+    inside("configmaps", space, namespace, ROOT_CA)
+}
+
+fn inside(resource: &str, space: &Space, namespace: &str, name: &str) -> Address {
+    Address {
+        kind: core_kind(resource).into(),
+        space: space.clone(),
+        namespace: Some(namespace.to_owned()),
+        name: name.to_owned(),
+    }
+}
+
+/// The config map that says it, but for its name.
+pub fn root_ca_map(registry: &Registry) -> Option<Value> {
+    let ca = registry.root_ca()?;
+    Some(json!({
+        "metadata": {"annotations": {DESCRIPTION: ROOT_CA_DESCRIPTION}},
+        "data": {ROOT_CA_KEY: ca},
+    }))
+}
+
+/// Puts an object of the server's own making.
+pub fn put(
+    registry: &Registry,
+    transaction: Transaction,
+    address: &Address,
+    object: Value,
+    now: &str,
+) -> Transaction {
+    let value = made(address, object, now);
+    transaction.put(registry.key(address), value)
+}
+
+/// An object of the server's own making, as it is stored.
+fn made(address: &Address, object: Value, now: &str) -> bytes::Bytes {
+    let kind = address.of();
+    let mut object = match object {
+        Value::Object(object) => object,
+        _ => Object::new(),
+    };
+    let uid = Uuid::new_v4().to_string();
+    let mut metadata = match object.remove("metadata") {
+        Some(given @ Value::Object(_)) => given,
+        _ => json!({}),
+    };
+    metadata["name"] = address.name.as_str().into();
+    metadata["selfLink"] = address.self_link().into();
+    metadata["uid"] = uid.as_str().into();
+    metadata["creationTimestamp"] = now.into();
+    if let Some(namespace) = &address.namespace {
+        metadata["namespace"] = namespace.as_str().into();
+    }
+    if let Some(tenant) = address.space.tenant() {
+        metadata["tenant"] = tenant.as_str().into();
+    }
+    object.insert("metadata".to_owned(), metadata);
+    defaults::apply(kind, &mut object);
+    let mut with = prepare::Creation {
+        uid: &uid,
+        now,
+        cluster_ip: &mut String::new,
+        node_port: &mut || 0,
+    };
+    prepare::create(kind, &mut object, &mut with);
+    encoded(kind, &object)
+}
+
+/// What the system space always has: its namespaces and the `system` tenant.
+pub async fn bootstrap(registry: &Registry, now: &str) -> Result<()> {
+    let mut wanted: Vec<Address> = NAMESPACES
+        .iter()
+        .map(|name| namespace_address(&Space::System, name))
+        .collect();
+    wanted.push(namespace_address(&Space::System, "kube-node-lease"));
+    wanted.push(tenant_address(insula_core::SYSTEM));
+    for address in wanted {
+        if registry.fresh(&address).await?.is_some() {
+            continue;
+        }
+        let key = registry.key(&address);
+        let mut transaction = Transaction::new().check(key, Expect::Absent);
+        transaction = put(registry, transaction, &address, json!({}), now);
+        if address.kind.is(core_kind("namespaces")) {
+            transaction = keep_apart_from_tenants(registry, transaction, &address);
+            transaction = furnish_namespace(registry, transaction, &address, now);
+        }
+        // Another server was faster, or the name of a namespace that was deleted is a
+        // tenant's now: either way there is nothing to put.
+        registry.commit(transaction).await?;
+    }
+    Ok(())
+}
+
+/// Creates the default tenant if it is not there.
+pub async fn ensure(registry: &Registry, name: &TenantName) -> Result<()> {
+    if registry.find_tenant(name.as_str()).await?.is_some() {
+        return Ok(());
+    }
+    let mut object = Object::new();
+    object.insert("metadata".to_owned(), json!({"name": name.as_str()}));
+    let kind: KindId = core_kind("tenants");
+    let made = crate::write::create_object(
+        registry,
+        &kind.into(),
+        &Space::System,
+        None,
+        object,
+        None,
+        false,
+    )
+    .await;
+    match made {
+        Err(refusal) if !refusal.is_taken() => Err(refusal),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,262 @@
+//! ResourceQuotas: what a namespace may have.
+
+use std::sync::Arc;
+
+use insula_core::Space;
+use insula_kinds::quota::{self, Amounts, Counted, Quota};
+use insula_kinds::time::Time;
+use insula_kinds::{KindId, Object, Value};
+use insula_store::{Expect, Transaction};
+use serde_json::json;
+
+use super::{Write, usage};
+use crate::cache::Stored;
+use crate::pipeline::authorize::Granted;
+use crate::registry::{Address, Registry};
+use crate::request::context;
+use crate::status::{Refusal, Result};
+use crate::write::encoded;
+use insula_kinds::core_kind;
+
+/// The most quotas that one write can be counted by: each is part of its transaction.
+const MOST: usize = 50;
+
+/// From how many objects on a recount takes longer than a thread can spare.
+const MANY: usize = 256;
+
+/// The kind of the quotas.
+fn kind() -> KindId {
+    core_kind("resourcequotas")
+}
+
+/// Whether the namespace has quotas.
+pub(super) fn is_limited(registry: &Registry, space: &Space, namespace: &str) -> bool {
+    let quotas = registry.cache().find(kind(), space);
+    quotas.is_some_and(|quotas| quotas.count(&format!("{namespace}/"), 1) > 0)
+}
+
+/// Whether quotas are about such a write: all that come about are counted, and of what is
+/// there what may need more than before.
+pub(super) fn is_about(write: &Write<'_>) -> bool {
+    let counted = write.counted();
+    if write.old.is_none() {
+        return counted.is_counted();
+    }
+    matches!(
+        (counted, write.subresource),
+        (Counted::PODS, None | Some("resize"))
+            | (Counted::SERVICES, None)
+            | (Counted::CLAIMS, None | Some("status"))
+    )
+}
+
+/// Adds to the transaction what the write needs of every quota.
+pub(super) async fn charge(write: &Write<'_>, transaction: Transaction) -> Result<Transaction> {
+    let needs = match Needs::of(write) {
+        Ok(needs) => needs.charges(write, Sight::Shown).await,
+        refused => refused.map(|_| Vec::new()),
+    };
+    let charges = match needs {
+        Ok(charges) => charges,
+        // What was given back, or changed elsewhere, has to be taken into account first.
+        Err(_) => {
+            write.registry.catch_up().await?;
+            let needs = Needs::of(write)?;
+            needs.charges(write, Sight::Counted).await?
+        }
+    };
+    let charge = |transaction: Transaction, charge: Charge| {
+        let key = write.registry.key(&charge.address);
+        let unchanged = Expect::At(charge.found.revision);
+        transaction
+            .check(key.clone(), unchanged)
+            .put(key, charge.value)
+    };
+    Ok(charges.into_iter().fold(transaction, charge))
+}
+
+/// What is believed of how much there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sight {
+    /// What the quota's status says, which may be too much.
+    Shown,
+    /// What is there.
+    Counted,
+}
+
+/// What one write needs, of each quota that is about it.
+struct Needs {
+    quotas: Vec<(Arc<Stored>, Quota, Amounts)>,
+}
+
+/// A quota as it is to become.
+struct Charge {
+    address: Address,
+    found: Arc<Stored>,
+    value: bytes::Bytes,
+}
+
+impl Needs {
+    fn of(write: &Write<'_>) -> Result<Self> {
+        let quotas = quotas(write);
+        let mut needs = Self { quotas: Vec::new() };
+        if quotas.is_empty() {
+            return Ok(needs);
+        }
+        let (counted, after, before) = (write.counted(), write.after(), write.before());
+        if !is_handled(write, before.as_ref(), &after) {
+            return Ok(needs);
+        }
+        let now = Time::now().seconds;
+        let used = counted.usage(&after, now);
+        let grown = before
+            .as_ref()
+            .map(|before| quota::growth(&counted.usage(before, now), &used));
+        for (found, quota) in quotas {
+            if !quota.matches(counted, &after) {
+                continue;
+            }
+            if let Some(missing) = counted.missing(&quota, &after) {
+                let why = format!("failed quota: {}: {missing}", found.name());
+                return Err(refuse(write, &why));
+            }
+            // What it did not count before comes about for it.
+            let had = before
+                .as_ref()
+                .is_some_and(|old| quota.matches(counted, old));
+            let mut needed = match &grown {
+                Some(grown) if had => grown.clone(),
+                _ => used.clone(),
+            };
+            needed.retain(|name, amount| quota.hard.contains_key(name) && !amount.is_zero());
+            if !needed.is_empty() {
+                needs.quotas.push((found, quota, needed));
+            }
+        }
+        if needs.quotas.len() > MOST {
+            let why = format!("more than {MOST} quotas of the namespace are about it");
+            return Err(refuse(write, &why));
+        }
+        Ok(needs)
+    }
+
+    /// Every quota with what is needed of it, if that is there.
+    async fn charges(self, write: &Write<'_>, sight: Sight) -> Result<Vec<Charge>> {
+        let mut charges = Vec::with_capacity(self.quotas.len());
+        for (found, quota, needed) in self.quotas {
+            let mut used = match sight == Sight::Shown && quota.is_settled() {
+                true => quota.used.clone(),
+                false => recount(write, &found, &quota).await?,
+            };
+            let was = used.clone();
+            quota::add(&mut used, &needed);
+            // Whoever says how things are is believed, and it is counted.
+            if write.subresource != Some("status") {
+                check(write, found.name(), &quota, &needed, &was, &used)?;
+            }
+            charges.push(Charge {
+                value: with_usage(&found, &quota, &used),
+                address: address(write, &found),
+                found,
+            });
+        }
+        Ok(charges)
+    }
+}
+
+/// What is there of everything that the quota limits.
+async fn recount(write: &Write<'_>, found: &Stored, quota: &Quota) -> Result<Amounts> {
+    let Address {
+        space, namespace, ..
+    } = write.address;
+    let namespace = namespace.as_deref().unwrap_or("");
+    let cache = write.registry.cache();
+    // What the quota was charged for must be there to be counted: it may be the half of a
+    // transaction that is seen last.
+    cache.reach(found.revision).await;
+    let count = || usage::recount(cache, space, namespace, quota);
+    match usage::effort(cache, space, namespace, quota, MANY) < MANY {
+        true => Ok(count()),
+        false => context::cpu_bound(write.by.map(Granted::errand), count).await,
+    }
+}
+
+/// Whether so much more may be used.
+fn check(
+    write: &Write<'_>,
+    name: &str,
+    quota: &Quota,
+    needed: &Amounts,
+    was: &Amounts,
+    used: &Amounts,
+) -> Result<()> {
+    let exceeded = |name: &String| used.get(name) > quota.hard.get(name);
+    let exceeded: Vec<&String> = needed.keys().filter(|name| exceeded(name)).collect();
+    if exceeded.is_empty() {
+        return Ok(());
+    }
+    let only = |of: &Amounts| {
+        let all = exceeded.iter();
+        let all = all.filter_map(|name| Some(((*name).clone(), *of.get(*name)?)));
+        quota::print(&all.collect())
+    };
+    let why = format!(
+        "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
+        only(needed),
+        only(was),
+        only(&quota.hard)
+    );
+    Err(refuse(write, &why))
+}
+
+/// Whether the change is one that what is used can depend on.
+fn is_handled(write: &Write<'_>, before: Option<&Object>, after: &Object) -> bool {
+    let Some(before) = before else {
+        return true;
+    };
+    match (write.counted(), write.subresource) {
+        // All else that counts of a pod cannot be changed.
+        (Counted::PODS, None) => {
+            let deadline = |pod: &Object| pod.get("spec")?.get("activeDeadlineSeconds").cloned();
+            deadline(before) != deadline(after)
+        }
+        _ => true,
+    }
+}
+
+/// The quotas of the namespace that limit what such objects use, by name.
+fn quotas(write: &Write<'_>) -> Vec<(Arc<Stored>, Quota)> {
+    let (counted, cache) = (write.counted(), write.registry.cache());
+    let namespace = write.address.namespace.as_deref().unwrap_or("");
+    let quotas = cache.find(kind(), &write.address.space);
+    let quotas = quotas.map(|all| all.snapshot(&format!("{namespace}/"), None).objects);
+    let read = quotas.unwrap_or_default().into_iter().map(|found| {
+        let quota = Quota::read(&found.tree());
+        (found, quota)
+    });
+    read.filter(|(_, quota)| quota.concerns(counted)).collect()
+}
+
+/// The quota with a status that says so.
+pub fn with_usage(found: &Stored, quota: &Quota, used: &Amounts) -> bytes::Bytes {
+    let mut object = found.tree();
+    let status = json!({"hard": quota::value(&quota.hard), "used": quota::value(used)});
+    object.insert("status".to_owned(), status);
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("resourceVersion");
+    }
+    encoded(insula_kinds::kinds().get(kind()), &object)
+}
+
+fn address(write: &Write<'_>, quota: &Stored) -> Address {
+    Address {
+        kind: kind().into(),
+        space: write.address.space.clone(),
+        namespace: write.address.namespace.clone(),
+        name: quota.name().to_owned(),
+    }
+}
+
+fn refuse(write: &Write<'_>, why: &str) -> Refusal {
+    Refusal::not_allowed(write.kind, &write.address.name, why)
+}

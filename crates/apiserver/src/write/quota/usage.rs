@@ -1,0 +1,70 @@
+//! How much there is of what a quota limits, counted anew.
+
+use insula_core::Space;
+use insula_kinds::quantity::{Format, Quantity};
+use insula_kinds::quota::{self, Amounts, Counted, Quota};
+use insula_kinds::time::Time;
+use insula_kinds::{Object, kinds};
+
+use crate::cache::{Cache, Collection};
+use crate::registry::resource::Shelfmark;
+use std::sync::Arc;
+
+/// How much there is in a namespace of everything that the quota limits, as the cache has
+/// it.
+pub fn recount(cache: &Cache, space: &Space, namespace: &str, quota: &Quota) -> Amounts {
+    let zero = |name: &String| (name.clone(), Quantity::ZERO);
+    let mut used: Amounts = quota.hard.keys().map(zero).collect();
+    let prefix = format!("{namespace}/");
+    for counted in quota.counted() {
+        let Some(objects) = collection(cache, counted, space) else {
+            continue;
+        };
+        let mut more = match counted.is_measured() {
+            true => measured(quota, counted, &objects, &prefix),
+            false => numbered(quota, counted, &objects, &prefix),
+        };
+        more.retain(|name, _| quota.hard.contains_key(name));
+        quota::add(&mut used, &more);
+    }
+    used
+}
+
+/// Of how many objects a recount looks at more than that they are there.
+pub fn effort(cache: &Cache, space: &Space, namespace: &str, quota: &Quota, most: usize) -> usize {
+    let prefix = format!("{namespace}/");
+    let measured = quota.counted().into_iter().filter(|of| of.is_measured());
+    let each = measured.filter_map(|counted| collection(cache, counted, space));
+    each.map(|objects| objects.count(&prefix, most)).sum()
+}
+
+fn measured(quota: &Quota, counted: Counted<'_>, objects: &Collection, prefix: &str) -> Amounts {
+    let now = Time::now().seconds;
+    let mut used = Amounts::new();
+    for object in objects.snapshot(prefix, None).objects {
+        let object = object.tree();
+        if quota.includes(counted, &object) {
+            quota::add(&mut used, &counted.usage(&object, now));
+        }
+    }
+    used
+}
+
+fn numbered(quota: &Quota, counted: Counted<'_>, objects: &Collection, prefix: &str) -> Amounts {
+    let nothing = Object::new();
+    if !quota.includes(counted, &nothing) {
+        return Amounts::new();
+    }
+    let number = objects.count(prefix, usize::MAX);
+    let number = Quantity::new(i64::try_from(number).unwrap_or(i64::MAX), Format::Decimal);
+    let names = counted.usage(&nothing, 0).into_keys();
+    names.map(|name| (name, number)).collect()
+}
+
+fn collection(cache: &Cache, counted: Counted<'_>, space: &Space) -> Option<Arc<Collection>> {
+    let Counted { group, resource } = counted;
+    match kinds().stored(group, resource) {
+        Some(kind) => cache.find(kind, space),
+        None => cache.find(Shelfmark::Custom { group, resource }, space),
+    }
+}

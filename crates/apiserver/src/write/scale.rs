@@ -1,0 +1,57 @@
+//! The scale of an object: how many replicas it has, and where it says so.
+
+use insula_custom::scale::{ScaleError, ScalePaths};
+use insula_kinds::{FieldError, Object, Value, prepare};
+
+use crate::registry::resource::Served;
+use crate::status::{Refusal, Result};
+
+fn replicas(scale: &Object, name: &str) -> Result<i64> {
+    let replicas = scale.get("spec").and_then(|spec| spec.get("replicas"));
+    let replicas = replicas.and_then(Value::as_i64).unwrap_or(0);
+    if replicas < 0 {
+        let why = "must be greater than or equal to 0";
+        let error = FieldError::invalid("spec.replicas", &replicas.into(), why);
+        return Err(Refusal::invalid_named(
+            "Scale",
+            "autoscaling",
+            name,
+            &[error],
+        ));
+    }
+    Ok(replicas)
+}
+
+/// Where a kind that users define keeps it.
+pub fn paths(kind: &Served) -> Option<&ScalePaths> {
+    kind.custom()?.version().scale.as_ref()
+}
+
+/// Makes something as large as the scale says.
+pub fn put(kind: &Served, object: &mut Object, scale: &Object, name: &str) -> Result<()> {
+    match paths(kind) {
+        // It is judged with the object that it is put into.
+        Some(paths) => paths.put(object, scale).map_err(refuse)?,
+        None => {
+            let replicas = replicas(scale, name)?;
+            prepare::apply_scale(kind, object, replicas);
+        }
+    }
+    Ok(())
+}
+
+/// The scale that a change begins with.
+pub fn current(kind: &Served, object: &Object) -> Result<Object> {
+    match paths(kind) {
+        Some(paths) => paths.current(object).map_err(refuse),
+        None => prepare::scale_of(kind, object).ok_or_else(Refusal::no_such_resource),
+    }
+}
+
+pub fn refuse(error: ScaleError) -> Refusal {
+    match error {
+        ScaleError::Missing { .. } => Refusal::internal(error),
+        ScaleError::Misfit(why) => Refusal::plain_error(why),
+        ScaleError::Empty { .. } => Refusal::bad_request(error.to_string()),
+    }
+}

@@ -1,0 +1,526 @@
+//! Others who admit requests: the webhooks and policies that a space configures for itself,
+//! and those of the system that look at all spaces.
+//!
+//! A space's own see what is written in that space and nothing else. What the server does by
+//! itself, such as to delete what a namespace or a tenant leaves behind, is nobody's to
+//! refuse: a tenant could hold up its own deletion, and with slow answers everybody else's.
+
+mod authorizer;
+mod configured;
+mod policy;
+mod version;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use insula_admission::review::{Answer, Mode, Review};
+use insula_admission::webhook::{Failure, Rounds, Webhook};
+use insula_admission::{
+    Context, GroupVersionKind, GroupVersionResource, Operation, Request, Requester, Subject, Target,
+};
+use insula_core::Space;
+use insula_kinds::{Kind, Object, Value};
+use serde_json::json;
+use uuid::Uuid;
+
+pub use configured::{Configured, decides_admission};
+
+use crate::egress::{ANSWER, Call};
+use crate::pipeline::authorize::Granted;
+use crate::registry::resource::Served;
+use crate::registry::{Address, Registry, namespace_address};
+use crate::status::{Refusal, Result};
+use crate::write::insula_extra;
+use authorizer::Decider;
+use insula_kinds::core_kind;
+use version::{Equivalents, Versions};
+
+/// A request as those see it who admit it.
+#[derive(Clone, Copy)]
+pub struct Act<'a> {
+    /// Where objects are.
+    pub registry: &'a Registry,
+    /// Who asks.
+    pub by: &'a Granted,
+    /// The kind in the version that the caller speaks.
+    pub kind: &'a Served,
+    /// The object, which may have no name yet.
+    pub address: &'a Address,
+    /// The name by which it is meant; none if a collection is.
+    pub name: &'a str,
+    /// The subresource that is written, if it is one.
+    pub subresource: Option<&'a str>,
+    /// What is done.
+    pub operation: Operation,
+    /// Everything but the commit.
+    pub dry_run: bool,
+    /// The options of a deletion, which has a body of its own.
+    pub options: Option<&'a Object>,
+    /// What is written, if it is not the object or a part of it.
+    pub body: Option<Body>,
+}
+
+/// What is written to a subresource that takes something else than its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Body {
+    /// Its group.
+    pub group: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// Its kind.
+    pub kind: &'static str,
+}
+
+impl Body {
+    /// What says how large something is.
+    pub const SCALE: Self = Self::new("autoscaling", "v1", "Scale");
+
+    /// What removes a pod politely.
+    pub const EVICTION: Self = Self::new("policy", "v1", "Eviction");
+
+    /// What says where a pod runs.
+    pub const BINDING: Self = Self::new("", "v1", "Binding");
+
+    /// What asks for a token.
+    pub const TOKEN: Self = Self::new("authentication.k8s.io", "v1", "TokenRequest");
+
+    const fn new(group: &'static str, version: &'static str, kind: &'static str) -> Self {
+        Self {
+            group,
+            version,
+            kind,
+        }
+    }
+}
+
+/// A webhook, and the space whose configuration it is in.
+struct Hook {
+    owner: Space,
+    webhook: Arc<Webhook>,
+}
+
+/// What is the same for everybody who is asked.
+struct Frame {
+    user: Requester,
+    target: Target,
+    namespace: Option<Object>,
+    options: Value,
+}
+
+/// Asks those who may change the object, which is in the version that is judged. Says
+/// whether they did.
+///
+/// # Errors
+///
+/// If somebody does not admit the request, or cannot be asked and must be.
+pub async fn mutate(
+    act: &Act<'_>,
+    object: Option<&mut Object>,
+    old: Option<&Object>,
+) -> Result<bool> {
+    let hooks = act.hooks(Mode::Mutating);
+    if hooks.is_empty() {
+        return Ok(false);
+    }
+    let frame = act.frame();
+    let mut versions = Versions::new(act, object.as_deref(), old);
+    let mut rounds = Rounds::default();
+    let mut changed = false;
+    loop {
+        for (index, hook) in hooks.iter().enumerate() {
+            let Some(target) = act.matches(hook, &frame, &versions)? else {
+                continue;
+            };
+            if !rounds.asks(index) {
+                continue;
+            }
+            let Some(mutated) = act
+                .ask(hook, &frame, &target, &mut versions, &rounds, index)
+                .await?
+            else {
+                continue;
+            };
+            rounds.asked(index, hook.webhook.reinvoked, mutated);
+            changed |= mutated;
+        }
+        if !rounds.go_again() {
+            break;
+        }
+    }
+    if let (true, Some(object), Some(mutated)) = (changed, object, versions.into_object()) {
+        *object = mutated;
+    }
+    Ok(changed)
+}
+
+/// Asks everybody about something that is not stored: what is written below an object.
+///
+/// # Errors
+///
+/// If somebody does not admit the request, or cannot be asked and must be.
+pub async fn admit(act: &Act<'_>, body: &mut Object) -> Result<()> {
+    mutate(act, Some(body), None).await?;
+    validate(act, Some(body), None).await
+}
+
+/// Asks those who may only admit or refuse it.
+///
+/// # Errors
+///
+/// If somebody does not admit the request, or cannot be asked and must be.
+pub async fn validate(act: &Act<'_>, object: Option<&Object>, old: Option<&Object>) -> Result<()> {
+    if !act.concerns_anybody() {
+        return Ok(());
+    }
+    let frame = act.frame();
+    let versions = Versions::new(act, object, old);
+    policy::judge(act, &frame, &versions).await?;
+    let hooks = act.hooks(Mode::Validating);
+    let mut asked = Vec::new();
+    for hook in &hooks {
+        let Some(target) = act.matches(hook, &frame, &versions)? else {
+            continue;
+        };
+        let shown = versions.shown(&target).await?;
+        let request = act.request(&frame);
+        if !applies(act, hook, &frame, &request, &target, shown.subject())? {
+            continue;
+        }
+        let mode = Mode::Validating;
+        asked.push((hook, review(hook, mode, &request, &target, shown.subject())));
+    }
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let calls = asked.iter().map(|(hook, review)| async move {
+        let review = review.as_ref().map_err(Clone::clone)?;
+        act.call(hook, review).await
+    });
+    let answers = act.by.errand().away(join_all(calls)).await?;
+    let mut refusal = None;
+    for (index, ((hook, _), answer)) in asked.iter().zip(answers).enumerate() {
+        let noted = act.note(hook, Mode::Validating, 0, index, answer);
+        if let Err(first) = noted {
+            refusal.get_or_insert(first);
+        }
+    }
+    refusal.map_or(Ok(()), Err)
+}
+
+impl<'a> Act<'a> {
+    /// What somebody does to an object of this kind, in the version that they speak.
+    pub fn new(
+        registry: &'a Registry,
+        by: &'a Granted,
+        operation: Operation,
+        kind: &'a Served,
+        address: &'a Address,
+    ) -> Self {
+        Self {
+            registry,
+            by,
+            kind,
+            address,
+            name: &address.name,
+            subresource: None,
+            operation,
+            dry_run: false,
+            options: None,
+            body: None,
+        }
+    }
+
+    /// The same for what is written below it.
+    #[must_use]
+    pub fn below(self, subresource: &'a str, body: Body, dry_run: bool) -> Self {
+        Self {
+            subresource: Some(subresource),
+            body: Some(body),
+            dry_run,
+            ..self
+        }
+    }
+
+    /// Whether anybody is to be asked at all.
+    pub fn concerns_anybody(&self) -> bool {
+        !self.owners().is_empty()
+    }
+
+    /// Whose configurations count here, in the order in which they do: those of the system
+    /// that look at tenants, too, and the space's own.
+    fn owners(&self) -> Vec<(Space, Arc<Configured>)> {
+        let space = &self.address.space;
+        let systems = (!space.is_system()).then_some(Space::System);
+        let owners = systems.into_iter().chain([space.clone()]);
+        let configured = owners.filter_map(|owner| {
+            let configured = self.registry.admission(&owner)?;
+            (!configured.is_empty()).then_some((owner, configured))
+        });
+        configured.collect()
+    }
+
+    /// Every webhook that could be asked, in the order in which they are.
+    fn hooks(&self, mode: Mode) -> Vec<Hook> {
+        let mut hooks = Vec::new();
+        for (owner, configured) in self.owners() {
+            let theirs = owner != self.address.space;
+            for one in configured.webhooks(mode).configurations() {
+                if theirs && !one.admits_tenants {
+                    continue;
+                }
+                hooks.extend(one.webhooks.iter().map(|webhook| Hook {
+                    owner: owner.clone(),
+                    webhook: Arc::clone(webhook),
+                }));
+            }
+        }
+        hooks
+    }
+
+    fn frame(&self) -> Frame {
+        let principal = self.by.principal();
+        let within = self.address.namespace.as_deref();
+        let of_namespaces = self.address.kind.is(core_kind("namespaces"));
+        let namespace = match within {
+            None if of_namespaces => Some(self.address.name.as_str()),
+            within => within,
+        };
+        let namespace = namespace.and_then(|name| {
+            let address = namespace_address(&self.address.space, name);
+            self.registry.cached(&address)
+        });
+        Frame {
+            user: Requester {
+                username: principal.user.clone(),
+                uid: principal.uid.clone().unwrap_or_default(),
+                groups: principal.groups.clone(),
+                extra: insula_extra(principal),
+            },
+            target: self.target(),
+            namespace: namespace.map(|namespace| namespace.tree()),
+            options: self.options(),
+        }
+    }
+
+    fn target(&self) -> Target {
+        let mut target = target_of(self.kind);
+        if let Some(body) = self.body {
+            target.kind = GroupVersionKind {
+                group: body.group.to_owned(),
+                version: body.version.to_owned(),
+                kind: body.kind.to_owned(),
+            };
+        }
+        target
+    }
+
+    fn options(&self) -> Value {
+        let kind = match self.operation {
+            Operation::Create => "CreateOptions",
+            Operation::Update => "UpdateOptions",
+            Operation::Delete => "DeleteOptions",
+            Operation::Connect => "ConnectOptions",
+        };
+        let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+        if let Some(given) = self.options {
+            for (member, value) in given {
+                options[member] = value.clone();
+            }
+            return options;
+        }
+        let (manager, validation) = self.by.errand().said();
+        for (member, value) in [("fieldManager", manager), ("fieldValidation", validation)] {
+            if let Some(value) = value {
+                options[member] = value.into();
+            }
+        }
+        if self.dry_run {
+            options["dryRun"] = json!(["All"]);
+        }
+        options
+    }
+
+    fn request<'f>(&'f self, frame: &'f Frame) -> Request<'f> {
+        // A namespace is said to be in itself.
+        let namespace = match &self.address.namespace {
+            Some(namespace) => namespace.as_str(),
+            None if self.address.kind.is(core_kind("namespaces")) => &self.address.name,
+            None => "",
+        };
+        Request {
+            operation: self.operation,
+            target: frame.target.clone(),
+            subresource: self.subresource.unwrap_or_default(),
+            name: self.name,
+            namespace,
+            user: &frame.user,
+            dry_run: self.dry_run,
+            options: Some(&frame.options),
+        }
+    }
+
+    fn matches(
+        &self,
+        hook: &Hook,
+        frame: &Frame,
+        versions: &Versions<'_>,
+    ) -> Result<Option<Target>> {
+        let request = self.request(frame);
+        let served = Equivalents::of(self);
+        let namespace = frame.namespace.as_ref();
+        let matched = hook
+            .webhook
+            .matches(&request, versions.judged(), namespace, &served);
+        matched.map_err(Refusal::not_admitted)
+    }
+
+    /// Asks one who may change the object; says whether it did, or nothing if it was not to
+    /// be asked.
+    async fn ask(
+        &self,
+        hook: &Hook,
+        frame: &Frame,
+        target: &Target,
+        versions: &mut Versions<'_>,
+        rounds: &Rounds,
+        index: usize,
+    ) -> Result<Option<bool>> {
+        let shown = versions.shown(target).await?;
+        let request = self.request(frame);
+        if !applies(self, hook, frame, &request, target, shown.subject())? {
+            return Ok(None);
+        }
+        let review = review(hook, Mode::Mutating, &request, target, shown.subject());
+        let answer = match &review {
+            Ok(review) => self.by.errand().away(self.call(hook, review)).await?,
+            Err(failure) => Err(failure.clone()),
+        };
+        let round = rounds.round();
+        let answer = self.note(hook, Mode::Mutating, round, index, answer);
+        let mutated = match answer {
+            Ok(Some(Answer {
+                patch: Some(patch), ..
+            })) => {
+                let mut tree = shown.object().cloned().map(Value::Object);
+                match patch.apply(&hook.webhook, &mut tree) {
+                    Ok(true) => versions.take(target, tree.unwrap_or_default()).await,
+                    Ok(false) => Ok(false),
+                    Err(failure) => {
+                        let noted = self.note(hook, Mode::Mutating, round, index, Err(failure));
+                        noted.map(|_| false)
+                    }
+                }
+            }
+            Ok(_) => Ok(false),
+            Err(refusal) => Err(refusal),
+        };
+        let said = json!({
+            "configuration": hook.webhook.configuration,
+            "webhook": hook.webhook.name,
+            "mutated": matches!(mutated, Ok(true)),
+        });
+        let key = format!("mutation.webhook.admission.k8s.io/round_{round}_index_{index}");
+        self.by.errand().annotate([(key, said.to_string())]);
+        mutated.map(Some)
+    }
+
+    async fn call(&self, hook: &Hook, review: &Review) -> Result<Answer, Failure> {
+        let call = Call {
+            space: &hook.owner,
+            client: &hook.webhook.client,
+            body: Bytes::from(review.body.clone()),
+            patience: hook.webhook.timeout,
+            largest: ANSWER,
+        };
+        let answer = self
+            .registry
+            .egress()
+            .post(&**self.registry.cache(), call)
+            .await;
+        let answer = answer.map_err(|error| hook.webhook.unasked(&error.to_string()))?;
+        review.read(&hook.webhook, &answer)
+    }
+
+    /// Keeps what somebody said; nothing if they could not be asked and need not be.
+    fn note(
+        &self,
+        hook: &Hook,
+        mode: Mode,
+        round: u8,
+        index: usize,
+        answer: Result<Answer, Failure>,
+    ) -> Result<Option<Answer>> {
+        let errand = self.by.errand();
+        match answer {
+            Ok(mut answer) => {
+                errand.warn(std::mem::take(&mut answer.warnings));
+                errand.annotate(std::mem::take(&mut answer.annotations));
+                match answer.refusal.take() {
+                    Some(refusal) => Err(Refusal::not_admitted(refusal)),
+                    None => Ok(Some(answer)),
+                }
+            }
+            Err(Failure::Refused(refusal)) => Err(Refusal::not_admitted(refusal)),
+            Err(Failure::Ignored(why)) => {
+                let space = &hook.owner;
+                tracing::warn!(%space, why, "a webhook could not be asked, which is ignored");
+                let key = format!(
+                    "failed-open.{}.webhook.admission.k8s.io/round_{round}_index_{index}",
+                    mode.as_str()
+                );
+                errand.annotate([(key, hook.webhook.name.clone())]);
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Whether somebody's conditions hold.
+fn applies(
+    act: &Act<'_>,
+    hook: &Hook,
+    frame: &Frame,
+    request: &Request<'_>,
+    target: &Target,
+    subject: Subject<'_>,
+) -> Result<bool> {
+    if !hook.webhook.has_conditions() {
+        return Ok(true);
+    }
+    let authorizer = Decider(act);
+    let namespace = frame.namespace.as_ref();
+    let context = Context::new(request, target, subject, namespace, &authorizer);
+    hook.webhook
+        .applies(&context)
+        .map_err(Refusal::not_admitted)
+}
+
+fn review(
+    hook: &Hook,
+    mode: Mode,
+    request: &Request<'_>,
+    target: &Target,
+    subject: Subject<'_>,
+) -> Result<Review, Failure> {
+    let webhook = &hook.webhook;
+    webhook.allows(request)?;
+    let uid = Uuid::new_v4().to_string();
+    Review::new(webhook, mode, request, target, subject, uid)
+}
+
+/// As what a kind is spoken of.
+fn target_of(kind: &Kind) -> Target {
+    Target {
+        resource: GroupVersionResource {
+            group: kind.group.clone(),
+            version: kind.version.clone(),
+            resource: kind.resource.clone(),
+        },
+        kind: GroupVersionKind {
+            group: kind.group.clone(),
+            version: kind.version.clone(),
+            kind: kind.kind.clone(),
+        },
+    }
+}
