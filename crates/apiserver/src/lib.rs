@@ -23,7 +23,6 @@
 //! follows it. Kinds and their behaviour are data in `insula-kinds`; which spaces a principal
 //! may enter is decided in `insula-access`.
 
-pub mod cache;
 mod codec;
 mod documents;
 pub mod egress;

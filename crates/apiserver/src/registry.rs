@@ -6,7 +6,7 @@ pub mod continue_token;
 mod conversion;
 pub mod definitions;
 pub mod encoding;
-pub mod expiry;
+pub(crate) mod hooks;
 pub(crate) mod publish;
 pub mod rbac_kinds;
 pub mod resource;
@@ -21,13 +21,14 @@ use insula_kinds::{Kind, core_kind, kinds};
 use insula_store::{Key, Outcome, Store, Transaction};
 use tokio::sync::Notify;
 
-use crate::cache::{Cache, Collection, Life, Stored};
 use crate::egress::Egress;
 use crate::registry::continue_token::Tokens;
 use crate::registry::definitions::Definitions;
-use crate::registry::resource::{Served, Shelved};
+use crate::registry::resource::Served;
 use crate::registry::turns::Turnstiles;
 use crate::status::{Refusal, Result};
+use insula_cache::Keyed;
+use insula_cache::{Cache, Collection, SpaceState, Stored};
 
 /// Where objects are.
 pub struct Registry {
@@ -233,7 +234,7 @@ impl Registry {
     }
 
     /// The collection of a kind in a space.
-    pub fn collection(&self, kind: impl Shelved, space: &Space) -> Arc<Collection> {
+    pub fn collection(&self, kind: impl Keyed, space: &Space) -> Arc<Collection> {
         self.cache.collection(kind, space)
     }
 
@@ -271,7 +272,7 @@ pub struct TenantState {
 impl Registry {
     /// The space, after everything that was acknowledged before the call if the cache does
     /// not have it.
-    pub async fn find_space(&self, space: &Space) -> Result<Option<Arc<Life>>> {
+    pub async fn find_space(&self, space: &Space) -> Result<Option<Arc<SpaceState>>> {
         if let Some(found) = self.cache.life(space) {
             return Ok(Some(found));
         }
@@ -283,7 +284,7 @@ impl Registry {
     pub fn tenant(&self, name: &str) -> Option<TenantState> {
         let address = tenant_address(name);
         let object = self.cached(&address)?;
-        let terminating = is_terminating(&object);
+        let terminating = object.is_terminating();
         Some(TenantState {
             object,
             terminating,
@@ -299,19 +300,6 @@ impl Registry {
         self.catch_up().await?;
         Ok(self.tenant(name))
     }
-}
-
-/// Whether the object is being deleted.
-pub fn is_terminating(object: &Stored) -> bool {
-    // Names and uids cannot hold this text, and what comes before the metadata's end is
-    // the server's own writing but for labels and annotations, which come after it.
-    const MARK: &[u8] = br#","deletionTimestamp":""#;
-    let head = object.beginning(1024);
-    head.windows(MARK.len()).any(|window| window == MARK)
-        && object
-            .tree()
-            .get("metadata")
-            .is_some_and(|meta| meta.get("deletionTimestamp").is_some())
 }
 
 /// Where a tenant's object is.

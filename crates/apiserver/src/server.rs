@@ -16,7 +16,6 @@ use rustls::pki_types::CertificateDer;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::cache::{self, Feed};
 use crate::documents::Documents;
 use crate::documents::metrics::Metrics;
 use crate::egress::{self, Egress};
@@ -29,9 +28,11 @@ use crate::pipeline::client_certificates::Clients;
 use crate::pipeline::oidc::Provider;
 use crate::pipeline::service_account::Accounts;
 use crate::registry::Registry;
+use crate::registry::hooks::Hooks;
 use crate::server::connection::{Ending, connect};
 use crate::server::tls::Certificates;
 use crate::write::bootstrap_objects;
+use insula_cache::Feed;
 
 /// What a server is made of.
 pub struct Options {
@@ -98,7 +99,8 @@ impl Server {
     pub async fn start(store: Arc<dyn Store>, options: Options) -> Result<Self, Error> {
         let clients = Clients::new(&options.client_cas).map_err(tls::Error::from)?;
         let tls = tls::acceptor(options.certificates, clients.as_ref())?;
-        let (cache, feed) = cache::load(&store, options.layout.clone()).await?;
+        let (cache, feed) =
+            insula_cache::load(&store, options.layout.clone(), Box::new(Hooks)).await?;
         options.listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(options.listener)?;
         let egress = Egress::new(options.egress, listener.local_addr()?);

@@ -9,10 +9,11 @@ use std::sync::{Arc, LazyLock};
 
 use insula_access::rbac::{RbacKind, RoleRef, Rule, bootstrap};
 use insula_apiserver::Registry;
-use insula_apiserver::cache::Stored;
+use insula_apiserver::pipeline::policy;
 use insula_apiserver::registry::Address;
 use insula_apiserver::status::Result;
 use insula_apiserver::write::{Modified, Modify, modify};
+use insula_cache::Stored;
 use insula_core::Space;
 use insula_kinds::{Object, Value};
 use memchr::memmem;
@@ -98,7 +99,7 @@ async fn show_one(registry: &Registry, address: &Address) -> Result<bool> {
 fn rules_of(registry: &Registry, address: &Address) -> Option<Vec<Rule>> {
     let cache = registry.cache();
     let life = cache.life(&address.space)?;
-    life.ask(cache, &address.space, |policy| {
+    policy::ask(cache, &life, &address.space, |policy| {
         let rules = policy.role_rules(RoleRef::ClusterRole(&address.name))?;
         Some(rules.iter().cloned().map(Arc::unwrap_or_clone).collect())
     })

@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use insula_apiserver::Registry;
-use insula_apiserver::cache::{Cache, Stored};
+use insula_apiserver::registry::Address;
 use insula_apiserver::registry::apis::{self, Offer};
-use insula_apiserver::registry::resource::Shelfmark;
-use insula_apiserver::registry::{Address, is_terminating};
 use insula_apiserver::status::Result;
 use insula_apiserver::write::{Modified, Modify, modify};
+use insula_cache::CollectionKey;
+use insula_cache::{Cache, Stored};
 use insula_core::{Revision, Space};
 use insula_custom::condition::{self, Condition};
 use insula_custom::definition::has_sound_ca;
@@ -31,7 +31,7 @@ pub async fn tend(registry: &Registry, address: &Address) -> Result<bool> {
     let mut finished = true;
     if let Some(definition) = registry.cached(address) {
         let tree = definition.tree();
-        if is_terminating(&definition) {
+        if definition.is_terminating() {
             finished = terminate(registry, address, &tree).await?;
         } else {
             let before = Names::accepted(&tree);
@@ -51,7 +51,7 @@ pub async fn tend(registry: &Registry, address: &Address) -> Result<bool> {
 /// When something last happened, in any space, to objects of what a definition defines.
 pub fn last_change(cache: &Cache, name: &str) -> Revision {
     let mark = name.split_once('.');
-    let mark = mark.map(|(resource, group)| Shelfmark::Custom { group, resource });
+    let mark = mark.map(|(resource, group)| CollectionKey::Custom { group, resource });
     mark.map_or(Revision::ZERO, |mark| cache.last_of_all(mark))
 }
 
@@ -61,7 +61,7 @@ async fn tend_waiting(registry: &Registry, address: &Address, space: &Space) -> 
     for other in group_of(registry, address, space) {
         let waits = || memmem::find(&other.body(), br#""status":"False""#).is_some();
         let same = other.name() == address.name && *space == address.space;
-        if !same && waits() && !is_terminating(&other) {
+        if !same && waits() && !other.is_terminating() {
             let other_address = apis::definition_address(space, other.name());
             finished &= introduce(registry, &other_address, &other.tree()).await?;
         }
@@ -72,7 +72,7 @@ async fn tend_waiting(registry: &Registry, address: &Address, space: &Space) -> 
 /// Those of tenants that could not have the names of what the system publishes. What else
 /// they wait for, they wait for by themselves.
 async fn tend_tenants(registry: &Registry, address: &Address) -> Result<()> {
-    for (space, _) in registry.cache().everywhere(apis::definitions()) {
+    for (space, _) in registry.cache().everywhere(insula_cache::definitions()) {
         if !space.is_system() {
             tend_waiting(registry, address, &space).await?;
         }
@@ -123,9 +123,9 @@ fn obstacle(registry: &Registry, address: &Address, definition: &Object) -> Opti
         return None;
     }
     let systems = registry.cached(&apis::definition_address(&Space::System, &address.name));
-    systems.filter(|definition| apis::is_published(definition))?;
+    systems.filter(|definition| insula_cache::is_published(definition))?;
     let (resource, group) = address.name.split_once('.')?;
-    let mark = Shelfmark::Custom { group, resource };
+    let mark = CollectionKey::Custom { group, resource };
     let collection = registry.cache().find(mark, &address.space)?;
     let left = collection.snapshot("", None).objects.len();
     let message = format!(
@@ -147,7 +147,7 @@ fn group_of(registry: &Registry, address: &Address, space: &Space) -> Vec<Arc<St
     let Some((_, group)) = address.name.split_once('.') else {
         return Vec::new();
     };
-    let all = registry.cache().find(apis::definitions(), space);
+    let all = registry.cache().find(insula_cache::definitions(), space);
     let all = all.map(|all| all.snapshot("", None).objects);
     let mut all = all.unwrap_or_default();
     all.retain(|other| is_in(other, group));

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use insula_apiserver::Registry;
-use insula_apiserver::cache::Stored;
 use insula_apiserver::registry::Address;
-use insula_apiserver::registry::expiry::{self, expiring};
 use insula_apiserver::status::Result;
+use insula_cache::Stored;
+use insula_cache::expiry::{self, expiring};
 use insula_core::{Revision, Space};
 use insula_store::{Expect, Outcome, Transaction};
 

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use futures_util::future::select_all;
 use insula_apiserver::Registry;
-use insula_apiserver::cache::{Change, Collection, Cursor, Event, Stored};
-use insula_apiserver::registry::is_terminating;
-use insula_apiserver::write::bootstrap_objects::{DEFAULT_ACCOUNT, ROOT_CA};
+use insula_cache::bootstrap_objects::{DEFAULT_ACCOUNT, ROOT_CA};
+use insula_cache::{Change, Collection, Cursor, Event, Stored};
 use insula_core::Space;
 use memchr::memmem;
 
@@ -181,7 +180,7 @@ fn concerns(task: Task, object: &Stored) -> bool {
         Task::TokenSecret => tokens::is_kept_in(object),
         Task::Roles => aggregation::takes_part(object),
         Task::Definition => true,
-        _ => is_terminating(object),
+        _ => object.is_terminating(),
     }
 }
 

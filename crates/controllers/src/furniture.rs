@@ -7,13 +7,14 @@
 //! whoever creates checks that in the same transaction.
 
 use insula_apiserver::Registry;
-use insula_apiserver::cache::Stored;
-use insula_apiserver::registry::{Address, is_terminating, namespace_address};
+use insula_apiserver::registry::{Address, namespace_address};
 use insula_apiserver::status::Result;
 use insula_apiserver::write::bootstrap_objects::{
-    DEFAULT_ACCOUNT, DESCRIPTION, ROOT_CA, default_account, root_ca, root_ca_map,
+    DESCRIPTION, default_account, root_ca, root_ca_map,
 };
 use insula_apiserver::write::{Modified, Modify, create_object, modify};
+use insula_cache::Stored;
+use insula_cache::bootstrap_objects::{DEFAULT_ACCOUNT, ROOT_CA};
 use insula_core::Space;
 use insula_kinds::{Object, Value};
 use memchr::memmem;
@@ -103,7 +104,7 @@ fn is_lived_in(registry: &Registry, address: &Address) -> bool {
     let found = registry.cached(&namespace_address(&address.space, namespace));
     let tenant = address.space.tenant();
     let tenant = tenant.map(|name| registry.tenant(name.as_str()));
-    found.is_some_and(|namespace| !is_terminating(&namespace))
+    found.is_some_and(|namespace| !namespace.is_terminating())
         && tenant.is_none_or(|tenant| tenant.is_some_and(|tenant| !tenant.terminating))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! An object goes when none of the owners that it names is there any more; one that is
 //! deleted may wait for its dependents to go first, or to be let go. Which objects that may
-//! be about is known to the [cache](insula_apiserver::cache::Kinship), which hands them out;
+//! be about is known to the [cache](insula_cache::Kinship), which hands them out;
 //! here they are judged and dealt with.
 //!
 //! ```text
@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use insula_apiserver::Registry;
-use insula_apiserver::cache::Node;
+use insula_cache::Node;
 use insula_core::Space;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until};

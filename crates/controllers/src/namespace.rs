@@ -6,8 +6,8 @@
 //! itself.
 
 use insula_apiserver::Registry;
+use insula_apiserver::registry::namespace_address;
 use insula_apiserver::registry::resource::Served;
-use insula_apiserver::registry::{is_terminating, namespace_address};
 use insula_apiserver::status::Result;
 use insula_apiserver::write::bootstrap_objects;
 use insula_core::Space;
@@ -28,7 +28,7 @@ pub async fn terminate(registry: &Registry, space: &Space, name: &str) -> Result
         return Ok(true);
     };
     let tree = object.tree();
-    let (Some(uid), true) = (uid(&tree), is_terminating(&object)) else {
+    let (Some(uid), true) = (uid(&tree), object.is_terminating()) else {
         return Ok(true);
     };
     if !finalizers(&tree, "spec").any(|finalizer| finalizer == FINALIZER) {
@@ -49,7 +49,7 @@ pub async fn terminate(registry: &Registry, space: &Space, name: &str) -> Result
         finalize(registry, &address, uid, FINALIZER).await?;
         if space.is_system() {
             // The server needs some of them, and one of these can be deleted.
-            tenants::bootstrap(registry, &time::now()).await?;
+            bootstrap_objects::bootstrap(registry, &time::now()).await?;
         }
     }
     Ok(left.is_nothing())

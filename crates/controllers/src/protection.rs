@@ -5,10 +5,10 @@
 //! bound to no claim, from a class of attributes when neither names it.
 
 use insula_apiserver::Registry;
-use insula_apiserver::cache::Stored;
-use insula_apiserver::registry::{Address, is_terminating};
+use insula_apiserver::registry::Address;
 use insula_apiserver::status::Result;
 use insula_apiserver::write::encoded;
+use insula_cache::Stored;
 use insula_kinds::core_kind;
 use insula_kinds::{Object, Value};
 use insula_store::{Outcome, Transaction};
@@ -35,7 +35,7 @@ pub async fn release(registry: &Registry, address: &Address) -> Result<bool> {
             return Ok(true);
         };
         let tree = object.tree();
-        if !is_terminating(&object) || !finalizers(&tree, "metadata").any(is_ours) {
+        if !object.is_terminating() || !finalizers(&tree, "metadata").any(is_ours) {
             return Ok(true);
         }
         if is_used(registry, address, &tree) {

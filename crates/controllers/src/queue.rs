@@ -3,8 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use insula_apiserver::cache::Place;
 use insula_apiserver::registry::Address;
+use insula_cache::Place;
 use insula_core::{Revision, Space};
 use insula_kinds::core_kind;
 use insula_kinds::{KindId, kinds};

@@ -7,13 +7,14 @@
 //! nothing is limited; and a place that was looked at rests for a second.
 
 use insula_apiserver::Registry;
-use insula_apiserver::cache::{Place, Stored};
 use insula_apiserver::flow_control::cpu_bound;
-use insula_apiserver::registry::{Address, core_kind, tenant_address};
+use insula_apiserver::registry::{Address, tenant_address};
 use insula_apiserver::status::Result;
 use insula_apiserver::write::quota::{self, usage};
 use insula_apiserver::write::{Modified, Modify, modify};
+use insula_cache::{Place, Stored};
 use insula_core::{Space, TenantName};
+use insula_kinds::core_kind;
 use insula_kinds::quota::Quota;
 use insula_kinds::{Object, Value};
 use insula_store::{Outcome, Transaction};
@@ -106,7 +107,7 @@ fn counted(registry: &Registry, address: &Address, found: &Stored) -> Option<byt
     let read = Quota::read(&found.tree());
     let namespace = address.namespace.as_deref().unwrap_or("");
     let count = || usage::recount(registry.cache(), &address.space, namespace, &read);
-    let used = toil::aside(count);
+    let used = cpu_bound::aside(count);
     let is_said = read.is_settled() && read.used == used;
     (!is_said).then(|| quota::with_usage(found, &read, &used))
 }

@@ -5,9 +5,10 @@
 //! last the tenant. Of that, what holds in the whole space goes last: the administrators'.
 
 use insula_apiserver::Registry;
-use insula_apiserver::registry::resource::{Served, Shelfmark};
-use insula_apiserver::registry::{is_terminating, tenant_address};
+use insula_apiserver::registry::resource::Served;
+use insula_apiserver::registry::tenant_address;
 use insula_apiserver::status::Result;
+use insula_cache::CollectionKey;
 use insula_core::{Place, ResourceName, Space};
 use insula_kinds::Kind;
 use insula_kinds::prepare::TENANT_FINALIZER;
@@ -24,7 +25,7 @@ pub async fn terminate(registry: &Registry, name: &str) -> Result<bool> {
         return Ok(true);
     };
     let tree = object.tree();
-    let (Some(uid), true) = (uid(&tree), is_terminating(&object)) else {
+    let (Some(uid), true) = (uid(&tree), object.is_terminating()) else {
         return Ok(true);
     };
     // The system's own space cannot be deleted; whatever is marked there, it is not emptied.
@@ -76,7 +77,8 @@ async fn sweep(extent: &Extent<'_>) -> Result<()> {
     let (cache, layout) = (extent.registry.cache(), extent.registry.layout());
     for (group, resource) in cache.customs_of(extent.space) {
         let (group, resource) = (&*group, &*resource);
-        let Some(objects) = cache.find(Shelfmark::Custom { group, resource }, extent.space) else {
+        let Some(objects) = cache.find(CollectionKey::Custom { group, resource }, extent.space)
+        else {
             continue;
         };
         let objects = objects.snapshot("", None).objects;

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use insula_apiserver::Registry;
-use insula_apiserver::cache::Stored;
+use insula_apiserver::registry::Address;
 use insula_apiserver::registry::resource::Served;
-use insula_apiserver::registry::{Address, is_terminating};
 use insula_apiserver::status::Result;
 use insula_apiserver::write::{DeleteOptions, Modified, Modify, Policy, modify, remove};
+use insula_cache::Stored;
 use insula_core::{Revision, Space};
 use insula_kinds::finalizer::{FOREGROUND, ORPHAN};
 use insula_kinds::{Kind, KindId, Object, Value, kinds};
@@ -90,7 +90,7 @@ impl Extent<'_> {
                     continue;
                 }
                 left.count(&doomed, &holding);
-                if !is_terminating(&doomed.object) {
+                if !doomed.object.is_terminating() {
                     unmarked.push(doomed);
                 }
             }

@@ -11,15 +11,16 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use insula_apiserver::Registry;
-use insula_apiserver::cache::Stored;
 use insula_apiserver::pipeline::service_account::{
     Account, Accounts, Bound, Issuer, KEPT_TOKEN, LAST_USED, Use, day,
 };
-use insula_apiserver::registry::expiry;
-use insula_apiserver::registry::{Address, core_kind, is_terminating};
+use insula_apiserver::registry::Address;
 use insula_apiserver::status::{Refusal, Result};
 use insula_apiserver::write::{DeleteOptions, Modified, Modify, modify, remove};
+use insula_cache::Stored;
+use insula_cache::expiry;
 use insula_core::Space;
+use insula_kinds::core_kind;
 use insula_kinds::{Object, Value};
 use memchr::memmem;
 use serde_json::json;
@@ -92,7 +93,7 @@ impl Keeper<'_> {
     pub async fn tend(&self, address: &Address) -> Result<bool> {
         let secret = match self.registry.cached(address) {
             None => return self.unlist(address).await.map(|()| false),
-            Some(secret) if is_terminating(&secret) => return Ok(false),
+            Some(secret) if secret.is_terminating() => return Ok(false),
             Some(secret) => secret,
         };
         let tree = secret.tree();

@@ -10,7 +10,6 @@ use http::header::{
 use http::request::Parts;
 use http::{Response, StatusCode};
 
-use crate::cache::Stored;
 use crate::codec::body::Body;
 use crate::codec::gzip::gzip;
 use crate::codec::view::{self, View};
@@ -18,6 +17,7 @@ use crate::flow_control::Turns;
 use crate::request::negotiate::{self, Accepted, Asked, Media};
 use crate::request::query::Query;
 use crate::status::{Refusal, Result};
+use insula_cache::Stored;
 
 /// What an answer is made of, before it goes out.
 pub struct Answer {

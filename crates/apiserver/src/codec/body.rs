@@ -8,9 +8,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::Stream;
 use http_body::{Frame, SizeHint};
 
-use crate::cache::Stored;
 use crate::flow_control::{Seat, Turns};
 use crate::registry::resource::Served;
+use insula_cache::Stored;
 
 /// What an answer carries.
 pub enum Body {

@@ -9,13 +9,13 @@ use insula_kinds::{Kind, Object, TypeId, Value, convert, encode, print, protobuf
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::cache::{Change, Event, Stored};
 use crate::codec::body::{Body, List};
 use crate::registry::resource::Served;
-use crate::registry::versions::Shown;
 use crate::request::negotiate::{Accepted, Form, FormVersion, Media};
 use crate::request::query::Query;
 use crate::status::{Refusal, Result};
+use insula_cache::Shown;
+use insula_cache::{Change, Event, Stored};
 
 /// How objects of a kind are shown to one caller.
 #[derive(Clone, Debug)]
@@ -292,7 +292,7 @@ impl View {
         let shown = objects.into_iter().map(|object| {
             let made = match custom.show(&object) {
                 Shown::AsStored(_) => None,
-                Shown::Made(made) => Some(made),
+                Shown::Converted(made) => Some(made),
             };
             made.unwrap_or(object)
         });

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use insula_core::Space;
 use insula_kinds::{Object, Value, kinds};
 
-use crate::cache::{Cache, Stored};
+use insula_cache::{Cache, Stored};
 use insula_kinds::core_kind;
 
 /// Finds services.

@@ -11,13 +11,14 @@ use insula_access::rbac::{Act, Policy, Reach, ResourceAct, Who};
 use insula_core::{Principal, Space, Spaces, Verb};
 use insula_kinds::selector::FieldSelector;
 
-use crate::cache::Life;
+use crate::pipeline::policy;
 use crate::pipeline::route::{ResourcePath, below_prefix};
 use crate::pipeline::service_account;
 use crate::registry::{Address, Registry, no_such_tenant};
 use crate::request::context::Errand;
 use crate::request::query::Query;
 use crate::status::{Refusal, Result};
+use insula_cache::SpaceState;
 use insula_kinds::core_kind;
 
 /// A request for objects that may be carried out.
@@ -249,7 +250,7 @@ pub fn decide_now(
 pub fn decide_within(registry: &Registry, space: &Space, who: Who<'_>, act: &Act<'_>) -> Verdict {
     let life = registry.cache().life(space);
     life.map_or_else(Verdict::default, |life| {
-        life.ask(registry.cache(), space, |policy| {
+        policy::ask(registry.cache(), &life, space, |policy| {
             let decision = policy.decide(who, act, Reach::Home);
             Verdict {
                 allowed: decision.is_allowed(),
@@ -271,14 +272,17 @@ pub async fn ask<R: Default>(
         return Ok(R::default());
     };
     let reach = reach(principal, spaces);
-    Ok(life.ask(registry.cache(), &principal.home, |policy| {
-        question(policy, reach)
-    }))
+    Ok(policy::ask(
+        registry.cache(),
+        &life,
+        &principal.home,
+        |policy| question(policy, reach),
+    ))
 }
 
 fn judge(
     registry: &Registry,
-    life: &Arc<Life>,
+    life: &Arc<SpaceState>,
     principal: &Principal,
     spaces: &Spaces,
     act: &Act<'_>,
@@ -287,7 +291,7 @@ fn judge(
         return Verdict::default();
     }
     let reach = reach(principal, spaces);
-    life.ask(registry.cache(), &principal.home, |policy| {
+    policy::ask(registry.cache(), &life, &principal.home, |policy| {
         let decision = policy.decide(who(principal), act, reach);
         Verdict {
             allowed: decision.is_allowed(),
@@ -333,7 +337,7 @@ pub async fn enters(registry: &Registry, principal: &Principal, space: &Space) -
 }
 
 /// Whether the principal belongs to this tenant, and not to a former one of its name.
-fn is_tied(principal: &Principal, life: &Life) -> bool {
+fn is_tied(principal: &Principal, life: &SpaceState) -> bool {
     principal.is_system() || principal.tie.holds(&life.uid, life.created)
 }
 

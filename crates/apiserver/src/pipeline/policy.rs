@@ -4,89 +4,48 @@
 //! asked is put into it before it answers. When nobody asks, its memory is given back.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use insula_access::rbac::{Policy, RbacKind, RbacObject};
-use insula_core::{Revision, Space};
-use insula_kinds::KindId;
+use insula_core::Space;
 
-use crate::cache::{Cache, Change, Cursor, Event, Life, Stored};
-use crate::registry::is_terminating;
-use crate::registry::rbac_kinds::{RBAC, rbac_kind, table};
-use insula_kinds::core_kind;
+use crate::registry::rbac_kinds::{RBAC, table};
+use insula_cache::{Cache, Change, Cursor, Derived, SpaceState, Stored};
 
 /// A policy, and how far it has read.
 pub struct Compiled {
     policy: Policy,
     /// Where each kind's log is read on; none where nothing of the kind has been.
     cursors: [Option<Cursor>; RBAC.len()],
-    /// The state of the space that it shows.
-    at: Revision,
-    /// Whether it was asked since somebody looked.
-    asked: AtomicBool,
 }
 
 /// How many events of a log are read at once.
 const BATCH: usize = 1024;
 
-/// Whether changes to objects of the kind can take a right away from somebody.
-pub fn decides_access(kind: KindId, events: &[Arc<Event>]) -> bool {
-    static ACCOUNTS: OnceLock<KindId> = OnceLock::new();
-    let accounts = *ACCOUNTS.get_or_init(|| core_kind("serviceaccounts"));
-    // A service account that is new has no tokens yet; those of one that goes are over.
-    let gone = |event: &Arc<Event>| match event.change {
-        Change::Added => false,
-        Change::Modified => is_terminating(&event.object),
-        Change::Deleted => true,
+/// Asks the policy of a space, with everything that the cache shows.
+pub fn ask<R>(
+    cache: &Cache,
+    state: &Arc<SpaceState>,
+    space: &Space,
+    question: impl FnOnce(&Policy) -> R,
+) -> R {
+    let mut question = Some(question);
+    let mut answer = |compiled: &Compiled| {
+        let question = question.take().expect("a policy is asked once");
+        question(&compiled.policy)
     };
-    rbac_kind(kind).is_some() || (kind == accounts && events.iter().any(gone))
-}
-
-impl Life {
-    /// Asks the policy of the space, with everything that the cache shows.
-    pub fn ask<R>(
-        self: &Arc<Self>,
-        cache: &Cache,
-        space: &Space,
-        question: impl FnOnce(&Policy) -> R,
-    ) -> R {
-        let at = self.access();
-        let held = self.policy.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(compiled) = held.as_ref().filter(|compiled| compiled.at >= at) {
-            compiled.asked.store(true, Ordering::Relaxed);
-            return question(&compiled.policy);
-        }
-        drop(held);
-        let mut held = self.policy.write().unwrap_or_else(PoisonError::into_inner);
-        if held.is_none() {
-            cache.note_compiled(self);
-        }
-        let compiled = held.get_or_insert_with(Compiled::empty);
-        // Read before the logs are: what happens in between is read again.
-        compiled.at = self.access();
+    if let Some(answer) = cache.derived(state, Derived::Access, &mut answer) {
+        return answer;
+    }
+    let derive = |stale: Option<Box<Compiled>>, _| {
+        let mut compiled = stale.unwrap_or_else(|| Box::new(Compiled::empty()));
         if !compiled.read_on(cache, space) {
-            let at = compiled.at;
             *compiled = Compiled::empty();
-            compiled.at = at;
             compiled.load(cache, space);
         }
-        compiled.asked.store(true, Ordering::Relaxed);
-        question(&compiled.policy)
-    }
-
-    /// Gives the policy's memory back if nobody asked since the last call. Says whether it
-    /// is still there.
-    pub fn keeps_policy(&self) -> bool {
-        let mut held = self.policy.write().unwrap_or_else(PoisonError::into_inner);
-        let asked = held
-            .as_ref()
-            .is_some_and(|compiled| compiled.asked.swap(false, Ordering::Relaxed));
-        if !asked {
-            *held = None;
-        }
-        asked
-    }
+        compiled
+    };
+    cache.derive(state, Derived::Access, derive, answer)
 }
 
 impl Compiled {
@@ -94,8 +53,6 @@ impl Compiled {
         Self {
             policy: Policy::new(),
             cursors: [None; RBAC.len()],
-            at: Revision::ZERO,
-            asked: AtomicBool::new(true),
         }
     }
 
@@ -156,6 +113,6 @@ impl Compiled {
 
 impl fmt::Debug for Compiled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Compiled").field("at", &self.at).finish()
+        f.debug_struct("Compiled").finish_non_exhaustive()
     }
 }

@@ -12,7 +12,7 @@ pub use self::claims::{Account, Bound};
 pub use self::issuer::Issuer;
 pub use self::uses::{LAST_USED, Use, Uses, day};
 pub use self::verify::{Doubt, Holder, Unbelieved, Verifier};
-use crate::registry::{Address, Registry, is_terminating};
+use crate::registry::{Address, Registry};
 use insula_kinds::core_kind;
 
 /// What a service account is called as a user.
@@ -90,7 +90,7 @@ pub fn still_there(registry: &Registry, principal: &Principal) -> bool {
     };
     registry
         .cached(&address)
-        .is_some_and(|found| found.uid() == principal.uid.as_deref() && !is_terminating(&found))
+        .is_some_and(|found| found.uid() == principal.uid.as_deref() && !found.is_terminating())
 }
 
 #[cfg(test)]

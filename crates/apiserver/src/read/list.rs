@@ -8,7 +8,6 @@ use insula_store::Error;
 use serde_json::json;
 
 use super::{PANORAMAS, Selection, not_older, past};
-use crate::cache::Stored;
 use crate::codec::body::Body;
 use crate::codec::view::{ListMeta, View};
 use crate::pipeline::authorize::Granted;
@@ -19,6 +18,7 @@ use crate::registry::publish::{self, Sharing};
 use crate::registry::versions;
 use crate::request::query::{self, Query};
 use crate::status::{Refusal, Result};
+use insula_cache::Stored;
 
 /// The objects of a list, and what it says about itself.
 #[derive(Debug)]

@@ -8,12 +8,12 @@ use insula_kinds::Kind;
 use insula_store::{At, Entry, Error, Key, KeyRange};
 
 use super::list::{Ask, Found, Left, Order, Placed, choose, complete, placed};
-use crate::cache::Stored;
 use crate::registry::Registry;
 use crate::registry::built_in;
-use crate::registry::expiry;
 use crate::registry::publish::{self, Sharing};
 use crate::registry::resource::Served;
+use insula_cache::Stored;
+use insula_cache::expiry;
 
 /// How many entries are read at once.
 const PAGE: NonZeroUsize = NonZeroUsize::new(1_000).expect("not zero");

@@ -3,11 +3,11 @@
 use insula_kinds::Object;
 use insula_kinds::selector::{FieldSelector, LabelSelector};
 
-use crate::cache::Stored;
 use crate::codec::view::View;
 use crate::registry::resource::Served;
 use crate::request::query::Query;
 use crate::status::{Refusal, Result};
+use insula_cache::Stored;
 
 /// The selectors of a request.
 #[derive(Clone, Debug)]

@@ -17,7 +17,6 @@ use begin::begin;
 use start::{Start, start};
 
 use super::Selection;
-use crate::cache::{Change, Collection, Cursor, Event, Life, Lost, Stored};
 use crate::codec::body::Body;
 use crate::codec::view::View;
 use crate::pipeline::authorize::Granted;
@@ -27,16 +26,17 @@ use crate::registry::publish::{Overlay, Sharing};
 use crate::registry::versions;
 use crate::request::query::Query;
 use crate::status::{Refusal, Result};
+use insula_cache::{Change, Collection, Cursor, Derived, Event, Lost, SpaceState, Stored};
 
 /// One watch: a cursor on a log.
 struct Watcher {
     registry: Arc<Registry>,
     granted: Granted,
     /// The space that the caller's rights come from, and which state of it was asked.
-    rights: Arc<Life>,
+    rights: Arc<SpaceState>,
     asked: Revision,
     /// The space that is watched, of a kind that users define there.
-    defined_in: Option<Arc<Life>>,
+    defined_in: Option<Arc<SpaceState>>,
     collection: Arc<Collection>,
     cursor: Cursor,
     /// What the system publishes beside it, if it can.
@@ -143,7 +143,7 @@ pub async fn watch(
 }
 
 /// The space whose definitions decide what is watched, if users define it.
-fn defined_in(registry: &Registry, granted: &Granted) -> Option<Arc<Life>> {
+fn defined_in(registry: &Registry, granted: &Granted) -> Option<Arc<SpaceState>> {
     granted.path().kind.custom()?;
     let space = match granted.spaces() {
         Spaces::One(space) => space,
@@ -269,7 +269,7 @@ impl Watcher {
     /// Whether the caller still has the right to watch. It is asked again only if something
     /// has changed that can take it away.
     fn may_go_on(&mut self) -> Result<()> {
-        let now = self.rights.access();
+        let now = self.rights.revision_of(Derived::Access);
         if self.rights.is_over() {
             return Err(too_old(Lost::Closed, self.seen));
         }

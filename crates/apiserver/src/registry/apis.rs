@@ -8,36 +8,28 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
+use std::sync::Arc;
 
 use insula_core::{Revision, Space};
 use insula_custom::condition;
 use insula_custom::kind::Version;
 use insula_kinds::discovery::Custom as Discovered;
-use insula_kinds::{KindId, Object, kinds};
+use insula_kinds::{Object, kinds};
 
-use crate::cache::{Cache, Change, Event, Life, Stored};
 use crate::flow_control::cpu_bound::aside;
 use crate::registry::definitions::Defined;
-use crate::registry::resource::{Custom, Served, Shelfmark};
-use crate::registry::{Address, Registry, is_terminating};
-
-/// The annotation of a definition of the system that all tenants are to be served.
-pub const PUBLISHED: &str = "multi-tenancy.k8s.io/published";
+use crate::registry::resource::{Custom, Served};
+use crate::registry::{Address, Registry};
+use insula_cache::{Cache, CollectionKey, Derived, Stored, definitions, is_published};
 
 /// The kinds that users define, as one space serves them at one moment.
 #[derive(Debug)]
 pub struct Apis {
-    /// The state of the space that it shows.
-    at: Revision,
     offers: Vec<Offer>,
     /// What came of each definition, so that it is read once, whatever becomes of others.
     read: HashMap<Source, Option<Offer>>,
     /// The same for spaces that serve the same.
     fingerprint: u64,
-    /// Whether it was asked since somebody looked.
-    asked: AtomicBool,
 }
 
 /// A definition as it was at one moment: the space that it is in, its name and its revision.
@@ -54,15 +46,6 @@ pub struct Offer {
     pub terminating: bool,
 }
 
-/// The kind of what defines kinds.
-pub fn definitions() -> KindId {
-    static DEFINITIONS: OnceLock<KindId> = OnceLock::new();
-    *DEFINITIONS.get_or_init(|| {
-        let found = kinds().stored("apiextensions.k8s.io", "customresourcedefinitions");
-        found.expect("it is in the table")
-    })
-}
-
 /// Where a definition is.
 pub fn definition_address(space: &Space, name: &str) -> Address {
     Address {
@@ -71,11 +54,6 @@ pub fn definition_address(space: &Space, name: &str) -> Address {
         namespace: None,
         name: name.to_owned(),
     }
-}
-
-/// Whether all tenants are served what a definition of the system defines.
-pub fn is_published(definition: &Stored) -> bool {
-    definition.annotation(PUBLISHED).as_deref() == Some("true")
 }
 
 impl Apis {
@@ -133,7 +111,7 @@ impl Apis {
     }
 
     /// Of what was there `before` only what changed is read again.
-    fn of(registry: &Registry, space: &Space, at: Revision, before: Option<&Self>) -> Self {
+    fn of(registry: &Registry, space: &Space, before: Option<Arc<Self>>) -> Self {
         let cache = registry.cache();
         let own = cache.find(definitions(), space);
         let own = own.map(|own| own.snapshot("", None).objects);
@@ -141,7 +119,9 @@ impl Apis {
         let mut offer = |source: &Space, definition: &Stored| {
             let (name, revision) = (Arc::clone(&definition.key), definition.revision);
             let source = (source.clone(), name, revision);
-            let known = before.and_then(|before| before.read.get(&source).cloned());
+            let known = before
+                .as_ref()
+                .and_then(|before| before.read.get(&source).cloned());
             let offer = known.unwrap_or_else(|| Offer::of(registry, &source.0, definition));
             read.insert(source, offer.clone());
             offer
@@ -158,11 +138,9 @@ impl Apis {
             }
         }
         Self {
-            at,
             fingerprint: fingerprint(&offers),
             offers,
             read,
-            asked: AtomicBool::new(true),
         }
     }
 }
@@ -182,7 +160,7 @@ impl Offer {
         Some(Self {
             defined: defined.ok()?,
             source: source.clone(),
-            terminating: is_terminating(definition),
+            terminating: definition.is_terminating(),
         })
     }
 
@@ -244,17 +222,19 @@ impl Registry {
     /// The kinds that users define, as the space serves them; nothing if there is no such
     /// space.
     pub fn apis(&self, space: &Space) -> Option<Arc<Apis>> {
-        let life = self.cache().life(space)?;
-        let at = life.serving();
-        let held = life.apis.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(apis) = held.as_ref().filter(|apis| apis.at >= at) {
-            apis.asked.store(true, Ordering::Relaxed);
-            return Some(Arc::clone(apis));
+        let state = self.cache().life(space)?;
+        if let Some(apis) = self.cache().derived(&state, Derived::Apis, Arc::clone) {
+            return Some(apis);
         }
-        drop(held);
-        // A space may have hundreds of large definitions, and whoever else asks meanwhile
-        // waits here.
-        aside(|| self.read_apis(space, &life))
+        // A space may have hundreds of large definitions, and other readers wait meanwhile.
+        let apis = aside(|| {
+            let derive = |stale: Option<Box<Arc<Apis>>>, _| {
+                Box::new(Arc::new(Apis::of(self, space, stale.map(|stale| *stale))))
+            };
+            self.cache()
+                .derive(&state, Derived::Apis, derive, Arc::clone)
+        });
+        Some(apis)
     }
 
     /// The kind that objects of a space call so, if it is served there.
@@ -267,100 +247,13 @@ impl Registry {
     }
 
     /// The kind of what a space keeps there, as it is stored, if it is served.
-    pub fn kept(&self, space: &Space, mark: Shelfmark<'_>) -> Option<Served> {
+    pub fn kept(&self, space: &Space, mark: CollectionKey<'_>) -> Option<Served> {
         match mark {
-            Shelfmark::BuiltIn(id) => Some(id.into()),
-            Shelfmark::Custom { group, resource } => {
+            CollectionKey::BuiltIn(id) => Some(id.into()),
+            CollectionKey::Custom { group, resource } => {
                 let apis = self.apis(space)?;
                 apis.offer(group, resource).map(Offer::storage)
             }
-        }
-    }
-
-    fn read_apis(&self, space: &Space, life: &Arc<Life>) -> Option<Arc<Apis>> {
-        let mut held = life.apis.write().unwrap_or_else(PoisonError::into_inner);
-        // Read before the definitions are: what happens in between is read again.
-        let at = life.serving();
-        if let Some(apis) = held.as_ref().filter(|apis| apis.at >= at) {
-            return Some(Arc::clone(apis));
-        }
-        if held.is_none() {
-            self.cache().note_compiled(life);
-        }
-        let apis = Arc::new(Apis::of(self, space, at, held.as_deref()));
-        *held = Some(Arc::clone(&apis));
-        Some(apis)
-    }
-}
-
-impl Life {
-    /// Gives the memory back of what nobody asked since the last call. Says whether it is
-    /// still there.
-    pub fn keeps_apis(&self) -> bool {
-        let mut held = match self.apis.try_write() {
-            Ok(held) => held,
-            Err(TryLockError::Poisoned(held)) => held.into_inner(),
-            // Somebody is at it.
-            Err(TryLockError::WouldBlock) => return true,
-        };
-        let asked = held
-            .as_ref()
-            .is_some_and(|apis| apis.asked.swap(false, Ordering::Relaxed));
-        if !asked {
-            *held = None;
-        }
-        asked
-    }
-}
-
-impl Cache {
-    /// Takes note of what a transaction did to the definitions of a space.
-    pub(crate) fn redefine(&self, space: &Space, events: &[Arc<Event>], revision: Revision) {
-        for event in events {
-            let was = event.before.as_deref();
-            let gone = event.change == Change::Deleted;
-            let shared =
-                space.is_system() && (is_published(&event.object) || was.is_some_and(is_published));
-            if shared {
-                self.all_serve_anew(revision);
-                let withdrawn = gone || !is_published(&event.object);
-                let withdrawn = event.object.uid().filter(|_| withdrawn);
-                self.kinship().all_serve_anew(withdrawn);
-            } else if let Some(life) = self.life(space) {
-                life.serve_anew(revision);
-                self.kinship().serve_anew(space);
-            }
-            let Some((resource, group)) = event.object.name().split_once('.') else {
-                continue;
-            };
-            if gone {
-                self.give_up(group, resource, space, revision);
-            }
-            let withdrawn = || gone || !is_published(&event.object);
-            if shared && withdrawn() && was.is_some_and(is_published) {
-                self.withdraw(group, resource, event.object.name(), revision);
-            }
-        }
-    }
-
-    /// Ends the watches of tenants on what the system publishes no more.
-    fn withdraw(&self, group: &str, resource: &str, name: &str, revision: Revision) {
-        for (space, _) in self.everywhere(Shelfmark::Custom { group, resource }) {
-            let own = self.find(definitions(), &space);
-            let own = own.is_some_and(|own| own.get(name).is_some());
-            if !space.is_system() && !own {
-                self.give_up(group, resource, &space, revision);
-            }
-        }
-    }
-
-    /// Gives up the objects of a kind that a space serves no more, if there are none. There
-    /// may be: of a definition whose own hold was taken off, and of one that is withdrawn at
-    /// the very moment. Those are the store's, and are seen again with the next definition.
-    fn give_up(&self, group: &str, resource: &str, space: &Space, revision: Revision) {
-        let objects = self.find(Shelfmark::Custom { group, resource }, space);
-        if objects.is_none_or(|objects| objects.count("", 1) == 0) {
-            self.clear(group, resource, space, revision);
         }
     }
 }

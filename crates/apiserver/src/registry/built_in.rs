@@ -13,11 +13,11 @@ use insula_core::Space;
 use insula_kinds::KindId;
 use serde_json::{Value, json};
 
-use crate::cache::{Cache, Life, Stored};
 use crate::registry::Address;
 use crate::registry::encoding::encoded;
 use crate::registry::rbac_kinds;
 use crate::registry::resource::Served;
+use insula_cache::{SpaceState, Stored};
 
 /// Whether there is one of this kind and key.
 pub fn is_one(kind: &Served, within: &str) -> bool {
@@ -30,7 +30,7 @@ pub fn are_some(kind: &Served) -> bool {
 }
 
 /// The one of this kind and key, as the space shows it.
-pub fn find(address: &Address, life: &Life) -> Option<Arc<Stored>> {
+pub fn find(address: &Address, life: &SpaceState) -> Option<Arc<Stored>> {
     let kind = rbac_kind(&address.kind)?;
     let found = bootstrap::find(kind, &address.within())?;
     Some(Arc::new(shown(&address.kind, &address.space, found, life)))
@@ -38,7 +38,7 @@ pub fn find(address: &Address, life: &Life) -> Option<Arc<Stored>> {
 
 /// All of this kind whose keys begin with `prefix`, in the order of keys, as the space shows
 /// them.
-pub fn all(kind: &Served, space: &Space, prefix: &str, life: &Life) -> Vec<Arc<Stored>> {
+pub fn all(kind: &Served, space: &Space, prefix: &str, life: &SpaceState) -> Vec<Arc<Stored>> {
     let table: &[BuiltIn] = rbac_kind(kind).map_or(&[], bootstrap::objects);
     let chosen = table.iter().filter(|one| one.key().starts_with(prefix));
     chosen
@@ -48,14 +48,13 @@ pub fn all(kind: &Served, space: &Space, prefix: &str, life: &Life) -> Vec<Arc<S
 
 /// The one that an object of this kind is put over, if it is.
 pub fn shadowed(
-    cache: &Cache,
     kind: KindId,
     space: &Space,
     object: &Stored,
+    life: &SpaceState,
 ) -> Option<Arc<Stored>> {
     let found = bootstrap::find(rbac_kinds::rbac_kind(kind)?, &object.key)?;
-    let life = cache.life(space)?;
-    Some(Arc::new(shown(&kind.into(), space, found, &life)))
+    Some(Arc::new(shown(&kind.into(), space, found, life)))
 }
 
 /// Stored objects and built-in ones in the order of their keys; what is stored shadows.
@@ -72,7 +71,7 @@ fn rbac_kind(kind: &Served) -> Option<RbacKind> {
     kind.id().and_then(rbac_kinds::rbac_kind)
 }
 
-fn shown(kind: &Served, space: &Space, one: &BuiltIn, life: &Life) -> Stored {
+fn shown(kind: &Served, space: &Space, one: &BuiltIn, life: &SpaceState) -> Stored {
     let address = Address {
         kind: kind.clone(),
         space: space.clone(),
@@ -92,7 +91,7 @@ fn shown(kind: &Served, space: &Space, one: &BuiltIn, life: &Life) -> Stored {
 }
 
 /// The same at every look, and another in every space.
-fn uid(life: &Life, resource: &str, key: &str) -> String {
+fn uid(life: &SpaceState, resource: &str, key: &str) -> String {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     for part in [life.uid.as_bytes(), resource.as_bytes(), key.as_bytes()] {
         context.update(part);
@@ -106,7 +105,7 @@ fn uid(life: &Life, resource: &str, key: &str) -> String {
         .to_string()
 }
 
-fn created(life: &Life) -> Value {
+fn created(life: &SpaceState) -> Value {
     let time = jiff::Timestamp::from_second(life.created);
     time.map_or(Value::Null, |time| time.to_string().into())
 }

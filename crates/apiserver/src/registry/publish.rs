@@ -26,14 +26,15 @@ pub use rules::{
 };
 pub use sharing::Sharing;
 
-use crate::cache::{Cache, Lost, Stored};
-use crate::registry::apis::{self, definition_address, is_published};
+use crate::registry::apis::definition_address;
 use crate::registry::resource::Served;
 use crate::registry::{Address, Registry};
+use insula_cache::is_published;
+use insula_cache::{Cache, Lost, Stored};
 
 /// Whether the system may show objects of this kind in this space.
 pub fn concerns(kind: &Served, space: &Space) -> bool {
-    kind.is(apis::definitions()) && !space.is_system()
+    kind.is(insula_cache::definitions()) && !space.is_system()
 }
 
 /// The published definition that is seen at an address where nothing is stored.
@@ -56,8 +57,8 @@ impl Registry {
 
 /// The definitions that a tenant sees, as they were right after `revision`, in key order.
 pub fn at(cache: &Cache, space: &Space, revision: Revision) -> Result<Vec<Arc<Stored>>, Lost> {
-    let system = cache.collection(apis::definitions(), &Space::System);
-    let mut all = match cache.find(apis::definitions(), space) {
+    let system = cache.collection(insula_cache::definitions(), &Space::System);
+    let mut all = match cache.find(insula_cache::definitions(), space) {
         Some(own) => own.at(revision)?,
         None => Vec::new(),
     };

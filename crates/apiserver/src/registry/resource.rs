@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
+use insula_cache::{CollectionKey, Keyed};
 use insula_core::Space;
 use insula_custom::Schema;
 use insula_custom::kind::Version;
@@ -28,26 +29,6 @@ pub struct Custom {
     defined: Arc<Defined>,
     version: usize,
     source: Space,
-}
-
-/// Where the objects of a kind are kept, whatever their version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Shelfmark<'a> {
-    /// One of those that every Kubernetes has, as it is stored.
-    BuiltIn(KindId),
-    /// One that users define.
-    Custom {
-        /// Its group.
-        group: &'a str,
-        /// Its plural.
-        resource: &'a str,
-    },
-}
-
-/// What has a place in the cache.
-pub trait Shelved {
-    /// Which.
-    fn shelfmark(&self) -> Shelfmark<'_>;
 }
 
 impl Served {
@@ -195,35 +176,17 @@ impl fmt::Debug for Served {
     }
 }
 
-impl Shelved for KindId {
-    fn shelfmark(&self) -> Shelfmark<'_> {
-        Shelfmark::BuiltIn(*self)
-    }
-}
-
-impl Shelved for Served {
-    fn shelfmark(&self) -> Shelfmark<'_> {
+impl Keyed for Served {
+    fn collection_key(&self) -> CollectionKey<'_> {
         match self {
-            Self::BuiltIn(id) => Shelfmark::BuiltIn(*id),
+            Self::BuiltIn(id) => CollectionKey::BuiltIn(*id),
             Self::Custom(custom) => {
                 let kind = custom.defined.kind();
-                Shelfmark::Custom {
+                CollectionKey::Custom {
                     group: &kind.group,
                     resource: &kind.resource,
                 }
             }
         }
-    }
-}
-
-impl Shelved for Shelfmark<'_> {
-    fn shelfmark(&self) -> Shelfmark<'_> {
-        *self
-    }
-}
-
-impl<S: Shelved> Shelved for &S {
-    fn shelfmark(&self) -> Shelfmark<'_> {
-        (**self).shelfmark()
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Mutex as Turnstile, OwnedMutexGuard};
 
-use crate::cache::Place;
+use insula_cache::Place;
 
 /// All turns of one server.
 #[derive(Clone, Debug, Default)]

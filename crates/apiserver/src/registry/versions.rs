@@ -6,14 +6,11 @@
 //! comes of that is kept beside the object as long as it lives; nearly always it is the
 //! object as it is, and that is all that is remembered.
 
-use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use insula_custom::kind::Conversion;
 use insula_kinds::Object;
 
-use crate::cache::Stored;
 use crate::flow_control::cpu_bound;
 use crate::registry::Registry;
 use crate::registry::conversion;
@@ -21,60 +18,10 @@ use crate::registry::encoding;
 use crate::registry::resource::{Custom, Served};
 use crate::request::context::Errand;
 use crate::status::Result;
-
-/// What is known of the forms of one object.
-#[derive(Debug, Default)]
-pub struct Forms {
-    /// The form that it has as it is; zero if nobody looked.
-    as_stored: AtomicU64,
-    /// Other forms that somebody asked for.
-    made: Mutex<Vec<(u64, Arc<Stored>)>>,
-}
-
-/// The most forms that are kept of one object: a definition rarely serves more versions.
-const MOST: usize = 4;
+use insula_cache::{Shown, Stored};
 
 /// How many bytes of objects are made ready on the way: it takes about 20 ms for each megabyte.
 const MUCH: usize = 128 << 10;
-
-/// An object in some form.
-#[derive(Debug)]
-pub enum Shown<'a> {
-    /// As it is stored.
-    AsStored(&'a Stored),
-    /// Otherwise.
-    Made(Arc<Stored>),
-}
-
-impl Deref for Shown<'_> {
-    type Target = Stored;
-
-    fn deref(&self) -> &Stored {
-        match self {
-            Self::AsStored(object) => object,
-            Self::Made(object) => object,
-        }
-    }
-}
-
-impl Forms {
-    fn find<'a>(&self, form: u64, object: &'a Stored) -> Option<Shown<'a>> {
-        if self.as_stored.load(Ordering::Acquire) == form {
-            return Some(Shown::AsStored(object));
-        }
-        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = made.iter().find(|(known, _)| *known == form);
-        found.map(|(_, made)| Shown::Made(Arc::clone(made)))
-    }
-
-    fn keep(&self, form: u64, object: Arc<Stored>) {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if made.len() == MOST {
-            made.remove(0);
-        }
-        made.push((form, object));
-    }
-}
 
 impl Custom {
     /// The object as this version shows it. A conversion that only a webhook can do must have
@@ -85,7 +32,7 @@ impl Custom {
 
     /// The same; `None` if a webhook has to be asked first.
     fn try_show<'a>(&self, object: &'a Stored) -> Option<Shown<'a>> {
-        if let Some(found) = object.forms().find(self.form(), object) {
+        if let Some(found) = object.versions().find(self.form(), object) {
             return Some(found);
         }
         let mut tree = object.tree();
@@ -102,8 +49,7 @@ impl Custom {
     /// Takes note that an object, which is stored in this version, was settled by its schema
     /// when it was written: it is shown as it is.
     pub fn note_written(&self, object: &Stored) {
-        let forms = object.forms();
-        forms.as_stored.store(self.form(), Ordering::Release);
+        object.versions().note_as_stored(self.form());
     }
 
     /// Fills in what the version of the stored object says by now.
@@ -150,8 +96,8 @@ impl Custom {
         }
         let made = Stored::shown_as(object, body.into());
         let made = Arc::new(made);
-        object.forms().keep(self.form(), Arc::clone(&made));
-        Shown::Made(made)
+        object.versions().keep(self.form(), Arc::clone(&made));
+        Shown::Converted(made)
     }
 }
 
@@ -168,7 +114,7 @@ pub async fn prepare<'a>(
     };
     let form = custom.form();
     let mut unknown: Vec<&Arc<Stored>> = objects
-        .filter(|object| object.forms().find(form, object).is_none())
+        .filter(|object| object.versions().find(form, object).is_none())
         .collect();
     if unknown.iter().map(|object| object.weight()).sum::<usize>() > MUCH {
         let show = || unknown.retain(|object| custom.try_show(object).is_none());

@@ -9,7 +9,6 @@ use http::StatusCode;
 use insula_kinds::{Object, TypeId, Value, decode, prepare, types};
 use owners::Owners;
 
-use crate::cache::Stored;
 use crate::codec::answer::Answer;
 use crate::codec::input::{self, Expected, Sent};
 use crate::codec::view::View;
@@ -21,6 +20,7 @@ use crate::request::negotiate::Accepted;
 use crate::request::query::{Query, WriteOptions};
 use crate::status::{Refusal, Result};
 use crate::write::{self, Modified, Modify, Owner, PatchFormat, modify, patched};
+use insula_cache::Stored;
 
 /// The scale of the object that the path names.
 pub async fn get(registry: &Registry, granted: &Granted, accepted: Accepted) -> Result<Answer> {

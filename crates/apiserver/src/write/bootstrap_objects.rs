@@ -1,6 +1,9 @@
 //! Tenants and namespaces come about whole: with everything that belongs in them, in one
 //! transaction.
 
+use insula_cache::bootstrap_objects::{
+    ADMIN_BINDING, ADMIN_ROLE, DEFAULT_ACCOUNT, NAMESPACES, ROOT_CA,
+};
 use insula_core::{Space, TenantName};
 use insula_kinds::{Kind, KindId, Object, Value, defaults, kinds, prepare};
 use insula_store::{Expect, Transaction};
@@ -12,21 +15,6 @@ use crate::status::{Refusal, Result};
 use crate::write::encoded;
 use insula_kinds::core_kind;
 
-/// The namespaces that every space has.
-pub const NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
-
-/// The role of a tenant's administrators, in the tenant's own space.
-pub const ADMIN_ROLE: &str = "admin-role";
-
-/// What gives it to the user `admin`.
-pub const ADMIN_BINDING: &str = "admin-role-binding";
-
-/// The service account that every namespace has.
-pub const DEFAULT_ACCOUNT: &str = "default";
-
-/// The config map that tells every namespace what the server's certificate is verified with.
-pub const ROOT_CA: &str = "kube-root-ca.crt";
-
 /// Where that says it.
 pub const ROOT_CA_KEY: &str = "ca.crt";
 
@@ -37,50 +25,6 @@ const ROOT_CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to veri
     kube-apiserver when using internal endpoints such as the internal service IP or \
     kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes \
     clusters.";
-
-/// What every space has, which is why it is kept as [letters](crate::cache::Stored::letter).
-#[derive(Debug)]
-pub struct Furniture {
-    namespaces: KindId,
-    accounts: KindId,
-    maps: KindId,
-    roles: KindId,
-    bindings: KindId,
-}
-
-impl Furniture {
-    /// By the kinds that it is of.
-    pub fn new() -> Self {
-        Self {
-            namespaces: core_kind("namespaces"),
-            accounts: core_kind("serviceaccounts"),
-            maps: core_kind("configmaps"),
-            roles: rbac_kind("clusterroles"),
-            bindings: rbac_kind("clusterrolebindings"),
-        }
-    }
-
-    /// Whether an object of this kind at `namespace/name` or `name` is a part of it.
-    pub fn has(&self, kind: KindId, key: &str) -> bool {
-        let name = || key.split_once('/').map(|(_, name)| name);
-        if kind == self.maps {
-            name() == Some(ROOT_CA)
-        } else if kind == self.accounts {
-            name() == Some(DEFAULT_ACCOUNT)
-        } else if kind == self.namespaces {
-            NAMESPACES.contains(&key)
-        } else {
-            (kind == self.roles && key == ADMIN_ROLE)
-                || (kind == self.bindings && key == ADMIN_BINDING)
-        }
-    }
-}
-
-impl Default for Furniture {
-    fn default() -> Self {
-        Self::new()
-    }
-}
 
 /// A system namespace must not have the name of a tenant, or their keys would meet.
 pub fn keep_apart_from_tenants(

@@ -13,17 +13,13 @@ use uuid::Uuid;
 use super::modify::Owner;
 use super::ownership::{self, Ownership};
 use super::{Done, admission, metadata, ranges, rights, rules};
-use crate::cache::Stored;
 use crate::codec::input::Sent;
 use crate::pipeline::authorize::Granted;
 use crate::registry::apis;
 use crate::registry::built_in;
-use crate::registry::expiry;
 use crate::registry::publish;
 use crate::registry::resource::Served;
-use crate::registry::{
-    Address, Registry, is_terminating, namespace_address, no_such_tenant, tenant_address,
-};
+use crate::registry::{Address, Registry, namespace_address, no_such_tenant, tenant_address};
 use crate::request::query::{Query, WriteOptions};
 use crate::status::{Refusal, Result};
 use crate::write::allocate::Allocator;
@@ -31,6 +27,8 @@ use crate::write::bootstrap_objects;
 use crate::write::names;
 use crate::write::quota;
 use crate::write::webhooks::{self, Act};
+use insula_cache::Stored;
+use insula_cache::expiry;
 use insula_kinds::core_kind;
 
 /// How many names are tried for a `generateName`.
@@ -277,7 +275,7 @@ async fn put(
     };
     let _turn = write.turn().await;
     loop {
-        let stored = expiry::stored(address, value.clone());
+        let stored = expiry::stored(&address.kind, value.clone());
         let mut transaction = Transaction::create(registry.key(address), stored);
         transaction = gate.guard(registry, transaction);
         let guards = transaction.checks().len();
@@ -322,7 +320,7 @@ async fn put(
 /// What is told who creates what is there.
 fn taken(kind: &Served, address: &Address, found: Option<Entry>) -> Refusal {
     let found = found.map(|it| Stored::new(address.within().into(), it.modified, &it.value));
-    match found.is_some_and(|it| is_terminating(&it)) {
+    match found.is_some_and(|it| it.is_terminating()) {
         true => Refusal::still_exists(kind, &address.name),
         false => Refusal::already_exists(kind, &address.name),
     }
@@ -420,7 +418,7 @@ impl Gate {
             let found = registry.cached(&namespace);
             let missing = || Refusal::not_found(kinds().get(core_kind("namespaces")), name);
             let found = found.ok_or_else(missing)?;
-            if is_terminating(&found) {
+            if found.is_terminating() {
                 return Err(namespace_terminating(kind, &address.name, name));
             }
             gate.namespace = Some((namespace, found));

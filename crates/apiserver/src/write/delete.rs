@@ -18,23 +18,22 @@ pub use options::DeleteOptions;
 use super::metadata;
 use super::propagation::Policy;
 use super::rules;
-use crate::cache::Stored;
 use crate::codec::input::Sent;
 use crate::codec::view::View;
 use crate::pipeline::authorize::Granted;
 use crate::read::{Listing, collect};
-use crate::registry::apis;
 use crate::registry::built_in;
 use crate::registry::encoding::encoded;
-use crate::registry::expiry;
 use crate::registry::publish::{self, absent};
 use crate::registry::resource::Served;
 use crate::registry::versions;
 use crate::registry::{Address, Registry};
 use crate::request::query::Query;
 use crate::status::{Refusal, Result};
-use crate::write::bootstrap_objects::NAMESPACES;
 use crate::write::webhooks::{self, Act};
+use insula_cache::Stored;
+use insula_cache::bootstrap_objects::NAMESPACES;
+use insula_cache::expiry;
 use insula_kinds::core_kind;
 use mark::{Mark, mark};
 
@@ -199,7 +198,7 @@ fn is_free(address: &Address, object: &Stored) -> bool {
 /// Whether objects of a kind wait for nothing but finalizers when they are deleted.
 pub fn goes_at_once(kind: &Served) -> bool {
     let special = ["pods", "namespaces", "tenants"];
-    !kind.is(apis::definitions()) && !special.iter().any(|name| kind.is(core_kind(name)))
+    !kind.is(insula_cache::definitions()) && !special.iter().any(|name| kind.is(core_kind(name)))
 }
 
 /// Deletes an object, or marks it. `None` if there is no such object.
@@ -320,7 +319,7 @@ async fn attempt(
             if options.dry_run {
                 return Ok(marked(current.revision));
             }
-            let stored = expiry::stored(address, value.clone());
+            let stored = expiry::stored(&address.kind, value.clone());
             let transaction = Transaction::update(key, current.revision, stored);
             return Ok(match registry.commit(transaction).await? {
                 Outcome::Committed(revision) | Outcome::Unchanged(revision) => marked(revision),

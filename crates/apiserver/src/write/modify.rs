@@ -14,9 +14,7 @@ use super::create::Gate;
 use super::ownership::{self, Ownership};
 use super::scale;
 use super::{Done, metadata, ranges, rights, rules};
-use crate::cache::Stored;
 use crate::pipeline::authorize::Granted;
-use crate::registry::expiry;
 use crate::registry::publish;
 use crate::registry::resource::Served;
 use crate::registry::{Address, Registry};
@@ -24,6 +22,8 @@ use crate::status::{Refusal, Result};
 use crate::write::allocate;
 use crate::write::quota;
 use crate::write::webhooks::{self, Act};
+use insula_cache::Stored;
+use insula_cache::expiry;
 
 /// What is to be changed, and how.
 #[derive(Clone, Copy, Debug)]
@@ -302,7 +302,7 @@ async fn settle(
         transaction = gate.guard(registry, transaction);
     }
     let _turn = write.turn().await;
-    let stored = expiry::stored(request.address, value.clone());
+    let stored = expiry::stored(&request.address.kind, value.clone());
     let transaction = write.charge(transaction.put(key, stored)).await?;
     if request.dry_run {
         let shown = Stored::new(Arc::clone(&current.key), current.revision, &value);

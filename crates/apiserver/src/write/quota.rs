@@ -20,12 +20,12 @@ use insula_kinds::Object;
 use insula_kinds::quota::Counted;
 use insula_store::Transaction;
 
-use crate::cache::Stored;
 use crate::pipeline::authorize::Granted;
 use crate::registry::resource::Served;
 use crate::registry::turns::Turn;
 use crate::registry::{Address, Registry};
 use crate::status::Result;
+use insula_cache::Stored;
 
 pub use namespace::with_usage;
 

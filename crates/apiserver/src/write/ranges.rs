@@ -7,10 +7,10 @@ use insula_core::Space;
 use insula_kinds::{Object, limit_range};
 
 use super::metadata;
-use crate::cache::Stored;
 use crate::registry::resource::Served;
 use crate::registry::{Address, Registry};
 use crate::status::{Refusal, Result};
+use insula_cache::Stored;
 use insula_kinds::core_kind;
 
 /// Gives the containers of a pod what the ranges of its namespace have for those that ask

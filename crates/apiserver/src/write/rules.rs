@@ -14,17 +14,16 @@ use insula_custom::{Change, Verdict, definition, settle_numbers};
 use insula_kinds::{FieldError, Object, Value, convert, defaults, prepare, validate};
 
 use super::metadata;
-use crate::cache::Stored;
 use crate::codec::input::{self, Sent, Written};
 use crate::pipeline::authorize::Granted;
 use crate::registry::Registry;
-use crate::registry::apis;
 use crate::registry::encoding::encoded;
 use crate::registry::resource::{Custom, Served};
 use crate::registry::versions;
 use crate::request::context;
 use crate::request::query::FieldValidation;
 use crate::status::Result;
+use insula_cache::Stored;
 
 /// The object in a body. A large one is read when it is its turn.
 pub async fn read(
@@ -64,7 +63,7 @@ pub fn default(kind: &Served, object: &mut Object) -> Result<()> {
     match kind {
         Served::BuiltIn(id) => {
             defaults::apply(kind, object);
-            if *id == apis::definitions() {
+            if *id == insula_cache::definitions() {
                 definition::default(object);
             }
         }
@@ -109,7 +108,7 @@ pub async fn shown(
 /// Writes into a new object what only the server writes.
 pub fn prepare_new(kind: &Served, object: &mut Object, with: &mut prepare::Creation<'_>) {
     prepare::create(kind, object, with);
-    if kind.is(apis::definitions()) {
+    if kind.is(insula_cache::definitions()) {
         definition::prepare_create(object);
     }
 }
@@ -127,7 +126,7 @@ pub fn prepare_changed(
     }
     prepare::update(kind, subresource, old, new);
     prepare::date(kind, subresource, old, new, now);
-    if kind.is(apis::definitions()) {
+    if kind.is(insula_cache::definitions()) {
         match subresource {
             None => definition::prepare_update(old, new),
             Some(_) => definition::prepare_status(old, new),
@@ -155,7 +154,7 @@ pub async fn judge_new(by: Option<&Granted>, kind: &Served, object: &Object) -> 
 fn new_verdict(kind: &Served, object: &Object) -> Result<Verdict> {
     let stored = judged_as(kind);
     Ok(match &stored {
-        Served::BuiltIn(id) if *id == apis::definitions() => of(definition::create(object)),
+        Served::BuiltIn(id) if *id == insula_cache::definitions() => of(definition::create(object)),
         Served::BuiltIn(_) if admission::judges(&stored) => {
             admitted(admission::create(&stored, object))
         }
@@ -222,7 +221,7 @@ fn changed_verdict(
     old: &Object,
     new: &Object,
 ) -> Verdict {
-    if !kind.is(apis::definitions()) {
+    if !kind.is(insula_cache::definitions()) {
         return match admission::judges(kind) {
             true => admitted(admission::update(kind, subresource, old, new)),
             false => only(validate::update(kind, subresource, old, new)),
@@ -255,7 +254,7 @@ fn is_brief(kind: &Served, object: &Object) -> bool {
         return false;
     }
     let mut room = LARGE;
-    let computes = kind.is(apis::definitions()) || admission::judges(&judged_as(kind));
+    let computes = kind.is(insula_cache::definitions()) || admission::judges(&judged_as(kind));
     !computes || object.values().all(|value| fits(value, &mut room))
 }
 

@@ -24,7 +24,7 @@ use insula_kinds::{Kind, Object, Value};
 use serde_json::json;
 use uuid::Uuid;
 
-pub use configured::{Configured, decides_admission};
+pub use configured::Configured;
 
 use crate::egress::{ANSWER, Call};
 use crate::pipeline::authorize::Granted;

@@ -1,6 +1,5 @@
 //! Equal parts of large definitions are stored in memory once, invisibly to tenants.
 
-use insula_apiserver::registry::apis;
 use insula_core::Space;
 use insula_testkit::server::{DEFINITIONS, TestServer, definition};
 use serde_json::{Map, Value, json};
@@ -31,7 +30,7 @@ async fn equal_definitions_of_two_tenants_share_memory() -> anyhow::Result<()> {
         let of = server
             .registry()
             .cache()
-            .find(apis::definitions(), &Space::parse(name).unwrap());
+            .find(insula_cache::definitions(), &Space::parse(name).unwrap());
         let held = of.and_then(|of| of.get(NAME)).unwrap();
         assert!(held.is_shared());
         assert!(held.body().len() > 40_000);

@@ -52,7 +52,7 @@ async fn update_quota(server: &TestServer, name: &str, quota: Value) -> anyhow::
 }
 
 /// The tenant's bytes and objects as counted by the server.
-async fn tally(server: &TestServer, name: &str) -> anyhow::Result<insula_apiserver::cache::Tally> {
+async fn tally(server: &TestServer, name: &str) -> anyhow::Result<insula_cache::Tally> {
     server.registry().catch_up().await?;
     let space = Space::parse(name)?;
     Ok(server.registry().cache().life(&space).unwrap().tally())

@@ -2,13 +2,13 @@
 
 use futures_util::stream::{self, StreamExt};
 use insula_apiserver::Registry;
-use insula_apiserver::cache::{Node, Stored};
 use insula_apiserver::registry::Address;
-use insula_apiserver::registry::resource::Shelved;
 use insula_apiserver::status::{Refusal, Result};
 use insula_apiserver::write::{
     DeleteOptions, Doomed, Modified, Modify, Policy, modify, remove, remove_together,
 };
+use insula_cache::Keyed;
+use insula_cache::{Node, Stored};
 use insula_core::Space;
 use insula_kinds::finalizer::{FOREGROUND, ORPHAN};
 use insula_kinds::{Object, Value};
@@ -244,7 +244,7 @@ impl<'a> Act<'a> {
     }
 
     fn find(&self, node: &Node) -> Option<(Address, std::sync::Arc<Stored>)> {
-        let kind = self.registry.kept(self.space, node.shelfmark())?;
+        let kind = self.registry.kept(self.space, node.collection_key())?;
         let address = Address {
             kind,
             space: self.space.clone(),

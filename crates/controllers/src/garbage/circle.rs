@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use insula_apiserver::cache::{Reference, Ties};
+use insula_cache::{Reference, Ties};
 
 use super::owners::Owners;
 

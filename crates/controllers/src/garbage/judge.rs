@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use insula_apiserver::Registry;
-use insula_apiserver::cache::{Hold, Node, Reference, Stored, Ties};
-use insula_apiserver::registry::resource::Shelved;
-use insula_apiserver::registry::{Address, is_terminating, namespace_address};
+use insula_apiserver::registry::{Address, namespace_address};
 use insula_apiserver::write::{Doomed, Policy};
+use insula_cache::Keyed;
+use insula_cache::{Hold, Node, Reference, Stored, Ties};
 use insula_core::Space;
 
 use super::circle::Circles;
@@ -114,7 +114,7 @@ impl<'a> Judge<'a> {
             let same = found.uid() == Some(&owner.uid);
             let waits = self.assumed.waiting_uids.contains(&owner.uid)
                 || found.ties().is_some_and(|ties| ties.awaits_dependents());
-            (same && waits).then(|| Node::new(address.kind.shelfmark(), &found))
+            (same && waits).then(|| Node::new(address.kind.collection_key(), &found))
         });
         found.collect()
     }
@@ -133,7 +133,7 @@ impl<'a> Judge<'a> {
         let Some(ties) = object.ties() else {
             return Verdict::Leave;
         };
-        let Some(kind) = self.registry.kept(self.space, node.shelfmark()) else {
+        let Some(kind) = self.registry.kept(self.space, node.collection_key()) else {
             return Verdict::Park;
         };
         let address = self.owners.address(kind, node.namespace(), node.name());
@@ -231,7 +231,7 @@ impl<'a> Judge<'a> {
         let namespace = namespace.map(|name| namespace_address(self.space, name));
         let namespace = namespace.and_then(|address| self.registry.cached(&address));
         let emptied = tenant.is_some_and(|tenant| tenant.terminating)
-            || namespace.is_some_and(|namespace| is_terminating(&namespace));
+            || namespace.is_some_and(|namespace| namespace.is_terminating());
         self.emptied.insert(name.to_owned(), emptied);
         emptied
     }

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use insula_apiserver::Registry;
-use insula_apiserver::cache::{Reference, Stored, Ties};
 use insula_apiserver::registry::Address;
-use insula_apiserver::registry::resource::{Served, Shelfmark, Shelved};
+use insula_apiserver::registry::resource::Served;
+use insula_cache::{CollectionKey, Keyed};
+use insula_cache::{Reference, Stored, Ties};
 use insula_core::Space;
 use insula_kinds::kinds;
 
@@ -27,12 +28,12 @@ impl Owners<'_> {
             return false;
         };
         let (group, _) = reference.group_version();
-        let same_kind = match gone.shelfmark() {
-            Shelfmark::BuiltIn(id) => {
+        let same_kind = match gone.collection_key() {
+            CollectionKey::BuiltIn(id) => {
                 let kind = kinds().get(id);
                 kind.group == group && kind.kind == *reference.kind
             }
-            Shelfmark::Custom { group: of, .. } => of == group,
+            CollectionKey::Custom { group: of, .. } => of == group,
         };
         let here = gone.namespace().is_none() || gone.namespace() == namespace;
         same_kind && here && gone.name() == &*reference.name

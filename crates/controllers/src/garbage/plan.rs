@@ -7,8 +7,8 @@
 use std::collections::{HashSet, VecDeque};
 
 use insula_apiserver::Registry;
-use insula_apiserver::cache::Node;
 use insula_apiserver::write::{Doomed, Policy, goes_at_once};
+use insula_cache::Node;
 use insula_core::Space;
 
 use super::act::{Act, Edit};

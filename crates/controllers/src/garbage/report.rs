@@ -1,10 +1,10 @@
 //! Telling whoever wrote a reference that it leads nowhere.
 
 use insula_apiserver::Registry;
-use insula_apiserver::registry::core_kind;
 use insula_apiserver::registry::resource::Served;
 use insula_apiserver::write::create_object;
 use insula_core::Space;
+use insula_kinds::core_kind;
 use insula_kinds::{Object, Value, time};
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use insula_apiserver::cache::{Node, Reference};
+use insula_cache::{Node, Reference};
 
 use super::judge::{Seen, Verdict};
 use super::owners::Owners;

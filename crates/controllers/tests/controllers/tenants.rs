@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use insula_apiserver::registry::core_kind;
 use insula_core::Space;
+use insula_kinds::core_kind;
 use insula_store::Store;
 use insula_store::embedded::{self, Embedded};
 use insula_store::memory::Memory;

@@ -14,8 +14,8 @@ use ring::digest::{SHA256, digest};
 use super::claims::{Account, Bound, Incomplete, KEPT_ISSUER, Reference};
 use super::uses::Uses;
 use super::{AccountName, Issuer, KEPT_TOKEN};
-use crate::cache::Stored;
-use crate::registry::{Address, Registry, is_terminating};
+use crate::registry::{Address, Registry};
+use insula_cache::Stored;
 use insula_kinds::core_kind;
 
 /// Verifies tokens of service accounts.
@@ -240,7 +240,7 @@ fn check_account(registry: &Registry, account: &Account) -> Result<(), Unbelieve
             said: account.uid.clone(),
         });
     }
-    match is_terminating(&found) {
+    match found.is_terminating() {
         true => Err(Unbelieved::Deleted(address.within())),
         false => Ok(()),
     }
@@ -260,7 +260,7 @@ fn lives(registry: &Registry, account: &Account, token: &str) -> bool {
 
 /// Whether it is the object with this UID, and stays.
 fn is(object: &Stored, uid: &str) -> bool {
-    object.uid() == Some(uid) && !is_terminating(object)
+    object.uid() == Some(uid) && !object.is_terminating()
 }
 
 /// Whether the secret holds this very token.
@@ -279,7 +279,7 @@ fn holds(secret: &Stored, token: &str) -> bool {
     // By their digests, so that the time it takes tells nothing about the token.
     let same =
         digest(&SHA256, kept.as_bytes()).as_ref() == digest(&SHA256, encoded.as_bytes()).as_ref();
-    same && invalid.is_none_or(str::is_empty) && !is_terminating(secret)
+    same && invalid.is_none_or(str::is_empty) && !secret.is_terminating()
 }
 
 fn address(account: &Account, resource: &str, name: &str) -> Address {

@@ -6,7 +6,6 @@ use insula_core::{Revision, Spaces};
 
 use super::start::Start;
 use super::too_old;
-use crate::cache::{Collection, Cursor, Stored};
 use crate::codec::view::View;
 use crate::pipeline::authorize::Granted;
 use crate::read::list::{Ask, complete};
@@ -16,6 +15,7 @@ use crate::registry::built_in;
 use crate::registry::continue_token::Listed;
 use crate::registry::publish::{self, Overlay, Sharing};
 use crate::status::Result;
+use insula_cache::{Collection, Cursor, Stored};
 
 /// Where a watch begins.
 pub(super) struct Begun {

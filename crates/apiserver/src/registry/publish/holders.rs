@@ -7,7 +7,7 @@ use insula_custom::condition;
 
 use crate::registry::Registry;
 use crate::registry::apis::definition_address;
-use crate::registry::resource::Shelfmark;
+use insula_cache::CollectionKey;
 
 /// Tenants, and how many objects of a definition of the system each has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl Holders {
         };
         let all = registry
             .cache()
-            .everywhere(Shelfmark::Custom { group, resource });
+            .everywhere(CollectionKey::Custom { group, resource });
         let tenants = all.into_iter().filter(|(space, _)| !space.is_system());
         let counted = tenants.map(|(space, _)| {
             let count = held(registry, &space, definition);
@@ -78,7 +78,7 @@ impl fmt::Display for Count {
 /// established, they are that one's.
 pub fn held(registry: &Registry, space: &Space, definition: &str) -> usize {
     let mark = definition.split_once('.');
-    let mark = mark.map(|(resource, group)| Shelfmark::Custom { group, resource });
+    let mark = mark.map(|(resource, group)| CollectionKey::Custom { group, resource });
     let objects = mark.and_then(|mark| registry.cache().find(mark, space));
     match objects.map_or(0, |objects| objects.count("", usize::MAX)) {
         count if count > 0 && !has_established(registry, space, definition) => count,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use insula_core::{Revision, Space};
 
 use super::shown;
-use crate::cache::{Cache, Change, Collection, Cursor, Event, Lost, Stored};
-use crate::registry::apis::{self, is_published};
+use insula_cache::is_published;
+use insula_cache::{Cache, Change, Collection, Cursor, Event, Lost, Stored};
 
 /// The system's log beside a tenant's.
 ///
@@ -30,7 +30,7 @@ impl Overlay {
         own: &Arc<Collection>,
         revision: Revision,
     ) -> Result<Self, Lost> {
-        let system = cache.collection(apis::definitions(), &Space::System);
+        let system = cache.collection(insula_cache::definitions(), &Space::System);
         Ok(Self {
             space: space.clone(),
             own: Arc::clone(own),

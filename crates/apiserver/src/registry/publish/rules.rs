@@ -6,11 +6,11 @@ use insula_store::{Outcome, Transaction};
 
 use super::find;
 use super::holders::{Count, Holders, held};
-use crate::cache::{Stored, without_revision};
-use crate::registry::apis::{self, PUBLISHED, is_published};
 use crate::registry::encoding::encoded;
 use crate::registry::{Address, Registry};
 use crate::status::{Refusal, Result};
+use insula_cache::{PUBLISHED, is_published};
+use insula_cache::{Stored, without_revision};
 
 /// What somebody tried to do to what a tenant does not have itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub fn absent(registry: &Registry, kind: &Kind, address: &Address, act: Act) -> 
 
 /// Refuses a new definition that must not come about, whatever else is right about it.
 pub async fn admit(registry: &Registry, address: &Address, object: &Object) -> Result<()> {
-    if !address.kind.is(apis::definitions()) {
+    if !address.kind.is(insula_cache::definitions()) {
         return Ok(());
     }
     refuse_our_groups(address, object)?;
@@ -89,7 +89,7 @@ fn refuse_our_groups(address: &Address, object: &Object) -> Result<()> {
 /// Whether a change takes from all tenants what they were served.
 pub fn is_withdrawal(address: &Address, old: &Object, new: &Object) -> bool {
     address.space.is_system()
-        && address.kind.is(apis::definitions())
+        && address.kind.is(insula_cache::definitions())
         && annotation(old) == Some("true")
         && annotation(new) != Some("true")
 }
@@ -164,7 +164,7 @@ fn in_use(address: &Address, holders: &Holders) -> Refusal {
 
 /// What whoever deletes a definition should know.
 pub async fn deletion_warning(registry: &Registry, address: &Address) -> Result<Option<String>> {
-    if !address.space.is_system() || !address.kind.is(apis::definitions()) {
+    if !address.space.is_system() || !address.kind.is(insula_cache::definitions()) {
         return Ok(None);
     }
     registry.catch_up().await?;
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_servers_own_groups_cannot_be_defined() {
-        let address = apis::definition_address(&Space::System, "foos.x");
+        let address = crate::registry::apis::definition_address(&Space::System, "foos.x");
         let refused = |group: &str| {
             let object = json!({"spec": {"group": group}});
             let object = object.as_object().cloned().unwrap_or_default();

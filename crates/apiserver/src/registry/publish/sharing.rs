@@ -8,9 +8,9 @@ use std::sync::Arc;
 use insula_core::{Revision, Space, Spaces};
 use insula_custom::condition;
 
-use crate::cache::{Cache, Lost, Stored};
-use crate::registry::apis::{self, is_published};
 use crate::registry::resource::Served;
+use insula_cache::is_published;
+use insula_cache::{Cache, Lost, Stored};
 
 /// The spaces that share a definition of the system: the system's, and if it is published
 /// those of tenants that have none of their own. What others call by the same name is
@@ -69,7 +69,7 @@ impl<'a> Sharing<'a> {
     }
 
     fn definition(&self, space: &Space, revision: Revision) -> Result<Option<Arc<Stored>>, Lost> {
-        match self.cache.find(apis::definitions(), space) {
+        match self.cache.find(insula_cache::definitions(), space) {
             Some(definitions) => definitions.get_at(&self.name, revision),
             None => Ok(None),
         }

@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::DeleteOptions;
 use crate::registry::Address;
-use crate::registry::apis;
 use crate::write::metadata;
 use crate::write::propagation::propagate;
 
@@ -43,7 +42,7 @@ pub fn mark(address: &Address, object: &mut Object, options: &DeleteOptions) -> 
     };
     // What becomes of the dependents of a definition is left open until the objects that it
     // defines are gone.
-    let changed = match address.kind.is(apis::definitions()) && !marked {
+    let changed = match address.kind.is(insula_cache::definitions()) && !marked {
         true => hold_definition(object),
         false => propagate(kind, object, options.policy),
     };

@@ -3,12 +3,12 @@
 use insula_kinds::{FieldError, Kind, Object, Value, decode, protobuf, types};
 use serde_json::json;
 
-use crate::cache::Stored;
 use crate::codec::input::Sent;
 use crate::request::negotiate::Media;
 use crate::request::query::{self, Query};
 use crate::status::{Refusal, Result};
 use crate::write::propagation::Policy;
+use insula_cache::Stored;
 
 /// How an object is to be deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

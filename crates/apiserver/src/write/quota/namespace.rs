@@ -10,12 +10,12 @@ use insula_store::{Expect, Transaction};
 use serde_json::json;
 
 use super::{Write, usage};
-use crate::cache::Stored;
 use crate::pipeline::authorize::Granted;
 use crate::registry::{Address, Registry};
 use crate::request::context;
 use crate::status::{Refusal, Result};
 use crate::write::encoded;
+use insula_cache::Stored;
 use insula_kinds::core_kind;
 
 /// The most quotas that one write can be counted by: each is part of its transaction.

@@ -13,9 +13,9 @@ use insula_kinds::{Object, Value};
 use insula_store::{Change, Expect, Transaction};
 
 use super::Write;
-use crate::cache::{Cache, Tally};
 use crate::registry::Registry;
 use crate::status::{Refusal, Result};
+use insula_cache::{Cache, Tally};
 
 /// What a tenant may have; where nothing is said, as much as it likes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use insula_kinds::quota::{self, Amounts, Counted, Quota};
 use insula_kinds::time::Time;
 use insula_kinds::{Object, kinds};
 
-use crate::cache::{Cache, Collection};
-use crate::registry::resource::Shelfmark;
+use insula_cache::CollectionKey;
+use insula_cache::{Cache, Collection};
 use std::sync::Arc;
 
 /// How much there is in a namespace of everything that the quota limits, as the cache has
@@ -65,6 +65,6 @@ fn collection(cache: &Cache, counted: Counted<'_>, space: &Space) -> Option<Arc<
     let Counted { group, resource } = counted;
     match kinds().stored(group, resource) {
         Some(kind) => cache.find(kind, space),
-        None => cache.find(Shelfmark::Custom { group, resource }, space),
+        None => cache.find(CollectionKey::Custom { group, resource }, space),
     }
 }

@@ -12,6 +12,7 @@ use insula_kinds::{Object, Value};
 
 use super::Change;
 use crate::pipeline::authorize::{self, Granted};
+use crate::pipeline::policy;
 use crate::registry::rbac_kinds::rbac_kind;
 use crate::registry::{Address, Registry};
 use crate::status::{Refusal, Result};
@@ -68,10 +69,15 @@ async fn gathered(registry: &Registry, role: &Address) -> Result<Vec<Arc<Rule>>>
     let Some(life) = registry.find_space(&role.space).await? else {
         return Ok(Vec::new());
     };
-    Ok(life.ask(registry.cache(), &role.space, |policy| {
-        let rules = policy.role_rules(RoleRef::ClusterRole(&role.name));
-        rules.map_or_else(Vec::new, <[_]>::to_vec)
-    }))
+    Ok(policy::ask(
+        registry.cache(),
+        &life,
+        &role.space,
+        |policy| {
+            let rules = policy.role_rules(RoleRef::ClusterRole(&role.name));
+            rules.map_or_else(Vec::new, <[_]>::to_vec)
+        },
+    ))
 }
 
 async fn binding(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
@@ -106,7 +112,7 @@ async fn binding(registry: &Registry, by: &Granted, change: Change<'_>) -> Resul
         return Ok(());
     };
     let given = |policy: &Policy| policy.role_rules(reference).map(<[_]>::to_vec);
-    let given = life.ask(registry.cache(), &address.space, given);
+    let given = policy::ask(registry.cache(), &life, &address.space, given);
     let given = given.ok_or_else(|| Refusal::not_found(address.of(), name))?;
     let held = held(registry, by, namespace).await?;
     must_cover(&held, &given, by, address)

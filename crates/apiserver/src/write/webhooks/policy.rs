@@ -10,11 +10,11 @@ use insula_kinds::{Object, kinds};
 use super::authorizer::Decider;
 use super::version::{Equivalents, Versions};
 use super::{Act, Frame};
-use crate::cache::Stored;
 use crate::registry::Address;
 use crate::registry::resource::Served;
 use crate::status::{Refusal, Result};
 use crate::write::rules;
+use insula_cache::Stored;
 
 /// Asks all policies.
 ///

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use insula_apiserver::registry::Address;
 use insula_apiserver::registry::resource::Served;
-use insula_apiserver::registry::{Address, core_kind};
 use insula_core::Space;
+use insula_kinds::core_kind;
 use insula_store::Transaction;
 use insula_testkit::server::{Client, TestServer};
 use serde_json::Value;

@@ -4,10 +4,10 @@ use std::ops::{Add, Sub};
 
 use insula_kinds::KindId;
 
-use super::collection::Event;
-use super::entry::Stored;
-use crate::registry::apis;
-use crate::registry::resource::Shelfmark;
+use crate::collection::Event;
+use crate::collection_key::CollectionKey;
+use crate::definitions::definitions;
+use crate::entry::Stored;
 use insula_kinds::core_kind;
 
 /// Objects and what they take.
@@ -32,7 +32,7 @@ pub(super) struct Apart {
 
 impl Tally {
     /// One object of a kind, of so many bytes.
-    pub fn one(shelf: Shelfmark<'_>, bytes: usize) -> Self {
+    pub fn one(shelf: CollectionKey<'_>, bytes: usize) -> Self {
         Apart::new().one(shelf, bytes)
     }
 }
@@ -41,12 +41,12 @@ impl Apart {
     pub fn new() -> Self {
         Self {
             namespaces: core_kind("namespaces"),
-            definitions: apis::definitions(),
+            definitions: definitions(),
         }
     }
 
-    fn one(self, shelf: Shelfmark<'_>, bytes: usize) -> Tally {
-        let is = |kind| u64::from(shelf == Shelfmark::BuiltIn(kind));
+    fn one(self, shelf: CollectionKey<'_>, bytes: usize) -> Tally {
+        let is = |kind| u64::from(shelf == CollectionKey::BuiltIn(kind));
         Tally {
             objects: 1,
             bytes: bytes as u64,
@@ -56,7 +56,7 @@ impl Apart {
     }
 
     /// With one more object.
-    pub fn with(self, tally: Tally, shelf: Shelfmark<'_>, object: &Stored) -> Tally {
+    pub fn with(self, tally: Tally, shelf: CollectionKey<'_>, object: &Stored) -> Tally {
         tally + self.one(shelf, object.stored_length())
     }
 
@@ -64,7 +64,7 @@ impl Apart {
     pub fn after<'a>(
         self,
         tally: Tally,
-        shelf: Shelfmark<'_>,
+        shelf: CollectionKey<'_>,
         events: impl IntoIterator<Item = &'a Event>,
     ) -> Tally {
         events.into_iter().fold(tally, |tally, event| {

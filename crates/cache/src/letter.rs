@@ -10,7 +10,7 @@ use bytes::BufMut;
 use insula_core::Revision;
 use memchr::{memchr, memchr2, memmem};
 
-use super::pool::{Piece, Pool};
+use crate::pool::{Piece, Pool};
 
 /// A filled-in form.
 #[derive(Debug)]
@@ -161,7 +161,7 @@ fn next<'a>(filled: &mut &'a [u8]) -> &'a [u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::with_revision;
+    use super::crate::entry::with_revision;
     use super::*;
 
     fn map(tenant: &str, namespace: &str, uid: &str) -> Vec<u8> {

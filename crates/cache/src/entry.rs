@@ -13,9 +13,9 @@ use memchr::memmem;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use super::pool::Pool;
-use super::text::Text;
-use crate::registry::versions::Forms;
+use crate::pool::Pool;
+use crate::text::Text;
+use crate::versions::Versions;
 
 /// An object as it is sent, with its resourceVersion in it.
 #[derive(Debug)]
@@ -26,14 +26,14 @@ pub struct Stored {
     pub revision: Revision,
     /// The JSON, beginning with `{"kind":"…","apiVersion":"…",`.
     text: Text,
-    /// Whether it is in every space and in no store: see [`built_in`](crate::registry::built_in).
+    /// Whether it is in every space and in no store: a built-in object.
     pub built_in: bool,
     /// When it was written, in seconds since 1970, if it is one of those that
-    /// [expire](crate::registry::expiry); else zero.
+    /// [expire](crate::expiry); else zero.
     pub written: u32,
     labels: OnceLock<Labels>,
-    /// Of kinds that users define only.
-    forms: OnceLock<Box<Forms>>,
+    /// Of custom objects only.
+    versions: OnceLock<Box<Versions>>,
 }
 
 /// The labels of an object, few and sorted.
@@ -68,7 +68,7 @@ impl Stored {
             built_in: false,
             written: 0,
             labels: OnceLock::new(),
-            forms: OnceLock::new(),
+            versions: OnceLock::new(),
         }
     }
 
@@ -94,9 +94,9 @@ impl Stored {
         }
     }
 
-    /// What is known of its forms.
-    pub fn forms(&self) -> &Forms {
-        self.forms.get_or_init(Box::default)
+    /// The object in other versions.
+    pub fn versions(&self) -> &Versions {
+        self.versions.get_or_init(Box::default)
     }
 
     /// What a transaction expects that changes it.
@@ -195,6 +195,19 @@ impl Stored {
         }
         let digits = self.revision.get().checked_ilog10().unwrap_or(0) as usize + 1;
         length.saturating_sub(",\"resourceVersion\":\"\"".len() + digits)
+    }
+
+    /// Whether the object is being deleted.
+    pub fn is_terminating(&self) -> bool {
+        // Names and UIDs cannot hold this text, and what precedes the end of the metadata is
+        // the server's own writing but for labels and annotations, which follow it.
+        const MARK: &[u8] = br#","deletionTimestamp":""#;
+        let head = self.beginning(1024);
+        head.windows(MARK.len()).any(|window| window == MARK)
+            && self
+                .tree()
+                .get("metadata")
+                .is_some_and(|meta| meta.get("deletionTimestamp").is_some())
     }
 
     /// The whole object as a tree.

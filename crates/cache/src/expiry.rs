@@ -9,9 +9,9 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use insula_kinds::KindId;
 
-use crate::registry::Address;
-use crate::registry::resource::Shelfmark;
 use insula_kinds::core_kind;
+
+use crate::collection_key::{CollectionKey, Keyed};
 
 /// What comes before the time.
 const MARK: &[u8] = br#","lastWritten":"#;
@@ -25,13 +25,13 @@ pub fn expiring() -> KindId {
 }
 
 /// Whether objects of the shelf expire.
-pub fn expires(shelf: Shelfmark<'_>) -> bool {
-    shelf == Shelfmark::BuiltIn(expiring())
+pub fn expires(shelf: CollectionKey<'_>) -> bool {
+    shelf == CollectionKey::BuiltIn(expiring())
 }
 
 /// What is stored of an object that is written now.
-pub fn stored(address: &Address, value: Bytes) -> Bytes {
-    match address.kind.is(expiring()) {
+pub fn stored(kind: impl Keyed, value: Bytes) -> Bytes {
+    match expires(kind.collection_key()) {
         true => dated(&value, now()),
         false => value,
     }

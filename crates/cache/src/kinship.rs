@@ -21,9 +21,9 @@ use tokio::sync::Notify;
 
 pub use node::Node;
 
-use super::collection::{Change, Event};
-use super::entry::Stored;
-use crate::registry::resource::Shelfmark;
+use crate::collection::{Change, Event};
+use crate::collection_key::CollectionKey;
+use crate::entry::Stored;
 use kin::{Entry, Kin};
 
 /// Who depends on whom.
@@ -148,7 +148,7 @@ impl Kinship {
     }
 
     /// An object was there before anybody watched.
-    pub(super) fn load(&self, mark: Shelfmark<'_>, space: &Space, object: &Stored) {
+    pub(super) fn load(&self, mark: CollectionKey<'_>, space: &Space, object: &Stored) {
         if let Some(ties) = object.ties() {
             let node = Node::new(mark, object);
             self.with(space, |kin| kin.change(&node, None, Some(&ties)));
@@ -158,7 +158,7 @@ impl Kinship {
     /// Something happened to objects of a kind in a space.
     pub(super) fn note<'e>(
         &self,
-        mark: Shelfmark<'_>,
+        mark: CollectionKey<'_>,
         space: &Space,
         events: impl IntoIterator<Item = &'e Event>,
     ) {

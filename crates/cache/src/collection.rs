@@ -9,7 +9,7 @@ use bytes::Bytes;
 use insula_core::Revision;
 use tokio::sync::Notify;
 
-use super::entry::Stored;
+use crate::entry::Stored;
 
 /// The objects of one kind in one space.
 ///
@@ -403,7 +403,7 @@ impl State {
 
 impl Event {
     /// Something that happened to an object.
-    pub(crate) fn new(
+    pub fn new(
         revision: Revision,
         change: Change,
         object: Arc<Stored>,
@@ -474,7 +474,7 @@ pub fn frame(change: Change, object: &[u8]) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::Pool;
+    use crate::Pool;
 
     fn put(key: &str, revision: u64) -> Put {
         let json = format!(r#"{{"metadata":{{"name":"{key}","uid":"u"}}}}"#);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use insula_kinds::KindId;
 
-use crate::cache::Stored;
-use crate::registry::resource::{Shelfmark, Shelved};
+use crate::collection_key::{CollectionKey, Keyed};
+use crate::entry::Stored;
 
 /// One object of a space.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,10 +24,10 @@ enum Shelf {
 
 impl Node {
     /// An object that is on this shelf.
-    pub fn new(mark: Shelfmark<'_>, object: &Stored) -> Self {
+    pub fn new(mark: CollectionKey<'_>, object: &Stored) -> Self {
         let shelf = match mark {
-            Shelfmark::BuiltIn(id) => Shelf::BuiltIn(id),
-            Shelfmark::Custom { group, resource } => {
+            CollectionKey::BuiltIn(id) => Shelf::BuiltIn(id),
+            CollectionKey::Custom { group, resource } => {
                 Shelf::Custom(format!("{resource}.{group}").into())
             }
         };
@@ -48,14 +48,14 @@ impl Node {
     }
 }
 
-impl Shelved for Node {
-    fn shelfmark(&self) -> Shelfmark<'_> {
+impl Keyed for Node {
+    fn collection_key(&self) -> CollectionKey<'_> {
         match &self.shelf {
-            Shelf::BuiltIn(id) => Shelfmark::BuiltIn(*id),
+            Shelf::BuiltIn(id) => CollectionKey::BuiltIn(*id),
             Shelf::Custom(name) => {
                 // No resource has a dot in it.
                 let (resource, group) = name.split_once('.').unwrap_or((name, ""));
-                Shelfmark::Custom { group, resource }
+                CollectionKey::Custom { group, resource }
             }
         }
     }

@@ -3,7 +3,7 @@
 use memchr::memmem;
 use serde::Deserialize;
 
-use super::entry::{Stored, read_metadata};
+use crate::entry::{Stored, read_metadata};
 use insula_kinds::finalizer::{FOREGROUND, ORPHAN};
 
 /// What an object says of its owners and of its end.

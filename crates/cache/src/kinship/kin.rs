@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Bound;
 
 use super::{Hold, Node};
-use crate::cache::ties::{Reference, Ties};
+use crate::ties::{Reference, Ties};
 
 /// Who depends on whom in one space.
 #[derive(Debug, Default)]

@@ -4,17 +4,24 @@
 //! and [`Cache::reach`] waits until it is not behind what a caller has seen. What one
 //! transaction changed is seen whole, in one space and over all.
 
+pub mod bootstrap_objects;
 mod collection;
+mod collection_key;
+mod definitions;
+mod derived;
 mod entry;
+pub mod expiry;
 mod feed;
+mod hooks;
 mod kinship;
 mod letter;
-mod life;
 mod pool;
+mod space_state;
 mod tally;
 mod text;
 mod ties;
 mod touched;
+mod versions;
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -27,17 +34,21 @@ use insula_kinds::kinds;
 use tokio::sync::Notify;
 
 pub use collection::{Change, Collection, Cursor, Event, Lost, Snapshot, frame};
+pub use collection_key::{CollectionKey, Keyed};
+pub use definitions::{PUBLISHED, definitions, is_published};
+pub use derived::Derived;
 pub use entry::{Stored, with_revision, without_revision};
 pub use feed::{Feed, load};
+pub use hooks::Hooks;
 pub use kinship::{Hold, Kinship, Node};
-pub use life::Life;
 pub use pool::Pool;
+pub use space_state::SpaceState;
 pub use tally::Tally;
 pub use ties::{Reference, Ties};
 pub use touched::{Place, Touched};
+pub use versions::{Shown, Versions};
 
-use crate::registry::resource::{Shelfmark, Shelved};
-use crate::write::bootstrap_objects::Furniture;
+use bootstrap_objects::BootstrapObjects;
 
 /// All collections of all spaces.
 #[derive(Debug)]
@@ -49,7 +60,8 @@ pub struct Cache {
     /// What objects of many spaces have in common.
     pool: Arc<Pool>,
     /// What every space has.
-    furniture: Furniture,
+    bootstrap_objects: BootstrapObjects,
+    hooks: Box<dyn Hooks>,
     /// The revision at which a collection of such a kind was last given up.
     cleared: AtomicU64,
     /// Everything that happened after it is told to watchers.
@@ -57,10 +69,10 @@ pub struct Cache {
     /// Who depends on whom.
     kinship: Kinship,
     /// The spaces that there are.
-    lives: RwLock<HashMap<Space, Arc<Life>>>,
+    lives: RwLock<HashMap<Space, Arc<SpaceState>>>,
     /// The spaces whose policies are in memory, so that those that nobody asks are found
     /// without a look at all.
-    compiled: Mutex<Vec<Weak<Life>>>,
+    compiled: Mutex<Vec<Weak<SpaceState>>>,
     /// When a write last needed more of what a tenant may have, by tenant: see
     /// [`quota`](crate::write::quota).
     fences: RwLock<HashMap<TenantName, Revision>>,
@@ -101,13 +113,14 @@ pub struct Panorama {
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 impl Cache {
-    fn new(layout: Layout, at: Revision) -> Self {
+    fn new(layout: Layout, at: Revision, hooks: Box<dyn Hooks>) -> Self {
         Self {
             layout,
             shelves: kinds().iter().map(|_| Shelf::new(at)).collect(),
             customs: RwLock::default(),
             pool: Arc::default(),
-            furniture: Furniture::new(),
+            bootstrap_objects: BootstrapObjects::new(),
+            hooks,
             cleared: AtomicU64::new(0),
             start: at,
             kinship: Kinship::default(),
@@ -122,13 +135,13 @@ impl Cache {
     }
 
     /// The objects of a kind in a space, if there ever was one.
-    pub fn find(&self, kind: impl Shelved, space: &Space) -> Option<Arc<Collection>> {
-        self.find_shelf(kind.shelfmark())?.find(space)
+    pub fn find(&self, kind: impl Keyed, space: &Space) -> Option<Arc<Collection>> {
+        self.find_shelf(kind.collection_key())?.find(space)
     }
 
     /// The objects of a kind in a space.
-    pub fn collection(&self, kind: impl Shelved, space: &Space) -> Arc<Collection> {
-        let mark = kind.shelfmark();
+    pub fn collection(&self, kind: impl Keyed, space: &Space) -> Arc<Collection> {
+        let mark = kind.collection_key();
         let shelf = self.shelf(mark);
         if let Some(found) = shelf.find(space) {
             return found;
@@ -140,15 +153,15 @@ impl Cache {
     }
 
     /// The collections of a kind, in the order of their spaces.
-    pub fn everywhere(&self, kind: impl Shelved) -> Vec<(Space, Arc<Collection>)> {
-        let shelf = self.find_shelf(kind.shelfmark());
+    pub fn everywhere(&self, kind: impl Keyed) -> Vec<(Space, Arc<Collection>)> {
+        let shelf = self.find_shelf(kind.collection_key());
         shelf.map(|shelf| shelf.all()).unwrap_or_default()
     }
 
     /// The objects of a kind in every space whose keys begin with `prefix`; `None` if a
     /// transaction changed some while they were collected.
-    pub fn panorama(&self, kind: impl Shelved, prefix: &str) -> Option<Panorama> {
-        let shelf = self.shelf(kind.shelfmark());
+    pub fn panorama(&self, kind: impl Keyed, prefix: &str) -> Option<Panorama> {
+        let shelf = self.shelf(kind.collection_key());
         let version = shelf.version.load(Ordering::Acquire);
         let (cursor, last) = shelf.everywhere.end();
         let mut objects = Vec::new();
@@ -169,13 +182,13 @@ impl Cache {
     }
 
     /// The revision of the last change to an object of a kind in any space.
-    pub fn last_of_all(&self, kind: impl Shelved) -> Revision {
-        self.shelf(kind.shelfmark()).everywhere.last()
+    pub fn last_of_all(&self, kind: impl Keyed) -> Revision {
+        self.shelf(kind.collection_key()).everywhere.last()
     }
 
     /// What happens to objects of a kind in every space: a log without objects.
-    pub fn log_of_all(&self, kind: impl Shelved) -> Arc<Collection> {
-        Arc::clone(&self.shelf(kind.shelfmark()).everywhere)
+    pub fn log_of_all(&self, kind: impl Keyed) -> Arc<Collection> {
+        Arc::clone(&self.shelf(kind.collection_key()).everywhere)
     }
 
     /// Who depends on whom, in every space.
@@ -211,25 +224,25 @@ impl Cache {
         &self.advanced
     }
 
-    fn find_shelf(&self, mark: Shelfmark<'_>) -> Option<Arc<Shelf>> {
+    fn find_shelf(&self, mark: CollectionKey<'_>) -> Option<Arc<Shelf>> {
         match mark {
-            Shelfmark::BuiltIn(id) => self.shelves.get(id.index()).cloned(),
-            Shelfmark::Custom { group, resource } => {
+            CollectionKey::BuiltIn(id) => self.shelves.get(id.index()).cloned(),
+            CollectionKey::Custom { group, resource } => {
                 let customs = self.customs.read().unwrap_or_else(PoisonError::into_inner);
                 customs.get(group)?.get(resource).cloned()
             }
         }
     }
 
-    fn shelf(&self, mark: Shelfmark<'_>) -> Arc<Shelf> {
+    fn shelf(&self, mark: CollectionKey<'_>) -> Arc<Shelf> {
         if let Some(found) = self.find_shelf(mark) {
             return found;
         }
         let floor = self.start.max(self.first_on(mark));
         let (group, resource) = match mark {
-            Shelfmark::Custom { group, resource } => (group, resource),
+            CollectionKey::Custom { group, resource } => (group, resource),
             // The table has a shelf for each of its kinds.
-            Shelfmark::BuiltIn(_) => return Shelf::new(floor),
+            CollectionKey::BuiltIn(_) => return Shelf::new(floor),
         };
         let mut customs = self.customs.write().unwrap_or_else(PoisonError::into_inner);
         let group = customs.entry(group.into()).or_default();
@@ -241,10 +254,10 @@ impl Cache {
     }
 
     /// The revision after which nothing of the kind was given up.
-    fn first_on(&self, mark: Shelfmark<'_>) -> Revision {
+    fn first_on(&self, mark: CollectionKey<'_>) -> Revision {
         match mark {
-            Shelfmark::BuiltIn(_) => Revision::ZERO,
-            Shelfmark::Custom { .. } => Revision::new(self.cleared.load(Ordering::Acquire)),
+            CollectionKey::BuiltIn(_) => Revision::ZERO,
+            CollectionKey::Custom { .. } => Revision::new(self.cleared.load(Ordering::Acquire)),
         }
     }
 
@@ -320,36 +333,35 @@ impl Cache {
     }
 
     /// The space, if there is such a tenant.
-    pub fn life(&self, space: &Space) -> Option<Arc<Life>> {
+    pub fn life(&self, space: &Space) -> Option<Arc<SpaceState>> {
         let lives = self.lives.read().unwrap_or_else(PoisonError::into_inner);
         lives.get(space).cloned()
     }
 
     /// Notes whose policy is in memory now.
-    pub(crate) fn note_compiled(&self, life: &Arc<Life>) {
+    pub(crate) fn note_derived(&self, life: &Arc<SpaceState>) {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if !life.noted.swap(true, Ordering::AcqRel) {
             compiled.push(Arc::downgrade(life));
         }
     }
 
-    /// Every tenant is served other kinds from now on, and so is the system.
-    pub(crate) fn all_serve_anew(&self, revision: Revision) {
+    /// Makes the served resources of every space stale.
+    fn invalidate_all_apis(&self, revision: Revision) {
         let lives = self.lives.read().unwrap_or_else(PoisonError::into_inner);
         for life in lives.values() {
-            life.serve_anew(revision);
+            life.invalidate(Derived::Apis, revision);
         }
     }
 
     /// Gives back the memory of policies that nobody asked since the last call but one.
-    fn drop_idle_policies(&self) {
+    fn evict_idle(&self) {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         compiled.retain(|life| {
             let Some(life) = life.upgrade() else {
                 return false;
             };
-            // All are asked, each for itself.
-            let kept = life.keeps_policy() | life.keeps_apis() | life.keeps_admission();
+            let kept = life.evict_idle();
             life.noted.store(kept, Ordering::Release);
             kept
         });
@@ -363,7 +375,7 @@ impl Cache {
 
     fn note_birth(&self, tenant: &Stored, revision: Revision) {
         if let Ok(space) = Space::parse(tenant.name()) {
-            let life = Arc::new(Life::of(tenant, revision));
+            let life = Arc::new(SpaceState::of(tenant, revision));
             let mut lives = self.lives.write().unwrap_or_else(PoisonError::into_inner);
             lives.insert(space, life);
         }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes};
 use insula_core::Revision;
 
-use super::entry::{after_uid, uid, with_revision, without_revision};
-use super::letter::Letter;
-use super::pool::{Piece, Pool};
+use crate::entry::{after_uid, uid, with_revision, without_revision};
+use crate::letter::Letter;
+use crate::pool::{Piece, Pool};
 
 /// The JSON of one object.
 #[derive(Debug)]

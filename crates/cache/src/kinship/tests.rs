@@ -7,8 +7,8 @@ fn space(name: &str) -> Space {
     Space::parse(name).unwrap()
 }
 
-fn maps() -> Shelfmark<'static> {
-    Shelfmark::BuiltIn(kinds().find("", "v1", "configmaps").unwrap())
+fn maps() -> CollectionKey<'static> {
+    CollectionKey::BuiltIn(kinds().find("", "v1", "configmaps").unwrap())
 }
 
 /// An object of the namespace `n`, whose UID is `u-` and its name.

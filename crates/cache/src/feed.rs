@@ -10,14 +10,14 @@ use insula_kinds::quota::Counted;
 use insula_kinds::{KindId, kinds};
 use insula_store::{At, Changed, Entry, Error, KeyRange, Result, Store, Watch, WatchItem};
 
-use super::Cache;
-use super::collection::{Change, Collection, Event, Put};
-use super::entry::Stored;
-use super::tally::{Apart, Tally};
-use crate::pipeline::policy;
-use crate::registry::resource::Shelfmark;
-use crate::registry::{apis, built_in, expiry};
-use crate::write::webhooks;
+use crate::Cache;
+use crate::collection::{Change, Collection, Event, Put};
+use crate::collection_key::CollectionKey;
+use crate::definitions::definitions;
+use crate::entry::Stored;
+use crate::expiry;
+use crate::hooks::Hooks;
+use crate::tally::{Apart, Tally};
 use insula_kinds::core_kind;
 
 /// Keeps the cache up to date.
@@ -46,10 +46,14 @@ const KINDS_EACH: usize = 5;
 const PAGE: NonZeroUsize = NonZeroUsize::new(2_000).expect("not zero");
 
 /// Reads everything, and prepares to follow.
-pub async fn load(store: &Arc<dyn Store>, layout: Layout) -> Result<(Arc<Cache>, Feed)> {
+pub async fn load(
+    store: &Arc<dyn Store>,
+    layout: Layout,
+    hooks: Box<dyn Hooks>,
+) -> Result<(Arc<Cache>, Feed)> {
     let everything = KeyRange::prefix(layout.everything().into_bytes());
     // Whose an object is may depend on whether there is such a tenant.
-    let (cache, at) = load_tenants(store, layout).await?;
+    let (cache, at) = load_tenants(store, layout, hooks).await?;
     let apart = Apart::new();
     let mut rest = everything.clone();
     loop {
@@ -80,7 +84,7 @@ pub async fn load(store: &Arc<dyn Store>, layout: Layout) -> Result<(Arc<Cache>,
         cache: Arc::clone(&cache),
         watch,
         tenants: core_kind("tenants"),
-        definitions: apis::definitions(),
+        definitions: definitions(),
         quotas: core_kind("resourcequotas"),
         apart,
         remembering: VecDeque::new(),
@@ -90,7 +94,11 @@ pub async fn load(store: &Arc<dyn Store>, layout: Layout) -> Result<(Arc<Cache>,
 }
 
 /// A cache that knows of the tenants and of nothing else yet, and when that was.
-async fn load_tenants(store: &Arc<dyn Store>, layout: Layout) -> Result<(Cache, At)> {
+async fn load_tenants(
+    store: &Arc<dyn Store>,
+    layout: Layout,
+    hooks: Box<dyn Hooks>,
+) -> Result<(Cache, At)> {
     let resource = ResourceName {
         group: "",
         resource: "tenants",
@@ -99,7 +107,7 @@ async fn load_tenants(store: &Arc<dyn Store>, layout: Layout) -> Result<(Cache, 
     let all = KeyRange::prefix(all.into_bytes());
     let mut page = store.range(&all, At::Latest, Some(PAGE)).await?;
     let at = At::Revision(page.revision);
-    let cache = Cache::new(layout, page.revision);
+    let cache = Cache::new(layout, page.revision, hooks);
     loop {
         for entry in &page.entries {
             if let Some(found) = cache.parse(&entry.key) {
@@ -133,7 +141,7 @@ impl Feed {
                 }
                 _ = minute.tick() => {
                     self.forget();
-                    cache.drop_idle_policies();
+                    cache.evict_idle();
                     continue;
                 }
             };
@@ -163,7 +171,7 @@ impl Feed {
             }
         }
         self.welcome(&found, revision);
-        let quotas = Shelfmark::BuiltIn(self.quotas);
+        let quotas = CollectionKey::BuiltIn(self.quotas);
         let charging = found.iter().filter(|(about, _)| about.shelf == quotas);
         let charging = charging.count();
         // A quota that changes together with something else was charged for it.
@@ -199,7 +207,7 @@ impl Feed {
         }
         // A tenant's own object goes last, so its space is empty now.
         for (found, change) in &found {
-            if found.shelf == Shelfmark::BuiltIn(self.tenants)
+            if found.shelf == CollectionKey::BuiltIn(self.tenants)
                 && matches!(change, Changed::Deleted(_))
             {
                 cache.close(found.key);
@@ -223,7 +231,7 @@ impl Feed {
     /// Notes the births of tenants, before anything is put into their spaces.
     fn welcome(&self, found: &[(Found<'_>, &Changed)], revision: Revision) {
         for (found, change) in found {
-            if found.shelf == Shelfmark::BuiltIn(self.tenants)
+            if found.shelf == CollectionKey::BuiltIn(self.tenants)
                 && let Changed::Put(entry) = change
             {
                 let tenants = self.cache.collection(found.shelf, &found.space);
@@ -237,7 +245,7 @@ impl Feed {
 
     fn apply_to_shelf<'p>(
         &mut self,
-        mark: Shelfmark<'_>,
+        mark: CollectionKey<'_>,
         parts: impl Iterator<Item = Part<'p>>,
         revision: Revision,
         charged: bool,
@@ -254,16 +262,11 @@ impl Feed {
                 cache.kinship.note(mark, &part.space, events);
             }
             self.count(mark, &part.space, &recorded.events, charged);
-            if let Shelfmark::BuiltIn(kind) = mark {
-                if policy::decides_access(kind, &recorded.events)
+            if let CollectionKey::BuiltIn(kind) = mark {
+                if let Some(stale) = cache.hooks.invalidates(kind, &recorded.events)
                     && let Some(life) = cache.life(&part.space)
                 {
-                    life.touch(revision);
-                }
-                if webhooks::decides_admission(kind)
-                    && let Some(life) = cache.life(&part.space)
-                {
-                    life.admit_anew(revision);
+                    life.invalidate(stale, revision);
                 }
                 if kind == self.definitions {
                     cache.redefine(&part.space, &recorded.events, revision);
@@ -278,9 +281,9 @@ impl Feed {
     }
 
     /// Counts what there is now, and notes where somebody has to look who says so.
-    fn count(&self, mark: Shelfmark<'_>, space: &Space, events: &[Arc<Event>], charged: bool) {
+    fn count(&self, mark: CollectionKey<'_>, space: &Space, events: &[Arc<Event>], charged: bool) {
         let cache = &self.cache;
-        if mark == Shelfmark::BuiltIn(self.tenants) {
+        if mark == CollectionKey::BuiltIn(self.tenants) {
             self.change_tenants(events);
         }
         if let Some(life) = cache.life(space).filter(|_| !space.is_system()) {
@@ -307,8 +310,8 @@ impl Feed {
     }
 
     /// Whether a quota may say something else now than there is.
-    fn is_uncounted(&self, mark: Shelfmark<'_>, change: Change, charged: bool) -> bool {
-        let Shelfmark::BuiltIn(kind) = mark else {
+    fn is_uncounted(&self, mark: CollectionKey<'_>, change: Change, charged: bool) -> bool {
+        let CollectionKey::BuiltIn(kind) = mark else {
             return change == Change::Deleted || (change == Change::Added && !charged);
         };
         let kind = kinds().get(kind);
@@ -316,7 +319,7 @@ impl Feed {
             group: &kind.group,
             resource: &kind.resource,
         };
-        let is_quota = mark == Shelfmark::BuiltIn(self.quotas);
+        let is_quota = mark == CollectionKey::BuiltIn(self.quotas);
         counted.is_counted()
             && match change {
                 Change::Deleted => true,
@@ -372,14 +375,14 @@ impl Feed {
 
 /// What a transaction does to one collection.
 struct Part<'a> {
-    shelf: Shelfmark<'a>,
+    shelf: CollectionKey<'a>,
     space: Space,
     puts: Vec<Put>,
 }
 
 /// What a key of the store is about.
 struct Found<'a> {
-    shelf: Shelfmark<'a>,
+    shelf: CollectionKey<'a>,
     space: Space,
     /// `namespace/name` or `name`.
     key: &'a str,
@@ -391,7 +394,7 @@ impl Cache {
         let mut segments = self.layout.below(whole)?;
         let first = segments.next()?;
         let shelf = match kinds().stored("", first) {
-            Some(kind) => Shelfmark::BuiltIn(kind),
+            Some(kind) => CollectionKey::BuiltIn(kind),
             None => shelf_of(first, segments.next()?)?,
         };
         let mut rest = [""; 4];
@@ -405,10 +408,10 @@ impl Cache {
             namespace,
             name,
         } = match shelf {
-            Shelfmark::BuiltIn(kind) => {
+            CollectionKey::BuiltIn(kind) => {
                 Layout::place(&rest[..count], kinds().get(kind).namespaced())?
             }
-            Shelfmark::Custom { .. } => self.place(&rest[..count])?,
+            CollectionKey::Custom { .. } => self.place(&rest[..count])?,
         };
         let length = namespace.map_or(0, |namespace| namespace.len() + 1) + name.len();
         let key = &whole[whole.len() - length..];
@@ -416,7 +419,7 @@ impl Cache {
     }
 
     /// Whose the object at a key is, how much it is with so many bytes, and how much is there.
-    pub(crate) fn weigh(&self, key: &[u8], bytes: usize) -> Option<(Space, Tally, Tally)> {
+    pub fn weigh(&self, key: &[u8], bytes: usize) -> Option<(Space, Tally, Tally)> {
         let found = self.parse(key)?;
         let objects = self.find(found.shelf, &found.space);
         let there = objects.and_then(|objects| objects.get(found.key));
@@ -437,15 +440,15 @@ impl Cache {
     /// have the same furniture.
     fn stored(&self, found: &Found<'_>, entry: &Entry) -> Stored {
         let (key, revision) = (found.key.into(), entry.modified);
-        let Shelfmark::BuiltIn(kind) = found.shelf else {
+        let CollectionKey::BuiltIn(kind) = found.shelf else {
             return Stored::new(key, revision, &entry.value);
         };
         if expiry::expires(found.shelf) {
             let (value, written) = expiry::undated(&entry.value);
             Stored::new(key, revision, &value).dated(written)
-        } else if kind == apis::definitions() {
+        } else if kind == definitions() {
             Stored::shared(key, revision, &entry.value, &self.pool)
-        } else if self.furniture.has(kind, found.key) {
+        } else if self.bootstrap_objects.contains(kind, found.key) {
             Stored::letter(key, revision, &entry.value, &self.pool)
         } else {
             Stored::new(key, revision, &entry.value)
@@ -470,25 +473,28 @@ impl Cache {
 
 /// The shelf of a group and a plural. Groups that users define have a dot, and no other
 /// group that is not in the table is ever stored.
-fn shelf_of<'a>(group: &'a str, resource: &'a str) -> Option<Shelfmark<'a>> {
+fn shelf_of<'a>(group: &'a str, resource: &'a str) -> Option<CollectionKey<'a>> {
     match kinds().stored(group, resource) {
-        Some(kind) => Some(Shelfmark::BuiltIn(kind)),
-        None if group.contains('.') => Some(Shelfmark::Custom { group, resource }),
+        Some(kind) => Some(CollectionKey::BuiltIn(kind)),
+        None if group.contains('.') => Some(CollectionKey::Custom { group, resource }),
         None => None,
     }
 }
 
 /// Whether objects of a kind may have owners and dependents. Events come in masses, and go by
 /// themselves.
-fn has_kin(mark: Shelfmark<'_>) -> bool {
+fn has_kin(mark: CollectionKey<'_>) -> bool {
     static EVENTS: OnceLock<KindId> = OnceLock::new();
-    mark != Shelfmark::BuiltIn(*EVENTS.get_or_init(|| core_kind("events")))
+    mark != CollectionKey::BuiltIn(*EVENTS.get_or_init(|| core_kind("events")))
 }
 
 /// The built-in object that one is put over, if it is.
 fn shadowed(cache: &Cache, found: &Found<'_>, object: &Stored) -> Option<Arc<Stored>> {
     match found.shelf {
-        Shelfmark::BuiltIn(kind) => built_in::shadowed(cache, kind, &found.space, object),
-        Shelfmark::Custom { .. } => None,
+        CollectionKey::BuiltIn(kind) => {
+            let life = cache.life(&found.space)?;
+            cache.hooks.shadowed(kind, &found.space, object, &life)
+        }
+        CollectionKey::Custom { .. } => None,
     }
 }

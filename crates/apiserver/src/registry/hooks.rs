@@ -1,0 +1,69 @@
+//! What the cache asks while it applies changes.
+
+use std::sync::{Arc, OnceLock};
+
+use insula_admission::validate::GROUP;
+use insula_cache::{Change, Derived, Event, SpaceState, Stored};
+use insula_core::Space;
+use insula_kinds::{KindId, core_kind, kinds};
+
+use crate::registry::built_in;
+use crate::registry::rbac_kinds::rbac_kind;
+
+/// Which kinds the derived values of a space depend on, and its built-in objects.
+#[derive(Debug)]
+pub struct Hooks;
+
+/// The resources that decide how requests are admitted.
+const ADMISSION: [&str; 4] = [
+    "mutatingwebhookconfigurations",
+    "validatingwebhookconfigurations",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+];
+
+/// The kinds of mutating and validating webhook configurations, of policies and of their
+/// bindings, in this order.
+pub fn admission_kinds() -> &'static [KindId; ADMISSION.len()] {
+    static TABLE: OnceLock<[KindId; ADMISSION.len()]> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        ADMISSION.map(|resource| {
+            let kind = kinds().find(GROUP, "v1", resource);
+            kind.expect("the table has the admission kinds")
+        })
+    })
+}
+
+impl insula_cache::Hooks for Hooks {
+    fn invalidates(&self, kind: KindId, events: &[Arc<Event>]) -> Option<Derived> {
+        if decides_access(kind, events) {
+            return Some(Derived::Access);
+        }
+        admission_kinds()
+            .contains(&kind)
+            .then_some(Derived::Admission)
+    }
+
+    fn shadowed(
+        &self,
+        kind: KindId,
+        space: &Space,
+        object: &Stored,
+        state: &SpaceState,
+    ) -> Option<Arc<Stored>> {
+        built_in::shadowed(kind, space, object, state)
+    }
+}
+
+/// Whether these changes can take a right away from a principal.
+fn decides_access(kind: KindId, events: &[Arc<Event>]) -> bool {
+    static ACCOUNTS: OnceLock<KindId> = OnceLock::new();
+    let accounts = *ACCOUNTS.get_or_init(|| core_kind("serviceaccounts"));
+    // A service account that is new has no tokens yet; those of one that goes are over.
+    let gone = |event: &Arc<Event>| match event.change {
+        Change::Added => false,
+        Change::Modified => event.object.is_terminating(),
+        Change::Deleted => true,
+    };
+    rbac_kind(kind).is_some() || (kind == accounts && events.iter().any(gone))
+}

@@ -1,0 +1,41 @@
+//! Which collection the objects of a resource are in.
+
+use insula_kinds::KindId;
+
+/// The key of a collection within a space: the resource, whatever its version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CollectionKey<'a> {
+    /// A built-in kind, in its storage version.
+    BuiltIn(KindId),
+    /// A custom resource.
+    Custom {
+        /// Its group.
+        group: &'a str,
+        /// Its plural.
+        resource: &'a str,
+    },
+}
+
+/// A value that names a collection.
+pub trait Keyed {
+    /// Returns the collection's key.
+    fn collection_key(&self) -> CollectionKey<'_>;
+}
+
+impl Keyed for KindId {
+    fn collection_key(&self) -> CollectionKey<'_> {
+        CollectionKey::BuiltIn(*self)
+    }
+}
+
+impl Keyed for CollectionKey<'_> {
+    fn collection_key(&self) -> CollectionKey<'_> {
+        *self
+    }
+}
+
+impl<K: Keyed> Keyed for &K {
+    fn collection_key(&self) -> CollectionKey<'_> {
+        (**self).collection_key()
+    }
+}

@@ -1,0 +1,81 @@
+//! Definitions of custom resources: what a change to one does to the collections.
+
+use std::sync::{Arc, OnceLock};
+
+use insula_core::{Revision, Space};
+use insula_kinds::{KindId, kinds};
+
+use crate::Cache;
+use crate::collection::{Change, Event};
+use crate::collection_key::CollectionKey;
+use crate::derived::Derived;
+use crate::entry::Stored;
+
+/// The annotation of a definition in the system's space that is served in all tenants.
+pub const PUBLISHED: &str = "multi-tenancy.k8s.io/published";
+
+/// Returns the kind of CustomResourceDefinitions.
+pub fn definitions() -> KindId {
+    static DEFINITIONS: OnceLock<KindId> = OnceLock::new();
+    *DEFINITIONS.get_or_init(|| {
+        let found = kinds().stored("apiextensions.k8s.io", "customresourcedefinitions");
+        found.expect("CustomResourceDefinitions are in the table")
+    })
+}
+
+/// Whether a definition of the system's space is served in all tenants.
+pub fn is_published(definition: &Stored) -> bool {
+    definition.annotation(PUBLISHED).as_deref() == Some("true")
+}
+
+impl Cache {
+    /// Takes note of what a transaction did to the definitions of a space.
+    pub(crate) fn redefine(&self, space: &Space, events: &[Arc<Event>], revision: Revision) {
+        for event in events {
+            let was = event.before.as_deref();
+            let gone = event.change == Change::Deleted;
+            let shared =
+                space.is_system() && (is_published(&event.object) || was.is_some_and(is_published));
+            if shared {
+                self.invalidate_all_apis(revision);
+                let withdrawn = gone || !is_published(&event.object);
+                let withdrawn = event.object.uid().filter(|_| withdrawn);
+                self.kinship().all_serve_anew(withdrawn);
+            } else if let Some(life) = self.life(space) {
+                life.invalidate(Derived::Apis, revision);
+                self.kinship().serve_anew(space);
+            }
+            let Some((resource, group)) = event.object.name().split_once('.') else {
+                continue;
+            };
+            if gone {
+                self.give_up(group, resource, space, revision);
+            }
+            let withdrawn = || gone || !is_published(&event.object);
+            if shared && withdrawn() && was.is_some_and(is_published) {
+                self.withdraw(group, resource, event.object.name(), revision);
+            }
+        }
+    }
+
+    /// Ends the watches of tenants on what the system publishes no more.
+    fn withdraw(&self, group: &str, resource: &str, name: &str, revision: Revision) {
+        for (space, _) in self.everywhere(CollectionKey::Custom { group, resource }) {
+            let own = self.find(definitions(), &space);
+            let own = own.is_some_and(|own| own.get(name).is_some());
+            if !space.is_system() && !own {
+                self.give_up(group, resource, &space, revision);
+            }
+        }
+    }
+
+    /// Gives up the objects of a kind that a space serves no more, if there are none. There
+    /// may be: of a definition whose own hold was taken off, and of one that is withdrawn at
+    /// the very moment. Those are the store's, and are seen again with the next definition.
+    fn give_up(&self, group: &str, resource: &str, space: &Space, revision: Revision) {
+        let objects = self.find(CollectionKey::Custom { group, resource }, space);
+        if objects.is_none_or(|objects| objects.count("", 1) == 0) {
+            self.clear(group, resource, space, revision);
+        }
+    }
+}
