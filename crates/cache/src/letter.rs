@@ -161,7 +161,7 @@ fn next<'a>(filled: &mut &'a [u8]) -> &'a [u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::crate::entry::with_revision;
+    use crate::entry::with_revision;
     use super::*;
 
     fn map(tenant: &str, namespace: &str, uid: &str) -> Vec<u8> {

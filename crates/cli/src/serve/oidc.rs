@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use insula_access::oidc::Settings;
-use insula_apiserver::pipeline::oidc::{Provider, Trust};
+use insula_apiserver::egress::trust::Trust;
+use insula_apiserver::pipeline::oidc::Provider;
 
 use super::args::issuer_url;
 use super::tls::certificates;
