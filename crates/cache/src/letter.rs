@@ -161,8 +161,8 @@ fn next<'a>(filled: &mut &'a [u8]) -> &'a [u8] {
 
 #[cfg(test)]
 mod tests {
-    use crate::entry::with_revision;
     use super::*;
+    use crate::entry::with_revision;
 
     fn map(tenant: &str, namespace: &str, uid: &str) -> Vec<u8> {
         format!(
